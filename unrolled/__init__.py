@@ -1,0 +1,41 @@
+"""Sequence models you can see through.
+
+Names load when first used, so that `import unrolled` and `unrolled --help` do not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unrolled import cells, kernels, nn
+    from unrolled.cells import Cell, Step, Trace
+    from unrolled.errors import UserError
+    from unrolled.nn import GRU, LSTM, RNN, Recurrent
+
+__version__ = "0.1.0"
+__all__ = ["GRU", "LSTM", "RNN", "Cell", "Recurrent", "Step", "Trace", "UserError", "cells", "kernels", "nn"]
+
+_HOMES = {
+    "Cell": "unrolled.cells",
+    "Step": "unrolled.cells",
+    "Trace": "unrolled.cells",
+    "UserError": "unrolled.errors",
+    "GRU": "unrolled.nn",
+    "LSTM": "unrolled.nn",
+    "RNN": "unrolled.nn",
+    "Recurrent": "unrolled.nn",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in {"cells", "kernels", "nn"}:
+        return importlib.import_module(f"unrolled.{name}")
+    raise AttributeError(f"module 'unrolled' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,25 @@
+"""One time step each: the recurrent cells in plain torch, under their equations."""
+
+from unrolled.cells.activations import ACTIVATIONS, Activation, activation
+from unrolled.cells.base import AnyCell, BuiltIn, Cell, State, Step
+from unrolled.cells.gru import GRUCell
+from unrolled.cells.lstm import LSTMCell
+from unrolled.cells.rnn import RNNCell
+from unrolled.cells.trace import CellOf, ScanTrace, Trace
+
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "AnyCell",
+    "BuiltIn",
+    "Cell",
+    "CellOf",
+    "GRUCell",
+    "LSTMCell",
+    "RNNCell",
+    "ScanTrace",
+    "State",
+    "Step",
+    "Trace",
+    "activation",
+]

@@ -1,0 +1,52 @@
+"""Activations by name; any function from tensor to tensor will do as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unrolled.errors import UserError, unknown_name
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def identity(x: Tensor) -> Tensor:
+    """Returns x: a linear recurrence."""
+    return x
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "hardsigmoid": F.hardsigmoid,  # clamp(x / 6 + 1/2, 0, 1), as in torch and Keras 3
+    "hardtanh": F.hardtanh,
+    "identity": identity,
+    "leaky_relu": F.leaky_relu,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "softsign": F.softsign,
+    "tanh": torch.tanh,
+}
+
+
+def activation(given: str | Activation) -> Activation:
+    """The function for a name from `ACTIVATIONS`, or the function itself.
+
+    >>> activation("tanh") is torch.tanh
+    True
+    """
+    if isinstance(given, str):
+        if given not in ACTIVATIONS:
+            raise unknown_name("activation", given, ACTIVATIONS)
+        return ACTIVATIONS[given]
+    if not callable(given):
+        raise UserError(
+            f"An activation must be a name or a function of one tensor, got {type(given).__name__}.",
+            f"Names: {', '.join(sorted(ACTIVATIONS))}.",
+        )
+    return given

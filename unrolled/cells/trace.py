@@ -1,0 +1,143 @@
+"""Trace: every state and gate of a run, and the gradients that flowed through them (S13, S16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unrolled.cells.base import AnyCell, State, Step
+from unrolled.errors import UserError
+
+CellOf = Callable[[Mapping[str, Tensor]], AnyCell]
+"""Builds a cell from named parameters, with the masks of the run that is traced."""
+
+
+@dataclass(frozen=True)
+class ScanTrace:
+    """What one cell did over time, batch first, at the times of the input whichever way the cell ran.
+
+    Steps past a sequence's length hold zeros in `gates` and the frozen state in `states`.
+    """
+
+    x: Tensor  # (B, T, D)
+    gates_x: Tensor  # (B, T, G)
+    output: Tensor  # (B, T, O)
+    entering: dict[str, Tensor]  # name → (B, T, size), the state each step read
+    states: dict[str, Tensor]  # name → (B, T, size), the state each step left
+    gates: dict[str, Tensor]  # name → (B, T, H)
+    probes: dict[str, Tensor]  # name → (B, T, size), zeros added to the states; their gradient is ∂L/∂state_t
+    taken: dict[str, Tensor]  # name → (B, T, 1 or size), the share of the state that the step itself wrote
+    output_is_state: bool
+
+
+class Trace:
+    """A run of a layer laid open: `states`, `gates` and, for a loss made from `output`, its gradients.
+
+    Layers and directions are named as torch names parameters: "l0", "l0_reverse", "l1", …; tensors are batch first.
+
+    >>> import unrolled
+    >>> layer = unrolled.LSTM(3, 4, batch_first=True)
+    >>> trace = layer.trace(torch.randn(2, 7, 3))
+    >>> trace.gates["l0"]["f"].shape, trace.states["l0"]["c"].shape
+    (torch.Size([2, 7, 4]), torch.Size([2, 7, 4]))
+    >>> loss = trace.output[:, -1].sum()
+    >>> trace.state_gradients(loss)["l0"]["h"].shape  # ∂L/∂h_t for every t
+    torch.Size([2, 7, 4])
+    >>> trace.weight_gradients(loss)["weight_hh_l0"].shape  # each step's share of ∂L/∂U
+    torch.Size([7, 16, 4])
+    """
+
+    def __init__(
+        self,
+        output: Tensor,
+        state: Tensor | State,
+        scans: dict[str, ScanTrace],
+        cells: dict[str, tuple[CellOf, dict[str, Tensor]]],
+        engine: str,
+    ) -> None:
+        self.output = output
+        self.state = state
+        self.scans = scans
+        self.engine = engine
+        self._cells = cells
+
+    def __repr__(self) -> str:
+        batch, steps = next(iter(self.scans.values())).x.shape[:2]
+        return f"Trace({', '.join(self.scans)}: {batch} sequences of {steps} steps, engine {self.engine})"
+
+    @property
+    def states(self) -> dict[str, dict[str, Tensor]]:
+        """`states["l0"]["h"]` is h after every step, (B, T, H)."""
+        return {name: scan.states for name, scan in self.scans.items()}
+
+    @property
+    def gates(self) -> dict[str, dict[str, Tensor]]:
+        """`gates["l0"]["f"]` is the gate after its activation, (B, T, H)."""
+        return {name: scan.gates for name, scan in self.scans.items()}
+
+    def state_gradients(self, loss: Tensor) -> dict[str, dict[str, Tensor]]:
+        """∂L/∂h_t (and ∂L/∂c_t) for every layer, direction and t: `["l0"]["h"]` is (B, T, H).
+
+        The total derivative with respect to the state that step t left, through every later use of it. For c
+        that is its use by later steps; what h_t shows of c_t is inside step t.
+        """
+        return {name: self._gradients(scan, loss)[0] for name, scan in self.scans.items()}
+
+    def weight_gradients(self, loss: Tensor) -> dict[str, Tensor]:
+        """Each step's own contribution to the gradient of the shared weights: name → (T, *shape).
+
+        Every step is given its own copy W(t) of each weight: ∇_W L = Σ_t ∇_{W(t)} L, so summing over the first
+        dimension gives autograd's gradient. Memory is T times the weights.
+        """
+        contributions: dict[str, Tensor] = {}
+        for name, scan in self.scans.items():
+            cell_of, parameters = self._cells[name]
+            states, output = self._gradients(scan, loss)
+            shares = [_step_gradients(scan, t, cell_of, parameters, states, output) for t in range(scan.x.shape[1])]
+            for key in parameters:
+                contributions[key] = torch.stack([share[key] for share in shares])
+        return contributions
+
+    def _gradients(self, scan: ScanTrace, loss: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        if not scan.probes or not loss.requires_grad:
+            raise UserError(
+                "This trace cannot give gradients: it was made, or its loss computed, without gradients.",
+                "Call layer.trace(x) outside torch.no_grad() and make the loss from trace.output.",
+            )
+        wanted = [*scan.probes.values(), scan.output]
+        found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        filled = [torch.zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)]
+        return dict(zip(scan.probes, filled, strict=False)), filled[-1]
+
+
+def _step_gradients(
+    scan: ScanTrace,
+    t: int,
+    cell_of: CellOf,
+    parameters: dict[str, Tensor],
+    state_gradients: dict[str, Tensor],
+    output_gradient: Tensor,
+) -> dict[str, Tensor]:
+    """∇_{W(t)} L: the gradient at the results of step t, brought back through that one step alone."""
+    copies = {key: value.detach().requires_grad_() for key, value in parameters.items()}
+    with torch.enable_grad():
+        cell = cell_of(copies)
+        entering = tuple(entering[:, t].detach() for entering in scan.entering.values())
+        step = Step(*cell.step(cell.project(scan.x[:, t].detach()), entering))
+    # what lengths and zoneout let through of this step's result
+    results = list(step.state)
+    gradients = [(state_gradients[name] * scan.taken[name])[:, t] for name in scan.states]
+    if not scan.output_is_state:
+        results.append(step.output)
+        gradients.append(output_gradient[:, t])
+    pairs = [(r, g.to(r.dtype)) for r, g in zip(results, gradients, strict=True) if r.requires_grad]
+    if not pairs:
+        return {key: torch.zeros_like(value) for key, value in copies.items()}
+    found = torch.autograd.grad([r for r, _ in pairs], list(copies.values()), [g for _, g in pairs], allow_unused=True)
+    return {
+        key: torch.zeros_like(value) if gradient is None else gradient
+        for (key, value), gradient in zip(copies.items(), found, strict=True)
+    }

@@ -1,0 +1,46 @@
+"""The command itself: options of all verbs, and how a mistake ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from unrolled import __version__
+from unrolled.cli.doctor import doctor
+from unrolled.errors import UserError
+
+app = typer.Typer(
+    name="unrolled",
+    help="Sequence models you can see through.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(doctor)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unrolled {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command; a user's mistake is one message on stderr and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        typer.echo(f"unrolled: {error}", err=True)
+        sys.exit(2)

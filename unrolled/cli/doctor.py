@@ -1,0 +1,46 @@
+"""`unrolled doctor`: what this machine has and which engines work on it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Annotated, Any
+
+import typer
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Show versions, threads, devices and engines."""
+    facts = examine()
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    engines = facts.pop("engines")
+    width = max(map(len, [*facts, *engines]))
+    for name, value in facts.items():
+        typer.echo(f"{name:<{width}}  {value}")
+    typer.echo("\nEngines, in the order in which they are tried:")
+    for name, description in engines.items():
+        typer.echo(f"{name:<{width}}  {description}")
+
+
+def examine() -> dict[str, Any]:
+    """The facts that `unrolled doctor` prints."""
+    import torch
+
+    from unrolled import __version__
+    from unrolled.kernels import ENGINES
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {
+        "unrolled": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "instruction set": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "gpu": gpu,
+        "engines": {name: engine.DESCRIPTION for name, engine in ENGINES.items()},
+    }

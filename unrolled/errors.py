@@ -1,0 +1,34 @@
+"""The one error a user's mistake becomes, and the wording of unknown names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError, RuntimeError):
+    """A mistake in what the user gave: `problem` says what is wrong, `fix` what to do about it.
+
+    It is a ValueError and a RuntimeError because torch.nn raises one or the other for the same mistakes:
+    code that catches torch's errors goes on working.
+
+    >>> print(UserError("lengths[2]=9 is longer than the input's 7 steps.", "Pass lengths between 0 and 7."))
+    lengths[2]=9 is longer than the input's 7 steps. Pass lengths between 0 and 7.
+    """
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(f"{problem} {fix}".strip())
+        self.problem = problem
+        self.fix = fix
+
+
+def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
+    """The error for a name that is not one of `choices`, with the nearest one suggested.
+
+    >>> print(unknown_name("cell", "lstn", ["rnn", "lstm", "gru"]))
+    Unknown cell 'lstn'. Did you mean 'lstm'? Choices: gru, lstm, rnn.
+    """
+    names = sorted(choices)
+    near = difflib.get_close_matches(str(got).lower(), names, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return UserError(f"Unknown {kind} {got!r}.", f"{hint}Choices: {', '.join(names)}.")

@@ -1,0 +1,357 @@
+"""What the drop-in RNN, LSTM and GRU share: options, parameters beyond torch.nn's, and the way through a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from unrolled.cells import AnyCell, CellOf, State, Trace
+from unrolled.errors import UserError
+from unrolled.kernels import Choice, choose
+from unrolled.nn.checks import (
+    check_choice,
+    check_input,
+    check_lengths,
+    check_options,
+    check_pair,
+    check_probability,
+    check_resets,
+    check_state,
+    check_steps,
+)
+from unrolled.nn.init import fill_default, initialize
+from unrolled.nn.stack import (
+    COMBINATIONS,
+    Run,
+    Stacked,
+    combine,
+    run_stack,
+    suffix,
+    variational_mask,
+    zoneout_keep,
+)
+
+EXTRAS: dict[str, Any] = {
+    "layer_norm": False,
+    "variational_dropout": 0.0,
+    "zoneout": 0.0,
+    "dropconnect": 0.0,
+    "learned_state": False,
+    "combine": "last",
+    "init": "torch",
+    "backend": "auto",
+}
+"""The options every drop-in has beyond torch.nn's, and their defaults."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call's arguments, checked and batch first."""
+
+    x: Tensor  # (B, T, D)
+    states: State  # (L·directions, B, size) each
+    lengths: Tensor | None
+    resets: Tensor | None
+    packed: PackedSequence | None
+    unbatched: bool
+
+
+class DropIn(nn.RNNBase):
+    """The base of the drop-ins; `cell_class` and the hooks below are what tells them apart."""
+
+    cell_class: ClassVar[Callable[..., AnyCell]]
+    own_options: ClassVar[dict[str, Any]] = {}
+
+    def _set_options(self, options: Mapping[str, Any]) -> None:
+        """Checks and stores the options, adds the parameters they need, initialises."""
+        known = {**EXTRAS, **self.own_options}
+        check_options(type(self).__name__, {k: v for k, v in options.items() if k not in known}, known)
+        given = {**known, **options}
+        self.layer_norm = bool(given["layer_norm"])
+        self.variational_dropout = check_pair("variational_dropout", given["variational_dropout"])
+        self.zoneout = self._check_zoneout(given["zoneout"])
+        self.dropconnect = check_probability("dropconnect", given["dropconnect"])
+        self.learned_state = bool(given["learned_state"])
+        self.combine = check_choice("combination", given["combine"], COMBINATIONS)
+        self.backend = given["backend"]
+        self.init = given["init"]
+        self._options = {k: v for k, v in options.items() if v != known[k]}
+        self._add_parameters()
+        if self.init != "torch":
+            initialize(self, self.init)
+
+    def _check_zoneout(self, value: object) -> tuple[float, ...]:
+        names = self.cell_class.state_names
+        return (check_probability("zoneout", value),) if len(names) == 1 else check_pair("zoneout", value)
+
+    def _add_parameters(self) -> None:
+        like = self.get_parameter("weight_hh_l0")
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name in self._run_names():
+            for kind, shape in self._extra_shapes().items():
+                shapes[f"{kind}_{name}"] = shape
+        if self.learned_state:
+            for name, size in zip(self.cell_class.state_names, self._state_sizes(), strict=True):
+                shapes[f"initial_{name}"] = (len(self._run_names()), size)
+        if self.combine == "mix":
+            shapes["combine_weight"] = (self.num_layers,)
+        for name, shape in shapes.items():
+            self.register_parameter(name, nn.Parameter(like.new_empty(shape)))
+        for name in shapes:
+            fill_default(name, self.get_parameter(name), self.hidden_size)
+
+    def _extra_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Parameters of one direction of one layer beyond torch.nn's: kind → shape."""
+        rows = self.get_parameter("weight_hh_l0").shape[0]
+        return {"norm_ih": (rows,), "norm_hh": (rows,)} if self.layer_norm else {}
+
+    def _kinds(self) -> list[str]:
+        """All parameters of one direction of one layer; the cell has a field of each name."""
+        bias = ["bias_ih", "bias_hh"] if self.bias else []
+        projection = ["weight_hr"] if self.proj_size else []
+        return ["weight_ih", "weight_hh", *bias, *projection, *self._extra_shapes()]
+
+    def _run_names(self) -> list[str]:
+        directions = (False, True) if self.bidirectional else (False,)
+        return [suffix(depth, reverse) for depth in range(self.num_layers) for reverse in directions]
+
+    def _state_sizes(self) -> tuple[int, ...]:
+        return (self.proj_size or self.hidden_size, self.hidden_size)[: len(self.cell_class.state_names)]
+
+    def _cell_options(self) -> dict[str, Any]:
+        return {}
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew, as `init` says."""
+        initialize(self, "torch")
+        if getattr(self, "init", "torch") != "torch":
+            initialize(self, self.init)
+
+    def extra_repr(self) -> str:
+        shown = [f"{name}={value!r}" for name, value in self._options.items()]
+        return ", ".join([super().extra_repr(), *shown])
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | tuple[Tensor, Tensor] | None = None,
+        *,
+        lengths: Tensor | Iterable[int] | None = None,
+        resets: Tensor | None = None,
+    ) -> Any:
+        """As torch.nn's: input and initial state → output and final state.
+
+        `lengths` (B,) takes the place of packing: steps past a length leave the state alone and output zero.
+        `resets` is True where a new sequence begins, in the input's layout (batch and time as there), or (B,) for
+        the first step: the state returns to zero, or to the learned initial state.
+        """
+        call = self._open(input, hx, lengths, resets)
+        layers = self._runs(call)
+        if self._torch_runs_all(layers, call):
+            return self._torch_forward(call)
+        return self._close(call, self._stack(layers, call, self.backend))
+
+    def trace(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | tuple[Tensor, Tensor] | None = None,
+        *,
+        lengths: Tensor | Iterable[int] | None = None,
+        resets: Tensor | None = None,
+    ) -> Trace:
+        """Runs the layer and keeps every state and gate: see `Trace`.
+
+        The numbers are those of `forward` on the same engine, to the bit; `trace.engine` says which it was.
+        """
+        call = self._open(input, hx, lengths, resets)
+        layers = self._runs(call)
+        engine = choose(layers[0][0].job(call.x, call.lengths, call.resets), self.backend, traced=True).engine
+        stacked = self._stack(layers, call, engine, traced=True)
+        output, state = self._close(call, stacked)
+        cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
+        return Trace(output, state, stacked.scans, cells, engine)
+
+    def backend_for(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | tuple[Tensor, Tensor] | None = None,
+        *,
+        lengths: Tensor | Iterable[int] | None = None,
+        resets: Tensor | None = None,
+    ) -> Choice:
+        """The engine that `forward` would run on with these arguments, and why.
+
+        >>> import unrolled
+        >>> print(unrolled.LSTM(3, 4, peephole=True).backend_for(torch.zeros(5, 2, 3)))
+        reference: not torch: torch.nn has no peepholes
+        """
+        call = self._open(input, hx, lengths, resets)
+        return choose(self._runs(call)[0][0].job(call.x, call.lengths, call.resets), self.backend)
+
+    def _open(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | tuple[Tensor, Tensor] | None,
+        lengths: Tensor | Iterable[int] | None,
+        resets: Tensor | None,
+    ) -> _Call:
+        """Checks what came in and lays it out batch first."""
+        packed = None
+        if isinstance(input, PackedSequence):
+            packed = input
+            if lengths is not None:
+                raise UserError("Both a PackedSequence and lengths were given.", "A PackedSequence has its own.")
+            x, lengths = pad_packed_sequence(packed, batch_first=True)
+        else:
+            x = input
+        check_input(x, self.input_size, self.weight_hh_l0)
+        unbatched = x.dim() == 2
+        time_first = not self.batch_first and not unbatched
+        if unbatched:
+            if lengths is not None:
+                raise UserError("lengths were given with an input of one sequence.", "Cut the sequence instead.")
+            x = x.unsqueeze(0)
+        elif time_first and packed is None:
+            x = x.transpose(0, 1)
+        batch, steps = x.shape[:2]
+        check_steps(steps)
+        if lengths is not None:
+            lengths = check_lengths(lengths, batch, steps, x.device)
+        if resets is not None:
+            resets = resets.reshape(1, -1) if unbatched and isinstance(resets, Tensor) else resets
+            resets = check_resets(resets, batch, steps, time_first=time_first, device=x.device)
+        return _Call(x, self._states(hx, x, unbatched), lengths, resets, packed, unbatched)
+
+    def _states(self, hx: Tensor | tuple[Tensor, Tensor] | None, x: Tensor, unbatched: bool) -> State:
+        """The initial states, (L·directions, B, size) each: given, learned or zero."""
+        names, sizes, runs = self.cell_class.state_names, self._state_sizes(), len(self._run_names())
+        if hx is None:
+            learned = self._learned_states(x.shape[0])
+            return learned or tuple(x.new_zeros(runs, x.shape[0], size) for size in sizes)
+        given = hx if isinstance(hx, (tuple, list)) else (hx,)
+        if len(given) != len(names) or isinstance(hx, (tuple, list)) != (len(names) > 1):
+            expected = "a tuple (h_0, c_0)" if len(names) > 1 else "one tensor h_0"
+            got = f"a tuple of {len(given)}" if isinstance(hx, (tuple, list)) else f"a {type(hx).__name__}"
+            raise UserError(f"The initial state of {type(self).__name__} is {got}.", f"Expected {expected}.")
+        for name, size, state in zip(names, sizes, given, strict=True):
+            shape = (runs, size) if unbatched else (runs, x.shape[0], size)
+            meaning = "(layers · directions, size)" if unbatched else "(layers · directions, batch, size)"
+            check_state(f"{name}_0", state, shape, meaning, x)
+        return tuple(state.unsqueeze(1) if unbatched else state for state in given)
+
+    def _learned_states(self, batch: int) -> State | None:
+        if not self.learned_state:
+            return None
+        learned = [getattr(self, f"initial_{name}") for name in self.cell_class.state_names]
+        return tuple(p.unsqueeze(1).expand(-1, batch, -1) for p in learned)
+
+    def _runs(self, call: _Call) -> list[list[Run]]:
+        """Every layer's directions with cell, state and, while training, freshly drawn masks."""
+        batch = call.x.shape[0]
+        learned = self._learned_states(batch)
+        drop_input, drop_hidden = self.variational_dropout if self.training else (0.0, 0.0)
+        runs = []
+        for index, name in enumerate(self._run_names()):
+            parameters = {f"{kind}_{name}": getattr(self, f"{kind}_{name}") for kind in self._kinds()}
+            width = parameters[f"weight_ih_{name}"].shape[1]
+            hidden_mask = variational_mask(drop_hidden, call.x, batch, self._state_sizes()[0])
+            cell_of = self._cell_builder(name, hidden_mask, self._drawn_dropconnect(name))
+            runs.append(
+                Run(
+                    name=name,
+                    cell=cell_of(parameters),
+                    cell_of=cell_of,
+                    parameters=parameters,
+                    state=tuple(states[index] for states in call.states),
+                    reverse=name.endswith("_reverse"),
+                    reset_state=tuple(s[index] for s in learned) if learned else None,
+                    keep=zoneout_keep(self.zoneout, self._state_sizes(), call.x, self.training),
+                    input_mask=variational_mask(drop_input, call.x, batch, 1, width),
+                )
+            )
+        directions = 2 if self.bidirectional else 1
+        return [runs[i : i + directions] for i in range(0, len(runs), directions)]
+
+    def _drawn_dropconnect(self, name: str) -> Tensor | None:
+        weight = getattr(self, f"weight_hh_{name}")
+        return variational_mask(self.dropconnect if self.training else 0.0, weight, *weight.shape)
+
+    def _cell_builder(self, name: str, hidden_mask: Tensor | None, dropconnect: Tensor | None) -> CellOf:
+        def cell_of(parameters: Mapping[str, Tensor]) -> AnyCell:
+            fields: dict[str, Any] = {kind: parameters[f"{kind}_{name}"] for kind in self._kinds()}
+            if dropconnect is not None:
+                fields["weight_hh"] = fields["weight_hh"] * dropconnect
+            return self.cell_class(**fields, hidden_mask=hidden_mask, **self._cell_options())
+
+        return cell_of
+
+    def _stack(self, layers: list[list[Run]], call: _Call, backend: str, traced: bool = False) -> Stacked:
+        dropout = self.dropout if self.training else 0.0
+        return run_stack(
+            layers,
+            call.x,
+            lengths=call.lengths,
+            resets=call.resets,
+            dropout=dropout,
+            backend=backend,
+            traced=traced,
+        )
+
+    def _close(self, call: _Call, stacked: Stacked) -> Any:
+        """Output and final state in torch's layout."""
+        output = combine(stacked.outputs, self.combine, getattr(self, "combine_weight", None))
+        final = tuple(torch.stack(parts) for parts in zip(*stacked.states.values(), strict=True))
+        return self._laid_out(call, output), self._state_laid_out(call, final)
+
+    def _laid_out(self, call: _Call, output: Tensor) -> Tensor | PackedSequence:
+        if call.packed is not None:
+            return _pack_like(call.packed, output, call.lengths)
+        if call.unbatched:
+            return output.squeeze(0)
+        return output if self.batch_first else output.transpose(0, 1)
+
+    def _state_laid_out(self, call: _Call, final: State) -> Tensor | State:
+        final = tuple(s.squeeze(1) for s in final) if call.unbatched else final
+        return final if len(final) > 1 else final[0]
+
+    def _torch_runs_all(self, layers: list[list[Run]], call: _Call) -> bool:
+        """Whether torch.nn itself computes this call from end to end; then it does."""
+        if self.combine != "last" or (self.training and (self.dropconnect or any(self.variational_dropout))):
+            return False
+        return choose(layers[0][0].job(call.x, call.lengths, call.resets), self.backend).engine == "torch"
+
+    def _torch_forward(self, call: _Call) -> Any:
+        hidden = call.states if len(call.states) > 1 else call.states[0]
+        if call.packed is not None:
+            return super().forward(call.packed, hidden)
+        if call.lengths is None:
+            x = call.x if self.batch_first else call.x.transpose(0, 1)
+            output, final = super().forward(x, hidden)
+            output = output if self.batch_first else output.transpose(0, 1)
+            final = final if isinstance(final, tuple) else (final,)
+            return self._laid_out(call, output), self._state_laid_out(call, final)
+        # torch wants no empty sequence: one runs a step, whose result is thrown away
+        packed = pack_padded_sequence(call.x, call.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        output, final = super().forward(packed, hidden)
+        output, _ = pad_packed_sequence(output, batch_first=True, total_length=call.x.shape[1])
+        final = final if isinstance(final, tuple) else (final,)
+        real = (call.lengths > 0)[:, None]  # (B, 1)
+        output = torch.where(real[..., None], output, 0)
+        final = tuple(torch.where(real, new, old) for new, old in zip(final, call.states, strict=True))
+        return self._laid_out(call, output), self._state_laid_out(call, final)
+
+
+def _pack_like(packed: PackedSequence, output: Tensor, lengths: Tensor | None) -> PackedSequence:
+    """Packs a padded output (B, T, O) as the input was packed."""
+    assert lengths is not None
+    lengths = lengths.cpu()
+    if packed.sorted_indices is not None:
+        output = output.index_select(0, packed.sorted_indices)
+        lengths = lengths.index_select(0, packed.sorted_indices.cpu())
+    data = pack_padded_sequence(output, lengths, batch_first=True).data
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)

@@ -1,0 +1,249 @@
+"""Stacks of a cell of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from unrolled.cells import Cell, CellOf, State, Step, Trace
+from unrolled.errors import UserError
+from unrolled.kernels import Choice, choose
+from unrolled.nn.checks import (
+    check_choice,
+    check_input,
+    check_lengths,
+    check_options,
+    check_probability,
+    check_resets,
+    check_state,
+    check_steps,
+)
+from unrolled.nn.stack import (
+    COMBINATIONS,
+    Run,
+    Stacked,
+    combine,
+    run_stack,
+    suffix,
+    variational_mask,
+    zoneout_keep,
+)
+
+
+class Recurrent(nn.Module):
+    """Runs any `Cell` over time, in layers and in both directions.
+
+    `cell` is called as `cell(input_size, hidden_size)` for each layer and direction. Input and output are batch first:
+    x (B, T, D) → output (B, T, O) and the final state, a tuple with one (B, L·directions, size) tensor for each of
+    the cell's states. `variational_dropout` masks each layer's input, one mask for all steps.
+
+    >>> class Sum(Cell):
+    ...     def step(self, gates_x, state):
+    ...         h = state[0] + gates_x
+    ...         return h, (h,)
+    >>> layer = Recurrent(Sum, 2, 2)
+    >>> output, (h,) = layer(torch.ones(1, 4, 2), resets=torch.tensor([[True, False, True, False]]))
+    >>> output[0, :, 0]
+    tensor([1., 2., 1., 2.])
+    """
+
+    def __init__(
+        self,
+        cell: Callable[[int, int], Cell],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        variational_dropout: float = 0.0,
+        zoneout: float = 0.0,
+        learned_state: bool = False,
+        combine: str = "last",
+        backend: str = "auto",
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        known = [
+            "num_layers",
+            "bidirectional",
+            "dropout",
+            "variational_dropout",
+            "zoneout",
+            "learned_state",
+            "combine",
+            "backend",
+        ]
+        check_options("Recurrent", unknown, known)
+        if num_layers < 1:
+            raise UserError(f"num_layers={num_layers}.", "Expected at least 1.")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bidirectional = bidirectional
+        self.dropout = check_probability("dropout", dropout)
+        self.variational_dropout = check_probability("variational_dropout", variational_dropout)
+        self.zoneout = check_probability("zoneout", zoneout)
+        self.combine = check_choice("combination", combine, COMBINATIONS)
+        self.learned_state = learned_state
+        self.backend = backend
+        self.cells = nn.ModuleDict()
+        width = input_size
+        for depth in range(num_layers):
+            layer = [cell(width, hidden_size) for _ in self._directions()]
+            for reverse, made in zip(self._directions(), layer, strict=True):
+                if not isinstance(made, Cell):
+                    raise UserError(
+                        f"cell(input_size, hidden_size) gave a {type(made).__name__}.",
+                        "Expected a class derived from unrolled.Cell.",
+                    )
+                self.cells[suffix(depth, reverse)] = made
+            width = sum(made.output_size for made in layer)
+        if learned_state:
+            for name, size in zip(self._cell.state_names, self._cell.state_sizes, strict=True):
+                self.register_parameter(f"initial_{name}", nn.Parameter(torch.zeros(len(self.cells), size)))
+        if combine == "mix":
+            self.combine_weight = nn.Parameter(torch.zeros(num_layers))
+
+    def _directions(self) -> tuple[bool, ...]:
+        return (False, True) if self.bidirectional else (False,)
+
+    @property
+    def _cell(self) -> Cell:
+        cell = self.cells["l0"]
+        assert isinstance(cell, Cell)
+        return cell
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        lengths: Tensor | Iterable[int] | None = None,
+        resets: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """x (B, T, D) → output (B, T, O) and the final state; `lengths` (B,), `resets` (B, T) or (B,)."""
+        x, lengths, resets = self._checked(x, lengths, resets)
+        return self._close(self._stack(self._runs(x, state), x, lengths, resets, self.backend))
+
+    def trace(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        lengths: Tensor | Iterable[int] | None = None,
+        resets: Tensor | None = None,
+    ) -> Trace:
+        """Runs the layer and keeps every state and gate: see `Trace`."""
+        x, lengths, resets = self._checked(x, lengths, resets)
+        layers = self._runs(x, state)
+        engine = choose(layers[0][0].job(x, lengths, resets), self.backend, traced=True).engine
+        stacked = self._stack(layers, x, lengths, resets, engine, traced=True)
+        output, final = self._close(stacked)
+        cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
+        return Trace(output, final, stacked.scans, cells, engine)
+
+    def backend_for(self, x: Tensor) -> Choice:
+        """The engine that `forward` would run on, and why."""
+        x, _, _ = self._checked(x, None, None)
+        return choose(self._runs(x, None)[0][0].job(x, None, None), self.backend)
+
+    def _checked(
+        self, x: Tensor, lengths: Tensor | Iterable[int] | None, resets: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        check_input(x, self.input_size, next(self.parameters(), x))
+        if x.dim() != 3:
+            raise UserError(f"The input has shape {tuple(x.shape)}.", "Expected (batch, time, features).")
+        batch, steps = x.shape[:2]
+        check_steps(steps)
+        if lengths is not None:
+            lengths = check_lengths(lengths, batch, steps, x.device)
+        if resets is not None:
+            resets = check_resets(resets, batch, steps, time_first=False, device=x.device)
+        return x, lengths, resets
+
+    def _initial(self, x: Tensor, state: State | None) -> State:
+        names, sizes, batch = self._cell.state_names, self._cell.state_sizes, x.shape[0]
+        if state is None:
+            learned = self._learned(batch)
+            return learned or tuple(x.new_zeros(batch, len(self.cells), size) for size in sizes)
+        if not isinstance(state, (tuple, list)) or len(state) != len(names):
+            raise UserError(f"The initial state is {type(state).__name__}.", f"Expected a tuple ({', '.join(names)}).")
+        for name, size, tensor in zip(names, sizes, state, strict=True):
+            shape = (batch, len(self.cells), size)
+            check_state(name, tensor, shape, "(batch, layers · directions, size)", x)
+        return tuple(state)
+
+    def _learned(self, batch: int) -> State | None:
+        if not self.learned_state:
+            return None
+        learned = [getattr(self, f"initial_{name}") for name in self._cell.state_names]
+        return tuple(p.expand(batch, -1, -1) for p in learned)
+
+    def _runs(self, x: Tensor, state: State | None) -> list[list[Run]]:
+        initial, learned = self._initial(x, state), self._learned(x.shape[0])
+        rates = [self.zoneout] * len(self._cell.state_names)
+        drop_input = self.variational_dropout if self.training else 0.0
+        runs = []
+        for index, (name, cell) in enumerate(self.cells.items()):
+            assert isinstance(cell, Cell)
+            runs.append(
+                Run(
+                    name=name,
+                    cell=cell,
+                    cell_of=_cell_builder(f"cells.{name}.", cell),
+                    parameters={f"cells.{name}.{key}": p for key, p in cell.named_parameters()},
+                    state=tuple(s[:, index] for s in initial),
+                    reverse=name.endswith("_reverse"),
+                    reset_state=tuple(s[:, index] for s in learned) if learned else None,
+                    keep=zoneout_keep(rates, cell.state_sizes, x, self.training),
+                    input_mask=variational_mask(drop_input, x, x.shape[0], 1, cell.input_size),
+                )
+            )
+        directions = len(self._directions())
+        return [runs[i : i + directions] for i in range(0, len(runs), directions)]
+
+    def _stack(
+        self,
+        layers: list[list[Run]],
+        x: Tensor,
+        lengths: Tensor | None,
+        resets: Tensor | None,
+        backend: str,
+        traced: bool = False,
+    ) -> Stacked:
+        dropout = self.dropout if self.training else 0.0
+        return run_stack(layers, x, lengths=lengths, resets=resets, dropout=dropout, backend=backend, traced=traced)
+
+    def _close(self, stacked: Stacked) -> tuple[Tensor, State]:
+        output = combine(stacked.outputs, self.combine, getattr(self, "combine_weight", None))
+        final = tuple(torch.stack(parts, dim=1) for parts in zip(*stacked.states.values(), strict=True))
+        return output, final
+
+
+class _WithParameters:
+    """A cell seen through other parameters: what `Trace` needs to give every step its own copy."""
+
+    def __init__(self, cell: Cell, parameters: Mapping[str, Tensor]) -> None:
+        self._cell, self._parameters = cell, dict(parameters)
+        self.state_names, self.state_sizes, self.gate_names = (
+            cell.state_names,
+            cell.state_sizes,
+            cell.gate_names,
+        )
+
+    def project(self, x: Tensor) -> Tensor:
+        return x  # the step below starts from the input itself
+
+    def step(self, gates_x: Tensor, state: State) -> Step:
+        step: Step = functional_call(self._cell, self._parameters, (gates_x, state))
+        return step
+
+
+def _cell_builder(prefix: str, cell: Cell) -> CellOf:
+    def cell_of(parameters: Mapping[str, Tensor]) -> _WithParameters:
+        return _WithParameters(cell, {key.removeprefix(prefix): value for key, value in parameters.items()})
+
+    return cell_of

@@ -1,0 +1,119 @@
+"""Layers on top of each other, in one or both directions (S6, S7): what drop-ins and `Recurrent` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unrolled.cells import AnyCell, CellOf, ScanTrace, State
+from unrolled.kernels import Job, Keep, make_job, run_job, run_job_traced
+
+COMBINATIONS = ("last", "concat", "mean", "mix")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One direction of one layer, ready to run."""
+
+    name: str  # as torch names its parameters: "l0", "l0_reverse", …
+    cell: AnyCell
+    cell_of: CellOf  # the same cell from other parameters, with the same masks
+    parameters: dict[str, Tensor]  # the cell's, under the layer's names
+    state: State  # (B, size) each
+    reverse: bool
+    reset_state: State | None = None
+    keep: Keep | None = None
+    input_mask: Tensor | None = None  # (B, 1, D), one mask for all steps (variational dropout)
+
+    def job(self, x: Tensor, lengths: Tensor | None, resets: Tensor | None) -> Job:
+        """The work for an engine: x (B, T, D) is this layer's input."""
+        x = x if self.input_mask is None else x * self.input_mask
+        return make_job(self.cell, x, self.state, lengths, resets, self.reset_state, self.keep, self.reverse)
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """What a stack gave: every layer's output (B, T, O), and each run's final state and trace, by name."""
+
+    outputs: list[Tensor]
+    states: dict[str, State]
+    scans: dict[str, ScanTrace]
+
+
+def run_stack(
+    layers: Sequence[Sequence[Run]],
+    x: Tensor,
+    *,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    dropout: float,
+    backend: str,
+    traced: bool = False,
+) -> Stacked:
+    """x (B, T, D) through all layers; `dropout` acts between them (0 when not training)."""
+    outputs: list[Tensor] = []
+    states: dict[str, State] = {}
+    scans: dict[str, ScanTrace] = {}
+    for depth, layer in enumerate(layers):
+        if depth > 0:
+            x = _time_first_dropout(outputs[-1], dropout)
+        directions = []
+        for run in layer:
+            job = run.job(x, lengths, resets)
+            if traced:
+                output, state, scans[run.name] = run_job_traced(job, backend)
+            else:
+                output, state = run_job(job, backend)
+            directions.append(output)
+            states[run.name] = state
+        outputs.append(directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1))
+    return Stacked(outputs, states, scans)
+
+
+def _time_first_dropout(x: Tensor, p: float) -> Tensor:
+    """Dropout drawn in torch.nn's order, time first, so that one seed gives one mask on every engine."""
+    if p == 0:
+        return x
+    return F.dropout(x.transpose(0, 1).contiguous(), p).transpose(0, 1)
+
+
+def combine(outputs: list[Tensor], how: str, weight: Tensor | None) -> Tensor:
+    """One output from all layers': the last, side by side, the mean, or a learned mix (softmax of `weight`)."""
+    if how == "last":
+        return outputs[-1]
+    if how == "concat":
+        return torch.cat(outputs, dim=-1)
+    stacked = torch.stack(outputs)  # (L, B, T, O)
+    if how == "mean":
+        return stacked.mean(dim=0)
+    assert weight is not None
+    return torch.einsum("l,lbto->bto", weight.softmax(dim=0), stacked)
+
+
+def suffix(depth: int, reverse: bool) -> str:
+    """A layer's and direction's name, as torch ends its parameters' names."""
+    return f"l{depth}{'_reverse' if reverse else ''}"
+
+
+def variational_mask(p: float, like: Tensor, *shape: int) -> Tensor | None:
+    """One dropout mask, scaled by 1 / (1 - p), to be used at every step (Gal & Ghahramani 2016)."""
+    if p == 0:
+        return None
+    return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - p).div_(1 - p)
+
+
+def zoneout_keep(rates: Sequence[float], sizes: Sequence[int], x: Tensor, training: bool) -> Keep | None:
+    """The share of the old state that zoneout keeps: drawn while training, its mean otherwise (Krueger et al. 2017)."""
+    if not any(rates):
+        return None
+    if not training:
+        return tuple(rates)
+    batch, steps = x.shape[:2]
+    return tuple(
+        torch.empty(batch, steps, size, dtype=x.dtype, device=x.device).bernoulli_(rate)
+        for rate, size in zip(rates, sizes, strict=True)
+    )
