@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from unrolled.cells import AnyCell, CellOf, State, Trace
+from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, Trace
 from unrolled.errors import UserError
 from unrolled.kernels import Choice, choose
 from unrolled.nn.checks import (
@@ -64,7 +64,7 @@ class _Call:
 class DropIn(nn.RNNBase):
     """The base of the drop-ins; `cell_class` and the hooks below are what tells them apart."""
 
-    cell_class: ClassVar[Callable[..., AnyCell]]
+    cell_class: ClassVar[type[RNNCell | LSTMCell | GRUCell]]
     own_options: ClassVar[dict[str, Any]] = {}
 
     def _set_options(self, options: Mapping[str, Any]) -> None:
@@ -115,6 +115,11 @@ class DropIn(nn.RNNBase):
         bias = ["bias_ih", "bias_hh"] if self.bias else []
         projection = ["weight_hr"] if self.proj_size else []
         return ["weight_ih", "weight_hh", *bias, *projection, *self._extra_shapes()]
+
+    def _weight(self) -> Tensor:
+        """Tells the layer's dtype and device; looked up by name, so that parametrizations and functional_call hold."""
+        weight: Tensor = getattr(self, "weight_hh_l0")  # noqa: B009
+        return weight
 
     def _run_names(self) -> list[str]:
         directions = (False, True) if self.bidirectional else (False,)
@@ -209,7 +214,7 @@ class DropIn(nn.RNNBase):
             x, lengths = pad_packed_sequence(packed, batch_first=True)
         else:
             x = input
-        check_input(x, self.input_size, self.weight_hh_l0)
+        check_input(x, self.input_size, self._weight())
         unbatched = x.dim() == 2
         time_first = not self.batch_first and not unbatched
         if unbatched:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from unrolled.cells import Activation, BuiltIn, GRUCell, LSTMCell, RNNCell, activation
+from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell, activation
 from unrolled.errors import unknown_name
 from unrolled.nn.dropin import DropIn
 
@@ -44,7 +44,7 @@ class RNN(DropIn, nn.RNN):
     (torch.Size([7, 2, 5]), torch.Size([1, 2, 5]))
     """
 
-    cell_class: ClassVar[type[BuiltIn]] = RNNCell
+    cell_class = RNNCell
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class LSTM(DropIn, nn.LSTM):
     0.0
     """
 
-    cell_class: ClassVar[type[BuiltIn]] = LSTMCell
+    cell_class = LSTMCell
     own_options: ClassVar[dict[str, Any]] = {
         "peephole": False,
         "activation": "tanh",
@@ -156,7 +156,7 @@ class GRU(DropIn, nn.GRU):
     torch.Size([7, 2, 5])
     """
 
-    cell_class: ClassVar[type[BuiltIn]] = GRUCell
+    cell_class = GRUCell
     own_options: ClassVar[dict[str, Any]] = {
         "reset_after": True,
         "activation": "tanh",

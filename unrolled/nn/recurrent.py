@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -68,17 +69,7 @@ class Recurrent(nn.Module):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        known = [
-            "num_layers",
-            "bidirectional",
-            "dropout",
-            "variational_dropout",
-            "zoneout",
-            "learned_state",
-            "combine",
-            "backend",
-        ]
-        check_options("Recurrent", unknown, known)
+        check_options("Recurrent", unknown, inspect.signature(Recurrent).parameters)
         if num_layers < 1:
             raise UserError(f"num_layers={num_layers}.", "Expected at least 1.")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
