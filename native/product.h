@@ -1,0 +1,91 @@
+// The product of a few rows with a matrix that is packed once and used at every step.
+//
+// A packed matrix is a list of panels. A panel holds VECS vectors of columns for every k, so that the kernel reads it
+// straight through; a tile of up to kMaxRows<VECS> rows of sums stays in registers while k runs.
+#pragma once
+
+#include "vec.h"
+
+namespace unrolled::UNROLLED_NAMESPACE {
+
+template <int VECS>
+constexpr int kMaxRows = (kRegisters - 8) / VECS < 2 ? 2 : (kRegisters == 16 ? 12 : 24) / VECS;
+
+// out[r][·] = Σ_k rows[r][k]·panel[k][·]
+template <int ROWS, int VECS>
+static inline void tile(const float* rows, ptrdiff_t row_stride, const float* panel, int depth, float* out) {
+  Vec sums[ROWS][VECS] = {};
+  for (int k = 0; k < depth; ++k) {
+    Vec columns[VECS];
+#pragma GCC unroll 8
+    for (int v = 0; v < VECS; ++v) columns[v] = load(panel + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; ++r) {
+      const float a = rows[r * row_stride + k];
+#pragma GCC unroll 8
+      for (int v = 0; v < VECS; ++v) sums[r][v] += a * columns[v];
+    }
+    panel += VECS * kLanes;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < VECS; ++v) store(out + (r * VECS + v) * kLanes, sums[r][v]);
+}
+
+// out (count, VECS·kLanes) = rows (count, depth) · panel (depth, VECS·kLanes)
+template <int VECS>
+static void product(const float* rows, ptrdiff_t row_stride, int count, const float* panel, int depth, float* out) {
+  const int blocks = ceil_div(count, kMaxRows<VECS>);
+  for (int block = 0, row = 0; block < blocks; ++block) {
+    const int size = (count - row) / (blocks - block);  // blocks as equal as can be: a last block of one row is slow
+    const float* from = rows + row * row_stride;
+    float* to = out + row * VECS * kLanes;
+    switch (size) {
+#define UNROLLED_CASE(ROWS)                                                                                       \
+  case ROWS:                                                                                                      \
+    if constexpr (ROWS <= kMaxRows<VECS>) tile<ROWS, VECS>(from, row_stride, panel, depth, to);                   \
+    break;
+      UNROLLED_CASE(1)
+      UNROLLED_CASE(2)
+      UNROLLED_CASE(3)
+      UNROLLED_CASE(4)
+      UNROLLED_CASE(5)
+      UNROLLED_CASE(6)
+      UNROLLED_CASE(7)
+      UNROLLED_CASE(8)
+#undef UNROLLED_CASE
+    }
+    row += size;
+  }
+}
+
+// Packs rows of a matrix (rows, depth) as a panel's columns: gates of the same units side by side.
+//
+// The panel holds, for each k, `gates` groups of `blocks` vectors: matrix[gate·hidden + first_unit + …][k].
+static void pack_gates(const float* matrix, int hidden, int depth, int gates, int blocks, int first_unit, float* panel) {
+  const int width = gates * blocks * kLanes;
+  for (int gate = 0; gate < gates; ++gate)
+    for (int unit = 0; unit < blocks * kLanes; ++unit) {
+      float* column = panel + gate * blocks * kLanes + unit;
+      if (first_unit + unit >= hidden) {
+        for (int k = 0; k < depth; ++k) column[static_cast<size_t>(k) * width] = 0;
+        continue;
+      }
+      const float* row = matrix + static_cast<size_t>(gate * hidden + first_unit + unit) * depth;
+      for (int k = 0; k < depth; ++k) column[static_cast<size_t>(k) * width] = row[k];
+    }
+}
+
+// Packs columns of a matrix (depth, columns) as they are: the panel from `first` on, zeros beyond the edge.
+static void pack_columns(const float* matrix, int columns, int depth, int width, int first, float* panel) {
+  const int valid = columns - first < width ? columns - first : width;
+  for (int k = 0; k < depth; ++k) {
+    const float* row = matrix + static_cast<size_t>(k) * columns + first;
+    for (int c = 0; c < valid; ++c) panel[c] = row[c];
+    for (int c = valid < 0 ? 0 : valid; c < width; ++c) panel[c] = 0;
+    panel += width;
+  }
+}
+
+}  // namespace unrolled::UNROLLED_NAMESPACE

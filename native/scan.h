@@ -1,0 +1,428 @@
+// What the scans of all cells share: which row is whose, and where a state goes after a step.
+#pragma once
+
+#include <initializer_list>
+
+#include "job.h"
+#include "math.h"
+#include "product.h"
+#include "team.h"
+
+namespace unrolled::UNROLLED_NAMESPACE {
+
+// Vectors of columns in a panel of a product whose columns are units of one kind.
+constexpr int kPlainVecs = 4;
+constexpr int kPlainWidth = kPlainVecs * kLanes;
+
+// What a thread gets to work with.
+struct Place {
+  const ScanJob& job;
+  Plan plan;
+  int id;
+  Barrier* everyone;
+  Barrier* group_barrier;
+  Arena* shared;  // one for all threads, one for a group, one for a thread
+  Arena* of_group;
+  Arena* own;
+};
+
+// One sequence at one step.
+struct RowAt {
+  int64_t row;       // where this step is in the rows
+  int64_t next_row;  // where the step that runs next is; -1 after the last
+  int b;             // which of the batch
+  bool resets_here;  // the state this step read had been reset
+  bool resets_next;
+};
+
+struct Range {
+  int begin, end;
+};
+
+// The part of `count` things that belongs to one of `parts`.
+static inline Range part_of(int count, int part, int parts) {
+  return {static_cast<int>(static_cast<int64_t>(count) * part / parts),
+          static_cast<int>(static_cast<int64_t>(count) * (part + 1) / parts)};
+}
+
+// One thread's view of a scan.
+class Scan {
+ protected:
+  explicit Scan(const Place& place)
+      : job(place.job),
+        plan_(place.plan),
+        group_(place.id / place.plan.members),
+        member_(place.id % place.plan.members),
+        id_(place.id),
+        everyone_(place.everyone),
+        group_barrier_(place.group_barrier),
+        group_rows_(ceil_div(job.batch, place.plan.groups)),
+        rows_(reinterpret_cast<RowAt*>(place.own->take(group_rows_ * sizeof(RowAt) / sizeof(float)))) {}
+
+  void meet_group() { group_barrier_->wait(plan_.members); }
+  void meet_everyone() { everyone_->wait(plan_.threads()); }
+
+  int rank(int j) const { return j * plan_.groups + group_; }
+  int batch_of(int j) const { return job.order ? static_cast<int>(job.order[rank(j)]) : rank(j); }
+  int rows_in_batch() const { return ceil_div(job.batch - group_, plan_.groups); }
+  int64_t row(int t, int j) const {
+    return (job.step_row ? job.step_row[t] : t * job.step_stride) + rank(j) * job.row_stride;
+  }
+  bool resets(int b, int t) const {
+    return job.resets && job.resets[b * job.resets_batch_stride + t * job.resets_step_stride];
+  }
+  int length(int b) const { return job.lengths ? static_cast<int>(job.lengths[b]) : job.steps; }
+  int first_step(int b) const { return job.reverse ? length(b) - 1 : 0; }
+
+  // Sequences of this group that have a step t.
+  int active(int t) const {
+    const int count = job.active ? static_cast<int>(job.active[t]) : job.batch;
+    return count > group_ ? ceil_div(count - group_, plan_.groups) : 0;
+  }
+
+  // Fills rows_ for step t; returns how many there are.
+  int look_up_rows(int t) {
+    const int count = active(t), next = job.reverse ? t - 1 : t + 1;
+    for (int j = 0; j < count; ++j) {
+      const int b = batch_of(j);
+      const bool goes_on = next >= 0 && next < length(b);
+      rows_[j] = {row(t, j), goes_on ? row(next, j) : -1, b, resets(b, t), goes_on && resets(b, next)};
+    }
+    return count;
+  }
+
+  Range my_part(int count) const { return part_of(count, member_, plan_.members); }
+
+  const ScanJob& job;
+  const Plan plan_;
+  const int group_, member_, id_;
+  Barrier *everyone_, *group_barrier_;
+  const int group_rows_;
+  RowAt* rows_;
+};
+
+// The share of the old state that zoneout keeps.
+static inline bool has_keep(const StateJob& state) { return state.keep.data || state.keep_rate != 0; }
+
+static inline Vec keep_share(const StateJob& state, int b, int t, int unit, int count) {
+  return state.keep.data ? load(state.keep.at(b, t) + unit, count) : splat(state.keep_rate);
+}
+
+// h or c of a group's sequences on the way forward: read at one step from one buffer, left for the next in the other.
+class Track {
+ public:
+  Track(const StateJob& state, int size, int rows, Arena* arena)
+      : state_(state), size_(size), stride_(round_up(size, kPlainWidth)) {
+    for (float*& buffer : current_) buffer = arena->take(static_cast<size_t>(rows) * stride_);
+  }
+
+  int stride() const { return stride_; }
+  const float* entering(int parity, int j) const { return current_[parity] + static_cast<size_t>(j) * stride_; }
+
+  // The state before the first step of sequence b; `row` is that step's, -1 if it has none.
+  void begin(int j, int b, int64_t row, bool reset) {
+    const float* from = state_.initial + static_cast<size_t>(b) * size_;
+    if (row < 0) return copy(state_.final + static_cast<size_t>(b) * size_, from);
+    if (reset) from = state_.reset ? state_.reset + static_cast<size_t>(b) * size_ : nullptr;
+    for (float* buffer : current_) copy(buffer + static_cast<size_t>(j) * stride_, from);  // it may begin at any parity
+    if (state_.entering) copy(state_.entering + row * size_, from);
+  }
+
+  // Zoneout's mixture of what the step read and what it made.
+  Vec mixed(int b, int t, int unit, int count, Vec old, Vec fresh) const {
+    if (!has_keep(state_)) return fresh;
+    const Vec keep = keep_share(state_, b, t, unit, count);
+    return keep * old + (1.0f - keep) * fresh;
+  }
+
+  // Puts the state after a step where it is read next; returns what the next step reads.
+  Vec leave(const RowAt& at, int parity, int j, int unit, int count, Vec value) {
+    if (state_.left) store(state_.left + at.row * size_ + unit, value, count);
+    if (at.next_row < 0) {
+      store(state_.final + static_cast<size_t>(at.b) * size_ + unit, value, count);
+      return value;
+    }
+    if (at.resets_next)
+      value = state_.reset ? load(state_.reset + static_cast<size_t>(at.b) * size_ + unit, count) : Vec{};
+    store(current_[1 - parity] + static_cast<size_t>(j) * stride_ + unit, value);
+    if (state_.entering) store(state_.entering + at.next_row * size_ + unit, value, count);
+    return value;
+  }
+
+ private:
+  void copy(float* to, const float* from) const {
+    for (int i = 0; i < size_; ++i) to[i] = from ? from[i] : 0.0f;
+  }
+  const StateJob& state_;
+  const int size_, stride_;
+  float* current_[2];
+};
+
+// h on the way forward: a track that is also the output, and that a mask may hide in part from the product.
+class HiddenTrack {
+ public:
+  HiddenTrack(const ScanJob& job, int rows, Arena* arena)
+      : job_(job), track_(job.h, job.width, rows, arena), seen_{nullptr, nullptr} {
+    if (job.hidden_mask)
+      for (float*& buffer : seen_) buffer = arena->take(static_cast<size_t>(rows) * track_.stride());
+  }
+
+  int stride() const { return track_.stride(); }
+  const float* entering(int parity, int j) const { return track_.entering(parity, j); }
+  const float* seen(int parity, int j) const {
+    return job_.hidden_mask ? seen_[parity] + static_cast<size_t>(j) * stride() : entering(parity, j);
+  }
+
+  void begin(int j, int b, int64_t row, bool reset) {
+    track_.begin(j, b, row, reset);
+    if (!job_.hidden_mask || row < 0) return;
+    for (int parity = 0; parity < 2; ++parity)
+      for (int unit = 0; unit < job_.width; ++unit)
+        seen_[parity][j * stride() + unit] = entering(parity, j)[unit] * job_.hidden_mask[b * job_.width + unit];
+    if (job_.seen)
+      for (int unit = 0; unit < job_.width; ++unit) job_.seen[row * job_.width + unit] = seen_[0][j * stride() + unit];
+  }
+
+  // `fresh` is the step's own h; `old` what it read.
+  void leave(const RowAt& at, int t, int parity, int j, int unit, int count, Vec old, Vec fresh) {
+    const Vec h = track_.mixed(at.b, t, unit, count, old, fresh);
+    store(job_.output.at(at.b, t) + unit, h, count);
+    const Vec next = track_.leave(at, parity, j, unit, count, h);
+    if (!job_.hidden_mask || at.next_row < 0) return;
+    const Vec seen = next * load(job_.hidden_mask + static_cast<size_t>(at.b) * job_.width + unit, count);
+    store(seen_[1 - parity] + static_cast<size_t>(j) * stride() + unit, seen);
+    if (job_.seen) store(job_.seen + at.next_row * job_.width + unit, seen, count);
+  }
+
+ private:
+  const ScanJob& job_;
+  Track track_;
+  float* seen_[2];
+};
+
+// The base of the forward scans.
+class ForwardScan : protected Scan {
+ public:
+  static constexpr bool kBackward = false;
+
+ protected:
+  explicit ForwardScan(const Place& place) : Scan(place), h_(job, group_rows_, place.of_group) {}
+
+  // Each member lays out the initial states of some of the group's sequences.
+  template <class Begin>
+  void begin_rows(Begin begin) {
+    const Range mine = my_part(rows_in_batch());
+    for (int j = mine.begin; j < mine.end; ++j) {
+      const int b = batch_of(j), first = first_step(b);
+      begin(j, b, length(b) > 0 ? row(first, j) : -1, length(b) > 0 && resets(b, first));
+    }
+  }
+
+  // Packs `panels` panels of rows of U (or R); every thread of the scan does its part.
+  void pack_shared(const float* matrix, int hidden, int depth, int gates, int blocks, int panels, float* packed) const {
+    const Range mine = part_of(panels, id_, plan_.threads());
+    for (int panel = mine.begin; panel < mine.end; ++panel)
+      pack_gates(matrix, hidden, depth, gates, blocks, panel * blocks * kLanes,
+                 packed + static_cast<size_t>(panel) * gates * blocks * kLanes * depth);
+  }
+
+  // Padding outputs zero.
+  void clear_padding() {
+    if (!job.lengths) return;
+    const Range mine = my_part(rows_in_batch());
+    for (int j = mine.begin; j < mine.end; ++j) {
+      const int b = batch_of(j);
+      for (int t = length(b); t < job.steps; ++t)
+        for (int unit = 0; unit < job.width; ++unit) job.output.at(b, t)[unit] = 0;
+    }
+  }
+
+  HiddenTrack h_;
+};
+
+// The gradient of one state between two steps on the way back.
+class GradientTrack {
+ public:
+  GradientTrack(const StateJob& state, int size, int rows, Arena* arena)
+      : state_(state),
+        size_(size),
+        stride_(round_up(size, kPlainWidth)),
+        current_(arena->take(static_cast<size_t>(rows) * stride_)) {}
+
+  int stride() const { return stride_; }
+  const float* at(int j) const { return current_ + static_cast<size_t>(j) * stride_; }
+
+  void begin(int j, int b) {
+    for (int unit = 0; unit < size_; ++unit)
+      current_[j * stride_ + unit] = state_.d_final ? state_.d_final[static_cast<size_t>(b) * size_ + unit] : 0.0f;
+  }
+
+  void end(int j, int b) const {
+    if (!state_.d_initial) return;
+    for (int unit = 0; unit < size_; ++unit)
+      state_.d_initial[static_cast<size_t>(b) * size_ + unit] = at(j)[unit];
+  }
+
+  // The gradient at the state a step left; traces want to see it.
+  void show(const RowAt& at, int unit, int count, Vec gradient) const {
+    if (state_.d_left) store(state_.d_left + at.row * size_ + unit, gradient, count);
+  }
+
+  // The gradient at the state a step read: it belongs to the step before, or, after a reset, to the reset state.
+  void pass(const RowAt& at, int j, int unit, int count, Vec gradient) {
+    if (at.resets_here) {
+      if (state_.d_reset) {
+        float* to = state_.d_reset + static_cast<size_t>(at.b) * size_ + unit;
+        store(to, load(to, count) + gradient, count);
+      }
+      gradient = Vec{};
+    }
+    store(current_ + static_cast<size_t>(j) * stride_ + unit, gradient);
+  }
+
+ private:
+  const StateJob& state_;
+  const int size_, stride_;
+  float* current_;
+};
+
+// Sums over the batch and time that threads make for themselves and add up at the end.
+class Sums {
+ public:
+  Sums(int size, Arena* arena) : size_(size), values_(arena->take(round_up(size, kLanes) + kLanes)) {}
+  void clear() {
+    for (int i = 0; i < size_; ++i) values_[i] = 0;
+  }
+  void add(int at, int count, Vec v) { store(values_ + at, load(values_ + at, count) + v, count); }
+  void add_to(float* total) const {
+    if (!total) return;
+    for (int i = 0; i < size_; ++i) total[i] += values_[i];
+  }
+
+ private:
+  const int size_;
+  float* values_;
+};
+
+// The base of the backward scans: h's gradient, and U by columns for ∂L/∂h = ∂L/∂(U h)·U.
+class BackwardScan : protected Scan {
+ public:
+  static constexpr bool kBackward = true;
+
+ protected:
+  BackwardScan(const Place& place, int gates)
+      : Scan(place),
+        gates_(gates),
+        rows_of_u_(gates * job.hidden),
+        dh_(job.h, job.width, group_rows_, place.of_group),
+        direct_(place.of_group->take(static_cast<size_t>(group_rows_) * round_up(job.width, kPlainWidth))),
+        d_recurrent_stride_(round_up(rows_of_u_, kLanes) + kLanes),
+        tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)) {
+    for (float*& buffer : d_recurrent_)
+      buffer = place.of_group->take(static_cast<size_t>(group_rows_) * d_recurrent_stride_);
+  }
+
+  float* direct(int j) const { return direct_ + static_cast<size_t>(j) * dh_.stride(); }
+  float* d_recurrent(int parity, int j) const {
+    return d_recurrent_[parity] + static_cast<size_t>(j) * d_recurrent_stride_;
+  }
+  // Units of h that are this member's, a multiple of a panel.
+  Range my_columns(int columns) const {
+    const Range panels = my_part(ceil_div(columns, kPlainWidth));
+    const int end = panels.end * kPlainWidth;
+    return {panels.begin * kPlainWidth, end < columns ? end : columns};
+  }
+
+  // out(j, unit, count, Σ_k rows[j][k]·matrix[k][unit]) for this member's columns of a packed matrix.
+  template <class Out>
+  void multiply(const float* rows, int stride, int count, const float* packed, int depth, int columns, Out out) {
+    const Range mine = my_part(ceil_div(columns, kPlainWidth));
+    for (int panel = mine.begin; panel < mine.end; ++panel) {
+      product<kPlainVecs>(rows, stride, count, packed + static_cast<size_t>(panel) * depth * kPlainWidth, depth, tile_);
+      const int first = panel * kPlainWidth;
+      for (int j = 0; j < count; ++j)
+        for (int v = 0; v < kPlainVecs && first + v * kLanes < columns; ++v)
+          out(j, first + v * kLanes, columns - first - v * kLanes, load(tile_ + j * kPlainWidth + v * kLanes));
+    }
+  }
+
+  // The gradient at the step's own h: what zoneout lets through of the gradient at the state it left.
+  Vec own_share(const RowAt& at, int t, int j, int unit, int count) {
+    Vec gradient = load(dh_.at(j) + unit) + load(job.d_output.at(at.b, t) + unit, count);
+    dh_.show(at, unit, count, gradient);
+    if (!has_keep(job.h)) return gradient;
+    const Vec keep = keep_share(job.h, at.b, t, unit, count);
+    store(direct(j) + unit, keep * gradient);
+    return (1.0f - keep) * gradient;
+  }
+
+  // ∂L/∂h_{t-1} = mask∘(∂L/∂(U h)·U) + what came past the product.
+  void pass_hidden(const RowAt& at, int j, int unit, int count, Vec through_product, bool with_direct) {
+    if (job.hidden_mask)
+      through_product *= load(job.hidden_mask + static_cast<size_t>(at.b) * job.width + unit, count);
+    if (with_direct) through_product += load(direct(j) + unit);
+    dh_.pass(at, j, unit, count, through_product);
+  }
+
+  // Packs all columns of a matrix (depth, columns); every thread of the scan does its part.
+  void pack_shared(const float* matrix, int depth, int columns, float* packed) const {
+    const Range mine = part_of(ceil_div(columns, kPlainWidth), id_, plan_.threads());
+    for (int panel = mine.begin; panel < mine.end; ++panel)
+      pack_columns(matrix, columns, depth, kPlainWidth, panel * kPlainWidth,
+                   packed + static_cast<size_t>(panel) * depth * kPlainWidth);
+  }
+
+  static size_t packed_size(int depth, int columns) {
+    return static_cast<size_t>(depth) * round_up(columns, kPlainWidth);
+  }
+
+  const int gates_, rows_of_u_;
+  GradientTrack dh_;
+  float* direct_;
+  float* d_recurrent_[2];
+  const int d_recurrent_stride_;
+  float* tile_;
+};
+
+// Every thread of a scan runs its own Cell over all steps; `Cell` lays out its memory in its constructor.
+template <class Cell>
+static void run(const ScanJob& job, int threads) {
+  struct Context {
+    const ScanJob& job;
+    Plan plan;
+    size_t shared, of_group, own;
+    float* memory;
+    Barrier* barriers;  // [0] everyone's, then one for each group
+    bool alone;         // the team came out smaller than planned
+  };
+  const Plan plan = Cell::plan(job, threads);
+  Arena shared(nullptr), of_group(nullptr), own(nullptr);
+  Cell(Place{job, plan, 0, nullptr, nullptr, &shared, &of_group, &own});
+  const size_t total = shared.used() + plan.groups * of_group.used() + plan.threads() * own.used();
+  float* memory = allocate_scratch(total);
+  auto* barriers = new Barrier[1 + plan.groups];
+  Context context{job, plan, shared.used(), of_group.used(), own.used(), memory, barriers, false};
+  parallel(
+      plan.threads(),
+      [](void* data, int id, int count) {
+        Context& c = *static_cast<Context*>(data);
+        if (count != c.plan.threads()) {
+          if (id == 0) c.alone = true;
+          return;
+        }
+        const int group = id / c.plan.members;
+        Arena shared(c.memory), of_group(c.memory + c.shared + group * c.of_group);
+        Arena own(c.memory + c.shared + c.plan.groups * c.of_group + id * c.own);
+        Cell cell(Place{c.job, c.plan, id, &c.barriers[0], &c.barriers[1 + group], &shared, &of_group, &own});
+        cell.prepare();
+        const bool descending = c.job.reverse != Cell::kBackward;
+        for (int s = 0; s < c.job.steps; ++s) cell.step(descending ? c.job.steps - 1 - s : s, s & 1);
+        cell.finish();
+      },
+      &context);
+  delete[] barriers;
+  free_scratch(memory);
+  if (context.alone) run<Cell>(job, 1);
+}
+
+}  // namespace unrolled::UNROLLED_NAMESPACE
