@@ -42,38 +42,35 @@ NB_MODULE(_native, m) {
         .def_rw("kind", &ScanJob::kind)
         .def_rw("batch", &ScanJob::batch)
         .def_rw("steps", &ScanJob::steps)
+        .def_rw("features", &ScanJob::features)
         .def_rw("hidden", &ScanJob::hidden)
         .def_rw("width", &ScanJob::width)
         .def_rw("reverse", &ScanJob::reverse)
         .def_rw("peephole_previous", &ScanJob::peephole_previous)
         .def_rw("save", &ScanJob::save)
-        .def_rw("step_stride", &ScanJob::step_stride)
-        .def_rw("row_stride", &ScanJob::row_stride)
         .def_rw("resets_batch_stride", &ScanJob::resets_batch_stride)
         .def_rw("resets_step_stride", &ScanJob::resets_step_stride)
         .def_prop_ro("h", [](Self& s) { return &s.h; }, nb::rv_policy::reference_internal)
         .def_prop_ro("c", [](Self& s) { return &s.c; }, nb::rv_policy::reference_internal)
-        UNROLLED_SEQUENCE(output) UNROLLED_SEQUENCE(d_output)
-        UNROLLED_ADDRESS(weight_hh) UNROLLED_ADDRESS(bias_hh) UNROLLED_ADDRESS(norm_hh) UNROLLED_ADDRESS(peephole)
-        UNROLLED_ADDRESS(weight_hr) UNROLLED_ADDRESS(norm_c) UNROLLED_ADDRESS(norm_c_bias) UNROLLED_ADDRESS(hidden_mask)
-        UNROLLED_ADDRESS(lengths) UNROLLED_ADDRESS(order) UNROLLED_ADDRESS(active) UNROLLED_ADDRESS(step_row)
-        UNROLLED_ADDRESS(resets) UNROLLED_ADDRESS(gates) UNROLLED_ADDRESS(seen) UNROLLED_ADDRESS(candidate)
-        UNROLLED_ADDRESS(raw) UNROLLED_ADDRESS(stats) UNROLLED_ADDRESS(shown) UNROLLED_ADDRESS(d_gates)
-        UNROLLED_ADDRESS(d_recurrent) UNROLLED_ADDRESS(d_hidden) UNROLLED_ADDRESS(d_bias_ih) UNROLLED_ADDRESS(d_bias_hh)
-        UNROLLED_ADDRESS(d_norm_hh) UNROLLED_ADDRESS(d_peephole) UNROLLED_ADDRESS(d_norm_c)
-        UNROLLED_ADDRESS(d_norm_c_bias)
+        UNROLLED_SEQUENCE(x) UNROLLED_SEQUENCE(output) UNROLLED_SEQUENCE(d_output) UNROLLED_SEQUENCE(d_x)
+        UNROLLED_ADDRESS(gates_x) UNROLLED_ADDRESS(weight_ih) UNROLLED_ADDRESS(weight_hh) UNROLLED_ADDRESS(bias_ih)
+        UNROLLED_ADDRESS(bias_hh) UNROLLED_ADDRESS(norm_hh) UNROLLED_ADDRESS(peephole) UNROLLED_ADDRESS(weight_hr)
+        UNROLLED_ADDRESS(norm_c) UNROLLED_ADDRESS(norm_c_bias) UNROLLED_ADDRESS(hidden_mask) UNROLLED_ADDRESS(lengths)
+        UNROLLED_ADDRESS(order) UNROLLED_ADDRESS(active) UNROLLED_ADDRESS(resets) UNROLLED_ADDRESS(gates)
+        UNROLLED_ADDRESS(seen) UNROLLED_ADDRESS(candidate) UNROLLED_ADDRESS(raw) UNROLLED_ADDRESS(stats)
+        UNROLLED_ADDRESS(shown) UNROLLED_ADDRESS(d_gates_x) UNROLLED_ADDRESS(d_weight_ih) UNROLLED_ADDRESS(d_weight_hh)
+        UNROLLED_ADDRESS(d_bias_ih) UNROLLED_ADDRESS(d_bias_hh) UNROLLED_ADDRESS(d_norm_hh) UNROLLED_ADDRESS(d_peephole)
+        UNROLLED_ADDRESS(d_weight_hr) UNROLLED_ADDRESS(d_norm_c) UNROLLED_ADDRESS(d_norm_c_bias)
         .def("forward", [](const Self& job, int threads) { kernels().forward(job, threads); },
              nb::call_guard<nb::gil_scoped_release>())
         .def("backward", [](const Self& job, int threads) { kernels().backward(job, threads); },
              nb::call_guard<nb::gil_scoped_release>());
   }
-  m.def("lay_out_rows",
-        [](uintptr_t lengths, int batch, int steps, int64_t batch_stride, int64_t step_stride, uintptr_t order,
-           uintptr_t active, uintptr_t step_row, uintptr_t index) {
+  m.def("sort_by_length",
+        [](uintptr_t lengths, int batch, int steps, uintptr_t order, uintptr_t active) {
           const auto as = [](uintptr_t address) { return reinterpret_cast<int64_t*>(address); };
-          return lay_out_rows(as(lengths), batch, steps, batch_stride, step_stride, as(order), as(active),
-                              as(step_row), as(index));
-        }, "Rows for sequences of unequal length; see job.h.");
+          sort_by_length(as(lengths), batch, steps, as(order), as(active));
+        }, "Which sequences have a step t; see job.h.");
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {
     std::vector<std::string> names;

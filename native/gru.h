@@ -9,7 +9,7 @@ namespace unrolled::UNROLLED_NAMESPACE {
 static inline Plan gru_plan(const ScanJob& job, int threads) {
   const double weights = 3.0 * job.hidden * job.hidden;
   const int panels = ceil_div(job.hidden, kPlainWidth);
-  return make_plan(threads, job.batch, panels, 4 * weights, 2.0 * job.batch * weights, job.steps);
+  return make_plan(threads, job.batch, panels, 2.0 * job.batch * weights, job.steps);
 }
 
 // What both conventions share on the way forward.
@@ -19,7 +19,7 @@ class GruForward : public ForwardScan {
   void finish() {}
 
  protected:
-  explicit GruForward(const Place& place) : ForwardScan(place), hidden_(job.hidden) {
+  explicit GruForward(const Place& place) : ForwardScan(place, 3), hidden_(job.hidden) {
     if (job.norm_hh) {
       raw_ = place.of_group->take(static_cast<size_t>(group_rows_) * 3 * hidden_ + kLanes);
       sums_ = place.own->take(3 * hidden_ + kLanes);
@@ -40,10 +40,6 @@ class GruForward : public ForwardScan {
     }
   }
 
-  Vec bias(int gate, int unit) const {
-    return job.bias_hh ? load(job.bias_hh + gate * hidden_ + unit, hidden_ - unit) : Vec{};
-  }
-
   void leave(int t, int parity, int j, int unit, Vec z, Vec n) {
     const Vec old = load(h_.entering(parity, j) + unit);
     h_.leave(rows_[j], t, parity, j, unit, hidden_ - unit, old, (1.0f - z) * n + z * old);
@@ -58,10 +54,14 @@ class GruAfterForward : public GruForward {
   explicit GruAfterForward(const Place& place)
       : GruForward(place),
         panels_(ceil_div(hidden_, kLanes)),
+        w_(place.shared->take(static_cast<size_t>(panels_) * kTile * job.features)),
         u_(place.shared->take(static_cast<size_t>(panels_) * kTile * hidden_)),
+        x_tile_(place.own->take(static_cast<size_t>(group_rows_) * kTile)),
         tile_(place.own->take(static_cast<size_t>(group_rows_) * kTile)) {}
 
   void prepare() {
+    if (job.x.data) pack_shared(job.weight_ih, hidden_, job.features, 3, 1, panels_, w_);
+    add_biases();
     pack_shared(job.weight_hh, hidden_, hidden_, 3, 1, panels_, u_);
     begin_rows([&](int j, int b, int64_t row, bool reset) { h_.begin(j, b, row, reset); });
     clear_padding();
@@ -71,18 +71,28 @@ class GruAfterForward : public GruForward {
   void step(int t, int parity) {
     const int count = look_up_rows(t);
     if (count == 0) return;
+    look_up_inputs(t, count);
     const Range mine = my_part(panels_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
       const int unit = panel * kLanes;
+      if (job.x.data)
+        product<3>(x_rows_, job.features, count, w_ + static_cast<size_t>(panel) * kTile * job.features, job.features,
+                   x_tile_);
       product<3>(h_.seen(parity, 0), h_.stride(), count, u_ + static_cast<size_t>(panel) * kTile * hidden_, hidden_,
                  tile_);
-      if (job.norm_hh) {
-        for (int j = 0; j < count; ++j)
-          for (int gate = 0; gate < 3; ++gate)
-            store(raw_row(j) + gate * hidden_ + unit, load(tile_ + j * kTile + gate * kLanes), hidden_ - unit);
-      } else {
-        gates(t, parity, unit, {0, count}, tile_, kTile, kLanes);
+      if (!job.norm_hh) {
+        const SumsAt of_x = job.x.data ? SumsAt{x_tile_, kTile, kLanes} : x_sums(t).from_unit(unit);
+        gates(t, parity, unit, {0, count}, {tile_, kTile, kLanes}, of_x);
+        continue;
       }
+      for (int j = 0; j < count; ++j)
+        for (int gate = 0; gate < 3; ++gate) {
+          const int at = gate * hidden_ + unit;
+          store(raw_row(j) + at, load(tile_ + j * kTile + gate * kLanes), hidden_ - unit);
+          if (job.x.data)
+            store(x_sums_ + static_cast<size_t>(j) * 3 * hidden_ + at, load(x_tile_ + j * kTile + gate * kLanes),
+                  hidden_ - unit);
+        }
     }
     if (job.norm_hh) {
       meet_group();
@@ -90,7 +100,7 @@ class GruAfterForward : public GruForward {
       for (int j = rows.begin; j < rows.end; ++j) {
         norm(j, 0, 3 * hidden_, 0);
         for (int unit = 0; unit < hidden_; unit += kLanes)
-          gates(t, parity, unit, {j, j + 1}, sums_ + unit, 0, hidden_);
+          gates(t, parity, unit, {j, j + 1}, {sums_ + unit, 0, hidden_}, x_sums(t).from_unit(unit));
       }
     }
     meet_group();
@@ -99,19 +109,21 @@ class GruAfterForward : public GruForward {
  private:
   static constexpr int kTile = 3 * kLanes;  // sums of a row in a tile: three gates of one vector of units
 
-  void gates(int t, int parity, int unit, Range rows, const float* sums, int row_step, int gate_step) {
+  void gates(int t, int parity, int unit, Range rows, SumsAt of_h, SumsAt of_x) {
     const int count = hidden_ - unit;
-    const Vec bias_r = bias(0, unit), bias_z = bias(1, unit), bias_n = bias(2, unit);
-    for (int j = rows.begin; j < rows.end; ++j, sums += row_step) {
-      float* x = job.gates + rows_[j].row * 3 * hidden_ + unit;
-      const Vec r = sigmoid(load(x, count) + load(sums) + bias_r);
-      const Vec z = sigmoid(load(x + hidden_, count) + load(sums + gate_step) + bias_z);
-      const Vec candidate = load(sums + 2 * gate_step) + bias_n;
-      const Vec n = tanh(load(x + 2 * hidden_, count) + r * candidate);
+    const Vec bias_r = bias(0, unit), bias_z = bias(1, unit);
+    const Vec bias_xn = job.bias_ih ? load(job.bias_ih + 2 * hidden_ + unit, count) : Vec{};
+    const Vec bias_hn = job.bias_hh ? load(job.bias_hh + 2 * hidden_ + unit, count) : Vec{};
+    for (int j = rows.begin; j < rows.end; ++j) {
+      const Vec r = sigmoid(of_x.at(j, 0, count) + of_h.at(j, 0, count) + bias_r);
+      const Vec z = sigmoid(of_x.at(j, 1, count) + of_h.at(j, 1, count) + bias_z);
+      const Vec candidate = of_h.at(j, 2, count) + bias_hn;
+      const Vec n = tanh(of_x.at(j, 2, count) + bias_xn + r * candidate);
       if (job.save) {
-        store(x, r, count);
-        store(x + hidden_, z, count);
-        store(x + 2 * hidden_, n, count);
+        float* to = job.gates + rows_[j].row * 3 * hidden_ + unit;
+        store(to, r, count);
+        store(to + hidden_, z, count);
+        store(to + 2 * hidden_, n, count);
         store(job.candidate + rows_[j].row * hidden_ + unit, candidate, count);
       }
       leave(t, parity, j, unit, z, n);
@@ -119,7 +131,7 @@ class GruAfterForward : public GruForward {
   }
 
   const int panels_;
-  float *u_, *tile_;
+  float *w_, *u_, *x_tile_, *tile_;
 };
 
 class GruBeforeForward : public GruForward {
@@ -128,6 +140,8 @@ class GruBeforeForward : public GruForward {
       : GruForward(place),
         panels_rz_(ceil_div(hidden_, 2 * kLanes)),
         panels_n_(ceil_div(hidden_, kPlainWidth)),
+        w_rz_(place.shared->take(static_cast<size_t>(panels_rz_) * kPlainWidth * job.features)),
+        w_n_(place.shared->take(static_cast<size_t>(panels_n_) * kPlainWidth * job.features)),
         u_rz_(place.shared->take(static_cast<size_t>(panels_rz_) * kPlainWidth * hidden_)),
         u_n_(place.shared->take(static_cast<size_t>(panels_n_) * kPlainWidth * hidden_)),
         remembered_(place.of_group->take(static_cast<size_t>(group_rows_) * h_.stride())),
@@ -135,6 +149,12 @@ class GruBeforeForward : public GruForward {
         tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)) {}
 
   void prepare() {
+    if (job.x.data) {
+      const float* rows_of_n = job.weight_ih + 2 * static_cast<size_t>(hidden_) * job.features;
+      pack_shared(job.weight_ih, hidden_, job.features, 2, 2, panels_rz_, w_rz_);
+      pack_shared(rows_of_n, hidden_, job.features, 1, kPlainVecs, panels_n_, w_n_);
+    }
+    add_biases();
     pack_shared(job.weight_hh, hidden_, hidden_, 2, 2, panels_rz_, u_rz_);
     pack_shared(job.weight_hh + 2 * static_cast<size_t>(hidden_) * hidden_, hidden_, hidden_, 1, kPlainVecs, panels_n_,
                 u_n_);
@@ -146,14 +166,15 @@ class GruBeforeForward : public GruForward {
   void step(int t, int parity) {
     const int count = look_up_rows(t);
     if (count == 0) return;
+    look_up_inputs(t, count);
     const Range rows = my_part(count);
-    gates_r_z(parity, count);
+    gates_r_z(t, parity, count);
     meet_group();
     if (job.norm_hh) {
       for (int j = rows.begin; j < rows.end; ++j) {
         norm(j, 0, 2 * hidden_, 0);
         for (int unit = 0; unit < hidden_; unit += kLanes)
-          reset_and_update(parity, j, unit, load(sums_ + unit), load(sums_ + hidden_ + unit));
+          reset_and_update(t, parity, j, unit, load(sums_ + unit), load(sums_ + hidden_ + unit));
       }
       meet_group();
     }
@@ -173,39 +194,65 @@ class GruBeforeForward : public GruForward {
   float* remembered(int j) const { return remembered_ + static_cast<size_t>(j) * h_.stride(); }
   float* update(int j) const { return update_ + static_cast<size_t>(j) * h_.stride(); }
 
-  void gates_r_z(int parity, int count) {
+  // W x and U h of one panel: into one tile, or, for layer norm, W x apart into x_sums_.
+  template <class KeepX>
+  void sums(const float* w, const float* u, const float* of_h, int panel, int count, KeepX keep_x) {
+    const float* u_panel = u + static_cast<size_t>(panel) * kPlainWidth * hidden_;
+    if (job.x.data) {
+      product<4>(x_rows_, job.features, count, w + static_cast<size_t>(panel) * kPlainWidth * job.features,
+                 job.features, tile_);
+      if (job.norm_hh) keep_x();
+    }
+    if (job.x.data && !job.norm_hh) product<4, true>(of_h, h_.stride(), count, u_panel, hidden_, tile_);
+    else product<4>(of_h, h_.stride(), count, u_panel, hidden_, tile_);
+  }
+
+  // each(j, unit, r's, z's) of a tile of two gates and two vectors of units
+  template <class Each>
+  void each_r_z(int panel, int count, Each each) const {
+    for (int block = 0; block < 2 && (panel * 2 + block) * kLanes < hidden_; ++block)
+      for (int j = 0; j < count; ++j) {
+        const float* from = tile_ + j * kPlainWidth + block * kLanes;
+        each(j, (panel * 2 + block) * kLanes, load(from), load(from + 2 * kLanes));
+      }
+  }
+  template <class Each>
+  void each_n(int panel, int count, Each each) const {
+    for (int j = 0; j < count; ++j)
+      for (int v = 0; v < kPlainVecs && panel * kPlainWidth + v * kLanes < hidden_; ++v)
+        each(j, panel * kPlainWidth + v * kLanes, load(tile_ + j * kPlainWidth + v * kLanes));
+  }
+  float* x_row(int j) const { return x_sums_ + static_cast<size_t>(j) * 3 * hidden_; }
+
+  void gates_r_z(int t, int parity, int count) {
     const Range mine = my_part(panels_rz_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
-      product<4>(h_.seen(parity, 0), h_.stride(), count, u_rz_ + static_cast<size_t>(panel) * kPlainWidth * hidden_,
-                 hidden_, tile_);
-      for (int block = 0; block < 2; ++block) {
-        const int unit = (panel * 2 + block) * kLanes;
-        if (unit >= hidden_) break;
-        for (int j = 0; j < count; ++j) {
-          const Vec r = load(tile_ + j * kPlainWidth + block * kLanes);
-          const Vec z = load(tile_ + j * kPlainWidth + (2 + block) * kLanes);
-          if (job.norm_hh) {
-            store(raw_row(j) + unit, r, hidden_ - unit);
-            store(raw_row(j) + hidden_ + unit, z, hidden_ - unit);
-          } else {
-            reset_and_update(parity, j, unit, r, z);
-          }
-        }
-      }
+      const auto keep = [&](auto row) {
+        return [this, row](int j, int unit, Vec r, Vec z) {
+          store(row(j) + unit, r, hidden_ - unit);
+          store(row(j) + hidden_ + unit, z, hidden_ - unit);
+        };
+      };
+      sums(w_rz_, u_rz_, h_.seen(parity, 0), panel, count,
+           [&] { each_r_z(panel, count, keep([this](int j) { return x_row(j); })); });
+      if (job.norm_hh) each_r_z(panel, count, keep([this](int j) { return raw_row(j); }));
+      else
+        each_r_z(panel, count, [&](int j, int unit, Vec r, Vec z) { reset_and_update(t, parity, j, unit, r, z); });
     }
   }
 
-  void reset_and_update(int parity, int j, int unit, Vec sum_r, Vec sum_z) {
+  void reset_and_update(int t, int parity, int j, int unit, Vec sum_r, Vec sum_z) {
     const int count = hidden_ - unit;
-    float* x = job.gates + rows_[j].row * 3 * hidden_ + unit;
-    const Vec r = sigmoid(load(x, count) + sum_r + bias(0, unit));
-    const Vec z = sigmoid(load(x + hidden_, count) + sum_z + bias(1, unit));
+    const SumsAt of_x = x_sums(t).from_unit(unit);
+    const Vec r = sigmoid(of_x.at(j, 0, count) + sum_r + bias(0, unit));
+    const Vec z = sigmoid(of_x.at(j, 1, count) + sum_z + bias(1, unit));
     const Vec seen = r * load(h_.seen(parity, j) + unit);
     store(remembered(j) + unit, seen);
     store(update(j) + unit, z);
     if (job.save) {
-      store(x, r, count);
-      store(x + hidden_, z, count);
+      float* to = job.gates + rows_[j].row * 3 * hidden_ + unit;
+      store(to, r, count);
+      store(to + hidden_, z, count);
       store(job.candidate + rows_[j].row * hidden_ + unit, seen, count);
     }
   }
@@ -213,29 +260,25 @@ class GruBeforeForward : public GruForward {
   void gate_n(int t, int parity, int count) {
     const Range mine = my_part(panels_n_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
-      product<kPlainVecs>(remembered_, h_.stride(), count, u_n_ + static_cast<size_t>(panel) * kPlainWidth * hidden_,
-                          hidden_, tile_);
-      for (int j = 0; j < count; ++j)
-        for (int v = 0; v < kPlainVecs; ++v) {
-          const int unit = panel * kPlainWidth + v * kLanes;
-          if (unit >= hidden_) break;
-          const Vec total = load(tile_ + j * kPlainWidth + v * kLanes);
-          if (job.norm_hh) store(raw_row(j) + 2 * hidden_ + unit, total, hidden_ - unit);
-          else candidate(t, parity, j, unit, total);
-        }
+      const auto keep = [&](auto row) {
+        return [this, row](int j, int unit, Vec total) { store(row(j) + 2 * hidden_ + unit, total, hidden_ - unit); };
+      };
+      sums(w_n_, u_n_, remembered_, panel, count,
+           [&] { each_n(panel, count, keep([this](int j) { return x_row(j); })); });
+      if (job.norm_hh) each_n(panel, count, keep([this](int j) { return raw_row(j); }));
+      else each_n(panel, count, [&](int j, int unit, Vec total) { candidate(t, parity, j, unit, total); });
     }
   }
 
   void candidate(int t, int parity, int j, int unit, Vec total) {
     const int count = hidden_ - unit;
-    float* x = job.gates + rows_[j].row * 3 * hidden_ + 2 * hidden_ + unit;
-    const Vec n = tanh(load(x, count) + total + bias(2, unit));
-    if (job.save) store(x, n, count);
+    const Vec n = tanh(x_sums(t).from_unit(unit).at(j, 2, count) + total + bias(2, unit));
+    if (job.save) store(job.gates + rows_[j].row * 3 * hidden_ + 2 * hidden_ + unit, n, count);
     leave(t, parity, j, unit, load(update(j) + unit), n);
   }
 
   const int panels_rz_, panels_n_;
-  float *u_rz_, *u_n_;
+  float *w_rz_, *w_n_, *u_rz_, *u_n_;
   float *remembered_, *update_;  // r∘h and z of this step
   float* tile_;
 };
@@ -247,10 +290,12 @@ class GruBackward : public BackwardScan {
 
   void finish() {
     meet_group();
+    flush();
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) dh_.end(j, batch_of(j));
     for (int turn = 0; turn < plan_.threads(); ++turn) {
       if (turn == id_) {
+        add_weight_gradients();
         d_bias_ih_.add_to(job.d_bias_ih);
         d_bias_hh_.add_to(job.d_bias_hh);
         d_norm_hh_.add_to(job.d_norm_hh);
@@ -260,14 +305,25 @@ class GruBackward : public BackwardScan {
   }
 
  protected:
-  explicit GruBackward(const Place& place)
-      : BackwardScan(place, 3),
+  GruBackward(const Place& place, bool separate)
+      : BackwardScan(place, 3, separate),
         hidden_(job.hidden),
         d_bias_ih_(3 * hidden_, place.own),
         d_bias_hh_(3 * hidden_, place.own),
         d_norm_hh_(3 * hidden_, place.own) {}
 
+  void flush() {
+    add_input_gradient();
+    if (job.kind == static_cast<int>(CellKind::gru_reset_after)) return add_recurrent_gradient();
+    // U_r and U_z saw h, U_n saw r∘h
+    const size_t rows_of_n = 2 * static_cast<size_t>(hidden_) * hidden_;
+    add_outer(chunk_, chunk_stride_, recurrent_at_, 2 * hidden_, {nullptr, seen_rows(), hidden_}, d_u_);
+    add_outer(chunk_, chunk_stride_, recurrent_at_ + 2 * hidden_, hidden_, {nullptr, job.candidate, hidden_},
+              d_u_ + rows_of_n);
+  }
+
   void begin() {
+    begin_chunks();
     for (Sums* sums : {&d_bias_ih_, &d_bias_hh_, &d_norm_hh_}) sums->clear();
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) dh_.begin(j, batch_of(j));
@@ -275,7 +331,6 @@ class GruBackward : public BackwardScan {
   }
 
   const float* saved(const RowAt& at) const { return job.gates + at.row * 3 * hidden_; }
-  float* d_gates(const RowAt& at) const { return job.d_gates + at.row * 3 * hidden_; }
   Vec entering(const RowAt& at, int unit) const {
     return load(job.h.entering + at.row * hidden_ + unit, hidden_ - unit);
   }
@@ -292,18 +347,17 @@ class GruBackward : public BackwardScan {
     const Vec d_n = gradient * (1.0f - z) * (1.0f - n * n);
     const Vec kept = has_keep(job.h) ? load(direct(j) + unit) : Vec{};
     store(direct(j) + unit, kept + gradient * z);
-    store(d_gates(at) + hidden_ + unit, d_z, count);
-    store(d_gates(at) + 2 * hidden_ + unit, d_n, count);
+    store(d_gates(j) + hidden_ + unit, d_z, count);
+    store(d_gates(j) + 2 * hidden_ + unit, d_n, count);
     return {d_z, d_n};
   }
 
-  // Back through LN of some of a row's sums; `gradient` is changed in place and kept for U's gradient.
-  void norm_row(int j, int first, int size, int slot, float* gradient) {
+  // Back through LN of some of a row's sums; d_gates holds the gradient at the sum of W x and LN(U h).
+  void norm_row(int j, int first, int size, int slot, const float* gradient) {
     const int64_t row = rows_[j].row;
     const float* stats = job.stats + row * 4 + 2 * slot;
     norm_backward(job.raw + row * 3 * hidden_ + first, size, {stats[0], stats[1]}, job.norm_hh + first, gradient,
-                  gradient, [&](int i, int count, Vec v) { d_norm_hh_.add(first + i, count, v); });
-    for (int i = 0; i < size; ++i) job.d_recurrent[row * 3 * hidden_ + first + i] = gradient[i];
+                  d_recurrent(j) + first, [&](int i, int count, Vec v) { d_norm_hh_.add(first + i, count, v); });
   }
 
   const int hidden_;
@@ -313,28 +367,30 @@ class GruBackward : public BackwardScan {
 class GruAfterBackward : public GruBackward {
  public:
   explicit GruAfterBackward(const Place& place)
-      : GruBackward(place), u_(place.shared->take(packed_size(3 * hidden_, hidden_))) {}
+      : GruBackward(place, true), u_(place.shared->take(packed_size(3 * hidden_, hidden_))) {}
 
   void prepare() {
     pack_shared(job.weight_hh, 3 * hidden_, hidden_, u_);
     begin();
   }
 
-  void step(int t, int parity) {
+  void step(int t, int) {
     const int count = look_up_rows(t);
     if (count == 0) return;
+    open_step(t, count, [&] { flush(); });
     if (job.norm_hh) {
       const Range rows = my_part(count);
       for (int j = rows.begin; j < rows.end; ++j) {
-        for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, parity, unit, {j, j + 1});
-        norm_row(j, 0, 3 * hidden_, 0, d_recurrent(parity, j));
+        for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, unit, {j, j + 1});
+        norm_row(j, 0, 3 * hidden_, 0, d_recurrent(j));
       }
     } else {
       const Range units = my_columns(hidden_);
-      for (int unit = units.begin; unit < units.end; unit += kLanes) gates(t, parity, unit, {0, count});
+      for (int unit = units.begin; unit < units.end; unit += kLanes) gates(t, unit, {0, count});
     }
     meet_group();
-    multiply(d_recurrent(parity, 0), d_recurrent_stride_, count, u_, 3 * hidden_, hidden_,
+    pass_inputs(t, count);
+    multiply(d_recurrent(0), chunk_stride_, count, u_, 3 * hidden_, hidden_,
              [&](int j, int unit, int width, Vec gradient) {
                pass_hidden(rows_[j], j, unit, width, gradient, true);
              });
@@ -342,7 +398,7 @@ class GruAfterBackward : public GruBackward {
   }
 
  private:
-  void gates(int t, int parity, int unit, Range rows) {
+  void gates(int t, int unit, Range rows) {
     const int count = hidden_ - unit;
     Vec sum_r = {}, sum_z = {}, sum_n = {}, sum_candidate = {};
     for (int j = rows.begin; j < rows.end; ++j) {
@@ -351,12 +407,11 @@ class GruAfterBackward : public GruBackward {
       const ZN d = update_and_candidate(at, t, j, unit);
       const Vec d_r = d.n * load(job.candidate + at.row * hidden_ + unit, count) * (r * (1.0f - r));
       const Vec d_candidate = d.n * r;
-      store(d_gates(at) + unit, d_r, count);
-      float* to_product = d_recurrent(parity, j) + unit;
+      store(d_gates(j) + unit, d_r, count);
+      float* to_product = d_recurrent(j) + unit;
       store(to_product, d_r, count);
       store(to_product + hidden_, d.z, count);
       store(to_product + 2 * hidden_, d_candidate, count);
-      if (!job.norm_hh) store(job.d_recurrent + at.row * hidden_ + unit, d_candidate, count);
       sum_r += d_r, sum_z += d.z, sum_n += d.n, sum_candidate += d_candidate;
     }
     d_bias_ih_.add(unit, count, sum_r);
@@ -373,7 +428,7 @@ class GruAfterBackward : public GruBackward {
 class GruBeforeBackward : public GruBackward {
  public:
   explicit GruBeforeBackward(const Place& place)
-      : GruBackward(place),
+      : GruBackward(place, place.job.norm_hh != nullptr),
         u_rz_(place.shared->take(packed_size(2 * hidden_, hidden_))),
         u_n_(place.shared->take(packed_size(hidden_, hidden_))),
         d_remembered_(place.of_group->take(static_cast<size_t>(group_rows_) * dh_.stride())) {}
@@ -384,32 +439,34 @@ class GruBeforeBackward : public GruBackward {
     begin();
   }
 
-  void step(int t, int parity) {
+  void step(int t, int) {
     const int count = look_up_rows(t);
     if (count == 0) return;
+    open_step(t, count, [&] { flush(); });
     const Range rows = my_part(count), units = my_columns(hidden_);
     if (job.norm_hh) {
       for (int j = rows.begin; j < rows.end; ++j) {
-        for (int unit = 0; unit < hidden_; unit += kLanes) update_candidate(t, parity, unit, {j, j + 1});
-        norm_row(j, 2 * hidden_, hidden_, 1, d_recurrent(parity, j) + 2 * hidden_);
+        for (int unit = 0; unit < hidden_; unit += kLanes) update_candidate(t, unit, {j, j + 1});
+        norm_row(j, 2 * hidden_, hidden_, 1, d_gates(j) + 2 * hidden_);
       }
     } else {
-      for (int unit = units.begin; unit < units.end; unit += kLanes) update_candidate(t, parity, unit, {0, count});
+      for (int unit = units.begin; unit < units.end; unit += kLanes) update_candidate(t, unit, {0, count});
     }
     meet_group();
-    multiply(d_recurrent(parity, 0) + 2 * hidden_, d_recurrent_stride_, count, u_n_, hidden_, hidden_,
+    multiply(d_recurrent(0) + 2 * hidden_, chunk_stride_, count, u_n_, hidden_, hidden_,
              [&](int j, int unit, int, Vec gradient) { store(d_remembered(j) + unit, gradient); });
     if (job.norm_hh) {
       meet_group();
       for (int j = rows.begin; j < rows.end; ++j) {
-        for (int unit = 0; unit < hidden_; unit += kLanes) reset_gate(parity, unit, {j, j + 1});
-        norm_row(j, 0, 2 * hidden_, 0, d_recurrent(parity, j));
+        for (int unit = 0; unit < hidden_; unit += kLanes) reset_gate(unit, {j, j + 1});
+        norm_row(j, 0, 2 * hidden_, 0, d_gates(j));
       }
     } else {
-      for (int unit = units.begin; unit < units.end; unit += kLanes) reset_gate(parity, unit, {0, count});
+      for (int unit = units.begin; unit < units.end; unit += kLanes) reset_gate(unit, {0, count});
     }
     meet_group();
-    multiply(d_recurrent(parity, 0), d_recurrent_stride_, count, u_rz_, 2 * hidden_, hidden_,
+    pass_inputs(t, count);
+    multiply(d_recurrent(0), chunk_stride_, count, u_rz_, 2 * hidden_, hidden_,
              [&](int j, int unit, int width, Vec gradient) {
                pass_hidden(rows_[j], j, unit, width, gradient + load(d_remembered(j) + unit), true);
              });
@@ -419,14 +476,11 @@ class GruBeforeBackward : public GruBackward {
  private:
   float* d_remembered(int j) const { return d_remembered_ + static_cast<size_t>(j) * dh_.stride(); }
 
-  void update_candidate(int t, int parity, int unit, Range rows) {
+  void update_candidate(int t, int unit, Range rows) {
     const int count = hidden_ - unit;
     Vec sum_z = {}, sum_n = {};
     for (int j = rows.begin; j < rows.end; ++j) {
       const ZN d = update_and_candidate(rows_[j], t, j, unit);
-      float* to_product = d_recurrent(parity, j) + unit;
-      store(to_product + hidden_, d.z, count);
-      store(to_product + 2 * hidden_, d.n, count);
       sum_z += d.z, sum_n += d.n;
     }
     for (Sums* sums : {&d_bias_ih_, &d_bias_hh_}) {
@@ -436,17 +490,15 @@ class GruBeforeBackward : public GruBackward {
   }
 
   // From the gradient at r∘h: at r before its activation, and (in place) at h.
-  void reset_gate(int parity, int unit, Range rows) {
+  void reset_gate(int unit, Range rows) {
     const int count = hidden_ - unit;
-    const float* seen = job.seen ? job.seen : job.h.entering;
     Vec sum_r = {};
     for (int j = rows.begin; j < rows.end; ++j) {
       const RowAt& at = rows_[j];
       const Vec r = load(saved(at) + unit, count), gradient = load(d_remembered(j) + unit);
-      const Vec d_r = gradient * load(seen + at.row * hidden_ + unit, count) * (r * (1.0f - r));
+      const Vec d_r = gradient * load(seen_rows() + at.row * hidden_ + unit, count) * (r * (1.0f - r));
       store(d_remembered(j) + unit, gradient * r);
-      store(d_gates(at) + unit, d_r, count);
-      store(d_recurrent(parity, j) + unit, d_r, count);
+      store(d_gates(j) + unit, d_r, count);
       sum_r += d_r;
     }
     for (Sums* sums : {&d_bias_ih_, &d_bias_hh_}) sums->add(unit, count, sum_r);

@@ -1,9 +1,8 @@
 // What one call asks for. Plain data: filled in by the bindings, read by every instruction set's build.
 //
-// B batch, T steps, G gates, H units, P width of h (H, or less with a projection). "Rows" are steps of sequences: row
-// step_row[t] + rank·row_stride is step t of the sequence order[rank]. All buffers called rows have their own width
-// and this one order; with lengths only real steps have a row. Everything is float32 and contiguous in its last
-// dimension. A null pointer is a thing not asked for.
+// B batch, T steps, D input features, G gates, H units, P width of h (H, or less with a projection). "Rows" are (T·B, ·),
+// step by step; with lengths, a step's rows stand longest sequence first, and the rows of padding are not touched.
+// Everything is float32 and contiguous in its last dimension. A null pointer is a thing not asked for.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +38,15 @@ struct StateJob {
 
 struct ScanJob {
   int kind = 0;
-  int batch = 0, steps = 0, hidden = 0, width = 0;
+  int batch = 0, steps = 0, features = 0, hidden = 0, width = 0;
   bool reverse = false;
   bool peephole_previous = false;
 
+  Sequence x;                          // (B, T, D); or, instead of it,
+  const float* gates_x = nullptr;      // rows, G·H: W x + b for all steps
+  const float* weight_ih = nullptr;    // (G·H, D)
   const float* weight_hh = nullptr;    // (G·H, P)
+  const float* bias_ih = nullptr;      // (G·H,); null with gates_x
   const float* bias_hh = nullptr;      // (G·H,)
   const float* norm_hh = nullptr;      // (G·H,)
   const float* peephole = nullptr;     // (3, H)
@@ -52,43 +55,41 @@ struct ScanJob {
   const float* norm_c_bias = nullptr;  // (H,)
   const float* hidden_mask = nullptr;  // (B, P)
 
-  const int64_t* lengths = nullptr;   // (B,)
-  const int64_t* order = nullptr;     // (B,) longest first; null is as given
-  const int64_t* active = nullptr;    // (T,) sequences longer than t; null is all
-  const int64_t* step_row = nullptr;  // (T,); null is t·step_stride
-  int64_t step_stride = 0, row_stride = 1;
-  const uint8_t* resets = nullptr;  // (B, T)
+  const int64_t* lengths = nullptr;  // (B,)
+  const int64_t* order = nullptr;    // (B,) longest first; null is as given
+  const int64_t* active = nullptr;   // (T,) sequences longer than t; null is all
+  const uint8_t* resets = nullptr;   // (B, T)
   int64_t resets_batch_stride = 0, resets_step_stride = 0;
 
   StateJob h, c;
   Sequence output;  // (B, T, P)
 
-  float* gates = nullptr;     // rows, G·H: in W x + b; out, if `save`, the gates after their activations
-  float* seen = nullptr;      // rows, P: h as the product saw it, where a mask makes that another thing than h
-  float* candidate = nullptr; // rows, H: GRU: U_n h + b_hn (reset after), or r∘h (reset before)
-  float* raw = nullptr;       // rows, G·H: U h before layer norm
-  float* stats = nullptr;     // rows, 4: mean and 1/deviation, of each layer norm in the step
-  float* shown = nullptr;     // rows, H: o∘tanh(c), before the projection
+  // what the backward pass reads, written if `save`
   bool save = false;
+  float* gates = nullptr;      // rows, G·H: after their activations
+  float* seen = nullptr;       // rows, P: h as the product saw it, where a mask makes that another thing than h
+  float* candidate = nullptr;  // rows, H: GRU: U_n h + b_hn (reset after), or r∘h (reset before)
+  float* raw = nullptr;        // rows, G·H: U h before layer norm
+  float* stats = nullptr;      // rows, 4: mean and 1/deviation, of each layer norm in the step
+  float* shown = nullptr;      // rows, H: o∘tanh(c), before the projection
 
-  // backward
-  Sequence d_output;              // (B, T, P)
-  float* d_gates = nullptr;       // rows, G·H: ∂L/∂(W x + b)
-  float* d_recurrent = nullptr;   // rows, G·H, or H for the candidate of a GRU that resets after: ∂L/∂(U h)
-  float* d_hidden = nullptr;      // rows, P: ∂L/∂h_t of the step itself, for the projection's gradient
-  float* d_bias_ih = nullptr;     // (G·H,)
-  float* d_bias_hh = nullptr;     // (G·H,)
-  float* d_norm_hh = nullptr;     // (G·H,)
-  float* d_peephole = nullptr;    // (3, H)
-  float* d_norm_c = nullptr;      // (H,)
-  float* d_norm_c_bias = nullptr; // (H,)
+  // gradients
+  Sequence d_output;                // (B, T, P)
+  Sequence d_x;                     // (B, T, D)
+  float* d_gates_x = nullptr;       // rows, G·H
+  float* d_weight_ih = nullptr;     // shaped as what they are gradients of; summed into
+  float* d_weight_hh = nullptr;
+  float* d_bias_ih = nullptr;
+  float* d_bias_hh = nullptr;
+  float* d_norm_hh = nullptr;
+  float* d_peephole = nullptr;
+  float* d_weight_hr = nullptr;
+  float* d_norm_c = nullptr;
+  float* d_norm_c_bias = nullptr;
 };
 
-// With lengths only real steps have rows: longest sequence first, one step after the other, as torch packs them.
-// Fills order (B,), active (T,), step_row (T,) and index (Σ lengths,), the places of the rows in the sequences' own
-// layout, where step t of sequence b is at b·batch_stride + t·step_stride. Returns Σ lengths.
-int64_t lay_out_rows(const int64_t* lengths, int batch, int steps, int64_t batch_stride, int64_t step_stride,
-                     int64_t* order, int64_t* active, int64_t* step_row, int64_t* index);
+// Which sequences have a step t: order (B,), longest first, and active (T,), how many of them.
+void sort_by_length(const int64_t* lengths, int batch, int steps, int64_t* order, int64_t* active);
 
 // What each instruction set's build offers.
 struct Kernels {

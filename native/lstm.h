@@ -9,7 +9,7 @@ namespace unrolled::UNROLLED_NAMESPACE {
 static inline Plan lstm_plan(const ScanJob& job, int threads) {
   const double weights = 4.0 * job.hidden * job.width;
   const int panels = ceil_div(job.width, kPlainWidth);  // the coarser of the two ways the units are shared
-  return make_plan(threads, job.batch, panels, 4 * weights, 2.0 * job.batch * weights, job.steps);
+  return make_plan(threads, job.batch, panels, 2.0 * job.batch * weights, job.steps);
 }
 
 class LstmForward : public ForwardScan {
@@ -17,10 +17,11 @@ class LstmForward : public ForwardScan {
   static Plan plan(const ScanJob& job, int threads) { return lstm_plan(job, threads); }
 
   explicit LstmForward(const Place& place)
-      : ForwardScan(place),
+      : ForwardScan(place, 4),
         hidden_(job.hidden),
         panels_(ceil_div(hidden_, kLanes)),
         c_(job.c, hidden_, group_rows_, place.of_group),
+        w_(place.shared->take(static_cast<size_t>(panels_) * kTile * job.features)),
         u_(place.shared->take(static_cast<size_t>(panels_) * kTile * job.width)),
         tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)) {
     if (job.weight_hr) {
@@ -37,6 +38,7 @@ class LstmForward : public ForwardScan {
   }
 
   void prepare() {
+    if (job.x.data) pack_shared(job.weight_ih, hidden_, job.features, 4, 1, panels_, w_);
     pack_shared(job.weight_hh, hidden_, job.width, 4, 1, panels_, u_);
     pack_shared(job.weight_hr, job.width, hidden_, 1, kPlainVecs, projection_panels_, r_);
     begin_rows([&](int j, int b, int64_t row, bool reset) {
@@ -44,17 +46,25 @@ class LstmForward : public ForwardScan {
       c_.begin(j, b, row, reset);
     });
     clear_padding();
+    add_biases();
     meet_everyone();
   }
 
   void step(int t, int parity) {
     const int count = look_up_rows(t);
     if (count == 0) return;
+    look_up_inputs(t, count);
     const Range mine = my_part(panels_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
-      product<4>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
-      if (by_rows()) keep_raw(panel * kLanes, count);
-      else gates(t, parity, panel * kLanes, {0, count}, tile_, kTile, kLanes);
+      const int unit = panel * kLanes;
+      if (job.x.data) product<4>(x_rows_, job.features, count, w_panel(panel), job.features, tile_);
+      if (job.x.data && job.norm_hh) keep_tile(x_sums_, unit, count);
+      if (job.x.data && !job.norm_hh)
+        product<4, true>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
+      else
+        product<4>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
+      if (by_rows()) keep_raw(unit, count);
+      else gates(t, parity, unit, {0, count}, {tile_, kTile, kLanes}, x_sums(t).from_unit(unit));
     }
     if (by_rows()) {
       meet_group();
@@ -75,6 +85,7 @@ class LstmForward : public ForwardScan {
 
   // Layer norm needs whole rows of sums, where otherwise each thread goes on with its own units.
   bool by_rows() const { return job.norm_hh || job.norm_c; }
+  float* w_panel(int panel) const { return w_ + static_cast<size_t>(panel) * kTile * job.features; }
   float* u_panel(int panel) const { return u_ + static_cast<size_t>(panel) * kTile * job.width; }
   float* r_panel(int panel) const { return r_ + static_cast<size_t>(panel) * kPlainWidth * hidden_; }
   float* raw_row(int j) const {
@@ -86,6 +97,12 @@ class LstmForward : public ForwardScan {
       for (int gate = 0; gate < 4; ++gate)
         store(raw_row(j) + gate * hidden_ + unit, load(tile_ + j * kTile + gate * kLanes), hidden_ - unit);
   }
+  void keep_tile(float* rows, int unit, int count) {
+    for (int j = 0; j < count; ++j)
+      for (int gate = 0; gate < 4; ++gate)
+        store(rows + static_cast<size_t>(j) * 4 * hidden_ + gate * hidden_ + unit,
+              load(tile_ + j * kTile + gate * kLanes), hidden_ - unit);
+  }
 
   void normed_row(int t, int parity, int j) {
     const float* sums = raw_row(j);
@@ -96,7 +113,7 @@ class LstmForward : public ForwardScan {
     } else {
       for (int i = 0; i < 4 * hidden_; ++i) sums_[i] = sums[i];
     }
-    for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, parity, unit, {j, j + 1}, sums_ + unit, 0, hidden_);
+    for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, parity, unit, {j, j + 1}, {sums_ + unit, 0, hidden_}, x_sums(t).from_unit(unit));
     if (job.norm_c) {
       of_c = norm_stats(memory_, hidden_);
       normalize(memory_, hidden_, of_c, job.norm_c, job.norm_c_bias, memory_);
@@ -109,18 +126,17 @@ class LstmForward : public ForwardScan {
     }
   }
 
-  // One vector of units of some sequences: sums (U h) of sequence j and gate k are at (j − rows.begin)·row_step + k·gate_step.
-  void gates(int t, int parity, int unit, Range rows, const float* sums, int row_step, int gate_step) {
+  // One vector of units of some sequences.
+  void gates(int t, int parity, int unit, Range rows, SumsAt of_h, SumsAt of_x) {
     const int count = hidden_ - unit;
-    Vec bias[4] = {}, peep[3] = {};
-    for (int gate = 0; job.bias_hh && gate < 4; ++gate) bias[gate] = load(job.bias_hh + gate * hidden_ + unit, count);
+    Vec peep[3] = {};
+    const Vec shift[4] = {bias(0, unit), bias(1, unit), bias(2, unit), bias(3, unit)};
     for (int gate = 0; job.peephole && gate < 3; ++gate) peep[gate] = load(job.peephole + gate * hidden_ + unit, count);
-    for (int j = rows.begin; j < rows.end; ++j, sums += row_step) {
+    for (int j = rows.begin; j < rows.end; ++j) {
       const RowAt& at = rows_[j];
-      float* x = job.gates + at.row * 4 * hidden_ + unit;
       Vec a[4];
       for (int gate = 0; gate < 4; ++gate)
-        a[gate] = load(sums + gate * gate_step) + load(x + gate * hidden_, count) + bias[gate];
+        a[gate] = of_h.at(j, gate, count) + of_x.at(j, gate, count) + shift[gate];
       const Vec old = load(c_.entering(parity, j) + unit);
       if (job.peephole) {
         a[0] += peep[0] * old;
@@ -132,10 +148,11 @@ class LstmForward : public ForwardScan {
       if (job.peephole && !job.peephole_previous) a[3] += peep[2] * c;
       const Vec o = sigmoid(a[3]);
       if (job.save) {
-        store(x, i, count);
-        store(x + hidden_, f, count);
-        store(x + 2 * hidden_, g, count);
-        store(x + 3 * hidden_, o, count);
+        float* to = job.gates + at.row * 4 * hidden_ + unit;
+        store(to, i, count);
+        store(to + hidden_, f, count);
+        store(to + 2 * hidden_, g, count);
+        store(to + 3 * hidden_, o, count);
       }
       c_.leave(at, parity, j, unit, count, c_.mixed(at.b, t, unit, count, old, c));
       if (job.norm_c) {
@@ -175,7 +192,7 @@ class LstmForward : public ForwardScan {
   const int hidden_, panels_;
   int projection_panels_ = 0;
   Track c_;
-  float *u_, *tile_;
+  float *w_, *u_, *tile_;
   float *r_ = nullptr, *shown_ = nullptr;                                                   // with a projection
   float *raw_ = nullptr, *sums_ = nullptr, *memory_ = nullptr, *output_gate_ = nullptr;  // with layer norm
 };
@@ -185,7 +202,7 @@ class LstmBackward : public BackwardScan {
   static Plan plan(const ScanJob& job, int threads) { return lstm_plan(job, threads); }
 
   explicit LstmBackward(const Place& place)
-      : BackwardScan(place, 4),
+      : BackwardScan(place, 4, place.job.norm_hh != nullptr),
         hidden_(job.hidden),
         dc_(job.c, hidden_, group_rows_, place.of_group),
         u_(place.shared->take(packed_size(4 * hidden_, job.width))),
@@ -196,7 +213,8 @@ class LstmBackward : public BackwardScan {
         d_norm_c_bias_(hidden_, place.own) {
     if (job.weight_hr) {
       r_ = place.shared->take(packed_size(job.width, hidden_));
-      d_hidden_ = place.of_group->take(static_cast<size_t>(group_rows_) * dh_.stride());
+      d_hidden_ = place.of_group->take(static_cast<size_t>(chunk_rows_) * dh_.stride());
+      d_r_ = place.of_group->take(static_cast<size_t>(job.width) * hidden_);
       d_shown_ = place.of_group->take(static_cast<size_t>(group_rows_) * dc_.stride());
     }
     if (job.norm_c) {
@@ -209,6 +227,8 @@ class LstmBackward : public BackwardScan {
   void prepare() {
     pack_shared(job.weight_hh, 4 * hidden_, job.width, u_);
     if (job.weight_hr) pack_shared(job.weight_hr, job.width, hidden_, r_);
+    begin_chunks();
+    if (job.weight_hr) clear(d_r_, static_cast<size_t>(job.width) * hidden_);
     for (Sums* sums : {&d_bias_, &d_peephole_, &d_norm_hh_, &d_norm_c_, &d_norm_c_bias_}) sums->clear();
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) {
@@ -218,20 +238,22 @@ class LstmBackward : public BackwardScan {
     meet_everyone();
   }
 
-  void step(int t, int parity) {
+  void step(int t, int) {
     const int count = look_up_rows(t);
     if (count == 0) return;
+    open_step(t, count, [&] { flush(); });
     if (job.weight_hr) unproject(t, count);
     if (by_rows()) {
       const Range rows = my_part(count);
-      for (int j = rows.begin; j < rows.end; ++j) normed_row(t, parity, j);
+      for (int j = rows.begin; j < rows.end; ++j) normed_row(t, j);
     } else {
       const Range units = my_columns(hidden_);
-      for (int unit = units.begin; unit < units.end; unit += kLanes) gates(t, parity, unit, {0, count});
+      for (int unit = units.begin; unit < units.end; unit += kLanes) gates(t, unit, {0, count});
     }
     meet_group();
+    pass_inputs(t, count);
     const bool with_direct = has_keep(job.h);
-    multiply(d_recurrent(parity, 0), d_recurrent_stride_, count, u_, 4 * hidden_, job.width,
+    multiply(d_recurrent(0), chunk_stride_, count, u_, 4 * hidden_, job.width,
              [&](int j, int unit, int width, Vec gradient) {
                pass_hidden(rows_[j], j, unit, width, gradient, with_direct);
              });
@@ -240,6 +262,7 @@ class LstmBackward : public BackwardScan {
 
   void finish() {
     meet_group();
+    flush();
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) {
       dh_.end(j, batch_of(j));
@@ -247,6 +270,8 @@ class LstmBackward : public BackwardScan {
     }
     for (int turn = 0; turn < plan_.threads(); ++turn) {
       if (turn == id_) {
+        add_weight_gradients();
+        if (job.weight_hr && member_ == 0) add(d_r_, job.d_weight_hr, static_cast<size_t>(job.width) * hidden_);
         d_bias_.add_to(job.d_bias_ih);
         d_bias_.add_to(job.d_bias_hh);
         d_peephole_.add_to(job.d_peephole);
@@ -261,17 +286,21 @@ class LstmBackward : public BackwardScan {
  private:
   bool by_rows() const { return job.norm_hh || job.norm_c; }
 
+  void flush() {
+    add_input_gradient();
+    add_recurrent_gradient();
+    if (job.weight_hr) add_outer(d_hidden_, dh_.stride(), 0, job.width, {nullptr, job.shown, hidden_}, d_r_);
+  }
+  float* d_hidden(int j) const { return d_hidden_ + static_cast<size_t>(step_at_ + j) * dh_.stride(); }
+
   // ∂L/∂(o∘tanh c) = ∂L/∂h·R
   void unproject(int t, int count) {
     const Range units = my_columns(job.width);
     for (int unit = units.begin; unit < units.end; unit += kLanes)
-      for (int j = 0; j < count; ++j) {
-        const Vec gradient = own_share(rows_[j], t, j, unit, job.width - unit);
-        store(d_hidden_ + static_cast<size_t>(j) * dh_.stride() + unit, gradient);
-        if (job.d_hidden) store(job.d_hidden + rows_[j].row * job.width + unit, gradient, job.width - unit);
-      }
+      for (int j = 0; j < count; ++j)
+        store(d_hidden(j) + unit, own_share(rows_[j], t, j, unit, job.width - unit));
     meet_group();
-    multiply(d_hidden_, dh_.stride(), count, r_, job.width, hidden_, [&](int j, int unit, int, Vec gradient) {
+    multiply(d_hidden(0), dh_.stride(), count, r_, job.width, hidden_, [&](int j, int unit, int, Vec gradient) {
       store(d_shown_ + static_cast<size_t>(j) * dc_.stride() + unit, gradient);
     });
     if (by_rows()) meet_group();
@@ -282,17 +311,14 @@ class LstmBackward : public BackwardScan {
     return own_share(at, t, j, unit, count);
   }
 
-  void normed_row(int t, int parity, int j) {
+  void normed_row(int t, int j) {
     const RowAt& at = rows_[j];
     const float* stats = job.stats + at.row * 4;
     if (job.norm_c) norm_c_backward(at, t, j, {stats[2], stats[3]});
-    for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, parity, unit, {j, j + 1});
-    float* gradient = d_recurrent(parity, j);
+    for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, unit, {j, j + 1});
     if (job.norm_hh)
-      norm_backward(job.raw + at.row * 4 * hidden_, 4 * hidden_, {stats[0], stats[1]}, job.norm_hh, gradient, gradient,
-                    [&](int i, int count, Vec v) { d_norm_hh_.add(i, count, v); });
-    if (job.d_recurrent)
-      for (int i = 0; i < 4 * hidden_; ++i) job.d_recurrent[at.row * 4 * hidden_ + i] = gradient[i];
+      norm_backward(job.raw + at.row * 4 * hidden_, 4 * hidden_, {stats[0], stats[1]}, job.norm_hh, d_gates(j),
+                    d_recurrent(j), [&](int i, int count, Vec v) { d_norm_hh_.add(i, count, v); });
   }
 
   // With h = o∘tanh(LN(c)): the gradients at o and at c that come from h.
@@ -321,7 +347,7 @@ class LstmBackward : public BackwardScan {
     return f * load(job.c.entering + at.row * hidden_ + unit, count) + i * g;
   }
 
-  void gates(int t, int parity, int unit, Range rows) {
+  void gates(int t, int unit, Range rows) {
     const int count = hidden_ - unit;
     Vec peep[3] = {}, d_bias[4] = {}, d_peep[3] = {};
     for (int gate = 0; job.peephole && gate < 3; ++gate) peep[gate] = load(job.peephole + gate * hidden_ + unit, count);
@@ -362,12 +388,9 @@ class LstmBackward : public BackwardScan {
       }
       dc_.pass(at, j, unit, count, d_old);
       const Vec d[4] = {d_i, d_f, d_g, d_o};
-      float* to_rows = job.d_gates + at.row * 4 * hidden_ + unit;
-      float* to_product = d_recurrent(parity, j) + unit;
       for (int gate = 0; gate < 4; ++gate) {
         d_bias[gate] += d[gate];
-        store(to_rows + gate * hidden_, d[gate], count);
-        store(to_product + gate * hidden_, d[gate], count);
+        store(d_gates(j) + gate * hidden_ + unit, d[gate], count);
       }
     }
     for (int gate = 0; gate < 4; ++gate) d_bias_.add(gate * hidden_ + unit, count, d_bias[gate]);
@@ -378,7 +401,7 @@ class LstmBackward : public BackwardScan {
   GradientTrack dc_;
   float* u_;
   Sums d_bias_, d_peephole_, d_norm_hh_, d_norm_c_, d_norm_c_bias_;
-  float *r_ = nullptr, *d_hidden_ = nullptr, *d_shown_ = nullptr;             // with a projection
+  float *r_ = nullptr, *d_hidden_ = nullptr, *d_shown_ = nullptr, *d_r_ = nullptr;  // with a projection
   float *d_memory_ = nullptr, *memory_ = nullptr, *d_output_gate_ = nullptr;  // with LN(c)
 };
 

@@ -11,10 +11,14 @@ namespace unrolled::UNROLLED_NAMESPACE {
 template <int VECS>
 constexpr int kMaxRows = (kRegisters - 8) / VECS < 2 ? 2 : (kRegisters == 16 ? 12 : 24) / VECS;
 
-// out[r][·] = Σ_k rows[r][k]·panel[k][·]
-template <int ROWS, int VECS>
+// out[r][·] = Σ_k rows[r][k]·panel[k][·], or that much more with ADD
+template <int ROWS, int VECS, bool ADD>
 static inline void tile(const float* rows, ptrdiff_t row_stride, const float* panel, int depth, float* out) {
-  Vec sums[ROWS][VECS] = {};
+  Vec sums[ROWS][VECS];
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < VECS; ++v) sums[r][v] = ADD ? load(out + (r * VECS + v) * kLanes) : Vec{};
   for (int k = 0; k < depth; ++k) {
     Vec columns[VECS];
 #pragma GCC unroll 8
@@ -33,8 +37,8 @@ static inline void tile(const float* rows, ptrdiff_t row_stride, const float* pa
     for (int v = 0; v < VECS; ++v) store(out + (r * VECS + v) * kLanes, sums[r][v]);
 }
 
-// out (count, VECS·kLanes) = rows (count, depth) · panel (depth, VECS·kLanes)
-template <int VECS>
+// out (count, VECS·kLanes) = rows (count, depth) · panel (depth, VECS·kLanes), or that much more with ADD
+template <int VECS, bool ADD = false>
 static void product(const float* rows, ptrdiff_t row_stride, int count, const float* panel, int depth, float* out) {
   const int blocks = ceil_div(count, kMaxRows<VECS>);
   for (int block = 0, row = 0; block < blocks; ++block) {
@@ -44,7 +48,7 @@ static void product(const float* rows, ptrdiff_t row_stride, int count, const fl
     switch (size) {
 #define UNROLLED_CASE(ROWS)                                                                                       \
   case ROWS:                                                                                                      \
-    if constexpr (ROWS <= kMaxRows<VECS>) tile<ROWS, VECS>(from, row_stride, panel, depth, to);                   \
+    if constexpr (ROWS <= kMaxRows<VECS>) tile<ROWS, VECS, ADD>(from, row_stride, panel, depth, to);              \
     break;
       UNROLLED_CASE(1)
       UNROLLED_CASE(2)
@@ -60,21 +64,54 @@ static void product(const float* rows, ptrdiff_t row_stride, int count, const fl
   }
 }
 
+// Weight gradients: total[m][·] += Σ_k strip[k][m]·panel[k][·] for the kStrip rows m of one strip. `rows` and `columns`
+// say how much of the tile lies inside the matrix.
+constexpr int kStripVecs = 4;
+constexpr int kStrip = kMaxRows<kStripVecs>;
+
+static void outer_product(const float* strip, const float* panel, int depth, float* total, ptrdiff_t stride, int rows,
+                          int columns) {
+  Vec sums[kStrip][kStripVecs] = {};
+  for (int k = 0; k < depth; ++k) {
+    Vec right[kStripVecs];
+#pragma GCC unroll 8
+    for (int v = 0; v < kStripVecs; ++v) right[v] = load(panel + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kStrip; ++r) {
+      const float a = strip[r];
+#pragma GCC unroll 8
+      for (int v = 0; v < kStripVecs; ++v) sums[r][v] += a * right[v];
+    }
+    panel += kStripVecs * kLanes;
+    strip += kStrip;
+  }
+  alignas(64) float tile[kStrip * kStripVecs * kLanes];
+#pragma GCC unroll 8
+  for (int r = 0; r < kStrip; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < kStripVecs; ++v) store(tile + (r * kStripVecs + v) * kLanes, sums[r][v]);
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < kStripVecs && v * kLanes < columns; ++v) {
+      float* to = total + r * stride + v * kLanes;
+      store(to, load(to, columns - v * kLanes) + load(tile + (r * kStripVecs + v) * kLanes), columns - v * kLanes);
+    }
+}
+
 // Packs rows of a matrix (rows, depth) as a panel's columns: gates of the same units side by side.
 //
 // The panel holds, for each k, `gates` groups of `blocks` vectors: matrix[gate·hidden + first_unit + …][k].
 static void pack_gates(const float* matrix, int hidden, int depth, int gates, int blocks, int first_unit, float* panel) {
   const int width = gates * blocks * kLanes;
-  for (int gate = 0; gate < gates; ++gate)
-    for (int unit = 0; unit < blocks * kLanes; ++unit) {
-      float* column = panel + gate * blocks * kLanes + unit;
-      if (first_unit + unit >= hidden) {
-        for (int k = 0; k < depth; ++k) column[static_cast<size_t>(k) * width] = 0;
-        continue;
-      }
-      const float* row = matrix + static_cast<size_t>(gate * hidden + first_unit + unit) * depth;
-      for (int k = 0; k < depth; ++k) column[static_cast<size_t>(k) * width] = row[k];
+  for (int v = 0; v < gates * blocks; ++v) {
+    const int unit = first_unit + v % blocks * kLanes;
+    const int valid = hidden - unit < kLanes ? hidden - unit : kLanes;
+    const float* rows = matrix + static_cast<size_t>(v / blocks * hidden + unit) * depth;
+    for (int k = 0; k < depth; ++k) {
+      float* to = panel + static_cast<size_t>(k) * width + v * kLanes;
+      for (int lane = 0; lane < kLanes; ++lane)
+        to[lane] = lane < valid ? rows[static_cast<size_t>(lane) * depth + k] : 0.0f;
     }
+  }
 }
 
 // Packs columns of a matrix (depth, columns) as they are: the panel from `first` on, zeros beyond the edge.

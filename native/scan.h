@@ -65,9 +65,7 @@ class Scan {
   int rank(int j) const { return j * plan_.groups + group_; }
   int batch_of(int j) const { return job.order ? static_cast<int>(job.order[rank(j)]) : rank(j); }
   int rows_in_batch() const { return ceil_div(job.batch - group_, plan_.groups); }
-  int64_t row(int t, int j) const {
-    return (job.step_row ? job.step_row[t] : t * job.step_stride) + rank(j) * job.row_stride;
-  }
+  int64_t row(int t, int j) const { return static_cast<int64_t>(t) * job.batch + rank(j); }
   bool resets(int b, int t) const {
     return job.resets && job.resets[b * job.resets_batch_stride + t * job.resets_step_stride];
   }
@@ -200,13 +198,57 @@ class HiddenTrack {
   float* seen_[2];
 };
 
+// Sums of products: those of sequence j and gate k are at data + j·row_step + k·gate_step.
+struct SumsAt {
+  const float* data;
+  ptrdiff_t row_step, gate_step;
+  Vec at(int j, int gate, int count) const {
+    return data ? load(data + j * row_step + gate * gate_step, count) : Vec{};
+  }
+  SumsAt from_unit(int unit) const { return {data ? data + unit : nullptr, row_step, gate_step}; }
+};
+
 // The base of the forward scans.
 class ForwardScan : protected Scan {
  public:
   static constexpr bool kBackward = false;
 
  protected:
-  explicit ForwardScan(const Place& place) : Scan(place), h_(job, group_rows_, place.of_group) {}
+  ForwardScan(const Place& place, int gates)
+      : Scan(place),
+        h_(job, group_rows_, place.of_group),
+        gates_(gates),
+        x_rows_(place.of_group->take(static_cast<size_t>(group_rows_) * job.features)),
+        bias_(place.own->take(gates * job.hidden + kLanes)) {
+    if (job.norm_hh && job.x.data)
+      x_sums_ = place.of_group->take(static_cast<size_t>(group_rows_) * gates * job.hidden + kLanes);
+  }
+
+  // b_ih + b_hh, which most gates see added up.
+  void add_biases() {
+    for (int i = 0; i < gates_ * job.hidden; ++i)
+      bias_[i] = (job.bias_ih ? job.bias_ih[i] : 0.0f) + (job.bias_hh ? job.bias_hh[i] : 0.0f);
+  }
+  Vec bias(int gate, int unit) const { return load(bias_ + gate * job.hidden + unit); }
+
+  // The inputs of a step's sequences side by side, for the product.
+  void look_up_inputs(int t, int count) {
+    if (!job.x.data) return;
+    const Range mine = my_part(count);
+    for (int j = mine.begin; j < mine.end; ++j) {
+      const float* from = job.x.at(rows_[j].b, t);
+      float* to = x_rows_ + static_cast<size_t>(j) * job.features;
+      for (int i = 0; i < job.features; ++i) to[i] = from[i];
+    }
+    meet_group();
+  }
+
+  // W x of this step where it is not part of U h's tile: given for all steps, or kept for layer norm's sake.
+  SumsAt x_sums(int t) const {
+    const ptrdiff_t wide = static_cast<ptrdiff_t>(gates_) * job.hidden;
+    if (job.gates_x) return {job.gates_x + row(t, 0) * wide, plan_.groups * wide, job.hidden};
+    return {x_sums_, x_sums_ ? wide : 0, job.hidden};
+  }
 
   // Each member lays out the initial states of some of the group's sequences.
   template <class Begin>
@@ -238,6 +280,10 @@ class ForwardScan : protected Scan {
   }
 
   HiddenTrack h_;
+  const int gates_;
+  float* x_rows_;
+  float* bias_;
+  float* x_sums_ = nullptr;
 };
 
 // The gradient of one state between two steps on the way back.
@@ -304,28 +350,131 @@ class Sums {
   float* values_;
 };
 
-// The base of the backward scans: h's gradient, and U by columns for ∂L/∂h = ∂L/∂(U h)·U.
+// Where a weight's gradient finds the rows it is multiplied with: the input, or rows that the forward pass saved.
+struct Source {
+  const Sequence* sequence;
+  const float* rows;
+  int width;
+};
+
+// The base of the backward scans.
+//
+// Gradients of a few steps gather in a chunk that stays in the cache: the products with U and W read it, and when it is
+// full one outer product adds it to the weights' gradients. Each group of threads has its own sums of those.
 class BackwardScan : protected Scan {
  public:
   static constexpr bool kBackward = true;
 
  protected:
-  BackwardScan(const Place& place, int gates)
+  // `separate`: ∂L/∂(U h) is not ∂L/∂(W x), so that a chunk's rows hold both.
+  BackwardScan(const Place& place, int gates, bool separate)
       : Scan(place),
-        gates_(gates),
-        rows_of_u_(gates * job.hidden),
+        wide_(gates * job.hidden),
+        recurrent_at_(separate ? wide_ : 0),
+        chunk_stride_(round_up(recurrent_at_ + wide_, kLanes) + kLanes),
+        chunk_rows_(round_up(kChunk < group_rows_ ? group_rows_ : kChunk, group_rows_)),
         dh_(job.h, job.width, group_rows_, place.of_group),
-        direct_(place.of_group->take(static_cast<size_t>(group_rows_) * round_up(job.width, kPlainWidth))),
-        d_recurrent_stride_(round_up(rows_of_u_, kLanes) + kLanes),
-        tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)) {
-    for (float*& buffer : d_recurrent_)
-      buffer = place.of_group->take(static_cast<size_t>(group_rows_) * d_recurrent_stride_);
+        direct_(place.of_group->take(static_cast<size_t>(group_rows_) * dh_.stride())),
+        chunk_(place.of_group->take(static_cast<size_t>(chunk_rows_) * chunk_stride_)),
+        d_w_(job.d_weight_ih ? place.of_group->take(static_cast<size_t>(wide_) * job.features) : nullptr),
+        d_u_(place.of_group->take(static_cast<size_t>(wide_) * job.width)),
+        w_(job.d_x.data ? place.shared->take(packed_size(wide_, job.features)) : nullptr),
+        entries_(reinterpret_cast<Entry*>(place.own->take(chunk_rows_ * sizeof(Entry) / sizeof(float)))),
+        strips_(place.own->take(static_cast<size_t>(chunk_rows_) * round_up(wide_, kStrip))),
+        panel_(place.own->take(static_cast<size_t>(chunk_rows_) * kPlainWidth)),
+        tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)) {}
+
+  void begin_chunks() {
+    if (w_) pack_shared(job.weight_ih, wide_, job.features, w_);
+    clear(d_u_, static_cast<size_t>(wide_) * job.width);
+    if (d_w_) clear(d_w_, static_cast<size_t>(wide_) * job.features);
+    const Range mine = my_part(rows_in_batch());
+    for (int j = mine.begin; job.d_x.data && j < mine.end; ++j) {
+      const int b = batch_of(j);
+      for (int t = length(b); t < job.steps; ++t)
+        for (int i = 0; i < job.features; ++i) job.d_x.at(b, t)[i] = 0;
+    }
   }
 
-  float* direct(int j) const { return direct_ + static_cast<size_t>(j) * dh_.stride(); }
-  float* d_recurrent(int parity, int j) const {
-    return d_recurrent_[parity] + static_cast<size_t>(j) * d_recurrent_stride_;
+  // Room in the chunk for a step's rows; `flush` empties a full one.
+  template <class Flush>
+  void open_step(int t, int count, Flush flush) {
+    if (chunk_count_ + count > chunk_rows_) {
+      meet_group();
+      flush();
+      meet_group();
+      chunk_count_ = 0;
+    }
+    step_at_ = chunk_count_;
+    for (int j = 0; j < count; ++j) entries_[chunk_count_ + j] = {rows_[j].row, rows_[j].b, t};
+    chunk_count_ += count;
   }
+
+  float* d_gates(int j) const { return chunk_ + static_cast<size_t>(step_at_ + j) * chunk_stride_; }
+  float* d_recurrent(int j) const { return d_gates(j) + recurrent_at_; }
+  float* direct(int j) const { return direct_ + static_cast<size_t>(j) * dh_.stride(); }
+
+  // ∂L/∂x_t = ∂L/∂(W x)·W, or ∂L/∂(W x) itself where the caller goes on from there.
+  void pass_inputs(int t, int count) {
+    if (w_)
+      multiply(d_gates(0), chunk_stride_, count, w_, wide_, job.features,
+               [&](int j, int unit, int width, Vec gradient) { store(job.d_x.at(rows_[j].b, t) + unit, gradient, width); });
+    if (job.d_gates_x) {
+      const Range mine = my_part(count);
+      for (int j = mine.begin; j < mine.end; ++j)
+        for (int i = 0; i < wide_; ++i) job.d_gates_x[rows_[j].row * wide_ + i] = d_gates(j)[i];
+    }
+  }
+
+  // Adds the chunk's columns [first, first + size) times `source` to a gradient of `size` rows.
+  void add_outer(const float* chunk, int stride, int first, int size, Source source, float* total) {
+    const Range mine = my_part(ceil_div(size, kStrip));
+    for (int strip = mine.begin; strip < mine.end; ++strip) {
+      float* to = strips_ + static_cast<size_t>(strip) * kStrip * chunk_count_;
+      for (int k = 0; k < chunk_count_; ++k)
+        for (int r = 0; r < kStrip; ++r) {
+          const int column = strip * kStrip + r;
+          *to++ = column < size ? chunk[static_cast<size_t>(k) * stride + first + column] : 0.0f;
+        }
+    }
+    for (int column = 0; column < source.width; column += kPlainWidth) {
+      const int columns = source.width - column < kPlainWidth ? source.width - column : kPlainWidth;
+      for (int k = 0; k < chunk_count_; ++k) {
+        const Entry& at = entries_[k];
+        const float* from = source.sequence ? source.sequence->at(at.b, at.t) : source.rows + at.row * source.width;
+        for (int v = 0; v < kPlainWidth; v += kLanes)
+          store(panel_ + k * kPlainWidth + v, v < columns ? load(from + column + v, columns - v) : Vec{});
+      }
+      for (int strip = mine.begin; strip < mine.end; ++strip) {
+        const int rows = size - strip * kStrip < kStrip ? size - strip * kStrip : kStrip;
+        outer_product(strips_ + static_cast<size_t>(strip) * kStrip * chunk_count_, panel_, chunk_count_,
+                      total + static_cast<size_t>(strip) * kStrip * source.width + column, source.width, rows, columns);
+      }
+    }
+  }
+
+  void add_input_gradient() {
+    if (d_w_) add_outer(chunk_, chunk_stride_, 0, wide_, {&job.x, nullptr, job.features}, d_w_);
+  }
+  const float* seen_rows() const { return job.seen ? job.seen : job.h.entering; }
+  void add_recurrent_gradient() {
+    add_outer(chunk_, chunk_stride_, recurrent_at_, wide_, {nullptr, seen_rows(), job.width}, d_u_);
+  }
+
+  // Each thread in its turn, called with `everyone` waiting: one member of a group adds the group's sums.
+  void add_weight_gradients() const {
+    if (member_ != 0) return;
+    add(d_u_, job.d_weight_hh, static_cast<size_t>(wide_) * job.width);
+    if (d_w_) add(d_w_, job.d_weight_ih, static_cast<size_t>(wide_) * job.features);
+  }
+  static void add(const float* from, float* to, size_t size) {
+    for (size_t i = 0; i < size; ++i) to[i] += from[i];
+  }
+  // The group's members clear a shared matrix together; a barrier follows.
+  void clear(float* matrix, size_t size) const {
+    for (size_t i = size * member_ / plan_.members; i < size * (member_ + 1) / plan_.members; ++i) matrix[i] = 0;
+  }
+
   // Units of h that are this member's, a multiple of a panel.
   Range my_columns(int columns) const {
     const Range panels = my_part(ceil_div(columns, kPlainWidth));
@@ -376,12 +525,17 @@ class BackwardScan : protected Scan {
     return static_cast<size_t>(depth) * round_up(columns, kPlainWidth);
   }
 
-  const int gates_, rows_of_u_;
+  static constexpr int kChunk = 256;  // rows: deep enough for the outer product, small enough for the cache
+  struct Entry {
+    int64_t row;
+    int b, t;
+  };
+  const int wide_, recurrent_at_, chunk_stride_, chunk_rows_;
   GradientTrack dh_;
-  float* direct_;
-  float* d_recurrent_[2];
-  const int d_recurrent_stride_;
-  float* tile_;
+  float *direct_, *chunk_, *d_w_, *d_u_, *w_;
+  Entry* entries_;
+  float *strips_, *panel_, *tile_;
+  int chunk_count_ = 0, step_at_ = 0;
 };
 
 // Every thread of a scan runs its own Cell over all steps; `Cell` lays out its memory in its constructor.

@@ -44,21 +44,18 @@ struct Plan {
   int threads() const { return groups * members; }
 };
 
-// The fewest members whose part of the weights fits into their cache; all other threads make groups.
-static Plan make_plan(int threads, int batch, int panels, double weight_bytes, double step_flops, int steps) {
+// Groups of some rows each; with few sequences, members that share the units.
+static Plan make_plan(int threads, int batch, int panels, double step_flops, int steps) {
   constexpr double kWorthAThread = 1e6;  // below this much work, waking a thread costs more than it brings
   constexpr double kWorthABarrier = 2e5;
+  constexpr int kRows = 6;  // fewer rows than this in a group waste the product's registers
   if (threads <= 1 || step_flops * steps < kWorthAThread) return {};
-  if (step_flops < kWorthABarrier) panels = 1;
-  const double room = 0.6 * static_cast<double>(cache_bytes());
   Plan plan;
-  for (int members = 1; members <= threads && members <= panels; ++members) {
-    if (threads % members) continue;
-    plan.members = members;
-    if (weight_bytes / members <= room && threads / members <= batch) break;
-  }
-  plan.groups = threads / plan.members;
-  if (plan.groups > batch) plan.groups = batch;
+  for (int groups = 1; groups <= threads; ++groups)
+    if (threads % groups == 0 && groups * kRows <= batch) plan.groups = groups;
+  const int members = threads / plan.groups;
+  if (step_flops / plan.groups >= kWorthABarrier) plan.members = members < panels ? members : panels;
+  if (plan.members == 1 && plan.groups < threads) plan.groups = threads < batch ? threads : batch;
   return plan;
 }
 

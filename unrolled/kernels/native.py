@@ -134,7 +134,6 @@ def _trace(job: Job, output: Tensor, state: State, saved: Tensor, probes: tuple[
         job.x,
         cell.weight_hh,
         _kind(cell),
-        lengths=job.lengths is not None,
         traced=True,
         **{name: value is not None for name, value in given.items()},
     )
@@ -144,7 +143,7 @@ def _trace(job: Job, output: Tensor, state: State, saved: Tensor, probes: tuple[
     frozen = dict(zip(names, job.state if job.reverse else state, strict=True))
 
     def at_all_times(rows: Tensor, padding: Tensor | None) -> Tensor:
-        real = ops.unpacked(rows, job.x, job.lengths)
+        real = ops.at_all_times(rows, job.x, job.lengths)
         if active is None or padding is None:
             return real
         return torch.where(active[..., None], real, padding.detach()[:, None])

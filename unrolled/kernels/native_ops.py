@@ -3,17 +3,17 @@
 `torch.ops.unrolled.recurrence` takes a layer's input and weights to its output and final state; what the backward pass
 needs comes out as one flat buffer, `saved` (see `Sections`). Everything is float32 on the CPU.
 
-B batch, T steps, D input, G gates, H units, P width of h. Rows are steps of sequences, (B·T, ·) in whichever order the
-input has in memory; with lengths, the real steps alone, packed as torch packs them.
+B batch, T steps, D input, G gates, H units, P width of h. Rows are steps of sequences, (T·B, ·) time first; with lengths,
+the longest sequence comes first and rows of padding are not written.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ def _empty(*shape: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Sections:
-    """What `saved` holds, in order: name → shape of each section, (B·T, ·) rows all of them."""
+    """What `saved` holds, in order: name → shape of each section, (T·B, ·) rows all of them."""
 
     shapes: dict[str, tuple[int, int]]
 
@@ -63,7 +63,6 @@ def sections(
     weight_hh: Tensor,
     kind: int,
     *,
-    lengths: bool,
     norm_ih: bool,
     norm_hh: bool,
     norm_c: bool,
@@ -72,7 +71,7 @@ def sections(
     traced: bool,
 ) -> Sections:
     """The sections that a recurrence with these options saves."""
-    batch, steps, features = x.shape
+    batch, steps, _ = x.shape
     rows, (wide, width) = batch * steps, weight_hh.shape
     hidden = wide // GATES[kind]
     shapes = {"gates": (rows, wide), "h_entering": (rows, width)}
@@ -88,8 +87,6 @@ def sections(
         shapes["stats"] = (rows, 4)
     if weight_hr:
         shapes["shown"] = (rows, hidden)
-    if lengths:
-        shapes["x"] = (rows, features)
     if norm_ih:
         shapes |= {"projected": (rows, wide), "mean": (rows, 1), "inverse": (rows, 1)}
     if traced and kind == LSTM:
@@ -102,44 +99,48 @@ def _time_major(x: Tensor) -> bool:
     return not x.is_contiguous() and x.transpose(0, 1).is_contiguous()
 
 
-class _Rows:
-    """Where the steps of the sequences are in the rows, and x in that order."""
+class _Order:
+    """The order of sequences within a step's rows: as given, or longest first."""
 
-    def __init__(self, x: Tensor, lengths: Tensor | None, job: _native.ScanJob) -> None:
-        batch, steps, features = x.shape
-        self.time_major = _time_major(x)
-        flat = (x.transpose(0, 1) if self.time_major else x).reshape(batch * steps, features)
-        self.index: Tensor | None = None
+    def __init__(self, x: Tensor, lengths: Tensor | None) -> None:
+        self.lengths = lengths
         if lengths is None:
-            self.x = flat
-            job.step_stride, job.row_stride = (batch, 1) if self.time_major else (1, steps)
             return
-        self._lengths = lengths.contiguous()
-        self._order, self._active, self._step_row, index = torch.empty(
-            batch + 2 * steps + batch * steps, dtype=torch.int64
-        ).split([batch, steps, steps, batch * steps])
-        strides = (1, batch) if self.time_major else (steps, 1)
-        arrays = (self._order.data_ptr(), self._active.data_ptr(), self._step_row.data_ptr(), index.data_ptr())
-        count = _native.lay_out_rows(self._lengths.data_ptr(), batch, steps, *strides, *arrays)
-        self.index = index[:count]
-        self.x = flat  # the caller gathers: it knows where to
-        job.lengths = self._lengths.data_ptr()
-        job.order, job.active, job.step_row = arrays[:3]
+        batch, steps, _ = x.shape
+        self.lengths = lengths.contiguous()
+        self.indices, self.active = torch.empty(batch + steps, dtype=torch.int64, device="cpu").split([batch, steps])
+        _native.sort_by_length(
+            self.lengths.data_ptr(), batch, steps, self.indices.data_ptr(), self.active.data_ptr()
+        )
 
-    def unpacked(self, rows: Tensor, shape: tuple[int, int]) -> Tensor:
-        """(N, ·) rows as (B, T, ·); zero where there is no row."""
-        batch, steps = shape
-        if self.index is not None:
-            full = rows.new_zeros(batch * steps, rows.shape[1])
-            rows = full.index_copy_(0, self.index, rows[: len(self.index)])
-        if self.time_major:
-            return rows.view(steps, batch, -1).transpose(0, 1)
-        return rows.view(batch, steps, -1)
+    def describe(self, job: _native.ScanJob) -> None:
+        if self.lengths is not None:
+            job.lengths = self.lengths.data_ptr()
+            job.order, job.active = self.indices.data_ptr(), self.active.data_ptr()
+
+    def mask(self, steps: int) -> Tensor:
+        """(B, T), True where real."""
+        assert self.lengths is not None
+        return torch.arange(steps, device="cpu") < self.lengths[:, None]
+
+    def rows(self, x: Tensor) -> Tensor:
+        """(B, T, D) → (T·B, D) rows, zeros for padding: a NaN in it must not reach a weight's gradient."""
+        if self.lengths is not None:
+            x = torch.where(self.mask(x.shape[1])[..., None], x, 0).index_select(0, self.indices)
+        return x.transpose(0, 1).reshape(-1, x.shape[-1])
+
+    def sequences(self, rows: Tensor, batch: int) -> Tensor:
+        """(T·B, D) rows → (B, T, D), zeros for padding."""
+        x = rows.view(-1, batch, rows.shape[1]).transpose(0, 1)
+        if self.lengths is None:
+            return x
+        x = x.index_select(0, torch.argsort(self.indices))
+        return torch.where(self.mask(x.shape[1])[..., None], x, 0)
 
 
-def unpacked(rows: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
+def at_all_times(rows: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
     """A section's rows as (B, T, ·), zero in the padding."""
-    return _Rows(x, lengths, _native.ScanJob()).unpacked(rows, (x.shape[0], x.shape[1]))
+    return _Order(x, lengths).sequences(rows, x.shape[0])
 
 
 def _like_sequences(x: Tensor, width: int) -> Tensor:
@@ -154,17 +155,20 @@ def _zeros(*shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.float32, device="cpu")
 
 
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+def _address(tensor: Tensor, alive: list[Tensor]) -> int:
+    """The address of a contiguous tensor, which is kept in `alive` for as long as the address is used."""
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    alive.append(tensor)
+    return tensor.data_ptr()
 
 
-def _contiguous(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
-
-
-def _set_sequence(setter, tensor: Tensor | None) -> None:  # type: ignore[no-untyped-def]  # a bound C++ method
-    if tensor is not None:
-        setter(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))
+def _set_sequence(setter: Callable[[int, int, int], None], tensor: Tensor) -> Tensor:
+    """Hands over a (B, T, ·) tensor with its strides; the tensor returned must live until the job has run."""
+    if tensor.stride(-1) != 1:
+        tensor = tensor.contiguous()
+    setter(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))
+    return tensor
 
 
 def _forward(
@@ -197,73 +201,67 @@ def _forward(
     reverse: bool,
     save: bool,
     traced: bool,
+    allocate: Callable[[int], Tensor] = _empty,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Output (B, T, P), final h (B, P), final c (B, H) or nothing, and what is saved."""
-    batch, steps, _ = x.shape
-    job = _native.ScanJob()
-    rows = _Rows(x, lengths, job)
-    keep_alive = _describe(
-        job, x, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h, reset_c,
-        hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
+    batch = x.shape[0]
+    job, order = _native.ScanJob(), _Order(x, lengths)
+    alive = _describe(
+        job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
+        reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
     )  # fmt: skip
-    hidden, width = job.hidden, job.width
-    count = batch * steps if rows.index is None else len(rows.index)
-    saved = _empty(0)
     parts: dict[str, Tensor] = {}
+    saved = _empty(0)
     if save:
         layout = sections(
-            x, weight_hh, kind, lengths=lengths is not None, norm_ih=norm_ih is not None, norm_hh=norm_hh is not None,
-            norm_c=norm_c is not None, weight_hr=weight_hr is not None, hidden_mask=hidden_mask is not None,
-            traced=traced,
+            x, weight_hh, kind, norm_ih=norm_ih is not None, norm_hh=norm_hh is not None, norm_c=norm_c is not None,
+            weight_hr=weight_hr is not None, hidden_mask=hidden_mask is not None, traced=traced,
         )  # fmt: skip
-        saved = _empty(layout.size)
+        saved = allocate(layout.size)
         parts = layout.views(saved)
-    x_rows = rows.x
-    if rows.index is not None:
-        x_rows = torch.index_select(rows.x, 0, rows.index, out=parts["x"][:count] if save else None)
-    gates = _project(x_rows, weight_ih, bias_ih, norm_ih, {name: part[:count] for name, part in parts.items()})
-    job.gates = gates.data_ptr()
-    job.save = save
-    output = _like_sequences(x, width)
-    h_n = _empty(batch, width)
-    c_n = _empty(batch, hidden) if kind == LSTM else _empty(0)
-    h_0, c_0 = h_0.contiguous(), _contiguous(c_0)
+        job.save = True
+        for name in ("gates", "candidate", "seen", "raw", "stats", "shown"):
+            if name in parts:
+                setattr(job, name, parts[name].data_ptr())
+    if norm_ih is None:
+        alive += [_set_sequence(job.set_x, x)]
+        if bias_ih is not None:
+            job.bias_ih = _address(bias_ih, alive)
+    else:
+        gates_x = _normed_projection(order.rows(x), weight_ih, bias_ih, norm_ih, parts)
+        job.gates_x = _address(gates_x, alive)
+    output = _like_sequences(x, job.width)
     _set_sequence(job.set_output, output)
-    h, c = job.h, job.c
-    h.initial, h.final, h.entering = h_0.data_ptr(), h_n.data_ptr(), _address(parts.get("h_entering"))
-    if c_0 is not None:
-        c.initial, c.final, c.entering = c_0.data_ptr(), c_n.data_ptr(), _address(parts.get("c_entering"))
-        c.left = _address(parts.get("c_left"))
-    for name in ("candidate", "seen", "raw", "stats", "shown"):
-        if name in parts:
-            setattr(job, name, parts[name].data_ptr())
+    h_n = _empty(batch, job.width)
+    c_n = _empty(batch, job.hidden) if kind == LSTM else _empty(0)
+    for name, state, initial, final in (("h", job.h, h_0, h_n), ("c", job.c, c_0, c_n)):
+        if initial is not None:
+            state.initial, state.final = _address(initial, alive), final.data_ptr()
+            if save:
+                state.entering = parts[f"{name}_entering"].data_ptr()
+            if f"{name}_left" in parts:
+                state.left = parts[f"{name}_left"].data_ptr()
     job.forward(torch.get_num_threads())
-    del keep_alive
     return output, h_n, c_n, saved
 
 
-def _project(
-    x: Tensor, weight: Tensor, bias: Tensor | None, gain: Tensor | None, parts: dict[str, Tensor]
+def _normed_projection(
+    rows: Tensor, weight: Tensor, bias: Tensor | None, gain: Tensor, parts: dict[str, Tensor]
 ) -> Tensor:
-    """W x + b, or g∘LN(W x) + b, of rows (N, D), into the saved sections if there are any."""
-    out = parts.get("gates" if gain is None else "projected")
-    if gain is not None or bias is None:
-        projected = torch.mm(x, weight.t(), out=out)
-    else:
-        projected = torch.addmm(bias, x, weight.t(), out=out)
-    if gain is None:
-        return projected
+    """g∘LN(W x) + b of rows (T·B, D); what its backward pass needs goes into the saved sections, if there are any."""
+    projected = torch.mm(rows, weight.t(), out=parts.get("projected"))
     normed, mean, inverse = torch.native_layer_norm(projected, gain.shape, gain, bias, 1e-5)
-    if not parts:
-        return normed
-    parts["mean"].copy_(mean)
-    parts["inverse"].copy_(inverse)
-    return parts["gates"].copy_(normed)
+    if parts:
+        parts["mean"].copy_(mean)
+        parts["inverse"].copy_(inverse)
+    return normed
 
 
 def _describe(
     job: _native.ScanJob,
+    order: _Order,
     x: Tensor,
+    weight_ih: Tensor,
     weight_hh: Tensor,
     bias_hh: Tensor | None,
     norm_hh: Tensor | None,
@@ -282,37 +280,35 @@ def _describe(
     kind: int,
     peephole_previous: bool,
     reverse: bool,
-) -> list[Tensor | None]:
+) -> list[Tensor]:
     """Fills in what forward and backward have in common; the tensors returned must live until the job has run."""
     job.kind, job.reverse, job.peephole_previous = kind, reverse, peephole_previous
-    job.batch, job.steps = x.shape[:2]
+    job.batch, job.steps, job.features = x.shape
     job.hidden, job.width = weight_hh.shape[0] // GATES[kind], weight_hh.shape[1]
-    given = {
-        "weight_hh": weight_hh,
-        "bias_hh": bias_hh,
-        "norm_hh": norm_hh,
-        "weight_hr": weight_hr,
-        "peephole": weight_peephole,
-        "norm_c": norm_c,
-        "norm_c_bias": norm_c_bias,
-        "hidden_mask": hidden_mask,
-    }
-    alive: list[Tensor | None] = []
-    for name, tensor in given.items():
-        if tensor is not None:
-            tensor = tensor.contiguous()
-            setattr(job, name, tensor.data_ptr())
-            alive.append(tensor)
+    order.describe(job)
+    alive: list[Tensor] = []
+    job.weight_ih, job.weight_hh = _address(weight_ih, alive), _address(weight_hh, alive)
+    if bias_hh is not None:
+        job.bias_hh = _address(bias_hh, alive)
+    if norm_hh is not None:
+        job.norm_hh = _address(norm_hh, alive)
+    if weight_hr is not None:
+        job.weight_hr = _address(weight_hr, alive)
+    if weight_peephole is not None:
+        job.peephole = _address(weight_peephole, alive)
+    if norm_c is not None:
+        job.norm_c = _address(norm_c, alive)
+    if norm_c_bias is not None:
+        job.norm_c_bias = _address(norm_c_bias, alive)
+    if hidden_mask is not None:
+        job.hidden_mask = _address(hidden_mask, alive)
     for state, reset, keep, rate in ((job.h, reset_h, keep_h, keep_rate_h), (job.c, reset_c, keep_c, keep_rate_c)):
         if reset is not None:
-            reset = reset.contiguous()
-            state.reset = reset.data_ptr()
+            state.reset = _address(reset, alive)
         if keep is not None:
-            keep = keep if keep.stride(-1) == 1 else keep.contiguous()
-            _set_sequence(state.set_keep, keep)
+            alive.append(_set_sequence(state.set_keep, keep))
         elif rate:
             state.keep_rate = rate
-        alive += [reset, keep]
     if resets is not None:
         job.resets = resets.data_ptr()
         job.resets_batch_stride, job.resets_step_stride = resets.stride()
@@ -356,54 +352,44 @@ def _backward(
     A gradient of something that was not given, or is not needed, is an empty tensor.
     """
     batch, steps, _ = x.shape
-    job = _native.ScanJob()
-    rows = _Rows(x, lengths, job)
-    keep_alive = _describe(
-        job, x, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h, reset_c,
-        hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
+    job, order = _native.ScanJob(), _Order(x, lengths)
+    alive = _describe(
+        job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
+        reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
     )  # fmt: skip
     hidden, width = job.hidden, job.width
-    count = batch * steps if rows.index is None else len(rows.index)
     layout = sections(
-        x, weight_hh, kind, lengths=lengths is not None, norm_ih=norm_ih is not None, norm_hh=norm_hh is not None,
-        norm_c=norm_c is not None, weight_hr=weight_hr is not None, hidden_mask=hidden_mask is not None, traced=traced,
+        x, weight_hh, kind, norm_ih=norm_ih is not None, norm_hh=norm_hh is not None, norm_c=norm_c is not None,
+        weight_hr=weight_hr is not None, hidden_mask=hidden_mask is not None, traced=traced,
     )  # fmt: skip
-    parts = {name: part[:count] for name, part in layout.views(saved).items()}
-    if d_output is None:
-        d_output = _zeros(width).expand(batch, steps, width)
-    elif d_output.stride(-1) != 1:
-        d_output = d_output.contiguous()
-    _set_sequence(job.set_d_output, d_output)
+    parts = layout.views(saved)
     for name in ("gates", "candidate", "seen", "raw", "stats", "shown"):
         if name in parts:
             setattr(job, name, parts[name].data_ptr())
-    wide = weight_hh.shape[0]
-    d_gates = _empty(count, wide)
-    job.d_gates = d_gates.data_ptr()
-    d_recurrent = d_gates
-    if norm_hh is not None:
-        d_recurrent = _empty(count, wide)
-        job.d_recurrent = d_recurrent.data_ptr()
-    elif kind == GRU_RESET_AFTER:
-        d_recurrent = _empty(count, hidden)
-        job.d_recurrent = d_recurrent.data_ptr()
-    d_hidden = None
-    if weight_hr is not None:
-        d_hidden = _empty(count, width)
-        job.d_hidden = d_hidden.data_ptr()
-    sums = {  # summed into
-        "d_bias_ih": bias_ih,
-        "d_bias_hh": bias_hh,
-        "d_norm_hh": norm_hh,
-        "d_peephole": weight_peephole,
-        "d_norm_c": norm_c,
-        "d_norm_c_bias": norm_c_bias,
-    }
+    if d_output is None:
+        d_output = _zeros(width).expand(batch, steps, width)
+    alive.append(_set_sequence(job.set_d_output, d_output))
+
     nothing = _empty(0)
-    found = {name: nothing if of is None else _zeros(*of.shape) for name, of in sums.items()}
-    for name, tensor in found.items():
-        if tensor is not nothing:
-            setattr(job, name, tensor.data_ptr())
+    d_x = nothing
+    in_engine = {"d_weight_ih": weight_ih if norm_ih is None else None, "d_bias_ih": bias_ih, "d_weight_hh": weight_hh}
+    in_engine |= {"d_bias_hh": bias_hh, "d_norm_hh": norm_hh, "d_weight_hr": weight_hr}
+    in_engine |= {"d_peephole": weight_peephole, "d_norm_c": norm_c, "d_norm_c_bias": norm_c_bias}
+    found = {}
+    for name, weight in in_engine.items():
+        found[name] = nothing
+        if weight is not None:
+            found[name] = _zeros(*weight.shape)  # the engine sums into it
+            setattr(job, name, found[name].data_ptr())
+    if norm_ih is None:
+        alive.append(_set_sequence(job.set_x, x))
+        if x_needs_gradient:
+            d_x = _like_sequences(x, x.shape[2])
+            _set_sequence(job.set_d_x, d_x)
+    else:
+        d_gates_x = (_empty if lengths is None else _zeros)(batch * steps, weight_hh.shape[0])
+        job.d_gates_x = d_gates_x.data_ptr()
+
     d_initial, d_reset, d_left = [nothing, nothing], [nothing, nothing], [nothing, nothing]
     states = [(job.h, "h_entering", width, d_h_n, reset_h), (job.c, "c_entering", hidden, d_c_n, reset_c)]
     for i, (state, entering, size, d_final, reset) in enumerate(states[: 2 if kind == LSTM else 1]):
@@ -411,67 +397,43 @@ def _backward(
         d_initial[i] = _empty(batch, size)
         state.d_initial = d_initial[i].data_ptr()
         if d_final is not None:
-            d_final = d_final.contiguous()
-            state.d_final = d_final.data_ptr()
-            keep_alive.append(d_final)
+            state.d_final = _address(d_final, alive)
         if reset is not None:
             d_reset[i] = _zeros(batch, size)
             state.d_reset = d_reset[i].data_ptr()
         if probed:
-            d_left[i] = _empty(count, size)
+            d_left[i] = _empty(batch * steps, size)
             state.d_left = d_left[i].data_ptr()
     job.backward(torch.get_num_threads())
-    del keep_alive
+
     if probed:
-        finals = (d_h_n, d_c_n)
-        d_left = [
-            _with_padding(rows.unpacked(d, (batch, steps)), d_initial[i] if reverse else finals[i], lengths)
-            if d is not nothing else d
-            for i, d in enumerate(d_left)
-        ]  # fmt: skip
-    x_rows = parts.get("x", rows.x)
-    seen = parts.get("seen", parts["h_entering"])
-    d_projected, d_norm_ih = d_gates, nothing
+        frozen = d_initial if reverse else [d_h_n, d_c_n]  # padding leaves the state alone; backwards, it comes first
+        for i, rows in enumerate(d_left[: 2 if kind == LSTM else 1]):
+            d_left[i] = order.sequences(rows, batch)
+            if lengths is not None and (still := frozen[i]) is not None:
+                d_left[i] = torch.where(order.mask(steps)[..., None], d_left[i], still[:, None])
+    d_norm_ih = nothing
     if norm_ih is not None:
         d_projected, d_norm_ih, _ = torch.ops.aten.native_layer_norm_backward(
-            d_gates, parts["projected"], norm_ih.shape, parts["mean"], parts["inverse"], norm_ih, bias_ih,
+            d_gates_x, parts["projected"], norm_ih.shape, parts["mean"], parts["inverse"], norm_ih, bias_ih,
             [True, True, False],
         )  # fmt: skip
-    d_x = rows.unpacked(torch.mm(d_projected, weight_ih), (batch, steps)) if x_needs_gradient else nothing
-    d_weight_ih = torch.mm(d_projected.t(), x_rows)
-    d_weight_hh = _d_weight_hh(kind, hidden, norm_hh is not None, d_gates, d_recurrent, seen, parts.get("candidate"))
-    d_weight_hr = torch.mm(d_hidden.t(), parts["shown"]) if d_hidden is not None else nothing
+        found["d_weight_ih"] = torch.mm(d_projected.t(), order.rows(x))
+        if x_needs_gradient:
+            d_x = _as_laid_out(order.sequences(torch.mm(d_projected, weight_ih), batch), x)
     gradients = [
-        d_x, d_weight_ih, d_weight_hh, found["d_bias_ih"], found["d_bias_hh"], d_norm_ih, found["d_norm_hh"], d_weight_hr,
-        found["d_peephole"], found["d_norm_c"], found["d_norm_c_bias"], *d_initial, *d_reset, *d_left,
+        d_x, found["d_weight_ih"], found["d_weight_hh"], found["d_bias_ih"], found["d_bias_hh"], d_norm_ih,
+        found["d_norm_hh"], found["d_weight_hr"], found["d_peephole"], found["d_norm_c"], found["d_norm_c_bias"],
+        *d_initial, *d_reset, *(_as_laid_out(d, x) if d is not nothing else d for d in d_left),
     ]  # fmt: skip
     return [_empty(0) if g is nothing else g for g in gradients]  # an operator's results may not be one tensor
 
 
-def _with_padding(real: Tensor, frozen: Tensor | None, lengths: Tensor | None) -> Tensor:
-    """(B, T, ·) with what holds for the frozen state past each length."""
-    if lengths is None or frozen is None:
-        return real
-    active = torch.arange(real.shape[1]) < lengths[:, None]
-    return torch.where(active[..., None], real, frozen[:, None])
-
-
-def _d_weight_hh(
-    kind: int, hidden: int, normed: bool, d_gates: Tensor, d_recurrent: Tensor, seen: Tensor, candidate: Tensor | None
-) -> Tensor:
-    """U's gradient: one product over all steps, or two where the candidate of a GRU goes its own way."""
-    if kind == GRU_RESET_AFTER and not normed:
-        gradient = _empty(3 * hidden, seen.shape[1])
-        torch.mm(d_gates[:, : 2 * hidden].t(), seen, out=gradient[: 2 * hidden])
-        torch.mm(d_recurrent.t(), seen, out=gradient[2 * hidden :])
-        return gradient
-    if kind == GRU_RESET_BEFORE:
-        assert candidate is not None
-        gradient = _empty(3 * hidden, seen.shape[1])
-        torch.mm(d_recurrent[:, : 2 * hidden].t(), seen, out=gradient[: 2 * hidden])
-        torch.mm(d_recurrent[:, 2 * hidden :].t(), candidate, out=gradient[2 * hidden :])
-        return gradient
-    return torch.mm(d_recurrent.t(), seen)
+def _as_laid_out(sequences: Tensor, x: Tensor) -> Tensor:
+    """(B, T, ·) in the memory order of x, which is what the operator's fake twin promises."""
+    if _time_major(x):
+        return sequences.transpose(0, 1).contiguous().transpose(0, 1)
+    return sequences.contiguous()
 
 
 _GIVEN = """Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? norm_ih,
@@ -483,7 +445,9 @@ Tensor? probe_c, {_RUN}, bool save, bool traced) -> (Tensor, Tensor, Tensor, Ten
 _BACKWARD_SCHEMA = f"""(Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor saved, {_GIVEN}, Tensor? reset_h,
 Tensor? reset_c, {_RUN}, bool traced, bool x_needs_gradient, bool probed) -> Tensor[]"""
 
-recurrence = torch.library.custom_op("unrolled::recurrence", _forward, mutates_args=(), schema=_FORWARD_SCHEMA)
+recurrence = torch.library.custom_op(
+    "unrolled::recurrence", lambda *inputs: _forward(*inputs), mutates_args=(), schema=_FORWARD_SCHEMA
+)
 recurrence_backward = torch.library.custom_op(
     "unrolled::recurrence_backward", _backward, mutates_args=(), schema=_BACKWARD_SCHEMA
 )
@@ -537,7 +501,7 @@ def _(*inputs: Any) -> list[Tensor]:
 
 def _options(given: dict[str, Any]) -> dict[str, bool]:
     """What `sections` wants to know, from an operator's arguments."""
-    asked = ("lengths", "norm_ih", "norm_hh", "norm_c", "weight_hr", "hidden_mask")
+    asked = ("norm_ih", "norm_hh", "norm_c", "weight_hr", "hidden_mask")
     return {name: given[name] is not None for name in asked} | {"traced": given["traced"]}
 
 
@@ -548,26 +512,24 @@ def _names(schema: str) -> list[str]:
 _FORWARD_NAMES, _BACKWARD_NAMES = _names(_FORWARD_SCHEMA), _names(_BACKWARD_SCHEMA)
 
 
-def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...], saved: Tensor | None = None) -> None:
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[3])
     tensors = [*inputs[:11], *inputs[13:15], *inputs[17:22]]
-    ctx.save_for_backward(output[3], *tensors)
+    ctx.kept = saved  # not seen from outside; otherwise it is among the results
+    ctx.save_for_backward(output[3] if saved is None else None, *tensors)
     ctx.options = (*inputs[22:27], inputs[28])  # keep rates, kind, peephole_previous, reverse; traced
     ctx.probed = inputs[15] is not None
-    ctx.saving = inputs[27]
 
 
-def _pull_back(ctx: Any, call: Callable[..., list[Tensor]], *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+def _pull_back(ctx: Any, call: Callable[..., Sequence[Tensor]], *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
     saved, *tensors = ctx.saved_tensors
+    saved = ctx.kept if saved is None else saved
     d_output, d_h_n, d_c_n, _ = gradients
-    if ctx.probed and d_output is None and d_h_n is None and d_c_n is None:
-        return (None,) * 29
-    found = call(
-        d_output, d_h_n, d_c_n, saved, *tensors, *ctx.options, ctx.needs_input_grad[0], ctx.probed
-    )
+    found = call(d_output, d_h_n, d_c_n, saved, *tensors, *ctx.options, ctx.needs_input_grad[0], ctx.probed)
     needed = ctx.needs_input_grad[:_DIFFERENTIABLE]
-    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * (29 - _DIFFERENTIABLE)
+    none_of_others = (None,) * (len(ctx.needs_input_grad) - _DIFFERENTIABLE)
+    return *(g if need else None for g, need in zip(found, needed, strict=True)), *none_of_others
 
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -587,14 +549,40 @@ def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
 recurrence_backward.register_autograd(_refuse_double_backward)
 
 
+class _Lease:
+    """A buffer that goes back to a small store when its holder is gone: fresh memory costs a page fault every 4 KB."""
+
+    _free: ClassVar[list[Tensor]] = []
+    _BLOCKS = 4
+    _BYTES = 256 * 2**20  # beyond this a buffer is given back to the system
+
+    def __init__(self) -> None:
+        self.buffer: Tensor | None = None
+
+    def allocate(self, size: int) -> Tensor:
+        fitting = [i for i, buffer in enumerate(self._free) if size <= buffer.numel() <= 2 * size + 4096]
+        try:
+            self.buffer = self._free.pop(fitting[0]) if fitting else _empty(size)
+        except IndexError:  # another thread was faster
+            self.buffer = _empty(size)
+        return (self.buffer.fill_(float("nan")) if fill_with_nan else self.buffer)[:size]
+
+    def __del__(self) -> None:
+        if self.buffer is not None and self.buffer.numel() * 4 <= self._BYTES // self._BLOCKS:
+            del self._free[: len(self._free) - self._BLOCKS + 1]
+            self._free.append(self.buffer)
+
+
 class _Eager(torch.autograd.Function):
     """The operator without the dispatcher, which costs more than a short recurrence itself."""
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return _forward(*inputs)
-
-    setup_context = staticmethod(_set_up)
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        traced = inputs[-1]  # a trace shows what is saved: it keeps it
+        ctx.lease = _Lease()
+        results = _forward(*inputs, allocate=_empty if traced else ctx.lease.allocate)
+        _set_up(ctx, inputs, results, saved=results[3])
+        return *results[:3], results[3] if traced else _empty(0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
