@@ -289,13 +289,11 @@ class GruBackward : public BackwardScan {
   static Plan plan(const ScanJob& job, int threads) { return gru_plan(job, threads); }
 
   void finish() {
-    meet_group();
-    flush();
+    end_chunks([&] { flush(); });
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) dh_.end(j, batch_of(j));
     for (int turn = 0; turn < plan_.threads(); ++turn) {
       if (turn == id_) {
-        add_weight_gradients();
         d_bias_ih_.add_to(job.d_bias_ih);
         d_bias_hh_.add_to(job.d_bias_hh);
         d_norm_hh_.add_to(job.d_norm_hh);
@@ -313,13 +311,16 @@ class GruBackward : public BackwardScan {
         d_norm_hh_(3 * hidden_, place.own) {}
 
   void flush() {
-    add_input_gradient();
-    if (job.kind == static_cast<int>(CellKind::gru_reset_after)) return add_recurrent_gradient();
+    if (job.kind == static_cast<int>(CellKind::gru_reset_after)) return add_weight_gradients();
+    if (d_w_) {
+      pack_strips(chunk_, chunk_stride_, 0, wide_);
+      add_outer(wide_, {&job.x, nullptr, job.features}, d_w_);
+    }
     // U_r and U_z saw h, U_n saw r∘h
-    const size_t rows_of_n = 2 * static_cast<size_t>(hidden_) * hidden_;
-    add_outer(chunk_, chunk_stride_, recurrent_at_, 2 * hidden_, {nullptr, seen_rows(), hidden_}, d_u_);
-    add_outer(chunk_, chunk_stride_, recurrent_at_ + 2 * hidden_, hidden_, {nullptr, job.candidate, hidden_},
-              d_u_ + rows_of_n);
+    pack_strips(chunk_, chunk_stride_, recurrent_at_, 2 * hidden_);
+    add_outer(2 * hidden_, {nullptr, seen_rows(), hidden_}, d_u_);
+    pack_strips(chunk_, chunk_stride_, recurrent_at_ + 2 * hidden_, hidden_);
+    add_outer(hidden_, {nullptr, job.candidate, hidden_}, d_u_ + 2 * static_cast<size_t>(hidden_) * hidden_);
   }
 
   void begin() {

@@ -77,7 +77,7 @@ struct ScanJob {
   Sequence d_output;                // (B, T, P)
   Sequence d_x;                     // (B, T, D)
   float* d_gates_x = nullptr;       // rows, G·H
-  float* d_weight_ih = nullptr;     // shaped as what they are gradients of; summed into
+  float* d_weight_ih = nullptr;     // shaped as what they are gradients of; vectors are summed into
   float* d_weight_hh = nullptr;
   float* d_bias_ih = nullptr;
   float* d_bias_hh = nullptr;

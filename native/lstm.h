@@ -214,7 +214,7 @@ class LstmBackward : public BackwardScan {
     if (job.weight_hr) {
       r_ = place.shared->take(packed_size(job.width, hidden_));
       d_hidden_ = place.of_group->take(static_cast<size_t>(chunk_rows_) * dh_.stride());
-      d_r_ = place.of_group->take(static_cast<size_t>(job.width) * hidden_);
+      d_r_ = gradient_matrix(place, job.d_weight_hr, static_cast<size_t>(job.width) * hidden_);
       d_shown_ = place.of_group->take(static_cast<size_t>(group_rows_) * dc_.stride());
     }
     if (job.norm_c) {
@@ -228,7 +228,6 @@ class LstmBackward : public BackwardScan {
     pack_shared(job.weight_hh, 4 * hidden_, job.width, u_);
     if (job.weight_hr) pack_shared(job.weight_hr, job.width, hidden_, r_);
     begin_chunks();
-    if (job.weight_hr) clear(d_r_, static_cast<size_t>(job.width) * hidden_);
     for (Sums* sums : {&d_bias_, &d_peephole_, &d_norm_hh_, &d_norm_c_, &d_norm_c_bias_}) sums->clear();
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) {
@@ -261,8 +260,12 @@ class LstmBackward : public BackwardScan {
   }
 
   void finish() {
-    meet_group();
-    flush();
+    end_chunks([&] { flush(); });
+    if (job.weight_hr) {
+      clear_unless_flushed(d_r_, static_cast<size_t>(job.width) * hidden_);
+      meet_everyone();
+      gather(job.d_weight_hr, d_r_, static_cast<size_t>(job.width) * hidden_);
+    }
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) {
       dh_.end(j, batch_of(j));
@@ -270,8 +273,6 @@ class LstmBackward : public BackwardScan {
     }
     for (int turn = 0; turn < plan_.threads(); ++turn) {
       if (turn == id_) {
-        add_weight_gradients();
-        if (job.weight_hr && member_ == 0) add(d_r_, job.d_weight_hr, static_cast<size_t>(job.width) * hidden_);
         d_bias_.add_to(job.d_bias_ih);
         d_bias_.add_to(job.d_bias_hh);
         d_peephole_.add_to(job.d_peephole);
@@ -287,9 +288,10 @@ class LstmBackward : public BackwardScan {
   bool by_rows() const { return job.norm_hh || job.norm_c; }
 
   void flush() {
-    add_input_gradient();
-    add_recurrent_gradient();
-    if (job.weight_hr) add_outer(d_hidden_, dh_.stride(), 0, job.width, {nullptr, job.shown, hidden_}, d_r_);
+    add_weight_gradients();
+    if (!job.weight_hr) return;
+    pack_strips(d_hidden_, dh_.stride(), 0, job.width);
+    add_outer(job.width, {nullptr, job.shown, hidden_}, d_r_);
   }
   float* d_hidden(int j) const { return d_hidden_ + static_cast<size_t>(step_at_ + j) * dh_.stride(); }
 

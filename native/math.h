@@ -6,13 +6,13 @@
 namespace unrolled::UNROLLED_NAMESPACE {
 
 // Comparisons with a NaN are false, so that a NaN passes through.
-static inline Vec clamp(Vec x, float low, float high) {
+[[gnu::always_inline]] static inline Vec clamp(Vec x, float low, float high) {
   x = x < splat(low) ? splat(low) : x;
   return x > splat(high) ? splat(high) : x;
 }
 
 // 2^n·e^r with |r| ≤ ln 2 / 2; the polynomial is Cephes' expf.
-static inline Vec exp(Vec x) {
+[[gnu::always_inline]] static inline Vec exp(Vec x) {
   x = clamp(x, -87.0f, 88.0f);
   const Vec shifter = splat(12582912.0f);  // 1.5·2^23: adding it rounds to a whole number
   Vec n = (x * 1.44269504088896341f + shifter) - shifter;
@@ -31,10 +31,10 @@ static inline Vec exp(Vec x) {
   return p * scale;
 }
 
-static inline Vec sigmoid(Vec x) { return 1.0f / (1.0f + exp(-x)); }
+[[gnu::always_inline]] static inline Vec sigmoid(Vec x) { return 1.0f / (1.0f + exp(-x)); }
 
 // x·P(x²)/Q(x²), the rational approximation Eigen uses; beyond the clamp tanh is 1 in float32.
-static inline Vec tanh(Vec x) {
+[[gnu::always_inline]] static inline Vec tanh(Vec x) {
   Vec c = clamp(x, -7.90531110763549805f, 7.90531110763549805f);
   Vec x2 = c * c;
   Vec p = splat(-2.76076847742355e-16f);

@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace unrolled {
@@ -41,6 +43,26 @@ struct Body {
 
 bool scratch_nan = false;
 
+struct Block {
+  float* start = nullptr;
+  unsigned long size = 0;
+};
+
+constexpr unsigned long kHeader = 16;                // floats before a block: one cache line
+constexpr unsigned long kKeptBytes = 64ul << 20;  // larger blocks go back to the system
+
+struct Store {
+  std::mutex mutex;
+  Block blocks[3];
+  // A child may be born while another thread holds the lock; it begins with a fresh one.
+  Store() {
+    pthread_atfork(nullptr, nullptr, [] { new (&Store::store.mutex) std::mutex; });
+  }
+  static Store store;
+};
+Store Store::store;
+Store& store = Store::store;
+
 }  // namespace
 
 void parallel(int threads, void (*function)(void*, int, int), void* context) {
@@ -66,14 +88,39 @@ const char* parallel_runtime() { return openmp().found() ? "torch's OpenMP" : "o
 
 void set_scratch_nan(bool wanted) { scratch_nan = wanted; }
 
+// A few blocks are kept for the next call: fresh memory costs a page fault every 4 KB.
 float* allocate_scratch(unsigned long count) {
-  auto* scratch = static_cast<float*>(::operator new(count * sizeof(float), std::align_val_t{64}));
+  Block block;
+  {
+    const std::lock_guard<std::mutex> guard(store.mutex);
+    for (Block& kept : store.blocks)
+      if (kept.start && kept.size >= count && kept.size <= 4 * count + 65536) {
+        block = kept;
+        kept = {};
+        break;
+      }
+  }
+  if (!block.start) {
+    // the size stands before the floats, so that the block can be given back by its address alone
+    block.size = count;
+    auto* start = static_cast<float*>(::operator new((count + kHeader) * sizeof(float), std::align_val_t{64}));
+    *reinterpret_cast<unsigned long*>(start) = count;
+    block.start = start + kHeader;
+  }
   if (scratch_nan)
-    for (unsigned long i = 0; i < count; ++i) scratch[i] = NAN;
-  return scratch;
+    for (unsigned long i = 0; i < count; ++i) block.start[i] = NAN;
+  return block.start;
 }
 
-void free_scratch(float* scratch) { ::operator delete(scratch, std::align_val_t{64}); }
+void free_scratch(float* scratch) {
+  Block block{scratch, *reinterpret_cast<unsigned long*>(scratch - kHeader)};
+  if (block.size * sizeof(float) <= kKeptBytes) {
+    const std::lock_guard<std::mutex> guard(store.mutex);
+    for (Block& kept : store.blocks)
+      if (kept.size < block.size) std::swap(kept, block);
+  }
+  if (block.start) ::operator delete(block.start - kHeader, std::align_val_t{64});
+}
 
 void yield_core() { std::this_thread::yield(); }
 

@@ -64,13 +64,13 @@ static void product(const float* rows, ptrdiff_t row_stride, int count, const fl
   }
 }
 
-// Weight gradients: total[m][·] += Σ_k strip[k][m]·panel[k][·] for the kStrip rows m of one strip. `rows` and `columns`
-// say how much of the tile lies inside the matrix.
+// Weight gradients: total[m][·] = Σ_k strip[k][m]·panel[k][·] for the kStrip rows m of one strip, or that much more with
+// `add`. `rows` and `columns` say how much of the tile lies inside the matrix.
 constexpr int kStripVecs = 4;
 constexpr int kStrip = kMaxRows<kStripVecs>;
 
 static void outer_product(const float* strip, const float* panel, int depth, float* total, ptrdiff_t stride, int rows,
-                          int columns) {
+                          int columns, bool add) {
   Vec sums[kStrip][kStripVecs] = {};
   for (int k = 0; k < depth; ++k) {
     Vec right[kStripVecs];
@@ -93,7 +93,9 @@ static void outer_product(const float* strip, const float* panel, int depth, flo
   for (int r = 0; r < rows; ++r)
     for (int v = 0; v < kStripVecs && v * kLanes < columns; ++v) {
       float* to = total + r * stride + v * kLanes;
-      store(to, load(to, columns - v * kLanes) + load(tile + (r * kStripVecs + v) * kLanes), columns - v * kLanes);
+      const int count = columns - v * kLanes;
+      const Vec before = add ? load(to, count) : Vec{};
+      store(to, before + load(tile + (r * kStripVecs + v) * kLanes), count);
     }
 }
 
@@ -106,11 +108,19 @@ static void pack_gates(const float* matrix, int hidden, int depth, int gates, in
     const int unit = first_unit + v % blocks * kLanes;
     const int valid = hidden - unit < kLanes ? hidden - unit : kLanes;
     const float* rows = matrix + static_cast<size_t>(v / blocks * hidden + unit) * depth;
-    for (int k = 0; k < depth; ++k) {
-      float* to = panel + static_cast<size_t>(k) * width + v * kLanes;
-      for (int lane = 0; lane < kLanes; ++lane)
-        to[lane] = lane < valid ? rows[static_cast<size_t>(lane) * depth + k] : 0.0f;
+    float* to = panel + v * kLanes;
+    int k = 0;
+    for (; valid == kLanes && k + kLanes <= depth; k += kLanes) {
+      Vec square[kLanes];
+#pragma GCC unroll 16
+      for (int lane = 0; lane < kLanes; ++lane) square[lane] = load(rows + static_cast<size_t>(lane) * depth + k);
+      transpose(square);
+#pragma GCC unroll 16
+      for (int lane = 0; lane < kLanes; ++lane) store(to + static_cast<size_t>(k + lane) * width, square[lane]);
     }
+    for (; k < depth; ++k)
+      for (int lane = 0; lane < kLanes; ++lane)
+        to[static_cast<size_t>(k) * width + lane] = lane < valid ? rows[static_cast<size_t>(lane) * depth + k] : 0.0f;
   }
 }
 

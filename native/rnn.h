@@ -131,7 +131,7 @@ class RnnBackward : public BackwardScan {
   void step(int t, int) {
     const int count = look_up_rows(t);
     if (count == 0) return;
-    open_step(t, count, [&] { flush(); });
+    open_step(t, count, [&] { add_weight_gradients(); });
     if (job.norm_hh) {
       const Range rows = my_part(count);
       for (int j = rows.begin; j < rows.end; ++j) {
@@ -153,13 +153,11 @@ class RnnBackward : public BackwardScan {
   }
 
   void finish() {
-    meet_group();
-    flush();
+    end_chunks([&] { add_weight_gradients(); });
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) dh_.end(j, batch_of(j));
     for (int turn = 0; turn < plan_.threads(); ++turn) {
       if (turn == id_) {
-        add_weight_gradients();
         d_bias_.add_to(job.d_bias_ih);
         d_bias_.add_to(job.d_bias_hh);
         d_norm_hh_.add_to(job.d_norm_hh);
@@ -169,11 +167,6 @@ class RnnBackward : public BackwardScan {
   }
 
  private:
-  void flush() {
-    add_input_gradient();
-    add_recurrent_gradient();
-  }
-
   void activation(int t, int unit, Range rows) {
     const int count = hidden_ - unit;
     Vec d_bias = {};

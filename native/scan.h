@@ -376,8 +376,8 @@ class BackwardScan : protected Scan {
         dh_(job.h, job.width, group_rows_, place.of_group),
         direct_(place.of_group->take(static_cast<size_t>(group_rows_) * dh_.stride())),
         chunk_(place.of_group->take(static_cast<size_t>(chunk_rows_) * chunk_stride_)),
-        d_w_(job.d_weight_ih ? place.of_group->take(static_cast<size_t>(wide_) * job.features) : nullptr),
-        d_u_(place.of_group->take(static_cast<size_t>(wide_) * job.width)),
+        d_w_(gradient_matrix(place, job.d_weight_ih, static_cast<size_t>(wide_) * job.features)),
+        d_u_(gradient_matrix(place, job.d_weight_hh, static_cast<size_t>(wide_) * job.width)),
         w_(job.d_x.data ? place.shared->take(packed_size(wide_, job.features)) : nullptr),
         entries_(reinterpret_cast<Entry*>(place.own->take(chunk_rows_ * sizeof(Entry) / sizeof(float)))),
         strips_(place.own->take(static_cast<size_t>(chunk_rows_) * round_up(wide_, kStrip))),
@@ -386,8 +386,6 @@ class BackwardScan : protected Scan {
 
   void begin_chunks() {
     if (w_) pack_shared(job.weight_ih, wide_, job.features, w_);
-    clear(d_u_, static_cast<size_t>(wide_) * job.width);
-    if (d_w_) clear(d_w_, static_cast<size_t>(wide_) * job.features);
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; job.d_x.data && j < mine.end; ++j) {
       const int b = batch_of(j);
@@ -402,6 +400,7 @@ class BackwardScan : protected Scan {
     if (chunk_count_ + count > chunk_rows_) {
       meet_group();
       flush();
+      flushed_ = true;
       meet_group();
       chunk_count_ = 0;
     }
@@ -426,17 +425,25 @@ class BackwardScan : protected Scan {
     }
   }
 
-  // Adds the chunk's columns [first, first + size) times `source` to a gradient of `size` rows.
-  void add_outer(const float* chunk, int stride, int first, int size, Source source, float* total) {
+  // The chunk's columns [first, first + size) in strips, for the outer products that follow.
+  void pack_strips(const float* chunk, int stride, int first, int size) {
     const Range mine = my_part(ceil_div(size, kStrip));
     for (int strip = mine.begin; strip < mine.end; ++strip) {
-      float* to = strips_ + static_cast<size_t>(strip) * kStrip * chunk_count_;
-      for (int k = 0; k < chunk_count_; ++k)
-        for (int r = 0; r < kStrip; ++r) {
-          const int column = strip * kStrip + r;
-          *to++ = column < size ? chunk[static_cast<size_t>(k) * stride + first + column] : 0.0f;
-        }
+      float* to = strip_at(strip);
+      const float* from = chunk + first + strip * kStrip;
+      const int inside = size - strip * kStrip < kStrip ? size - strip * kStrip : kStrip;
+      if (inside == kStrip) {
+        for (int k = 0; k < chunk_count_; ++k) __builtin_memcpy(to + k * kStrip, from + k * static_cast<size_t>(stride), sizeof(float) * kStrip);
+      } else {
+        for (int k = 0; k < chunk_count_; ++k)
+          for (int r = 0; r < kStrip; ++r) to[k * kStrip + r] = r < inside ? from[k * static_cast<size_t>(stride) + r] : 0.0f;
+      }
     }
+  }
+
+  // Adds the packed strips times `source` to a gradient of `size` rows; the first chunk overwrites it.
+  void add_outer(int size, Source source, float* total) {
+    const Range mine = my_part(ceil_div(size, kStrip));
     for (int column = 0; column < source.width; column += kPlainWidth) {
       const int columns = source.width - column < kPlainWidth ? source.width - column : kPlainWidth;
       for (int k = 0; k < chunk_count_; ++k) {
@@ -447,32 +454,66 @@ class BackwardScan : protected Scan {
       }
       for (int strip = mine.begin; strip < mine.end; ++strip) {
         const int rows = size - strip * kStrip < kStrip ? size - strip * kStrip : kStrip;
-        outer_product(strips_ + static_cast<size_t>(strip) * kStrip * chunk_count_, panel_, chunk_count_,
-                      total + static_cast<size_t>(strip) * kStrip * source.width + column, source.width, rows, columns);
+        outer_product(strip_at(strip), panel_, chunk_count_,
+                      total + static_cast<size_t>(strip) * kStrip * source.width + column, source.width, rows, columns,
+                      flushed_);
       }
     }
   }
+  float* strip_at(int strip) const { return strips_ + static_cast<size_t>(strip) * kStrip * chunk_count_; }
 
-  void add_input_gradient() {
-    if (d_w_) add_outer(chunk_, chunk_stride_, 0, wide_, {&job.x, nullptr, job.features}, d_w_);
+  // ∂L/∂W and ∂L/∂U of a chunk where all rows of U saw h.
+  void add_weight_gradients() {
+    pack_strips(chunk_, chunk_stride_, 0, wide_);
+    if (d_w_) add_outer(wide_, {&job.x, nullptr, job.features}, d_w_);
+    if (recurrent_at_) pack_strips(chunk_, chunk_stride_, recurrent_at_, wide_);
+    add_outer(wide_, {nullptr, seen_rows(), job.width}, d_u_);
   }
   const float* seen_rows() const { return job.seen ? job.seen : job.h.entering; }
-  void add_recurrent_gradient() {
-    add_outer(chunk_, chunk_stride_, recurrent_at_, wide_, {nullptr, seen_rows(), job.width}, d_u_);
+
+  // Group 0 works on the result itself, the others on matrices of their own, at the same offset in each group's memory.
+  float* gradient_matrix(const Place& place, float* result, size_t size) {
+    if (!result) return nullptr;
+    float* own = plan_.groups > 1 ? place.of_group->take(size) : nullptr;
+    return group_ == 0 ? result : own;
   }
 
-  // Each thread in its turn, called with `everyone` waiting: one member of a group adds the group's sums.
-  void add_weight_gradients() const {
-    if (member_ != 0) return;
-    add(d_u_, job.d_weight_hh, static_cast<size_t>(wide_) * job.width);
-    if (d_w_) add(d_w_, job.d_weight_ih, static_cast<size_t>(wide_) * job.features);
+  // Adds the other groups' matrix to group 0's: all threads together, between two meetings of everyone.
+  void gather(float* result, const float* mine, size_t size) {
+    if (!result || plan_.groups == 1) return;
+    if (group_ > 0) {
+      for (int turn = 1; turn < plan_.groups; ++turn) {
+        meet_everyone();
+        if (turn == group_) add_part(mine, result, size);
+      }
+    } else {
+      for (int turn = 1; turn < plan_.groups; ++turn) meet_everyone();
+    }
+    meet_everyone();
   }
-  static void add(const float* from, float* to, size_t size) {
-    for (size_t i = 0; i < size; ++i) to[i] += from[i];
+  void add_part(const float* from, float* to, size_t size) const {
+    for (size_t i = size * member_ / plan_.members; i < size * (member_ + 1) / plan_.members; ++i) to[i] += from[i];
   }
-  // The group's members clear a shared matrix together; a barrier follows.
-  void clear(float* matrix, size_t size) const {
+  // A group whose sequences are all empty has flushed nothing: its gradients are zero.
+  void clear_unless_flushed(float* matrix, size_t size) const {
+    if (flushed_ || !matrix) return;
     for (size_t i = size * member_ / plan_.members; i < size * (member_ + 1) / plan_.members; ++i) matrix[i] = 0;
+  }
+
+  // After the last step: the last chunk, then all groups' sums.
+  template <class Flush>
+  void end_chunks(Flush flush) {
+    meet_group();
+    if (chunk_count_ > 0) {
+      flush();
+      flushed_ = true;
+    }
+    const size_t of_w = static_cast<size_t>(wide_) * job.features, of_u = static_cast<size_t>(wide_) * job.width;
+    clear_unless_flushed(d_w_, of_w);
+    clear_unless_flushed(d_u_, of_u);
+    meet_everyone();
+    gather(job.d_weight_ih, d_w_, of_w);
+    gather(job.d_weight_hh, d_u_, of_u);
   }
 
   // Units of h that are this member's, a multiple of a panel.
@@ -536,6 +577,7 @@ class BackwardScan : protected Scan {
   Entry* entries_;
   float *strips_, *panel_, *tile_;
   int chunk_count_ = 0, step_at_ = 0;
+  bool flushed_ = false;
 };
 
 // Every thread of a scan runs its own Cell over all steps; `Cell` lays out its memory in its constructor.

@@ -35,14 +35,14 @@ static inline Vec load(const float* from) {
 static inline void store(float* to, Vec v) { __builtin_memcpy(to, &v, sizeof v); }
 
 // The first `count` lanes; the others are zero and are never written back.
-static inline Vec load(const float* from, int count) {
+[[gnu::always_inline]] static inline Vec load(const float* from, int count) {
   if (count >= kLanes) return load(from);
   Vec v = {};
   for (int lane = 0; lane < count; ++lane) v[lane] = from[lane];
   return v;
 }
 
-static inline void store(float* to, Vec v, int count) {
+[[gnu::always_inline]] static inline void store(float* to, Vec v, int count) {
   if (count >= kLanes) return store(to, v);
   for (int lane = 0; lane < count; ++lane) to[lane] = v[lane];
 }
@@ -53,6 +53,26 @@ static inline float sum(Vec v) {
   float total = 0;
   for (int lane = 0; lane < kLanes; ++lane) total += v[lane];
   return total;
+}
+
+// A square of kLanes × kLanes floats, rows for columns: kLanes perfect shuffles of its halves.
+[[gnu::always_inline]] static inline void transpose(Vec (&square)[kLanes]) {
+  IntVec low, high;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    low[lane] = lane / 2 + lane % 2 * kLanes;
+    high[lane] = low[lane] + kLanes / 2;
+  }
+#pragma GCC unroll 4
+  for (int stage = 1; stage < kLanes; stage *= 2) {
+    Vec next[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = __builtin_shuffle(square[i], square[i + kLanes / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(square[i], square[i + kLanes / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) square[i] = next[i];
+  }
 }
 
 constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }

@@ -379,7 +379,7 @@ def _backward(
     for name, weight in in_engine.items():
         found[name] = nothing
         if weight is not None:
-            found[name] = _zeros(*weight.shape)  # the engine sums into it
+            found[name] = (_empty if name.startswith("d_weight") else _zeros)(*weight.shape)  # vectors are summed into
             setattr(job, name, found[name].data_ptr())
     if norm_ih is None:
         alive.append(_set_sequence(job.set_x, x))
