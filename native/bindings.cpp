@@ -1,11 +1,14 @@
 // The Python module unrolled.kernels._native. Tensors come as addresses: the caller keeps them alive, float32 and on
 // the CPU (unrolled/kernels/native.py).
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
 
 #include "dispatch.h"
 #include "parallel.h"
+#include "stepper.h"
 
 namespace nb = nanobind;
 using namespace unrolled;
@@ -66,6 +69,16 @@ NB_MODULE(_native, m) {
         .def("backward", [](const Self& job, int threads) { kernels().backward(job, threads); },
              nb::call_guard<nb::gil_scoped_release>());
   }
+  nb::class_<Stepper>(m, "Stepper")
+      .def(nb::init<int>())
+      .def("add_layer", &Stepper::add_layer)
+      .def("step",
+           [](const Stepper& self, int batch, uintptr_t x, uintptr_t h, uintptr_t c, uintptr_t new_h, uintptr_t new_c,
+              int threads) {
+             const auto as = [](uintptr_t address) { return reinterpret_cast<float*>(address); };
+             self.step(batch, as(x), as(h), as(c), as(new_h), as(new_c), threads);
+           },
+           nb::call_guard<nb::gil_scoped_release>());
   m.def("sort_by_length",
         [](uintptr_t lengths, int batch, int steps, uintptr_t order, uintptr_t active) {
           const auto as = [](uintptr_t address) { return reinterpret_cast<int64_t*>(address); };

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "job.h"
+#include "kernels.h"
 
 namespace unrolled {
 

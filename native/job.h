@@ -91,12 +91,4 @@ struct ScanJob {
 // Which sequences have a step t: order (B,), longest first, and active (T,), how many of them.
 void sort_by_length(const int64_t* lengths, int batch, int steps, int64_t* order, int64_t* active);
 
-// What each instruction set's build offers.
-struct Kernels {
-  const char* name;
-  int lanes;
-  void (*forward)(const ScanJob&, int threads);
-  void (*backward)(const ScanJob&, int threads);
-};
-
 }  // namespace unrolled

@@ -1,8 +1,11 @@
 // The kernels of one instruction set. CMakeLists.txt compiles this file once for each, with its own flags and its own
 // UNROLLED_NAMESPACE; dispatch.cpp picks one at run time.
+#include "kernels.h"
+
 #include "gru.h"
 #include "lstm.h"
 #include "rnn.h"
+#include "step_kernels.h"
 
 #define UNROLLED_STRING_(x) #x
 #define UNROLLED_STRING(x) UNROLLED_STRING_(x)
@@ -30,6 +33,7 @@ static void backward(const ScanJob& job, int threads) {
 }
 
 extern const Kernels kKernels;
-const Kernels kKernels = {UNROLLED_STRING(UNROLLED_NAMESPACE), kLanes, forward, backward};
+const Kernels kKernels = {
+    UNROLLED_STRING(UNROLLED_NAMESPACE), kLanes, forward, backward, {pack_matrix, free_matrix, step_layer, step_scratch}};
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

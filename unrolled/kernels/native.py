@@ -108,7 +108,7 @@ def _run(job: Job, probes: tuple[Tensor, ...], traced: bool) -> tuple[Tensor, St
         keep_c if isinstance(keep_c, Tensor) else None,
         0.0 if isinstance(keep_h, Tensor) else keep_h,
         0.0 if isinstance(keep_c, Tensor) else keep_c,
-        _kind(cell),
+        kind_of(cell),
         lstm is not None and lstm.peephole_output == "previous",
         job.reverse,
         graph or traced,
@@ -117,7 +117,8 @@ def _run(job: Job, probes: tuple[Tensor, ...], traced: bool) -> tuple[Tensor, St
     return output, (h_n, c_n) if lstm else (h_n,), saved
 
 
-def _kind(cell: BuiltIn) -> int:
+def kind_of(cell: BuiltIn) -> int:
+    """The engine's number for a cell."""
     if isinstance(cell, LSTMCell):
         return ops.LSTM
     if isinstance(cell, GRUCell):
@@ -133,7 +134,7 @@ def _trace(job: Job, output: Tensor, state: State, saved: Tensor, probes: tuple[
     layout = ops.sections(
         job.x,
         cell.weight_hh,
-        _kind(cell),
+        kind_of(cell),
         traced=True,
         **{name: value is not None for name, value in given.items()},
     )

@@ -35,6 +35,7 @@ from unrolled.nn.stack import (
     variational_mask,
     zoneout_keep,
 )
+from unrolled.nn.stepper import Stepper
 
 EXTRAS: dict[str, Any] = {
     "layer_norm": False,
@@ -180,6 +181,15 @@ class DropIn(nn.RNNBase):
         output, state = self._close(call, stacked)
         cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
         return Trace(output, state, stacked.scans, cells, engine)
+
+    def stepper(self, weights: str = "fp32") -> Stepper:
+        """The layer one step at a time, for streaming, with weights in "fp32", "fp16" or "int8": see `Stepper`.
+
+        >>> import unrolled
+        >>> stepper = unrolled.GRU(3, 4).stepper()
+        >>> output, state = stepper(torch.zeros(1, 3), stepper.initial_state(1))
+        """
+        return Stepper(self, weights)
 
     def backend_for(
         self,
