@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, Trace
 from unrolled.errors import UserError
-from unrolled.kernels import Choice, choose
+from unrolled.kernels import Choice, check_engine, choose
 from unrolled.nn.checks import (
     check_choice,
     check_input,
@@ -78,7 +78,7 @@ class DropIn(nn.RNNBase):
         self.dropconnect = check_probability("dropconnect", given["dropconnect"])
         self.learned_state = bool(given["learned_state"])
         self.combine = check_choice("combination", given["combine"], COMBINATIONS)
-        self.backend = given["backend"]
+        self.backend = check_engine(given["backend"])
         self.init = given["init"]
         self._options = {k: v for k, v in options.items() if v != known[k]}
         self._add_parameters()
@@ -90,7 +90,7 @@ class DropIn(nn.RNNBase):
         return (check_probability("zoneout", value),) if len(names) == 1 else check_pair("zoneout", value)
 
     def _add_parameters(self) -> None:
-        like = self.get_parameter("weight_hh_l0")
+        like = self._weight()
         shapes: dict[str, tuple[int, ...]] = {}
         for name in self._run_names():
             for kind, shape in self._extra_shapes().items():
@@ -107,7 +107,7 @@ class DropIn(nn.RNNBase):
 
     def _extra_shapes(self) -> dict[str, tuple[int, ...]]:
         """Parameters of one direction of one layer beyond torch.nn's: kind → shape."""
-        rows = self.get_parameter("weight_hh_l0").shape[0]
+        rows = self.hidden_size * max(len(self.cell_class.gate_names), 1)
         return {"norm_ih": (rows,), "norm_hh": (rows,)} if self.layer_norm else {}
 
     def _kinds(self) -> list[str]:
