@@ -54,8 +54,9 @@ def tensors(value: Any) -> list[Tensor]:
     return list(value) if isinstance(value, tuple) else [value]
 
 
-def results(output: Tensor, state: Any, leaves: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
+def results(run: tuple[Tensor, Any], leaves: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
     """Output, states, and the gradients of a loss in which every one of their numbers has its own weight."""
+    output, state = run
     numbers = [output, *tensors(state)]
     generator = torch.Generator().manual_seed(1)
     loss = torch.stack(
@@ -75,8 +76,8 @@ def test_equals_torch(
     theirs, ours = pair(kind, engine, dtype, num_layers=num_layers, bidirectional=bidirectional)
     x = torch.randn(BATCH, steps, INPUT, dtype=dtype, requires_grad=True)
     given = initial_states(theirs, dtype)
-    expected = results(*theirs(x, given), [x, *tensors(given), *theirs.parameters()])
-    actual = results(*ours(x, given), [x, *tensors(given), *ours.parameters()])
+    expected = results(theirs(x, given), [x, *tensors(given), *theirs.parameters()])
+    actual = results(ours(x, given), [x, *tensors(given), *ours.parameters()])
     for a, e in zip(actual, expected, strict=True):
         assert_close(a, e)
 
@@ -94,8 +95,8 @@ def test_lengths_equal_torch_on_packed(
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     output, state = theirs(packed, given)
     padded, _ = pad_packed_sequence(output, batch_first=True, total_length=steps)
-    expected = results(padded, state, [x, *tensors(given), *theirs.parameters()])
-    actual = results(*ours(x, given, lengths=lengths), [x, *tensors(given), *ours.parameters()])
+    expected = results((padded, state), [x, *tensors(given), *theirs.parameters()])
+    actual = results(ours(x, given, lengths=lengths), [x, *tensors(given), *ours.parameters()])
     for a, e in zip(actual, expected, strict=True):
         assert_close(a, e)
 
@@ -114,11 +115,13 @@ def test_packed_in_packed_out(engine: str, kind: str, enforce_sorted: bool) -> N
     assert isinstance(actual, PackedSequence)
     assert torch.equal(actual.batch_sizes, expected.batch_sizes)
     if not enforce_sorted:
+        assert actual.sorted_indices is not None
         assert torch.equal(actual.sorted_indices, expected.sorted_indices)
+        assert actual.unsorted_indices is not None
         assert torch.equal(actual.unsorted_indices, expected.unsorted_indices)
     leaves = [x, *tensors(given)]
-    compared = results(actual.data, actual_state, [*leaves, *ours.parameters()], retain_graph=True)
-    for a, e in zip(compared, results(expected.data, expected_state, [*leaves, *theirs.parameters()]), strict=True):
+    compared = results((actual.data, actual_state), [*leaves, *ours.parameters()], retain_graph=True)
+    for a, e in zip(compared, results((expected.data, expected_state), [*leaves, *theirs.parameters()]), strict=True):
         assert_close(a, e)
 
 
