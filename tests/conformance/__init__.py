@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES
-
-# The tensors are small: a second thread saves nothing, and where cores are shared the wait for it takes 100 times
-# as long as the work.
-torch.set_num_threads(1)
 
 
 def engines_for(accepts: Callable[[str], object]) -> list[str]:

@@ -340,12 +340,13 @@ class DropIn(nn.RNNBase):
             output = output if self.batch_first else output.transpose(0, 1)
             final = final if isinstance(final, tuple) else (final,)
             return self._laid_out(call, output), self._state_laid_out(call, final)
-        # torch wants no empty sequence: one runs a step, whose result is thrown away
-        packed = pack_padded_sequence(call.x, call.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        # torch wants no empty sequence: one runs a step on zeros, whose result is thrown away
+        real = (call.lengths > 0)[:, None]  # (B, 1)
+        x = torch.where(real[..., None], call.x, 0)
+        packed = pack_padded_sequence(x, call.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         output, final = super().forward(packed, hidden)
         output, _ = pad_packed_sequence(output, batch_first=True, total_length=call.x.shape[1])
         final = final if isinstance(final, tuple) else (final,)
-        real = (call.lengths > 0)[:, None]  # (B, 1)
         output = torch.where(real[..., None], output, 0)
         final = tuple(torch.where(real, new, old) for new, old in zip(final, call.states, strict=True))
         return self._laid_out(call, output), self._state_laid_out(call, final)

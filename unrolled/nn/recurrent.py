@@ -137,10 +137,17 @@ class Recurrent(nn.Module):
         cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
         return Trace(output, final, stacked.scans, cells, engine)
 
-    def backend_for(self, x: Tensor) -> Choice:
-        """The engine that `forward` would run on, and why."""
-        x, _, _ = self._checked(x, None, None)
-        return choose(self._runs(x, None)[0][0].job(x, None, None), self.backend)
+    def backend_for(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        lengths: Tensor | Iterable[int] | None = None,
+        resets: Tensor | None = None,
+    ) -> Choice:
+        """The engine that `forward` would run on with these arguments, and why."""
+        x, lengths, resets = self._checked(x, lengths, resets)
+        return choose(self._runs(x, state)[0][0].job(x, lengths, resets), self.backend)
 
     def _checked(
         self, x: Tensor, lengths: Tensor | Iterable[int] | None, resets: Tensor | None
