@@ -301,7 +301,9 @@ def _with_absolute_paths(config: Any) -> Any:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"    │ {line}" for line in text.splitlines())
+    """The first lines of a sample, marked as such."""
+    lines = text.splitlines()[:4]
+    return "\n".join(f"    │ {line[:110]}" for line in lines)
 
 
 @contextmanager

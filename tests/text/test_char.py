@@ -59,7 +59,7 @@ def test_only_code_points_are_tokens() -> None:
 def test_rare_characters_are_left_out() -> None:
     tokenizer = CharTokenizer.train(["aaabb", "bc"], min_count=2)
     assert tokenizer.vocabulary.tokens == ("<unk>", "a", "b")
-    with pytest.raises(UserError, match="No character occurs min_count=9 times. Lower min_count or give more text."):
+    with pytest.raises(UserError, match=r"No character occurs min_count=9 times. Lower min_count or give more text."):
         CharTokenizer.train(["aaabb"], min_count=9)
 
 

@@ -159,7 +159,7 @@ def test_an_unknown_level_is_named_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("texts", [[], [""], [" ", "\n\n"]])
 def test_an_empty_training_text_is_refused(level: str, texts: list[str]) -> None:
-    with pytest.raises(UserError, match="The training text is empty, or only white space. Give a text"):
+    with pytest.raises(UserError, match=r"The training text is empty, or only white space. Give a text"):
         train_tokenizer(level, texts)
 
 
@@ -168,7 +168,7 @@ def test_wrong_texts_are_refused(level: str) -> None:
         train_tokenizer(level, "one text")
     with pytest.raises(UserError, match="A text must be a string, got bytes"):
         train_tokenizer(level, ["good", b"bad"])  # type: ignore[list-item]
-    with pytest.raises(UserError, match="half a character at position 4: .* lone surrogate. Read the file as UTF-8"):
+    with pytest.raises(UserError, match=r"half a character at position 4: .* lone surrogate. Read the file as UTF-8"):
         train_tokenizer(level, ["good", "bad \udc80"])
     with pytest.raises(UserError, match="A text must be a string, got NoneType"):
         trained(level).ids(None)  # type: ignore[arg-type]

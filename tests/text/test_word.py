@@ -66,7 +66,7 @@ def test_lower_case_joins_words_and_points_at_the_original() -> None:
 def test_rare_words_are_left_out() -> None:
     tokenizer = WordTokenizer.train(["a a b", "b c"], min_count=2)
     assert tokenizer.vocabulary.tokens == ("<unk>", "a", "b")
-    with pytest.raises(UserError, match="No word occurs min_count=3 times. Lower min_count or give more text."):
+    with pytest.raises(UserError, match=r"No word occurs min_count=3 times. Lower min_count or give more text."):
         WordTokenizer.train(["a a b"], min_count=3)
 
 

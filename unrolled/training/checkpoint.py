@@ -10,6 +10,8 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +117,25 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """A file is there whole, or as it was before."""
     beside = path.with_name(path.name + ".new")
     raw = content.encode() if isinstance(content, str) else content
+    with disk_errors(path):
+        try:
+            beside.write_bytes(raw)
+            sync(beside)
+            beside.rename(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the disk refuses becomes a message; a run stopped by it can be resumed once there is room."""
     try:
-        beside.write_bytes(raw)
-        sync(beside)
-        beside.rename(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(
-            f"{path} could not be written: {error.strerror}.", "Free some space or choose another place."
+            f"{path} could not be written: {reason}.", "Free some space, or choose another place."
         ) from None
 
 

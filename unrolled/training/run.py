@@ -14,6 +14,7 @@ import torch
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.training import checkpoint
+from unrolled.training.checkpoint import disk_errors
 from unrolled.training.loop import Progress, StepInfo, Trainer
 
 CONFIG, METRICS, BEST, LAST = "config.toml", "metrics.jsonl", "best.safetensors", "last.safetensors"
@@ -63,7 +64,8 @@ class Run:
             self._sums[2] = max(self._sums[2], info.grad_norm)
             self._sums[3] += info.clipped
             if info.scores is not None:
-                self._evaluated(info, info.scores)
+                with disk_errors(self.folder):
+                    self._evaluated(info, info.scores)
             yield info
 
     def _evaluated(self, info: StepInfo, scores: dict[str, float]) -> None:
@@ -112,6 +114,10 @@ class Run:
 
     def resume(self) -> list[str]:
         """Goes back to the last checkpoint; what the user should know about it."""
+        metrics = self.folder / METRICS
+        if not any((self.folder / name).exists() for name in (checkpoint.CURRENT, checkpoint.PREVIOUS)):
+            metrics.unlink(missing_ok=True)
+            return [f"{self.folder} was stopped before its first checkpoint: it starts from the beginning."]
         state, notes = checkpoint.load(self.folder)
         if state["data_hash"] != self.data_hash:
             raise UserError(
@@ -134,7 +140,6 @@ class Run:
         trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])
         checkpoint.restore_random_state(state["random"])
         self._sums, self.scores = state["sums"], state["scores"]
-        metrics = self.folder / METRICS
         if metrics.exists():
             with metrics.open("rb+") as file:
                 file.truncate(state["metrics_bytes"])
