@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def test_offsets_cover_exactly_the_characters_of_a_tokens_bytes(text: str) -> No
     assert done == len(place)
 
 
-@given(ANY_TEXT, st.integers(0, 4))
+@given(ANY_TEXT, st.integers(1, 4))
 def test_blocks_have_the_tokens_of_the_whole(text: str, size: int) -> None:
     library = small()._library
     apart = [number for _, block in blocks(text, size) for number in library.encode(block).ids]
@@ -100,12 +101,14 @@ def test_lower_case_points_at_the_original() -> None:
 
 
 def test_another_process_trains_the_same() -> None:
-    code = (
-        "import sys; sys.path.insert(0, '.'); from tests.text.conftest import trained;"
-        "import json; print(json.dumps(trained('bpe').to_json()))"
-    )
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert json.loads(printed) == trained("bpe").to_json()
+    code = "import json; from tests.text.conftest import trained;print(json.dumps(trained('bpe').to_json()))"
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert json.loads(ended.stdout) == trained("bpe").to_json()
+
+
+def add(vocabulary: dict[str, int], token: str) -> None:
+    vocabulary[token] = len(vocabulary)
 
 
 DAMAGE: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
@@ -119,7 +122,7 @@ DAMAGE: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
     ("made of Whitespace and BPE", lambda data: data.update(pre_tokenizer={"type": "Whitespace"})),
     ("out of vocabulary", lambda data: data["model"]["merges"].append(["q", "zz"])),
     ("its ids have gaps", lambda data: data["model"]["vocab"].update({"a": 99_999})),
-    ("tokens that are not made of bytes", lambda data: data["model"]["vocab"].update({"日": 260})),
+    ("tokens that are not made of bytes", lambda data: add(data["model"]["vocab"], "日")),
     ("of the 256 bytes are missing", lambda data: data["model"].update(vocab={"a": 0}, merges=[])),
 ]
 
@@ -128,10 +131,7 @@ DAMAGE: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
 def test_only_our_own_kind_is_read(message: str, damage: Callable[[dict[str, Any]], object]) -> None:
     data = BPETokenizer.train(["abc"], max_size=260).to_json()
     data["library"] = json.loads(data["library"])
-    size = len(data["library"]["model"]["vocab"])
     damage(data["library"])
-    if "日" in data["library"].get("model", {}).get("vocab", {}):
-        data["library"]["model"]["vocab"]["日"] = size
     data["library"] = json.dumps(data["library"])
     with pytest.raises(UserError, match=f"The stored tokenizer is damaged: .*{message}.*train again"):
         BPETokenizer.from_json(data)

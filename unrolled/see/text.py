@@ -88,7 +88,7 @@ class TextTrace:
             bounded = kind == "gates" and name not in ("g", "n")
             limit = 1.0 if kind == "gates" or name == "h" else float(values.abs().max()) or 1.0
             image = axis.imshow(
-                values[:, chosen].T.cpu(),
+                values[:, chosen].T.cpu().numpy(),
                 aspect="auto",
                 interpolation="nearest",
                 cmap="viridis" if bounded else "RdBu",
@@ -112,10 +112,10 @@ class TextTrace:
         floor = float(norms[norms > 0].min()) if bool((norms > 0).any()) else 1e-12
         shade = norms.clamp(min=max(floor, 1e-12)).log10()
         shade[torch.ones_like(shade).triu(1).bool()] = torch.nan
-        image = heat.imshow(shade, aspect="auto", interpolation="nearest", cmap="magma")
+        image = heat.imshow(shade.numpy(), aspect="auto", interpolation="nearest", cmap="magma")
         figure.colorbar(image, ax=heat, label="log10 ‖∂L_t/∂h_j‖")
         heat.set(xlabel="state j", ylabel="loss t", title=f"every loss to every state, layer {layer}")
-        curve.semilogy(means.clamp(min=1e-30))
+        curve.semilogy(means.clamp(min=1e-30).numpy())
         curve.set(xlabel="distance t − j", ylabel="mean ‖∂L_t/∂h_j‖", title="by distance")
         curve.grid(alpha=0.3)
         return figure

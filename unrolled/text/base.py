@@ -158,7 +158,7 @@ _CUT = re.compile(r"(?<=\S)(?=[ \n])")
 
 
 def blocks(text: str, size: int = 1 << 16) -> Iterator[tuple[int, str]]:
-    """A long text in blocks of about `size` code points, each with its start, cut only where words end.
+    """A long text in blocks of about `size` (at least 1) code points, each with its start, cut only where words end.
 
     Neither words nor the words inside byte-level BPE reach over a blank that follows something else, so the
     tokens of the blocks are the tokens of the text, and no more than a block of them is held as Python objects.

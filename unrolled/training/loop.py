@@ -169,6 +169,8 @@ class Trainer:
         with torch.no_grad(), self._autocast():
             scores = self.evaluate()
         score = scores[self.goal.metric]
+        if not math.isfinite(score):
+            raise UserError(*self._non_finite(score))
         is_best = self.goal.better(score, progress.best_score)
         if is_best:
             progress.best_score, progress.best_step, progress.stalled = score, progress.step, 0
@@ -179,19 +181,34 @@ class Trainer:
         return StepInfo(**{**asdict(info), "scores": scores, "is_best": is_best})
 
     def _non_finite(self, loss: float) -> tuple[str, str]:
-        where = next(
-            (
-                f"the {kind} of {name}"
-                for name, p in self.network.named_parameters()
-                for kind, tensor in (("value", p), ("gradient", p.grad))
-                if tensor is not None and not bool(torch.isfinite(tensor).all())
-            ),
-            "the loss itself",
-        )
         return (
-            f"Training became non-finite at step {self.progress.step + 1}: loss {loss:g}, first in {where}.",
+            f"Training became non-finite at step {max(1, self.progress.step)}: loss {loss:g}, "
+            f"first in {self._first_non_finite()}.",
             f"The last good model is kept. Try train.lr={self.settings.lr / 3:g}, or a lower train.clip_norm.",
         )
+
+    def _first_non_finite(self) -> str:
+        """The first weight, gradient or, run once more, layer whose numbers are not finite."""
+        for name, parameter in self.network.named_parameters():
+            for kind, tensor in (("value", parameter), ("gradient", parameter.grad)):
+                if tensor is not None and not bool(torch.isfinite(tensor).all()):
+                    return f"the {kind} of {name}"
+        found: list[str] = []
+
+        def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
+            def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+                first = output[0] if isinstance(output, tuple) else output
+                if isinstance(first, Tensor) and not bool(torch.isfinite(first).all()):
+                    found.append(f"the output of {name}")
+
+            return hook
+
+        hooks = [module.register_forward_hook(look(name)) for name, module in self.network.named_modules() if name]
+        with torch.no_grad():
+            self.tbptt.loss(self.batches[max(0, self.progress.batch - 1)].to(self.device), None)
+        for handle in hooks:
+            handle.remove()
+        return found[0] if found else "the loss itself"
 
     def _autocast(self) -> AbstractContextManager[Any]:
         dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
