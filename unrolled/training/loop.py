@@ -198,7 +198,7 @@ class Trainer:
         def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
             def hook(module: nn.Module, inputs: Any, output: Any) -> None:
                 first = output[0] if isinstance(output, tuple) else output
-                if isinstance(first, Tensor) and not bool(torch.isfinite(first).all()):
+                if isinstance(first, torch.Tensor) and not bool(torch.isfinite(first).all()):
                     found.append(f"the output of {name}")
 
             return hook
