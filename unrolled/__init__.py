@@ -10,15 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unrolled import cells, kernels, nn
+    from unrolled.api import load, resume, train
     from unrolled.cells import Cell, Step, Trace
     from unrolled.errors import UserError
+    from unrolled.model import Model
     from unrolled.nn import GRU, LSTM, RNN, Recurrent
 
 __version__ = "0.1.0"
-__all__ = ["GRU", "LSTM", "RNN", "Cell", "Recurrent", "Step", "Trace", "UserError", "cells", "kernels", "nn"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "Cell",
+    "Model",
+    "Recurrent",
+    "Step",
+    "Trace",
+    "UserError",
+    "cells",
+    "kernels",
+    "load",
+    "nn",
+    "resume",
+    "train",
+]
 
 _HOMES = {
     "Cell": "unrolled.cells",
+    "Model": "unrolled.model",
+    "load": "unrolled.api",
+    "resume": "unrolled.api",
+    "train": "unrolled.api",
     "Step": "unrolled.cells",
     "Trace": "unrolled.cells",
     "UserError": "unrolled.errors",

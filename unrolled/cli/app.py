@@ -8,7 +8,11 @@ from typing import Annotated
 import typer
 
 from unrolled import __version__
+from unrolled.cli.config import check, info, new
 from unrolled.cli.doctor import doctor
+from unrolled.cli.evaluate import evaluate
+from unrolled.cli.run import run
+from unrolled.cli.train import train
 from unrolled.errors import UserError
 
 app = typer.Typer(
@@ -18,6 +22,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(train)
+app.command()(run)
+app.command("eval")(evaluate)
+app.command()(new)
+app.command()(check)
+app.command()(info)
 app.command()(doctor)
 
 
@@ -44,3 +54,5 @@ def main() -> None:
     except UserError as error:
         typer.echo(f"unrolled: {error}", err=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

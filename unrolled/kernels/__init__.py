@@ -19,6 +19,7 @@ __all__ = [
     "Choice",
     "Job",
     "Keep",
+    "check_engine",
     "choose",
     "make_job",
     "run_job",
@@ -57,6 +58,18 @@ class Choice:
         return f"{self.engine}: {self.reason}"
 
 
+def check_engine(backend: str) -> str:
+    """The name of an engine or "auto"; anything else is an error."""
+    if backend in NOT_BUILT:
+        raise UserError(
+            f"The engine {backend!r} is not built in this installation: {NOT_BUILT[backend]}.",
+            "Install a C++20 compiler and reinstall unrolled, or use backend='auto'.",
+        )
+    if backend != "auto" and backend not in ENGINES:
+        raise unknown_name("engine", backend, ["auto", *ENGINES])
+    return backend
+
+
 def choose(job: Job, backend: str = "auto", *, traced: bool = False) -> Choice:
     """The engine that will run the job; an engine asked for by name that cannot do it raises.
 
@@ -69,14 +82,7 @@ def choose(job: Job, backend: str = "auto", *, traced: bool = False) -> Choice:
             if reason is None:
                 return Choice(name, "; ".join(passed) or "the fastest engine that computes this")
             passed.append(f"not {name}: {reason}")
-    if backend in NOT_BUILT:
-        raise UserError(
-            f"The engine {backend!r} is not built in this installation: {NOT_BUILT[backend]}.",
-            "Install a C++20 compiler and run `pip install --force-reinstall --no-deps unrolled`, or use backend='auto'.",
-        )
-    if backend not in ENGINES:
-        raise unknown_name("engine", backend, ["auto", *ENGINES])
-    reason = _refusal(ENGINES[backend], job, traced)
+    reason = _refusal(ENGINES[check_engine(backend)], job, traced)
     if reason is not None:
         raise UserError(
             f"The engine {backend!r} cannot do this: {reason}.",

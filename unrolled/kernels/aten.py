@@ -67,7 +67,8 @@ def run(job: Job) -> tuple[Tensor, State]:
 
 
 def _ragged(job: Job, x: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
-    """torch wants sequences packed and none empty: an empty one runs a step, whose result is thrown away."""
+    """torch wants sequences packed and none empty: an empty one runs a step on zeros, whose result is thrown away."""
+    x = torch.where((lengths > 0)[:, None, None], x, 0)
     packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
     data, state = _call(job.cell, packed.data, packed.batch_sizes, _sorted(job.state, packed.sorted_indices))
     state = _sorted(state, packed.unsorted_indices)

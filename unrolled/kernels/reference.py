@@ -57,6 +57,10 @@ def _loop(job: Job, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
             seen[t] = (entering, new, gates)
         state = new
     stacked = torch.stack(outputs, dim=1)  # (B, T, O)
+    if x.dtype != torch.float64 and torch.is_autocast_enabled(x.device.type):
+        # inside, torch's promotion keeps the state in the wider type; what comes out is in autocast's
+        narrow = torch.get_autocast_dtype(x.device.type)
+        stacked, state = stacked.to(narrow), tuple(s.to(narrow) for s in state)
     trace = _trace(job, gates_x, stacked, seen, probes, output_is_state) if traced else None
     return stacked, state, trace
 

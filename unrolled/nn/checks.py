@@ -31,7 +31,7 @@ def check_input(x: Tensor, input_size: int, weight: Tensor) -> None:
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         raise UserError(
             f"The input is {x.dtype}, the weights are {weight.dtype}.",
-            f"Use x.to({weight.dtype}) or layer.to({x.dtype}).",
+            f"Use x.to({weight.dtype})" + (f" or layer.to({x.dtype})." if x.is_floating_point() else "."),
         )
 
 
@@ -47,9 +47,12 @@ def check_state(name: str, state: Tensor, shape: tuple[int, ...], meaning: str, 
     if tuple(state.shape) != shape:
         raise UserError(f"The initial state {name} has shape {tuple(state.shape)}.", f"Expected {shape}: {meaning}.")
     if state.device != x.device:
-        raise UserError(f"The initial state {name} is on {state.device}, the input on {x.device}.")
+        problem = f"The initial state {name} is on {state.device}, the input on {x.device}."
+        raise UserError(problem, f"Use {name}.to('{x.device}').")
     if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-        raise UserError(f"The initial state {name} is {state.dtype}, the input {x.dtype}.", f"Use {x.dtype}.")
+        raise UserError(
+            f"The initial state {name} is {state.dtype}, the input {x.dtype}.", f"Use {name}.to({x.dtype})."
+        )
 
 
 def check_lengths(lengths: Tensor | Iterable[int], batch: int, steps: int, device: torch.device) -> Tensor:
@@ -86,6 +89,12 @@ def check_resets(resets: Tensor, batch: int, steps: int, *, time_first: bool, de
     if resets.dim() == 2 and time_first:
         resets = resets.t()
     return resets.to(device)
+
+
+def check_sizes(**sizes: object) -> None:
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(f"{name}={value!r} is not a size.", "Expected a whole number, 1 or more.")
 
 
 def check_probability(name: str, value: object) -> float:

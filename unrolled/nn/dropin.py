@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, Trace
 from unrolled.errors import UserError
-from unrolled.kernels import Choice, choose
+from unrolled.kernels import Choice, check_engine, choose
 from unrolled.nn.checks import (
     check_choice,
     check_input,
@@ -79,7 +79,7 @@ class DropIn(nn.RNNBase):
         self.dropconnect = check_probability("dropconnect", given["dropconnect"])
         self.learned_state = bool(given["learned_state"])
         self.combine = check_choice("combination", given["combine"], COMBINATIONS)
-        self.backend = given["backend"]
+        self.backend = check_engine(given["backend"])
         self.init = given["init"]
         self._options = {k: v for k, v in options.items() if v != known[k]}
         self._add_parameters()
@@ -91,7 +91,7 @@ class DropIn(nn.RNNBase):
         return (check_probability("zoneout", value),) if len(names) == 1 else check_pair("zoneout", value)
 
     def _add_parameters(self) -> None:
-        like = self.get_parameter("weight_hh_l0")
+        like = self._weight()
         shapes: dict[str, tuple[int, ...]] = {}
         for name in self._run_names():
             for kind, shape in self._extra_shapes().items():
@@ -108,7 +108,7 @@ class DropIn(nn.RNNBase):
 
     def _extra_shapes(self) -> dict[str, tuple[int, ...]]:
         """Parameters of one direction of one layer beyond torch.nn's: kind → shape."""
-        rows = self.get_parameter("weight_hh_l0").shape[0]
+        rows = self.hidden_size * max(len(self.cell_class.gate_names), 1)
         return {"norm_ih": (rows,), "norm_hh": (rows,)} if self.layer_norm else {}
 
     def _kinds(self) -> list[str]:
@@ -202,8 +202,8 @@ class DropIn(nn.RNNBase):
         """The engine that `forward` would run on with these arguments, and why.
 
         >>> import unrolled
-        >>> print(unrolled.LSTM(3, 4, peephole=True).backend_for(torch.zeros(5, 2, 3)))
-        reference: not torch: torch.nn has no peepholes
+        >>> print(unrolled.LSTM(3, 4, backend="reference").backend_for(torch.zeros(5, 2, 3)))
+        reference: asked for by name
         """
         call = self._open(input, hx, lengths, resets)
         return choose(self._runs(call)[0][0].job(call.x, call.lengths, call.resets), self.backend)
@@ -350,12 +350,13 @@ class DropIn(nn.RNNBase):
             output = output if self.batch_first else output.transpose(0, 1)
             final = final if isinstance(final, tuple) else (final,)
             return self._laid_out(call, output), self._state_laid_out(call, final)
-        # torch wants no empty sequence: one runs a step, whose result is thrown away
-        packed = pack_padded_sequence(call.x, call.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        # torch wants no empty sequence: one runs a step on zeros, whose result is thrown away
+        real = (call.lengths > 0)[:, None]  # (B, 1)
+        x = torch.where(real[..., None], call.x, 0)
+        packed = pack_padded_sequence(x, call.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         output, final = super().forward(packed, hidden)
         output, _ = pad_packed_sequence(output, batch_first=True, total_length=call.x.shape[1])
         final = final if isinstance(final, tuple) else (final,)
-        real = (call.lengths > 0)[:, None]  # (B, 1)
         output = torch.where(real[..., None], output, 0)
         final = tuple(torch.where(real, new, old) for new, old in zip(final, call.states, strict=True))
         return self._laid_out(call, output), self._state_laid_out(call, final)

@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell, activation
-from unrolled.errors import unknown_name
+from unrolled.errors import UserError, unknown_name
+from unrolled.nn.checks import check_sizes
 from unrolled.nn.dropin import DropIn
 
 _PEEPHOLES: dict[object, Literal["current", "previous"]] = {
@@ -62,6 +63,7 @@ class RNN(DropIn, nn.RNN):
     ) -> None:
         self._activation = activation(nonlinearity)
         torch_name = nonlinearity if nonlinearity in ("tanh", "relu") else "tanh"
+        check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         nn.RNN.__init__(
             self, input_size, hidden_size, num_layers, torch_name, bias, batch_first, dropout, bidirectional,
             device=device, dtype=dtype,
@@ -114,6 +116,12 @@ class LSTM(DropIn, nn.LSTM):
         dtype: Any = None,
         **options: Any,
     ) -> None:
+        check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        if not 0 <= proj_size < hidden_size:
+            raise UserError(
+                f"proj_size={proj_size} with hidden_size={hidden_size}.",
+                f"Expected 0 (no projection) or less than {hidden_size}: a projection makes h smaller.",
+            )
         nn.LSTM.__init__(
             self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
             device=device, dtype=dtype,
@@ -176,6 +184,7 @@ class GRU(DropIn, nn.GRU):
         dtype: Any = None,
         **options: Any,
     ) -> None:
+        check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         nn.GRU.__init__(
             self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
             device=device, dtype=dtype,

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from unrolled.cells import Cell, CellOf, State, Step, Trace
 from unrolled.errors import UserError
-from unrolled.kernels import Choice, choose
+from unrolled.kernels import Choice, check_engine, choose
 from unrolled.nn.checks import (
     check_choice,
     check_input,
@@ -20,6 +20,7 @@ from unrolled.nn.checks import (
     check_options,
     check_probability,
     check_resets,
+    check_sizes,
     check_state,
     check_steps,
 )
@@ -69,9 +70,9 @@ class Recurrent(nn.Module):
         **unknown: Any,
     ) -> None:
         super().__init__()
-        check_options("Recurrent", unknown, inspect.signature(Recurrent).parameters)
-        if num_layers < 1:
-            raise UserError(f"num_layers={num_layers}.", "Expected at least 1.")
+        known = [name for name in inspect.signature(Recurrent).parameters if name != "unknown"]
+        check_options("Recurrent", unknown, known)
+        check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bidirectional = bidirectional
         self.dropout = check_probability("dropout", dropout)
@@ -79,7 +80,7 @@ class Recurrent(nn.Module):
         self.zoneout = check_probability("zoneout", zoneout)
         self.combine = check_choice("combination", combine, COMBINATIONS)
         self.learned_state = learned_state
-        self.backend = backend
+        self.backend = check_engine(backend)
         self.cells = nn.ModuleDict()
         width = input_size
         for depth in range(num_layers):
@@ -136,10 +137,17 @@ class Recurrent(nn.Module):
         cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
         return Trace(output, final, stacked.scans, cells, engine)
 
-    def backend_for(self, x: Tensor) -> Choice:
-        """The engine that `forward` would run on, and why."""
-        x, _, _ = self._checked(x, None, None)
-        return choose(self._runs(x, None)[0][0].job(x, None, None), self.backend)
+    def backend_for(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        lengths: Tensor | Iterable[int] | None = None,
+        resets: Tensor | None = None,
+    ) -> Choice:
+        """The engine that `forward` would run on with these arguments, and why."""
+        x, lengths, resets = self._checked(x, lengths, resets)
+        return choose(self._runs(x, state)[0][0].job(x, lengths, resets), self.backend)
 
     def _checked(
         self, x: Tensor, lengths: Tensor | Iterable[int] | None, resets: Tensor | None
@@ -161,7 +169,9 @@ class Recurrent(nn.Module):
             learned = self._learned(batch)
             return learned or tuple(x.new_zeros(batch, len(self.cells), size) for size in sizes)
         if not isinstance(state, (tuple, list)) or len(state) != len(names):
-            raise UserError(f"The initial state is {type(state).__name__}.", f"Expected a tuple ({', '.join(names)}).")
+            raise UserError(
+                f"The initial state is a {type(state).__name__}.", f"Expected a tuple ({', '.join(names)})."
+            )
         for name, size, tensor in zip(names, sizes, state, strict=True):
             shape = (batch, len(self.cells), size)
             check_state(name, tensor, shape, "(batch, layers · directions, size)", x)

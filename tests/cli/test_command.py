@@ -1,0 +1,69 @@
+"""The command as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import unrolled
+from unrolled.cli import app as command
+from unrolled.errors import UserError
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "unrolled", *words], capture_output=True, text=True, timeout=120)
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"unrolled {unrolled.__version__}\n"
+
+
+def test_the_installed_command_is_the_module() -> None:
+    script = Path(sys.executable).with_name("unrolled")
+    assert subprocess.run([script, "--version"], capture_output=True, text=True).stdout == run("--version").stdout
+
+
+def test_help_does_not_import_torch() -> None:
+    """What makes `unrolled --help` instant; the time itself is in benchmarks/."""
+    code = "import sys; from unrolled.cli import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    result = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "doctor" in result.stdout
+
+
+def test_doctor_names_every_engine() -> None:
+    facts = json.loads(run("doctor", "--json").stdout)
+    assert list(facts["engines"]) == list(unrolled.kernels.ENGINES)
+    assert facts["torch"] == torch.__version__
+    assert facts["threads"] >= 1
+
+
+def test_doctor_prints_a_table() -> None:
+    result = CliRunner().invoke(command.app, ["doctor"])
+    assert result.exit_code == 0
+    assert "reference" in result.stdout
+
+
+def test_an_unknown_verb_is_refused() -> None:
+    result = run("trian")
+    assert result.returncode == 2
+    assert "trian" in result.stderr
+
+
+def test_a_users_mistake_is_one_message_and_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise UserError("The file is empty.", "Give one with text.")
+
+    monkeypatch.setattr(command, "app", fails)
+    with pytest.raises(SystemExit) as exit:
+        command.main()
+    assert exit.value.code == 2
+    assert capsys.readouterr().err == "unrolled: The file is empty. Give one with text.\n"

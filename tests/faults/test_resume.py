@@ -1,0 +1,267 @@
+"""A run stopped at any instant and resumed ends with the same bits as one never stopped."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+
+from unrolled import UserError, api
+from unrolled.training import checkpoint
+
+TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12))
+
+# small, with everything that has a state: dropout, a carried hidden state, windows that reach back, a schedule
+SETTINGS: dict[str, Any] = {
+    "model.hidden_size": 8,
+    "model.num_layers": 2,
+    "model.dropout": 0.2,
+    "model.zoneout": 0.1,
+    "train.batch_size": 4,
+    "train.k1": 10,
+    "train.k2": 15,
+    "train.max_steps": 20,
+    "train.eval_every": 4,
+    "train.threads": 1,
+}
+KEPT = ("best.safetensors", "last.safetensors", "metrics.jsonl", "config.toml")
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL inside the process: nothing of ours may catch it."""
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "sums.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that is never stopped."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
+    return folder
+
+
+def assert_same(folder: Path, whole: Path) -> None:
+    for name in KEPT:
+        assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def disk_operations(monkeypatch: pytest.MonkeyPatch, act: Callable[[str, Any], None]) -> None:
+    """Calls `act(name, path)` before each operation that changes the disk."""
+
+    def hook(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def hooked(*arguments: Any, **keywords: Any) -> Any:
+            act(name, arguments)
+            return original(*arguments, **keywords)
+
+        monkeypatch.setattr(owner, name, hooked)
+
+    for owner, name in [
+        (Path, "rename"),
+        (Path, "write_bytes"),
+        (Path, "write_text"),
+        (Path, "mkdir"),
+        (checkpoint, "save_file"),
+        (checkpoint, "sync"),
+        (shutil, "rmtree"),
+    ]:
+        hook(owner, name)
+
+
+def count_operations(text: Path, folder: Path) -> int:
+    operations: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        disk_operations(patch, lambda name, _: operations.append(name))
+        api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
+    return len(operations)
+
+
+def test_stopped_at_any_write(text: Path, whole: Path, tmp_path: Path) -> None:
+    """Every operation on the disk in turn is the last one before the end, the first checkpoint's ones included."""
+    total = count_operations(text, tmp_path / "counted")
+    assert_same(tmp_path / "counted", whole)
+    for last in range(5, total, max(1, total // 25)):  # before the fifth there is no config to go on with
+        folder = tmp_path / f"run-{last}"
+        done = 0
+
+        def die(name: str, arguments: Any, last: int = last) -> None:
+            nonlocal done
+            done += 1
+            if done == last:
+                if name in ("write_bytes", "save_file"):  # half of it gets there
+                    target = arguments[0] if name == "write_bytes" else arguments[1]
+                    with open(target, "wb") as file:
+                        file.write(b"\x00" * 100)
+                raise Killed
+
+        with pytest.MonkeyPatch.context() as patch:
+            disk_operations(patch, die)
+            with pytest.raises(Killed):
+                api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
+        api.resume(folder, quiet=True)
+        assert_same(folder, whole)
+
+
+def start(text: Path, folder: Path) -> subprocess.Popen[bytes]:
+    words = ["train", "generate", "--train", str(text), "--out", str(folder), "--quiet"]
+    words += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    return subprocess.Popen([sys.executable, "-m", "unrolled", *words], stderr=subprocess.PIPE)
+
+
+def test_killed_for_real(text: Path, whole: Path, tmp_path: Path) -> None:
+    """SIGKILL to the whole process at random instants after it has begun to train, then again while it resumes."""
+    chance = random.Random()
+    folder = tmp_path / "run"
+    process = start(text, folder)
+    try:
+        for _ in range(600):
+            if (folder / "metrics.jsonl").exists() or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.wait()
+    second = subprocess.Popen([sys.executable, "-m", "unrolled", "train", "--quiet", "--resume", str(folder)])
+    time.sleep(chance.uniform(1, 4))
+    second.send_signal(signal.SIGKILL)
+    second.wait()
+    api.resume(folder, quiet=True)
+    assert_same(folder, whole)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(text: Path, tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "run"
+    words = ["train", "generate", "--train", str(text), "--out", str(folder)]
+    words += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    words += ["--set", "train.max_steps=100000", "--set", "train.epochs=100000"]
+    process = subprocess.Popen([sys.executable, "-m", "unrolled", *words], stderr=subprocess.PIPE)
+    for _ in range(600):
+        if (folder / "metrics.jsonl").exists():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert f"Go on with: unrolled train --resume {folder}".encode() in said
+    assert (folder / "checkpoint").is_dir()
+
+
+def test_a_finished_run_resumed_stays_as_it_is(whole: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    model = api.resume(copy, quiet=True)
+    assert_same(copy, whole)
+    assert model.scores
+
+
+def test_a_broken_checkpoint_gives_way_to_the_one_before(whole: Path, tmp_path: Path, capfd: Any) -> None:
+    for damage in ("truncate", "change", "remove"):
+        copy = tmp_path / damage
+        shutil.copytree(whole, copy)
+        tensors = copy / "checkpoint" / "tensors.safetensors"
+        if damage == "truncate":
+            tensors.write_bytes(tensors.read_bytes()[:-10])
+        elif damage == "change":
+            tensors.write_bytes(tensors.read_bytes()[:-1] + b"\xff")
+        else:
+            tensors.unlink()
+        api.resume(copy)
+        assert f"{copy / 'checkpoint'} cannot be used" in capfd.readouterr().err
+        assert_same(copy, whole)
+
+
+def test_two_broken_checkpoints_are_an_error(whole: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    for name in ("checkpoint", "checkpoint.previous"):
+        (copy / name / "state.json").write_text("{}")
+    with pytest.raises(UserError, match="There is no earlier generation: train anew"):
+        api.resume(copy, quiet=True)
+
+
+def test_other_data_is_refused(whole: Path, text: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    changed = tmp_path / "other.txt"
+    changed.write_text(TEXT + "\nmore")
+    config = (copy / "config.toml").read_text().replace(str(text), str(changed))
+    (copy / "config.toml").write_text(config)
+    with pytest.raises(UserError, match="The data is not what"):
+        api.resume(copy, quiet=True)
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(text: Path, whole: Path, tmp_path: Path) -> None:
+    folder, writes = tmp_path / "run", 0
+
+    def refuse(name: str, arguments: Any) -> None:
+        nonlocal writes
+        writes += name == "save_file"
+        if writes >= 3 and name == "save_file":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        disk_operations(patch, refuse)
+        with pytest.raises(UserError) as error:
+            api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
+    assert str(error.value) == (
+        f"{folder} could not be written: No space left on device. Free some space, or choose another place."
+    )
+    api.resume(folder, quiet=True)
+    assert_same(folder, whole)
+
+
+def test_metrics_are_one_json_object_a_line(whole: Path) -> None:
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [4, 8, 12, 16, 20]
+    assert {"train_loss", "nats_per_token", "perplexity", "lr", "grad_norm_max", "tokens"} <= set(rows[0])
+
+
+def test_checkpoints_hold_anything_nested(tmp_path: Path) -> None:
+    import torch
+
+    state = {"a": [1, (2.5, None)], "b": {"x": torch.arange(3), 3: torch.ones(2, dtype=torch.bool)}, "c": "text"}
+    checkpoint.save(tmp_path, state)
+    loaded, problems = checkpoint.load(tmp_path)
+    assert problems == []
+    assert loaded["a"] == [1, (2.5, None)]
+    assert torch.equal(loaded["b"]["x"], torch.arange(3))
+    assert torch.equal(loaded["b"][3], torch.ones(2, dtype=torch.bool))
+    with pytest.raises(TypeError, match="cannot hold a set"):
+        checkpoint.save(tmp_path, {"a": {1, 2}})
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_weights_are_not_pickled(whole: Path) -> None:
+    """Whatever a user can load is safetensors or JSON or TOML."""
+    for path in whole.rglob("*"):
+        if path.is_file():
+            assert path.suffix in {".safetensors", ".json", ".jsonl", ".toml", ".png"}, path
+    assert safetensors.torch.load_file(whole / "best.safetensors")

@@ -1,0 +1,251 @@
+"""Every mistake a user can make with a layer: what it says, and that it is said before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+import unrolled
+from unrolled import GRU, LSTM, RNN, Cell, Recurrent, UserError
+from unrolled.kernels import scan
+from unrolled.nn import initialize, layer
+
+X = torch.zeros(7, 2, 3)  # (T, B, D)
+
+
+class Adder(Cell):
+    def step(self, gates_x: torch.Tensor, state: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
+        h = state[0] + gates_x
+        return h, (h,)
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "rank": (
+        lambda: LSTM(3, 4)(torch.zeros(1, 7, 2, 3)),
+        "The input has 4 dimensions, shape (1, 7, 2, 3). Expected 3 (batch, time, features; time first unless "
+        "batch_first=True) or 2 (time, features).",
+    ),
+    "not a tensor": (lambda: LSTM(3, 4)([[0.0]]), "The input must be a tensor, got list."),
+    "features": (
+        lambda: GRU(3, 4)(torch.zeros(7, 2, 5)),
+        "The input has 5 features, shape (7, 2, 5). Expected input_size=3 in the last dimension.",
+    ),
+    "dtype": (
+        lambda: RNN(3, 4)(X.double()),
+        "The input is torch.float64, the weights are torch.float32. Use x.to(torch.float32) or "
+        "layer.to(torch.float64).",
+    ),
+    "whole numbers": (
+        lambda: RNN(3, 4)(X.long()),
+        "The input is torch.int64, the weights are torch.float32. Use x.to(torch.float32).",
+    ),
+    "device": (
+        lambda: LSTM(3, 4)(X.to("meta")),
+        "The input is on meta, the weights on cpu. Use x.to('cpu').",
+    ),
+    "no steps": (
+        lambda: LSTM(3, 4)(torch.zeros(0, 2, 3)),
+        "The input has no time steps. Expected at least one; use lengths=0 for empty sequences.",
+    ),
+    "length above T": (
+        lambda: LSTM(3, 4)(X, lengths=[7, 9]),
+        "lengths[1]=9 is longer than the input's 7 steps. Expected 0 to 7.",
+    ),
+    "negative length": (lambda: GRU(3, 4)(X, lengths=[-1, 7]), "lengths[0]=-1 is negative. Expected 0 to 7."),
+    "number of lengths": (
+        lambda: GRU(3, 4)(X, lengths=[1, 2, 3]),
+        "lengths have shape (3,). Expected (2,): one for each sequence.",
+    ),
+    "lengths in floats": (
+        lambda: GRU(3, 4)(X, lengths=torch.tensor([1.0, 2.0])),
+        "lengths are torch.float32. Expected whole numbers (torch.int64).",
+    ),
+    "lengths of one sequence": (
+        lambda: GRU(3, 4)(X[:, 0], lengths=[3]),
+        "lengths were given with an input of one sequence. Cut the sequence instead.",
+    ),
+    "lengths and packing": (
+        lambda: GRU(3, 4)(pack_sequence([X[:, 0]]), lengths=[3]),
+        "Both a PackedSequence and lengths were given. A PackedSequence has its own.",
+    ),
+    "resets' dtype": (
+        lambda: LSTM(3, 4)(X, resets=torch.zeros(7, 2)),
+        "resets are torch.float32. Expected a torch.bool tensor, True where a new sequence begins.",
+    ),
+    "resets' shape": (
+        lambda: LSTM(3, 4)(X, resets=torch.zeros(2, 7, dtype=torch.bool)),
+        "resets have shape (2, 7). Expected (7, 2), (time, batch) as the input, or (2,) for the first step.",
+    ),
+    "state's shape": (
+        lambda: GRU(3, 4, 2)(X, torch.zeros(1, 2, 4)),
+        "The initial state h_0 has shape (1, 2, 4). Expected (2, 2, 4): (layers · directions, batch, size).",
+    ),
+    "memory's shape": (
+        lambda: LSTM(3, 4, proj_size=2)(X, (torch.zeros(1, 2, 2), torch.zeros(1, 2, 2))),
+        "The initial state c_0 has shape (1, 2, 2). Expected (1, 2, 4): (layers · directions, batch, size).",
+    ),
+    "one state for an LSTM": (
+        lambda: LSTM(3, 4)(X, torch.zeros(1, 2, 4)),
+        "The initial state of LSTM is a Tensor. Expected a tuple (h_0, c_0).",
+    ),
+    "two states for a GRU": (
+        lambda: GRU(3, 4)(X, (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))),
+        "The initial state of GRU is a tuple of 2. Expected one tensor h_0.",
+    ),
+    "state's dtype": (
+        lambda: GRU(3, 4)(X, torch.zeros(1, 2, 4).double()),
+        "The initial state h_0 is torch.float64, the input torch.float32. Use h_0.to(torch.float32).",
+    ),
+    "state's device": (
+        lambda: GRU(3, 4)(X, torch.zeros(1, 2, 4, device="meta")),
+        "The initial state h_0 is on meta, the input on cpu. Use h_0.to('cpu').",
+    ),
+    "unknown cell": (lambda: layer("lstn", 3, 4), "Unknown cell 'lstn'. Did you mean 'lstm'? Choices: gru, lstm, rnn."),
+    "not a cell": (
+        lambda: layer(torch.nn.Linear, 3, 4),  # type: ignore[arg-type]
+        "A cell must be a name or a class derived from unrolled.Cell, got <class 'torch.nn.modules.linear.Linear'>. "
+        "Names: gru, lstm, rnn.",
+    ),
+    "not a cell in a stack": (
+        lambda: Recurrent(torch.nn.Linear, 3, 4),  # type: ignore[arg-type]
+        "cell(input_size, hidden_size) gave a Linear. Expected a class derived from unrolled.Cell.",
+    ),
+    "unknown option": (
+        lambda: LSTM(3, 4, peepholes=True),
+        "Unknown LSTM option 'peepholes'. Did you mean 'peephole'? Choices: activation, backend, combine, dropconnect, "
+        "gate_activation, init, layer_norm, learned_state, output_activation, peephole, variational_dropout, zoneout.",
+    ),
+    "unknown option of a stack": (
+        lambda: Recurrent(Adder, 3, 3, bidirektional=True),
+        "Unknown Recurrent option 'bidirektional'. Did you mean 'bidirectional'? Choices: backend, bidirectional, "
+        "cell, combine, dropout, hidden_size, input_size, learned_state, num_layers, variational_dropout, zoneout.",
+    ),
+    "unknown peephole": (
+        lambda: LSTM(3, 4, peephole="previuos"),
+        "Unknown peephole 'previuos'. Did you mean 'previous'? Choices: False, True, current, previous.",
+    ),
+    "unknown activation": (
+        lambda: RNN(3, 4, nonlinearity="tahn"),
+        "Unknown activation 'tahn'. Did you mean 'tanh'? Choices: elu, gelu, hardsigmoid, hardtanh, identity, "
+        "leaky_relu, relu, sigmoid, silu, softplus, softsign, tanh.",
+    ),
+    "not an activation": (
+        lambda: GRU(3, 4, activation=3),
+        "An activation must be a name or a function of one tensor, got int. Names: elu, gelu, hardsigmoid, hardtanh, "
+        "identity, leaky_relu, relu, sigmoid, silu, softplus, softsign, tanh.",
+    ),
+    "unknown combination": (
+        lambda: LSTM(3, 4, combine="max"),
+        "Unknown combination 'max'. Did you mean 'mix'? Choices: concat, last, mean, mix.",
+    ),
+    "unknown initialisation": (
+        lambda: LSTM(3, 4, init="ortogonal"),
+        "Unknown initialisation 'ortogonal'. Did you mean 'orthogonal'? Choices: forget_bias, identity, orthogonal, "
+        "torch.",
+    ),
+    "identity for an LSTM": (
+        lambda: initialize(LSTM(3, 4), "identity"),
+        "init='identity' is for RNN(nonlinearity='relu'), got LSTM. Use 'orthogonal' or, for an LSTM, 'forget_bias'.",
+    ),
+    "forget bias of a GRU": (
+        lambda: GRU(3, 4, init="forget_bias"),
+        "init='forget_bias' is for LSTM, got GRU. It has no forget gate.",
+    ),
+    "forget bias without a bias": (
+        lambda: LSTM(3, 4, bias=False, init="forget_bias"),
+        "init='forget_bias' needs a bias. Use bias=True.",
+    ),
+    "unknown engine": (
+        lambda: LSTM(3, 4, backend="refrence"),
+        "Unknown engine 'refrence'. Did you mean 'reference'? "
+        f"Choices: {', '.join(sorted(['auto', *unrolled.kernels.ENGINES]))}.",
+    ),
+    "an engine that cannot": (
+        lambda: LSTM(3, 4, peephole=True, backend="torch")(X),
+        "The engine 'torch' cannot do this: torch.nn has no peepholes. Use backend='auto', which picks one that can, "
+        "or backend='reference', which runs everything.",
+    ),
+    "an engine that cannot trace": (
+        lambda: LSTM(3, 4, backend="torch").trace(X),
+        "The engine 'torch' cannot do this: it does not show its gates. Use backend='auto', which picks one that can, "
+        "or backend='reference', which runs everything.",
+    ),
+    "hidden size": (lambda: LSTM(3, 0), "hidden_size=0 is not a size. Expected a whole number, 1 or more."),
+    "input size": (lambda: GRU(2.5, 4), "input_size=2.5 is not a size. Expected a whole number, 1 or more."),  # type: ignore[arg-type]
+    "layers of a stack": (
+        lambda: Recurrent(Adder, 3, 3, num_layers=0),
+        "num_layers=0 is not a size. Expected a whole number, 1 or more.",
+    ),
+    "projection": (
+        lambda: LSTM(3, 4, proj_size=4),
+        "proj_size=4 with hidden_size=4. Expected 0 (no projection) or less than 4: a projection makes h smaller.",
+    ),
+    "zoneout": (
+        lambda: GRU(3, 4, zoneout=1.5),
+        "zoneout=1.5 is not a probability. Expected a number from 0 up to, not including, 1.",
+    ),
+    "three dropouts": (
+        lambda: GRU(3, 4, variational_dropout=(0.1, 0.2, 0.3)),
+        "variational_dropout=(0.1, 0.2, 0.3) has 3 numbers. Expected one number, or a pair.",
+    ),
+    "stack's rank": (
+        lambda: Recurrent(Adder, 3, 3)(X[0]),
+        "The input has shape (2, 3). Expected (batch, time, features).",
+    ),
+    "stack's state": (
+        lambda: Recurrent(Adder, 3, 3)(X, torch.zeros(7, 1, 3)),
+        "The initial state is a Tensor. Expected a tuple (h).",
+    ),
+    "stack's state's shape": (
+        lambda: Recurrent(Adder, 3, 3)(X, (torch.zeros(7, 3),)),
+        "The initial state h has shape (7, 3). Expected (7, 1, 3): (batch, layers · directions, size).",
+    ),
+    "scan's rank": (
+        lambda: scan(Adder(3, 3), X[0]),
+        "x must be (batch, time, features), got shape (2, 3).",
+    ),
+    "scan's state": (
+        lambda: scan(Adder(3, 3), X, (torch.zeros(2, 3),)),
+        "The state h has shape (2, 3). Expected (7, 3): (batch, size).",
+    ),
+    "gradients of a run without": (
+        lambda: _trace_without_gradients(),
+        "This trace cannot give gradients: it was made, or its loss computed, without gradients. Call layer.trace(x) "
+        "outside torch.no_grad() and make the loss from trace.output.",
+    ),
+}
+
+
+def _trace_without_gradients() -> None:
+    with torch.no_grad():
+        trace = LSTM(3, 4).trace(X)
+    trace.weight_gradients(trace.output.sum())
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_message(mistake: str) -> None:
+    make, message = MISTAKES[mistake]
+    with pytest.raises(UserError) as error:
+        make()
+    assert str(error.value) == message
+
+
+def test_a_cell_without_a_step_says_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"Cell has no step\. Write `def step\(self, gates_x, state\)`"):
+        Cell(3, 4)(torch.zeros(2, 3), (torch.zeros(2, 4),))
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_nan_spreads_as_in_torch(name: str) -> None:
+    """A NaN at step 3 of row 0 is in every later output of that row, and nowhere else."""
+    x = torch.randn(7, 2, 3)
+    x[3, 0, 1] = torch.nan
+    theirs = getattr(torch.nn, name)(3, 4)
+    for backend in unrolled.kernels.ENGINES:
+        ours = getattr(unrolled, name)(3, 4, backend=backend)
+        ours.load_state_dict(theirs.state_dict())
+        assert torch.equal(ours(x)[0].isnan(), theirs(x)[0].isnan())

@@ -1,0 +1,392 @@
+"""`generate` from Python: it learns, writes, scores, streams and shows its inside."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import unrolled
+from unrolled import Model, UserError, api
+from unrolled.models import LanguageModelSettings, language_model
+from unrolled.models.language import RecurrentLM
+from unrolled.tasks import TASKS
+from unrolled.tasks.generate import GenerateConfig
+
+TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12)) + "\n"
+SMALL: dict[str, Any] = {
+    "model.hidden_size": 24,
+    "model.num_layers": 1,
+    "train.batch_size": 8,
+    "train.k1": 20,
+    "train.max_steps": 60,
+    "train.lr": 0.02,
+}
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "book.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(book: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    folder = tmp_path_factory.mktemp("runs") / "book"
+    return unrolled.train("generate", train=book, out=folder, set=SMALL, quiet=True)
+
+
+def small(book: Path, folder: Path, **changes: Any) -> Model:
+    keys = {key.replace("__", "."): value for key, value in changes.items()}
+    return api.train("generate", train=book, out=folder, set={**SMALL, "train.max_steps": 4, **keys}, quiet=True)
+
+
+def test_it_learns(model: Model) -> None:
+    """Sixty updates on sums: far below the entropy of single characters, 2.6 nats."""
+    assert model.scores["nats_per_token"] < 1.6
+
+
+def test_it_overfits_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "line.txt"
+    path.write_text("the quick brown fox jumps over the lazy dog. " * 20)
+    keys = {**SMALL, "train.epochs": 40, "train.max_steps": 400, "train.batch_size": 4, "model.dropout": 0.0}
+    model = api.train("generate", train=path, out=tmp_path / "run", set=keys, quiet=True)
+    assert model.predict("the quick brown ", max_tokens=20, temperature=0) == "fox jumps over the l"
+
+
+def test_one_seed_writes_one_text(model: Model) -> None:
+    first = model.predict("3 and ", max_tokens=30, seed=5)
+    assert first == model.predict("3 and ", max_tokens=30, seed=5)
+    assert first != model.predict("3 and ", max_tokens=30, seed=6)
+    assert len(first) == 30
+
+
+def test_many_prompts_are_the_same_as_one(model: Model) -> None:
+    prompts = ["3 and ", "", "11 and 4 make"]
+    together = model.predict(prompts, max_tokens=20, temperature=0)
+    assert together == [model.predict(p, max_tokens=20, temperature=0) for p in prompts]
+
+
+def test_it_stops_before_a_stop_string(model: Model) -> None:
+    text = model.predict("3 and 4", max_tokens=200, stop=("\n",), seed=1)
+    assert "\n" not in text
+    whole = model.predict("3 and 4", max_tokens=200, seed=1)
+    assert whole.startswith(text + "\n")
+
+
+def test_saved_and_loaded_is_the_same(model: Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "copy.safetensors")
+    loaded = unrolled.load(tmp_path / "copy.safetensors")
+    for (name, a), (_, b) in zip(model.network.named_parameters(), loaded.network.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    assert loaded.config == model.config
+    assert loaded.scores == model.scores
+    assert loaded.predict("1", max_tokens=20, seed=0) == model.predict("1", max_tokens=20, seed=0)
+
+
+def test_evaluation_is_the_definition(model: Model, book: Path) -> None:
+    """−Σ log p(token | all before it) / count, one long stream from a new line."""
+    scores = model.evaluate(book)
+    ids = model.assets.ids(TEXT)
+    start = int(model.assets.ids("\n")[0])
+    sequence = torch.tensor([[start, *ids.tolist()]])
+    with torch.no_grad():
+        logits, _ = model.network(sequence[:, :-1])
+    nats = torch.nn.functional.cross_entropy(logits[0], sequence[0, 1:]).item()
+    assert scores["nats_per_token"] == pytest.approx(nats, rel=1e-4)
+    assert scores["perplexity"] == pytest.approx(math.exp(nats), rel=1e-4)
+    assert scores["bits_per_char"] == pytest.approx(nats / math.log(2), rel=1e-4)
+    assert scores["tokens"] == len(TEXT)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7, 50])
+def test_a_stream_may_be_cut_anywhere(model: Model, pieces: int) -> None:
+    text = TEXT[:300]
+    with model.stream() as whole:
+        whole.feed(text)
+        whole.finish()
+    with model.stream() as stream:
+        step = -(-len(text) // pieces)
+        for i in range(0, len(text), step):
+            stream.feed(text[i : i + step])
+        stream.finish()
+        assert stream.nats == pytest.approx(whole.nats, rel=1e-5)
+        assert stream.tokens == whole.tokens == len(text)
+        assert "".join(stream.write(max_tokens=15, temperature=0)) == model.predict(text, max_tokens=15, temperature=0)
+
+
+@pytest.mark.parametrize("level", ["char", "word", "bpe", "symbols"])
+def test_every_level(level: str, book: Path, tmp_path: Path) -> None:
+    model = small(book, tmp_path / "run", data__level=level, data__max_size=300)
+    assert model.assets.level == level
+    text = model.predict("3 and", max_tokens=10, seed=0)
+    assert isinstance(text, str)
+    assert text
+    scores = model.evaluate(book)
+    assert scores["tokens"] == len(model.assets.ids(TEXT))
+    with model.stream() as stream:
+        for piece in ("3 a", "nd 4 m", "ake 7\n8 and", " 1"):
+            stream.feed(piece)
+        stream.finish()
+        with model.stream() as whole:
+            whole.feed("3 and 4 make 7\n8 and 1")
+            whole.finish()
+        assert stream.nats == pytest.approx(whole.nats, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model__cell": "rnn"},
+        {"model__cell": "rnn", "model__nonlinearity": "relu", "model__init": "identity"},
+        {"model__cell": "gru", "model__reset_after": False},
+        {"model__peephole": "current", "model__num_layers": 2},
+        {
+            "model__layer_norm": True,
+            "model__zoneout": 0.1,
+            "model__variational_dropout": 0.1,
+            "model__dropconnect": 0.1,
+        },
+        {"model__combine": "concat", "model__num_layers": 2},
+        {"model__tied": True},
+        {"model__kind": "feedforward"},
+        {"model__kind": "feedforward", "model__context_mode": "average", "model__context": 3},
+        {"model__kind": "feedforward", "model__context": 1},
+        {"data__direction": "backward"},
+        {"train__stateful": False},
+        {"train__k2": 7},
+        {"train__k2": 50},
+        {"train__optimizer": "sgd", "train__momentum": 0.9, "train__schedule": "plateau", "train__lr": 0.5},
+        {"train__optimizer": "adam", "train__schedule": "constant", "train__clip_norm": None, "train__clip_value": 0.1},
+        {"train__accumulate": 2},
+        {"train__precision": "bf16"},
+        {"train__deterministic": True},
+        {"model__init": "orthogonal+forget_bias"},
+    ],
+    ids=lambda changes: " ".join(f"{k}={v}" for k, v in changes.items()),
+)
+def test_every_option_trains_saves_and_writes(changes: dict[str, Any], book: Path, tmp_path: Path) -> None:
+    model = small(book, tmp_path / "run", **changes)
+    loaded = unrolled.load(tmp_path / "run")
+    assert loaded.predict("3 and ", max_tokens=8, seed=0) == model.predict("3 and ", max_tokens=8, seed=0)
+    assert math.isfinite(model.scores["nats_per_token"])
+    torch.use_deterministic_algorithms(False)
+
+
+def test_backward_is_forward_on_the_reversed_text(book: Path, tmp_path: Path) -> None:
+    turned = tmp_path / "turned.txt"
+    turned.write_text(TEXT[::-1])
+    backward = small(book, tmp_path / "backward", data__direction="backward", data__valid=str(book))
+    forward = api.train(
+        "generate",
+        train=turned,
+        valid=turned,
+        out=tmp_path / "forward",
+        set={**SMALL, "train.max_steps": 4},
+        quiet=True,
+    )
+    for a, b in zip(backward.network.parameters(), forward.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert backward.evaluate(book)["nats_per_token"] == pytest.approx(forward.evaluate(turned)["nats_per_token"])
+    assert (
+        backward.predict("dna", temperature=0, max_tokens=9)
+        == forward.predict("and", temperature=0, max_tokens=9)[::-1]
+    )
+    with pytest.raises(UserError, match="cannot be fed from the beginning"):
+        backward.stream()
+
+
+def test_fine_tuning_keeps_what_was_learnt_and_extends_the_vocabulary(model: Model, tmp_path: Path) -> None:
+    more = tmp_path / "more.txt"
+    more.write_text(TEXT.replace("and", "plus") + "¿y ahora? " * 30)
+    model.save(tmp_path / "old.safetensors")
+    tuned = api.train(
+        "generate",
+        train=more,
+        out=tmp_path / "run",
+        init=tmp_path / "old.safetensors",
+        set={"train.max_steps": 1, "train.lr": 1e-9, "train.batch_size": 8, "train.k1": 20},
+        quiet=True,
+    )
+    old, new = model.assets.vocabulary, tuned.assets.vocabulary
+    assert list(new.tokens[: len(old.tokens)]) == list(old.tokens)
+    assert len(new) > len(old)
+    assert tuned.config.model.hidden_size == 24  # type: ignore[attr-defined]
+    weight, grown = model.network.get_parameter("embedding.weight"), tuned.network.get_parameter("embedding.weight")
+    assert torch.allclose(grown[: len(weight)], weight, atol=1e-6)
+
+
+def test_a_trace_shows_gates_and_gradients(model: Model, tmp_path: Path) -> None:
+    trace = model.trace("3 and 4 make 7")
+    assert len(trace.tokens) == 14
+    assert trace.gates["l0"]["f"].shape == (14, 24)
+    norms = trace.gradients()
+    assert norms.shape == (14, 14)
+    assert norms.triu(1).abs().sum() == 0
+    assert (norms.diagonal() > 0).all()
+    assert trace.by_distance().shape == (14,)
+    for kind in ("gates", "states", "gradients"):
+        for form in ("png", "svg", "pdf"):
+            trace.figure(kind).savefig(tmp_path / f"{kind}.{form}")
+            assert (tmp_path / f"{kind}.{form}").stat().st_size > 1000
+
+
+def test_gradients_agree_with_autograd_by_hand(model: Model) -> None:
+    trace = model.trace("3 and 4")
+    network = model.network
+    assert isinstance(network, RecurrentLM)
+    ids = torch.tensor([[int(model.assets.ids("\n")[0]), *model.assets.ids("3 and 4").tolist()]])
+    inputs = network.embedding(ids[:, :-1])
+    state: Any = None
+    states: list[Any] = []
+    losses: list[Any] = []
+    for t in range(7):
+        _, (h, c) = network.layer(inputs[:, t : t + 1], state)
+        h.retain_grad()
+        states.append(h)
+        # the head reads the same h that the next step reads
+        scores = network.scores(h[-1])
+        losses.append(torch.nn.functional.cross_entropy(scores, ids[:, t + 1]))
+        state = (h, c)
+    losses[5].backward(retain_graph=True)
+    expected = torch.tensor([float(h.grad.norm()) if h.grad is not None else 0.0 for h in states])
+    assert torch.allclose(trace.gradients()[5], expected, rtol=1e-3, atol=1e-7)
+
+
+def test_the_run_folder_has_what_scripts_rely_on(book: Path, tmp_path: Path) -> None:
+    small(book, tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"config.toml", "best.safetensors", "last.safetensors", "metrics.jsonl", "curves.png"} <= names
+
+
+def test_a_run_never_overwrites_another(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = {**SMALL, "train.max_steps": 1}
+    api.train("generate", train=book, set=keys, quiet=True)
+    api.train("generate", train=book, set=keys, quiet=True)
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["generate-1", "generate-2"]
+    with pytest.raises(UserError, match="is there already"):
+        api.train("generate", train=book, out="runs/generate-1", set=keys, quiet=True)
+
+
+def test_embedded_text_is_what_runs_without_data(tmp_path: Path, capfd: Any) -> None:
+    keys = {**SMALL, "train.max_steps": 1}
+    api.train("generate", out=tmp_path / "run", set=keys)
+    said = capfd.readouterr().err
+    assert "pydoc_data.topics" in said
+    assert "compare with nothing" in said
+
+
+class TestStopping:
+    def test_patience(self, book: Path, tmp_path: Path) -> None:
+        keys = {**SMALL, "train.lr": 1e-12, "train.eval_every": 1, "train.patience": 2, "train.max_steps": 50}
+        api.train("generate", train=book, out=tmp_path / "run", set=keys, quiet=True)
+        rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+        assert len(rows) < 50
+
+    def test_non_finite_names_step_and_layer_and_keeps_the_last_good_model(self, book: Path, tmp_path: Path) -> None:
+        keys = {
+            **SMALL,
+            "train.optimizer": "sgd",
+            "train.lr": 1e20,
+            "train.clip_norm": None,
+            "train.warmup_steps": 0,
+            "train.eval_every": 1,
+            "model.cell": "rnn",
+            "model.nonlinearity": "relu",
+        }
+        with pytest.raises(
+            UserError,
+            match=r"Training became non-finite at step \d+: .* first in the (value|gradient|output) of [a-z]+",
+        ):
+            api.train("generate", train=book, out=tmp_path / "run", set=keys, quiet=True)
+
+    def test_clipping_lets_a_diverging_rnn_train(self, book: Path, tmp_path: Path) -> None:
+        """S15: the same ReLU network, started badly, with and without rescaling by norm."""
+        keys = {
+            **SMALL,
+            "model.cell": "rnn",
+            "model.nonlinearity": "relu",
+            "model.hidden_size": 64,
+            "model.init": "identity",
+            "train.optimizer": "sgd",
+            "train.lr": 2.0,
+            "train.k1": 60,
+            "train.max_steps": 60,
+            "train.warmup_steps": 0,
+            "train.schedule": "constant",
+        }
+        with pytest.raises(UserError, match="non-finite"):
+            api.train("generate", train=book, out=tmp_path / "wild", set={**keys, "train.clip_norm": None}, quiet=True)
+        tamed = api.train(
+            "generate", train=book, out=tmp_path / "tamed", set={**keys, "train.clip_norm": 0.25}, quiet=True
+        )
+        assert tamed.scores["nats_per_token"] < 2.6
+
+
+class TestModels:
+    @pytest.mark.parametrize("kind", ["recurrent", "feedforward"])
+    def test_stepping_equals_running(self, kind: Any) -> None:
+        network = language_model(LanguageModelSettings(kind=kind, hidden_size=8, num_layers=2), 11, 3).eval()
+        ids = torch.randint(0, 11, (2, 9))
+        scores, _ = network(ids)
+        state = network.start(None)
+        for t in range(9):
+            step = network.step(ids[:, t], state)
+            state = step.state
+            assert torch.allclose(step.log_probs, scores[:, t].log_softmax(-1), atol=1e-5)
+
+    @pytest.mark.parametrize("kind", ["recurrent", "feedforward"])
+    def test_prefill_equals_stepping_on_ragged_prompts(self, kind: Any) -> None:
+        network = language_model(LanguageModelSettings(kind=kind, hidden_size=8, num_layers=2), 11, 3).eval()
+        ids, lengths = torch.randint(0, 11, (3, 6)), torch.tensor([6, 1, 4])
+        step = network.prefill(ids, lengths, None)
+        follow = network.step(torch.tensor([1, 2, 3]), step.state)
+        for row in range(3):
+            alone = network.prefill(ids[row : row + 1, : lengths[row]], lengths[row : row + 1], None)
+            after = network.step(torch.tensor([row + 1]), alone.state)
+            assert torch.allclose(step.log_probs[row], alone.log_probs[0], atol=1e-5)
+            assert torch.allclose(follow.log_probs[row], after.log_probs[0], atol=1e-5)
+
+    def test_a_feed_forward_model_sees_k_tokens_and_no_more(self) -> None:
+        network = language_model(LanguageModelSettings(kind="feedforward", context=3, hidden_size=8), 11, 3).eval()
+        a, b = torch.tensor([[1, 2, 3, 4, 5]]), torch.tensor([[9, 8, 3, 4, 5]])
+        assert torch.equal(network(a)[0][:, -1], network(b)[0][:, -1])
+        assert not torch.equal(network(a)[0][:, -2], network(b)[0][:, -2])
+
+    def test_averaging_loses_the_order(self) -> None:
+        settings = LanguageModelSettings(kind="feedforward", context=3, context_mode="average", hidden_size=8)
+        network = language_model(settings, 11, 3).eval()
+        a, b = network(torch.tensor([[1, 2, 5]]))[0], network(torch.tensor([[5, 1, 2]]))[0]
+        assert torch.allclose(a[:, -1], b[:, -1], atol=1e-6)
+
+    def test_tied_weights_are_one(self) -> None:
+        network = language_model(LanguageModelSettings(tied=True, hidden_size=8), 11, 3)
+        assert isinstance(network, RecurrentLM)
+        assert network.scores.weight is network.embedding.weight
+        with pytest.raises(UserError) as error:
+            language_model(LanguageModelSettings(tied=True, hidden_size=8, embedding_size=4), 11, 3)
+        assert str(error.value) == (
+            "model.tied=true needs embeddings as wide as the last layer: 4 and 8. Use model.embedding_size=8."
+        )
+
+
+def test_the_config_of_a_file_is_a_task(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text('task = "generate"\n[model]\nhidden_size = 9\n')
+    config = api.configure(path, ["train.seed=3"])
+    assert isinstance(config, GenerateConfig)
+    assert (config.model.hidden_size, config.train.seed) == (9, 3)
+    assert set(TASKS) == {"generate"}
+
+
+def test_check_runs_one_update_and_counts(book: Path) -> None:
+    facts = api.check("generate", [f"{k}={v}" for k, v in SMALL.items()], {"data.train": str(book)}).facts
+    assert facts["train tokens"] + facts["valid tokens"] == len(TEXT)
+    assert facts["updates"].startswith("60 ")
+    json.dumps(facts)

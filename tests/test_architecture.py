@@ -1,0 +1,71 @@
+"""Data moves one way: a module imports only from what stands above its own folder in the design's order."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "unrolled"
+
+# From the first, which imports nothing of ours, to the last, which may import everything.
+ORDER = [
+    "errors",
+    "config",
+    "text",
+    "data",
+    "cells",
+    "kernels",
+    "nn",
+    "search",
+    "models",
+    "metrics",
+    "training",
+    "see",
+    "model",
+    "tasks",
+    "serve",
+    "export",
+    "api",
+    "cli",
+    "__main__",
+]
+
+
+def imports_of(path: Path) -> list[str]:
+    """The parts of the package that a file imports: `unrolled.nn.init` is part `nn`."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import at line {node.lineno}; write it out"
+            module = node.module or ""
+            names += [f"{module}.{alias.name}" for alias in node.names] if module == "unrolled" else [module]
+    parts = [name.split(".")[1] for name in names if name.startswith("unrolled.")]
+    return [part for part in parts if not part.startswith("__")]
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def violations(path: Path, part: str) -> list[str]:
+    return [other for other in imports_of(path) if ORDER.index(other) > ORDER.index(part)]
+
+
+FILES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_keep_the_order(path: Path) -> None:
+    assert part_of(path) in ORDER, f"{path} has no place in the order"
+    assert violations(path, part_of(path)) == []
+
+
+def test_the_check_sees_a_wrong_import(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from unrolled import nn\nimport unrolled.cli.app\nfrom unrolled.errors import UserError\n")
+    assert violations(wrong, "cells") == ["nn", "cli"]
+    assert violations(wrong, "cli") == []

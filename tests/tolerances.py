@@ -1,0 +1,29 @@
+"""How far two computations of the same numbers may be apart: one table, by dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+# |actual - expected| ≤ tolerance · max(1, largest |expected|), for every element: rounding grows with the largest
+# number in a sum, not with its result. The largest differences measured in tests/conformance on an x86-64 CPU, in this
+# measure: float32 2.0e-6 (100 steps, 3 layers, gradients), float64 4.4e-15.
+TOLERANCES: dict[torch.dtype, float] = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+def assert_close(actual: Tensor, expected: Tensor | NDArray[np.generic], what: str = "") -> None:
+    """Asserts equal shapes, equal dtypes and values within the dtype's tolerance; a NaN is never close.
+
+    `what` names the values in the message of a failure.
+    """
+    if not isinstance(expected, Tensor):
+        expected = torch.from_numpy(np.ascontiguousarray(expected))
+    largest = float(expected.detach().abs().max()) if expected.numel() else 0.0
+    atol = TOLERANCES[actual.dtype] * max(1.0, largest)
+
+    def named(message: str) -> str:
+        return f"{what}: {message}" if what else message
+
+    torch.testing.assert_close(actual.detach(), expected.detach(), rtol=0.0, atol=atol, msg=named)

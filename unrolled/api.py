@@ -1,0 +1,326 @@
+"""The verbs as Python functions: train, load, check. The command line calls these."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from unrolled.config import Section, apply, read_config, write_toml
+from unrolled.data import Batch
+from unrolled.errors import UserError, unknown_name
+from unrolled.model import Model, current_versions, find_file, load_weights, read_about
+from unrolled.see import curves
+from unrolled.tasks import TASKS, Data, Task
+from unrolled.training import Run, Trainer, new_folder
+from unrolled.training.checkpoint import write_atomically
+from unrolled.training.loop import StepInfo
+from unrolled.training.report import Report
+from unrolled.training.run import BEST, CONFIG, LAST, METRICS
+
+
+def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
+    """A model from its file, or the best of a run folder.
+
+    No code is ever loaded from the file: a task of your own is given as `task`.
+    """
+    file = find_file(path)
+    about = read_about(file)
+    if task is None:
+        if about["task"] not in TASKS:
+            raise UserError(
+                f"{file} was made by a task called {about['task']!r}.", "Give it: load(path, task=MyTask())."
+            )
+        task = TASKS[about["task"]]()
+    elif task.name != about["task"]:
+        raise UserError(f"{file} is a model of {about['task']}, not of {task.name}.", "Load it without `task`.")
+    config = task.config_class.model_validate(about["config"])
+    assets = task.assets_from_json(about["assets"])
+    network = task.build(config, assets)
+    load_weights(network, file)
+    network.eval()
+    return Model(task, config, assets, network, about["scores"], about["versions"]).to(device)
+
+
+def configure(
+    target: str | Path, overrides: list[str] | None = None, extra: Mapping[str, Any] | None = None
+) -> Section:
+    """The config for a task's name or a TOML file, with changes."""
+    name, path = task_of(target)
+    return read_config(TASKS[name].config_class, path, overrides or [], extra or {})
+
+
+def task_of(target: str | Path) -> tuple[str, Path | None]:
+    """The task that a name or a TOML file means."""
+    if str(target) in TASKS:
+        return str(target), None
+    path = Path(target)
+    if path.suffix != ".toml":
+        raise unknown_name("task", str(target), TASKS)
+    try:
+        name = tomllib.loads(path.read_text()).get("task")
+    except (OSError, ValueError):
+        name = "generate"  # read_config says what is wrong with the file
+    if name is None:
+        raise UserError(
+            f"{path} does not say what it is for.", f'Add a first line such as task = "{next(iter(TASKS))}".'
+        )
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    return name, path
+
+
+def train(
+    target: str | Path = "generate",
+    *,
+    train: str | Path | None = None,
+    valid: str | Path | None = None,
+    out: str | Path | None = None,
+    init: str | Path | None = None,
+    set: Mapping[str, Any] | list[str] | None = None,
+    quiet: bool = False,
+) -> Model:
+    """Trains a task (or what a TOML file says) and returns the best model; everything is kept in the run folder.
+
+    `train` and `valid` are files, `set` changes keys: {"model.cell": "gru"}. `init` is a model to start from. `out` is
+    the run folder, by default a new one under runs/; an existing run is never overwritten.
+    """
+    extra = {key: str(value) for key, value in (("data.train", train), ("data.valid", valid)) if value is not None}
+    overrides = list(set) if isinstance(set, list) else []
+    changes = dict(set) if isinstance(set, Mapping) else {}
+    config = configure(target, overrides, {**extra, **changes})
+    return Job(config, init=init).run(Path(out) if out is not None else None, quiet=quiet)
+
+
+def resume(folder: str | Path, *, quiet: bool = False) -> Model:
+    """Goes on with a run that was stopped: it ends as if it never had been."""
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise UserError(
+            f"{folder} is not a run folder: it has no {CONFIG}.", "Give a folder that `unrolled train` made."
+        )
+    config = configure(folder / CONFIG)
+    return Job(config).resume(folder, quiet=quiet)
+
+
+class Job:
+    """A config made ready to train: data read, vocabulary made, network built."""
+
+    def __init__(self, config: Any, init: str | Path | None = None) -> None:
+        settings = config.train
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        torch.use_deterministic_algorithms(settings.deterministic)
+        self.device = pick_device(settings.device)
+        self.task = TASKS[config.task]()
+        start = load(init, task=self.task) if init is not None else None
+        self.config = config if start is None else apply(config, _architecture(start.config))
+        self.data: Data = self.task.read(self.config)
+        torch.manual_seed(settings.seed)
+        self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
+        network = self.task.build(self.config, self.assets)
+        if start is not None:
+            copy_weights(start.network, network)
+        self.model = Model(self.task, self.config, self.assets, network.to(self.device), {}, current_versions())
+
+    def trainer(self) -> Trainer:
+        task, model, config = self.task, self.model, self.config
+        batches = task.batches(config, self.assets, self.data.train, training=True)
+        valid = task.batches(config, self.assets, self.data.valid, training=False)
+
+        def loss(batch: Batch, state: Any) -> Any:
+            return task.loss(model.network, batch, state)
+
+        return Trainer(
+            model.network,
+            loss,
+            batches,
+            config.train,
+            goal=task.goal,
+            evaluate=lambda: task.evaluate(model, valid),
+            device=self.device,
+            stateful=task.stateful(config),
+            window=task.window(config),
+        )
+
+    def run(self, out: Path | None, *, quiet: bool = False) -> Model:
+        trainer = self.trainer()
+        folder = new_folder(out, self.task.name)
+        write_atomically(folder / CONFIG, write_toml(_with_absolute_paths(self.config), comments=False))
+        run = Run(folder, trainer, self.model.save, self.data.fingerprint)
+        return self._drive(run, quiet, [])
+
+    def resume(self, folder: Path, *, quiet: bool = False) -> Model:
+        run = Run(folder, self.trainer(), self.model.save, self.data.fingerprint)
+        return self._drive(run, quiet, run.resume())
+
+    def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
+        trainer, folder = run.trainer, run.folder
+        with (
+            Report(self.task.goal, trainer.total_steps, start_step=trainer.progress.step, quiet=quiet) as report,
+            _interruptible() as stop,
+        ):
+            for note in notes:
+                report.say(note)
+            report.say(self._introduction(folder, trainer))
+            for info in self._steps(run):
+                report.step(info, trainer.progress)
+                if info.scores is not None:
+                    for sample in self.task.samples(self.model):
+                        report.say(_indented(sample))
+                if stop.is_set() and not trainer.progress.finished:
+                    run.checkpoint()
+                    report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
+                    raise KeyboardInterrupt
+        picture = curves(folder / METRICS, self.task.goal.metric)
+        if picture is not None:
+            write_atomically(folder / "curves.png", picture)
+        best = load(
+            folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
+        )
+        report.say(f"Done: {folder}, best {self.task.goal.metric} {trainer.progress.best_score:.4f}.")
+        return best
+
+    def _steps(self, run: Run) -> Iterator[StepInfo]:
+        try:
+            yield from run.steps()
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if isinstance(error, UserError) or "alloc" not in f"{type(error).__name__} {error}".lower().replace(
+                "outofmemory", "alloc"
+            ):
+                raise
+            raise UserError(
+                f"Out of memory with train.batch_size={self.config.train.batch_size}.",
+                f"Use train.batch_size={self._fitting_batch_size()}, or a shorter train.k1.",
+            ) from None
+
+    def _fitting_batch_size(self) -> int:
+        """The largest half, quarter, … of the batch that runs forward and backward."""
+        size: int = self.config.train.batch_size // 2
+        while size > 1:
+            smaller = Job(apply(self.config, {"train.batch_size": size}))
+            try:
+                smaller.trainer()._gradients()
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError):
+                size //= 2
+            else:
+                return size
+        return 1
+
+    def _introduction(self, folder: Path, trainer: Trainer) -> str:
+        return (
+            f"{self.task.name} on {self.data.source}\n"
+            f"{self.model.num_parameters:,} parameters, {len(trainer.batches)} batches an epoch, "
+            f"{trainer.total_steps} updates, {self.device}, run folder {folder}"
+        )
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a dry run found."""
+
+    facts: dict[str, Any]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.facts))
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in self.facts.items())
+
+
+def check(target: str | Path, overrides: list[str] | None = None, extra: Mapping[str, Any] | None = None) -> Check:
+    """A dry run: the config's errors, facts about the data, one update, and an estimate of memory and time."""
+    import resource
+    import time
+
+    config = configure(target, overrides, extra)
+    job = Job(config)
+    trainer = job.trainer()
+    trainer._update()
+    began = time.perf_counter()
+    info = trainer._update()
+    seconds = time.perf_counter() - began
+    if job.device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(job.device)
+    else:
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Check(
+        {
+            "task": job.task.name,
+            "data": job.data.source,
+            **job.task.statistics(config, job.data, job.assets),
+            "parameters": f"{job.model.num_parameters:,}",
+            "loss of the second update": f"{info.loss:.4f}",
+            "updates": f"{trainer.total_steps} ({len(trainer.batches)} batches an epoch)",
+            "time, estimated": f"{seconds * trainer.total_steps / 60:.1f} minutes on {job.device}, evaluations apart",
+            "memory": f"{memory / 2**30:.2f} GiB at the most so far",
+        }
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    """auto is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise unknown_name("train.device", name, ["auto", "cpu", "cuda"]) from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"train.device={name}, but torch finds no GPU here.", "Use train.device=cpu.")
+    return device
+
+
+def copy_weights(source: nn.Module, target: nn.Module) -> None:
+    """Copies weights; where the target has more rows (a longer vocabulary), the old rows."""
+    old = source.state_dict()
+    with torch.no_grad():
+        for name, value in target.state_dict().items():
+            given = old[name]
+            value[tuple(slice(0, size) for size in given.shape)].copy_(given)
+
+
+def _architecture(config: Any) -> dict[str, Any]:
+    """What a model that training starts from decides: its own shape, and what its tokens are."""
+    keys = {f"model.{k}": v for k, v in config.model.model_dump().items()}
+    for name in ("level", "lowercase", "direction"):
+        if hasattr(config.data, name):
+            keys[f"data.{name}"] = getattr(config.data, name)
+    return keys
+
+
+def _with_absolute_paths(config: Any) -> Any:
+    paths = {f"data.{name}": getattr(config.data, name, None) for name in ("train", "valid")}
+    return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
+
+
+def _indented(text: str) -> str:
+    """The first lines of a sample, marked as such."""
+    lines = text.splitlines()[:4]
+    return "\n".join(f"    │ {line[:110]}" for line in lines)
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Ctrl-C asks for a stop between two updates; a second one stops at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def asked(number: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, asked)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,84 @@
+"""Batch: what moves from the data to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences side by side, padded at their ends. Padding never changes a number.
+
+    `lengths` None: every row is full. `resets` marks rows (B,) or steps (B, T) where a new sequence begins; rows of
+    a stream go on from the batch before. `counted` (B, T) says which steps' losses count, None: all real ones.
+    """
+
+    inputs: Tensor  # (B, T) ids or (B, T, D) frames
+    targets: Tensor  # (B, T, …)
+    lengths: Tensor | None = None  # (B,)
+    resets: Tensor | None = None
+    counted: Tensor | None = None
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, T), True where a step is real."""
+        rows, steps = self.inputs.shape[:2]
+        if self.lengths is None:
+            return torch.ones(rows, steps, dtype=torch.bool, device=self.inputs.device)
+        return torch.arange(steps, device=self.inputs.device) < self.lengths[:, None]
+
+    @property
+    def scored(self) -> Tensor:
+        """(B, T), True where a step is real and its loss counts."""
+        return self.mask if self.counted is None else self.mask & self.counted
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The batch on a device; host memory is pinned by whoever wants copies to overlap."""
+        moved = {k: v.to(device, non_blocking=True) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
+
+    def steps(self, start: int, stop: int) -> Batch:
+        """The steps from `start` up to `stop` of every row."""
+        lengths = None if self.lengths is None else (self.lengths - start).clamp(0, stop - start)
+        resets = self.resets
+        if resets is not None:
+            resets = resets[:, start:stop] if resets.dim() == 2 else resets & (start == 0)
+        return Batch(
+            inputs=self.inputs[:, start:stop],
+            targets=self.targets[:, start:stop],
+            lengths=lengths,
+            resets=resets,
+            counted=None if self.counted is None else self.counted[:, start:stop],
+        )
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Consecutive batches of one stream as one, longer in time; rows must be full."""
+    resets = None
+    if any(b.resets is not None for b in batches):
+        resets = torch.cat([_resets(b) for b in batches], dim=1)
+    counted = None
+    if any(b.counted is not None for b in batches):
+        counted = torch.cat([b.scored for b in batches], dim=1)
+    return Batch(
+        inputs=torch.cat([b.inputs for b in batches], dim=1),
+        targets=torch.cat([b.targets for b in batches], dim=1),
+        resets=resets,
+        counted=counted,
+    )
+
+
+def _resets(batch: Batch) -> Tensor:
+    """The batch's resets for every step, (B, T)."""
+    rows, steps = batch.inputs.shape[:2]
+    full = torch.zeros(rows, steps, dtype=torch.bool, device=batch.inputs.device)
+    if batch.resets is None:
+        return full
+    if batch.resets.dim() == 2:
+        return batch.resets
+    full[:, 0] = batch.resets
+    return full

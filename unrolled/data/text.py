@@ -1,0 +1,44 @@
+"""Reading text files, and the text every Python carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unrolled.errors import UserError
+
+EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
+
+
+def read_text(path: str | Path) -> str:
+    """The whole of a UTF-8 text file; what cannot be one is an error that says why."""
+    path = Path(path)
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.", "Give the path of a UTF-8 text file.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory.", "Give the path of a UTF-8 text file.") from None
+    except PermissionError:
+        raise UserError(f"{path} cannot be read: permission denied.", f"Try: chmod u+r {path}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    if not raw.strip():
+        raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
+    if (zero := raw.find(b"\0")) >= 0:
+        raise UserError(f"{path} is not text: it has a zero byte at offset {zero}.", "Give a UTF-8 text file.")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}, "
+            f"line {raw.count(10, 0, error.start) + 1}.",
+            f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
+        ) from None
+    return text.replace("\r\n", "\n")
+
+
+def embedded_text() -> str:
+    """Real English prose and code of about 465,000 characters that ships with CPython."""
+    from pydoc_data.topics import topics
+
+    return "\n".join(topics[key].strip() + "\n" for key in sorted(topics))

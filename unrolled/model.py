@@ -1,0 +1,139 @@
+"""Model: what `load` and `train` return, and the one file it is kept in."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_model, save
+from torch import nn
+
+from unrolled import __version__
+from unrolled.config import Section
+from unrolled.errors import UserError
+from unrolled.training.checkpoint import write_atomically
+
+FORMAT = 1
+
+
+@dataclass
+class Model:
+    """A trained network with all it needs to be used: its task, config and vocabularies, and the scores it reached.
+
+    What it can do depends on its task; the methods here hand over to it.
+    """
+
+    task: Any
+    config: Section
+    assets: Any  # vocabularies and the like: what the task built from the training data
+    network: nn.Module
+    scores: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def to(self, device: torch.device | str) -> Model:
+        self.network.to(device)
+        return self
+
+    def predict(self, inputs: Any, **options: Any) -> Any:
+        """The task's answer to one input, or to a list of them."""
+        return self.task.predict(self, inputs, **options)
+
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Scores on a file."""
+        scores: dict[str, float] = self.task.evaluate_file(self, data)
+        return scores
+
+    def stream(self, **options: Any) -> Any:
+        """For input in pieces: the split never changes the result."""
+        return self.task.stream(self, **options)
+
+    def trace(self, inputs: Any) -> Any:
+        """Everything that happened inside on an input."""
+        return self.task.trace(self, inputs)
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(p.numel() for p in self.network.parameters())
+
+    def save(self, path: str | Path, scores: Mapping[str, float] | None = None) -> None:
+        """Writes the one file: weights, and in its metadata all the rest."""
+        about = {
+            "format": FORMAT,
+            "task": self.task.name,
+            "config": self.config.model_dump(mode="json"),
+            "assets": self.task.assets_to_json(self.assets),
+            "scores": dict(self.scores if scores is None else scores),
+            "versions": current_versions(),
+        }
+        weights = {name: value.detach().cpu().contiguous() for name, value in unique_weights(self.network).items()}
+        write_atomically(Path(path), save(weights, {"unrolled": json.dumps(about)}))
+
+
+def current_versions() -> dict[str, str]:
+    return {"unrolled": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def unique_weights(network: nn.Module) -> dict[str, torch.Tensor]:
+    """The state without the second names of tied weights."""
+    seen: set[int] = set()
+    unique = {}
+    for name, value in network.state_dict(keep_vars=True).items():
+        if id(value) not in seen:
+            seen.add(id(value))
+            unique[name] = value.data
+    return unique
+
+
+def find_file(path: str | Path) -> Path:
+    """A model file, or a run folder's best."""
+    path = Path(path)
+    if path.is_dir():
+        for name in ("best.safetensors", "last.safetensors"):
+            if (path / name).is_file():
+                return path / name
+        raise UserError(f"{path} holds no model.", "Give a run folder made by `unrolled train`, or a model file.")
+    if not path.exists():
+        raise UserError(f"{path} does not exist.", "Give a run folder made by `unrolled train`, or a model file.")
+    return path
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What a model file says of itself, without its weights."""
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get("unrolled")
+    except (SafetensorError, OSError) as error:
+        raise UserError(
+            f"{path} is not a whole model file: {error}.", "Give a .safetensors file that unrolled wrote."
+        ) from None
+    if text is None:
+        raise UserError(
+            f"{path} is a safetensors file, but not one of unrolled's.", "Give a model that unrolled wrote."
+        )
+    about: dict[str, Any] = json.loads(text)
+    if about["format"] > FORMAT:
+        raise UserError(
+            f"{path} has format {about['format']}; this version of unrolled reads up to {FORMAT}.",
+            f"Upgrade unrolled: the file was written by {about['versions']['unrolled']}.",
+        )
+    return about
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Fills a network from a model file."""
+    try:
+        load_model(network, path)
+    except RuntimeError as error:
+        raise UserError(
+            f"{path} does not fit its own config: {error}.", "The file was changed after it was written."
+        ) from None

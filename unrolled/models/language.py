@@ -1,0 +1,204 @@
+"""Language models: the next token from those before it (S1, S19)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from unrolled.cells import Trace
+from unrolled.config import Section
+from unrolled.errors import UserError
+from unrolled.nn import layer
+from unrolled.search import Step
+
+State = tuple[Tensor, ...]
+"""What a model carries from step to step, batch first: (B, …) each."""
+
+
+class LanguageModelSettings(Section):
+    """The `model` section of `generate`."""
+
+    kind: Literal["recurrent", "feedforward"] = Field(
+        "recurrent",
+        description="recurrent reads everything so far; feedforward, the baseline, the last `context` tokens.",
+    )
+    cell: Literal["rnn", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
+    hidden_size: int = Field(256, ge=1, description="Units in a layer.")
+    num_layers: int = Field(2, ge=1, description="Recurrent layers on top of each other.")
+    embedding_size: int | None = Field(None, ge=1, description="Width of a token's vector; none: hidden_size.")
+    tied: bool = Field(False, description="One matrix for the tokens going in and the scores coming out.")
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
+    )
+    bidirectional: bool = Field(False, description="Always false here: a language model may not see the future.")
+    peephole: Literal["none", "current", "previous"] = Field("none", description="LSTM gates that read the memory.")
+    reset_after: bool = Field(True, description="GRU: true is PyTorch's and cuDNN's, false Cho et al. 2014.")
+    nonlinearity: str = Field("tanh", description="Activation of the rnn cell.")
+    layer_norm: bool = Field(False, description="Layer norm inside the cell.")
+    variational_dropout: float = Field(0.0, ge=0, lt=1, description="One mask per sequence for all steps.")
+    zoneout: float = Field(0.0, ge=0, lt=1, description="Chance that a unit keeps its old state at a step.")
+    dropconnect: float = Field(0.0, ge=0, lt=1, description="Dropout on the recurrent weights.")
+    combine: Literal["last", "concat", "mean", "mix"] = Field(
+        "last", description="Which layers' states give the scores."
+    )
+    init: str = Field("torch", description="torch, orthogonal, forget_bias or identity; several with +.")
+    context: int = Field(8, ge=1, description="feedforward: how many of the last tokens it sees.")
+    context_mode: Literal["concat", "average"] = Field(
+        "concat", description="feedforward: embeddings side by side, or averaged, which loses their order."
+    )
+
+    @field_validator("bidirectional")
+    @classmethod
+    def _sees_no_future(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "a language model cannot be bidirectional: its backward half would read the tokens it has to predict. "
+                "For a model that writes from right to left use data.direction=backward"
+            )
+        return value
+
+
+def language_model(settings: LanguageModelSettings, vocabulary_size: int, start: int) -> LanguageModel:
+    """The network the settings describe; `start` is the token before the first."""
+    kind = RecurrentLM if settings.kind == "recurrent" else FeedForwardLM
+    return kind(settings, vocabulary_size, start)
+
+
+class LanguageModel(nn.Module):
+    """What a search sees of a language model: `start`, `step` and `prefill` (see `unrolled.search`)."""
+
+    start_token: int
+    vocabulary_size: int
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def start(self, memory: Any) -> Any:
+        """The state before the first token: a carried one, or None for the initial one."""
+        return memory
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        """tokens (B,) → the distribution of the token that follows."""
+        scores, state = self(tokens[:, None], state)
+        return Step(scores[:, 0].float().log_softmax(-1), state)
+
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
+        """tokens (B, T) → the distribution after each row's last token."""
+        scores, state = self(tokens, state, lengths=lengths)
+        last = scores[torch.arange(len(tokens), device=tokens.device), lengths - 1]
+        return Step(last.float().log_softmax(-1), state)
+
+
+class RecurrentLM(LanguageModel):
+    """Embedding → recurrent layers → scores of the next token: y_t = W h_t + b."""
+
+    def __init__(self, settings: LanguageModelSettings, vocabulary_size: int, start: int) -> None:
+        super().__init__()
+        self.start_token, self.vocabulary_size = start, vocabulary_size
+        width = settings.embedding_size or settings.hidden_size
+        self.embedding = nn.Embedding(vocabulary_size, width)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.layer = layer(settings.cell, width, settings.hidden_size, **layer_options(settings))
+        outputs = settings.hidden_size * (settings.num_layers if settings.combine == "concat" else 1)
+        self.scores = nn.Linear(outputs, vocabulary_size)
+        for weight in (self.embedding.weight, self.scores.weight):
+            nn.init.uniform_(weight, -0.1, 0.1)
+        nn.init.zeros_(self.scores.bias)
+        if settings.tied:
+            if width != outputs:
+                raise UserError(
+                    f"model.tied=true needs embeddings as wide as the last layer: {width} and {outputs}.",
+                    f"Use model.embedding_size={outputs}.",
+                )
+            self.scores.weight = self.embedding.weight
+
+    def forward(
+        self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Token ids (B, T) → scores of the token after each (B, T, V), and the state after the last."""
+        x = self.dropout(self.embedding(ids))
+        output, final = self.layer(x, _to_torch(state), lengths=lengths, resets=resets)
+        return self.scores(self.dropout(output)), _from_torch(final)
+
+    def trace(self, ids: Tensor) -> tuple[Tensor, Trace]:
+        """The scores, and the trace of the recurrent layers."""
+        trace: Trace = self.layer.trace(self.embedding(ids))  # type: ignore[operator]
+        return self.scores(trace.output), trace
+
+
+class FeedForwardLM(LanguageModel):
+    """The baseline recurrence is compared with: the last k tokens' vectors, side by side or averaged (Bengio 2003).
+
+    Its state is the k − 1 tokens before the next one.
+    """
+
+    def __init__(self, settings: LanguageModelSettings, vocabulary_size: int, start: int) -> None:
+        super().__init__()
+        self.start_token, self.vocabulary_size = start, vocabulary_size
+        self.context, self.average = settings.context, settings.context_mode == "average"
+        width = settings.embedding_size or settings.hidden_size
+        self.embedding = nn.Embedding(vocabulary_size, width)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.hidden = nn.Linear(width if self.average else width * self.context, settings.hidden_size)
+        self.scores = nn.Linear(settings.hidden_size, vocabulary_size)
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+
+    def forward(
+        self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Token ids (B, T) → scores of the token after each (B, T, V), and the last tokens."""
+        before = self._before(ids, state, resets)
+        seen = torch.cat([before, ids], dim=1)  # (B, k - 1 + T)
+        windows = self.embedding(seen.unfold(1, self.context, 1))  # (B, T, k, E)
+        x = windows.mean(dim=2) if self.average else windows.flatten(2)
+        scores = self.scores(self.dropout(torch.tanh(self.hidden(self.dropout(x)))))
+        ends = lengths if lengths is not None else torch.full((len(ids),), ids.shape[1], device=ids.device)
+        last = ends[:, None] + torch.arange(self.context - 1, device=ids.device)  # (B, k - 1)
+        return scores, (seen.gather(1, last),)
+
+    def _before(self, ids: Tensor, state: State | None, resets: Tensor | None) -> Tensor:
+        fresh = ids.new_full((len(ids), self.context - 1), self.start_token)
+        if state is None:
+            return fresh
+        if resets is None:
+            return state[0]
+        if resets.dim() == 2:
+            raise UserError("A feed-forward model cannot reset in the middle of a batch.", "Give resets of shape (B,).")
+        return torch.where(resets[:, None], fresh, state[0])
+
+
+def layer_options(settings: LanguageModelSettings) -> dict[str, Any]:
+    """The settings that the cell's layer knows."""
+    options: dict[str, Any] = {
+        "num_layers": settings.num_layers,
+        "batch_first": True,
+        "dropout": settings.dropout if settings.num_layers > 1 else 0.0,
+        "layer_norm": settings.layer_norm,
+        "variational_dropout": settings.variational_dropout,
+        "zoneout": settings.zoneout,
+        "dropconnect": settings.dropconnect,
+        "combine": settings.combine,
+        "init": settings.init.split("+"),
+    }
+    own: dict[str, dict[str, Any]] = {
+        "lstm": {"peephole": settings.peephole if settings.peephole != "none" else False},
+        "gru": {"reset_after": settings.reset_after},
+        "rnn": {"nonlinearity": settings.nonlinearity},
+    }
+    return options | own[settings.cell]
+
+
+def _to_torch(state: State | None) -> Any:
+    """(B, L, H) each → torch's (L, B, H), in a tuple only for an LSTM."""
+    if state is None:
+        return None
+    turned = tuple(s.transpose(0, 1).contiguous() for s in state)
+    return turned if len(turned) > 1 else turned[0]
+
+
+def _from_torch(state: Tensor | State) -> State:
+    return tuple(s.transpose(0, 1) for s in (state if isinstance(state, tuple) else (state,)))

@@ -1,0 +1,73 @@
+"""What a search sees of a model: a state before the first token, and one step for each token."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from unrolled.errors import UserError
+
+
+class Step(NamedTuple):
+    """What a model says after one more token."""
+
+    log_probs: Tensor  # (B, V) of the next token, normalised
+    state: Any  # to be handed to the next step: tensors with the batch at dimension 0, nested as `select` allows
+    attention: Tensor | None = None  # (B, S) over the memory's positions, where the model has any
+
+
+class TokenModel(Protocol):
+    """A model that continues sequences of tokens.
+
+    `start` makes the state before the first token from what the model reads from (an encoder's output, a carried
+    state), which is None for a plain language model. Such a model may also return None and make its zeros in the
+    first `step`, where the batch size is known.
+
+    A model on another device than the CPU has an attribute `device`: there its tokens are put.
+    """
+
+    def start(self, memory: Any) -> Any: ...
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        """tokens (B,) int64 → the distribution of the token that follows."""
+        ...
+
+
+@runtime_checkable
+class PrefillModel(TokenModel, Protocol):
+    """A TokenModel that reads whole prompts faster than token by token."""
+
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
+        """tokens (B, T) int64, zeros after each row's length; lengths (B,) int64, from 1 to T.
+
+        The distribution and the state are those after each row's last real token: what `step` would have given.
+        """
+        ...
+
+
+def select(state: Any, rows: Tensor) -> Any:
+    """Gathers `rows` (int64) of every tensor in a state, on dimension 0; a row may be taken more than once.
+
+    A state is a tensor, None, or a tuple, named tuple, list or dictionary of states.
+
+    >>> import torch
+    >>> select({"h": torch.tensor([[1.0], [2.0], [3.0]]), "memory": None}, torch.tensor([2, 0, 0]))
+    {'h': tensor([[3.], [1.], [1.]]), 'memory': None}
+    """
+    if state is None:
+        return None
+    if isinstance(state, Tensor) and state.dim() > 0:
+        return state.index_select(0, rows)
+    if isinstance(state, dict):
+        return {key: select(value, rows) for key, value in state.items()}
+    if isinstance(state, list):
+        return [select(value, rows) for value in state]
+    if isinstance(state, tuple):
+        values = [select(value, rows) for value in state]
+        return type(state)(*values) if hasattr(state, "_fields") else tuple(values)
+    got = "a tensor without dimensions" if isinstance(state, Tensor) else f"{type(state).__name__} {state!r}"
+    raise UserError(
+        f"A model's state holds {got}, which has no rows to select.",
+        "Use tensors with the batch at dimension 0, in tuples, lists or dictionaries, and None.",
+    )

@@ -1,0 +1,366 @@
+"""`generate`: a text in, a model that writes like it out (S19)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import nn
+
+from unrolled.config import Section
+from unrolled.data import EMBEDDED, Batch, Stream, embedded_text, read_text
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.models import LanguageModelSettings, language_model
+from unrolled.models.language import LanguageModel, RecurrentLM
+from unrolled.search import Sampling, StopStrings, generate
+from unrolled.see import TextTrace
+from unrolled.tasks.base import Data, Task
+from unrolled.text import StreamDecoder, Tokenizer, tokenizer_from_json, train_tokenizer
+from unrolled.training import Batches, Goal, Loss, TrainSettings, cross_entropy, hash_of
+
+
+class DataSettings(Section):
+    """What to read, and what a token is."""
+
+    train: str | None = Field(None, description="A UTF-8 text file; none: the help pages inside Python.")
+    valid: str | None = Field(None, description="A text file to validate on; none: the end of the training text.")
+    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How much of the end, if there is no valid file.")
+    level: Literal["char", "word", "bpe", "symbols"] = Field(
+        "char", description="A token is a character, a word, a learnt piece of one, or a symbol between blanks."
+    )
+    min_count: int = Field(1, ge=1, description="Rarer tokens are unknown.")
+    max_size: int | None = Field(None, ge=2, description="Largest vocabulary; none: everything, 8000 for bpe.")
+    lowercase: bool = Field(False, description="Read everything as lower case.")
+    direction: Literal["forward", "backward"] = Field("forward", description="Write left to right, or right to left.")
+
+
+class GenerateTraining(TrainSettings):
+    """Training on a stream: truncated backpropagation."""
+
+    k1: int = Field(100, ge=1, description="Steps between updates.")
+    k2: int | None = Field(None, ge=1, description="Steps that gradients go back; none: k1.")
+    stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
+
+
+class GenerateConfig(Section):
+    """A config of `generate`."""
+
+    task: Literal["generate"] = Field("generate", description="What the config is for.")
+    data: DataSettings = DataSettings()
+    model: LanguageModelSettings = LanguageModelSettings()
+    train: GenerateTraining = GenerateTraining()
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to write: the options of `unrolled run` and of `predict`."""
+
+    max_tokens: int = 400
+    temperature: float = 0.8
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
+
+
+class Generate(Task):
+    """Language models on text of any level."""
+
+    name: ClassVar[str] = "generate"
+    config_class: ClassVar[type[Section]] = GenerateConfig
+    goal: ClassVar[Goal] = Goal("nats_per_token")
+
+    def read(self, config: GenerateConfig) -> Data:
+        settings = config.data
+        text = embedded_text() if settings.train is None else read_text(settings.train)
+        source = settings.train or f"{EMBEDDED}; its scores compare with nothing"
+        if settings.valid is not None:
+            valid = read_text(settings.valid)
+        else:
+            cut = round(len(text) * (1 - settings.valid_fraction))
+            text, valid = text[:cut], text[cut:]
+        return Data(text, valid, source, hash_of(text.encode(), valid.encode()))
+
+    def make_assets(self, config: GenerateConfig, data: Data, init: Tokenizer | None = None) -> Tokenizer:
+        settings = config.data
+        if init is not None:
+            return init.extended([data.train])
+        return train_tokenizer(
+            settings.level,
+            [data.train],
+            min_count=settings.min_count,
+            max_size=settings.max_size,
+            lowercase=settings.lowercase,
+        )
+
+    def assets_to_json(self, assets: Tokenizer) -> Any:
+        return assets.to_json()
+
+    def assets_from_json(self, stored: Any) -> Tokenizer:
+        return tokenizer_from_json(stored)
+
+    def build(self, config: GenerateConfig, assets: Tokenizer) -> nn.Module:
+        return language_model(config.model, len(assets), start_token(assets))
+
+    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: str, *, training: bool) -> Stream:
+        ids = directed(assets.ids(examples), config.data.direction)
+        rows = config.train.batch_size
+        if training and len(ids) < 2 * rows:
+            raise UserError(
+                f"The training text has {len(ids)} tokens, too few for train.batch_size={rows} rows.",
+                f"Use more text, or train.batch_size={max(1, len(ids) // 20)}.",
+            )
+        return Stream(ids, rows=rows, steps=config.train.k1, start=start_token(assets), whole=not training)
+
+    def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
+        scores, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+        return cross_entropy(scores, batch, state)
+
+    def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
+        """Mean loss over a stream, the state carried from batch to batch, every token scored once."""
+        total, count, state = 0.0, 0, None
+        for index in range(len(batches)):
+            loss = self.loss(model.network, batches[index].to(model.device), state)
+            total, count, state = total + float(loss.sum), count + int(loss.count), loss.state
+        return {"nats_per_token": total / count, "perplexity": math.exp(min(700.0, total / count)), "tokens": count}
+
+    @torch.no_grad()
+    def evaluate_file(self, model: Model, path: str | Path) -> dict[str, float]:
+        """One stream from the first token to the last: no token lacks its past."""
+        return self.evaluate_text(model, read_text(path))
+
+    @torch.no_grad()
+    def evaluate_text(self, model: Model, text: str) -> dict[str, float]:
+        model.network.eval()
+        tokenizer: Tokenizer = model.assets
+        ids = directed(tokenizer.ids(text), direction_of(model))
+        stream = Stream(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True)
+        scores = self.evaluate(model, stream)
+        nats = scores["nats_per_token"] * scores["tokens"]
+        scores["bits_per_char"] = nats / math.log(2) / len(text)
+        scores["characters"] = len(text)
+        scores["unknown_tokens"] = tokenizer.unknowns(text)
+        return scores
+
+    def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
+        """Continues a prompt, or each of a list of prompts; only what is new is returned.
+
+        Options: see `RunOptions`.
+        """
+        prompts = [inputs] if isinstance(inputs, str) else list(inputs)
+        texts = ["" for _ in prompts]
+        for row, piece in self.write(model, prompts, RunOptions(**options)):
+            texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
+        return texts[0] if isinstance(inputs, str) else texts
+
+    def write(
+        self, model: Model, prompts: Sequence[str], options: RunOptions, state: Any = None
+    ) -> Iterator[tuple[int, str]]:
+        """Text as it is written: (which prompt, new piece). A backward model's pieces go before the prompt."""
+        model.network.eval()
+        tokenizer: Tokenizer = model.assets
+        backward = direction_of(model) == "backward"
+        ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
+        writers = [_Writer(tokenizer, prompt, options.stop, backward) for prompt in ids]
+        unknown = tokenizer.vocabulary.unk
+        steps = generate(
+            network_of(model),
+            ids,
+            max_tokens=options.max_tokens,
+            memory=state,
+            sampling=options.sampling,
+            stop=lambda row, _: writers[row].ended,
+            seeds=options.seed,
+            forbidden=[unknown] if unknown is not None else [],
+        )
+        for step in steps:
+            for token in step:
+                if piece := writers[token.row].feed(token.id):
+                    yield token.row, piece
+        for row, writer in enumerate(writers):
+            if piece := writer.finish():
+                yield row, piece
+
+    def stream(self, model: Model, **options: Any) -> TextStream:
+        return TextStream(model)
+
+    @torch.no_grad()
+    def samples(self, model: Model) -> list[str]:
+        text: str = self.predict(model, "", max_tokens=200, temperature=0.8, seed=0)
+        return [text]
+
+    def trace(self, model: Model, inputs: str) -> TextTrace:
+        """Every gate, state and gradient on a text."""
+        network = network_of(model)
+        if not isinstance(network, RecurrentLM):
+            raise UserError("A feed-forward model has no states or gates to trace.", "Train with model.kind=recurrent.")
+        network.eval()
+        tokenizer: Tokenizer = model.assets
+        ids = directed(tokenizer.ids(inputs), direction_of(model))
+        if not len(ids):
+            raise UserError("There is no text to trace.", "Give at least one token.")
+        sequence = torch.tensor([[start_token(tokenizer), *ids.tolist()]], device=model.device)
+        scores, trace = network.trace(sequence[:, :-1])
+        losses = nn.functional.cross_entropy(scores[0], sequence[0, 1:], reduction="none")
+        return TextTrace([tokenizer.token(int(i)) for i in sequence[0, :-1]], trace, losses)
+
+    def stateful(self, config: GenerateConfig) -> bool:
+        return config.train.stateful
+
+    def window(self, config: GenerateConfig) -> int | None:
+        return config.train.k2
+
+    def statistics(self, config: GenerateConfig, data: Data, assets: Tokenizer) -> dict[str, Any]:
+        train, valid = assets.ids(data.train), assets.ids(data.valid)
+        known, lines = set(data.train.splitlines()), [line for line in data.valid.splitlines() if line.strip()]
+        lengths = [len(line) for line in data.train.splitlines()] or [0]
+        shared = sum(line in known for line in lines)
+        return {
+            "vocabulary": len(assets),
+            "train tokens": len(train),
+            "valid tokens": len(valid),
+            "valid tokens unknown": assets.unknowns(data.valid),
+            "line length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)} characters",
+            "valid lines also in train": f"{shared} of {len(lines)}",
+        }
+
+
+class _Writer:
+    """Turns one row's tokens into text; knows its stop strings."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: list[int], stop: Sequence[str], backward: bool) -> None:
+        self._tokenizer, self._backward = tokenizer, backward
+        self._decoder, self._stop = StreamDecoder(tokenizer), StopStrings(stop)
+        self._ids: list[int] = []
+        self.ended = False
+        for number in prompt[1:]:
+            self._decoder.feed(number)
+
+    def feed(self, number: int) -> str:
+        if self._backward:
+            # right to left the text is certain only when all of it is there
+            self._ids.append(number)
+            text = self._tokenizer.decode(self._ids[::-1])
+            self.ended = any(s in text for s in self._stop.strings)
+            return ""
+        if self.ended:
+            return ""
+        piece, self.ended = self._stop.feed(self._decoder.feed(number))
+        return piece
+
+    def finish(self) -> str:
+        if self._backward:
+            text = self._tokenizer.decode(self._ids[::-1])
+            ends = [text.rindex(s) + len(s) for s in self._stop.strings if s in text]
+            return text[max(ends, default=0) :]
+        if self.ended:
+            return ""
+        piece, _ = self._stop.feed(self._decoder.finish())
+        return piece + self._stop.finish()
+
+
+class TextStream:
+    """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
+
+    A word or sub-word may go on in the next piece: what is not certain to be whole waits until more comes, until
+    `write` or `finish`.
+    """
+
+    def __init__(self, model: Model) -> None:
+        if direction_of(model) == "backward":
+            raise UserError(
+                "A backward model reads a text from its end: it cannot be fed from the beginning.",
+                "Use predict, or train with data.direction=forward.",
+            )
+        self._model, self._tokenizer, self._network = model, model.assets, network_of(model)
+        self._last = start_token(self._tokenizer)
+        self._state: Any = None
+        self._waiting = ""
+        self.nats = 0.0
+        self.tokens = 0
+
+    def __enter__(self) -> TextStream:
+        self._network.eval()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def feed(self, text: str) -> float:
+        """Reads a piece; the summed loss in nats of the tokens that became certain with it."""
+        text = self._waiting + text
+        cut = len(text) if self._tokenizer.level == "char" else max(text.rfind(" "), text.rfind("\n"), 0)
+        self._waiting = text[cut:]
+        return self._read(text[:cut])
+
+    def finish(self) -> float:
+        """Reads what was waiting."""
+        text, self._waiting = self._waiting, ""
+        return self._read(text)
+
+    @torch.no_grad()
+    def _read(self, text: str) -> float:
+        ids = self._tokenizer.ids(text).tolist()
+        before = self.nats
+        for first in range(0, len(ids), 1000):
+            targets = torch.tensor([ids[first : first + 1000]], device=self._model.device)
+            inputs = torch.cat([targets.new_tensor([[self._last]]), targets[:, :-1]], dim=1)
+            scores, self._state = self._network(inputs, self._state)
+            self.nats += float(cross_entropy(scores, Batch(inputs, targets)).sum)
+            self._last = int(targets[0, -1])
+        self.tokens += len(ids)
+        return self.nats - before
+
+    def write(self, **options: Any) -> Iterator[str]:
+        """Continues what was read, piece by piece. Options: see `RunOptions`."""
+        self.finish()
+        settings = RunOptions(**options)
+        writer = _Writer(self._tokenizer, [], settings.stop, backward=False)
+        steps = generate(
+            self._network,
+            [[self._last]],
+            max_tokens=settings.max_tokens,
+            memory=self._state,
+            sampling=settings.sampling,
+            stop=lambda row, _: writer.ended,
+            seeds=settings.seed,
+        )
+        for step in steps:
+            if piece := writer.feed(step[0].id):
+                yield piece
+        if piece := writer.finish():
+            yield piece
+
+
+def start_token(tokenizer: Tokenizer) -> int:
+    """What stands before the first token: a new line where there is one."""
+    ids = tokenizer.ids("\n")
+    return int(ids[0]) if len(ids) else 0
+
+
+def directed(ids: NDArray[np.int32], direction: str) -> NDArray[np.int32]:
+    return ids[::-1].copy() if direction == "backward" else ids
+
+
+def direction_of(model: Model) -> str:
+    assert isinstance(model.config, GenerateConfig)
+    return model.config.data.direction
+
+
+def network_of(model: Model) -> LanguageModel:
+    assert isinstance(model.network, LanguageModel)
+    return model.network

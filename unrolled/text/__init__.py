@@ -1,0 +1,24 @@
+"""Text to ids and back: characters, words, sub-words and given symbols, with offsets into the text."""
+
+from unrolled.text.base import Encoded, Tokenizer
+from unrolled.text.bpe import BPETokenizer
+from unrolled.text.char import CharTokenizer
+from unrolled.text.stream import StreamDecoder
+from unrolled.text.tokenizer import LEVELS, tokenizer_from_json, train_tokenizer
+from unrolled.text.vocabulary import UNK, Vocabulary
+from unrolled.text.word import SymbolTokenizer, WordTokenizer
+
+__all__ = [
+    "LEVELS",
+    "UNK",
+    "BPETokenizer",
+    "CharTokenizer",
+    "Encoded",
+    "StreamDecoder",
+    "SymbolTokenizer",
+    "Tokenizer",
+    "Vocabulary",
+    "WordTokenizer",
+    "tokenizer_from_json",
+    "train_tokenizer",
+]

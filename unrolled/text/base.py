@@ -1,0 +1,174 @@
+"""What every level of tokenizer gives: ids, places in the text, and the text again."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError
+from unrolled.text.vocabulary import Vocabulary
+
+Ids = Sequence[int] | NDArray[np.integer[Any]]
+
+
+class Encoded(NamedTuple):
+    """A text as ids (T,), and for each the half-open span of code points in the text that it came from (T, 2)."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+
+class Tokenizer(ABC):
+    """Text ↔ ids at one level. A tokenizer never changes: `extended` gives a new one."""
+
+    level: ClassVar[str]
+
+    def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
+        self.vocabulary = vocabulary
+        self.lowercase = lowercase
+
+    @classmethod
+    @abstractmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
+        lowercase: bool = False,
+        specials: Sequence[str] = (),
+    ) -> Self:
+        """A tokenizer for texts like these; `max_size` counts every token, the special ones too."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: object) -> Self:
+        """The tokenizer that `to_json` stored."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON from which `tokenizer_from_json` makes an equal tokenizer."""
+
+    @abstractmethod
+    def encode(self, text: str) -> Encoded:
+        """Ids with their places in the text."""
+
+    @abstractmethod
+    def ids(self, text: str) -> NDArray[np.int32]:
+        """The ids of `encode`, without the work of finding places."""
+
+    @abstractmethod
+    def piece(self, number: int, previous: int | None) -> bytes:
+        """What an id adds to the text, in UTF-8, after the id `previous` (None at the beginning).
+
+        The pieces of a text, joined, are the text; one piece alone can be part of a character.
+        """
+
+    @abstractmethod
+    def extended(self, texts: Iterable[str]) -> Self:
+        """A tokenizer that also knows what is new in these texts; old tokens keep their ids."""
+
+    def decode(self, ids: Ids) -> str:
+        """The text of the ids. Special tokens stand for no text, `<unk>` excepted."""
+        pieces = []
+        previous = None
+        for number in self.vocabulary.check(ids).tolist():
+            if not self.vocabulary.is_control(number):
+                pieces.append(self.piece(number, previous))
+                previous = number
+        return b"".join(pieces).decode("utf-8", "replace")
+
+    def token(self, number: int) -> str:
+        """One token, to be shown."""
+        return self.vocabulary[number]
+
+    def unknowns(self, text: str) -> int:
+        """How many tokens of the text are `<unk>` to this tokenizer, those that spell it out included."""
+        unk = self.vocabulary.unk
+        return 0 if unk is None else int(np.count_nonzero(self.ids(text) == unk))
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tokenizer):
+            return NotImplemented
+        return self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.level, self.lowercase, self.vocabulary))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} tokens)"
+
+    def _prepared(self, text: str) -> str:
+        """The text whose tokens are looked up: valid, and in lower case if that was asked for."""
+        check_text(text)
+        return text.lower() if self.lowercase else text
+
+    def _to_original(self, offsets: NDArray[np.int64], text: str, prepared: str) -> NDArray[np.int64]:
+        """Spans in the prepared text as spans in the text it came from.
+
+        Lower case can be longer: 'İ' becomes 'i' and a combining dot, which both point back at the one 'İ'.
+        """
+        if len(prepared) == len(text) or not len(offsets):
+            return offsets
+        origin = np.repeat(np.arange(len(text)), [len(char.lower()) for char in text])  # (code points of prepared,)
+        return np.stack([origin[offsets[:, 0]], origin[offsets[:, 1] - 1] + 1], axis=1)
+
+
+def check_text(text: str) -> None:
+    """A text must be a string that UTF-8 can hold."""
+    if not isinstance(text, str):
+        raise UserError(f"A text must be a string, got {type(text).__name__}.")
+    if text.isascii():
+        return
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        problem = f"The text has half a character at position {error.start}: {text[error.start]!r}, a lone surrogate."
+        raise UserError(problem, "Read the file as UTF-8 without errors='surrogateescape'.") from None
+
+
+def checked_texts(texts: Iterable[str], *, lowercase: bool) -> Iterator[str]:
+    """The texts one after the other, each checked, in lower case if that was asked for."""
+    if isinstance(texts, str):
+        raise UserError("texts is one string; each of its characters would be a text.", "Pass a list: [text].")
+    for text in texts:
+        check_text(text)
+        yield text.lower() if lowercase else text
+
+
+def training_texts(texts: Iterable[str], *, lowercase: bool) -> Iterator[str]:
+    """Checked texts, among which there must be one that is more than white space."""
+    empty = True
+    for text in checked_texts(texts, lowercase=lowercase):
+        empty = empty and (not text or text.isspace())
+        yield text
+    if empty:
+        raise UserError("The training text is empty, or only white space.", "Give a text with something in it.")
+
+
+_CUT = re.compile(r"(?<=\S)(?=[ \n])")
+
+
+def blocks(text: str, size: int = 1 << 16) -> Iterator[tuple[int, str]]:
+    """A long text in blocks of about `size` (at least 1) code points, each with its start, cut only where words end.
+
+    Neither words nor the words inside byte-level BPE reach over a blank that follows something else, so the
+    tokens of the blocks are the tokens of the text, and no more than a block of them is held as Python objects.
+
+    >>> list(blocks("one two  three", size=5))
+    [(0, 'one two'), (7, '  three')]
+    """
+    start = 0
+    while start < len(text):
+        cut = _CUT.search(text, start + size)
+        end = cut.start() if cut else len(text)
+        yield start, text[start:end]
+        start = end

@@ -1,0 +1,75 @@
+"""Levels whose vocabulary is the list of tokens that were counted in the training texts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
+
+from unrolled.errors import UserError
+from unrolled.text.base import Tokenizer, checked_texts, training_texts
+from unrolled.text.vocabulary import UNK, Vocabulary, check_limits, check_specials, stored
+
+
+class CountedTokenizer(Tokenizer):
+    """A level where each token is there or is `<unk>`, whose id is 0."""
+
+    noun: ClassVar[str]
+
+    def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
+        super().__init__(vocabulary, lowercase=lowercase)
+        if vocabulary.unk is None:
+            raise UserError(f"This vocabulary of {self.noun}s has no {UNK}.", f"Put {UNK} first in its specials.")
+        for token in vocabulary.tokens[len(vocabulary.specials) :]:
+            if not self.is_token(token):
+                raise UserError(f"This is no vocabulary of {self.noun}s: {token!r} is not one {self.noun}.")
+
+    @staticmethod
+    @abstractmethod
+    def is_token(token: str) -> bool:
+        """Whether a string can be a token of this level."""
+
+    @staticmethod
+    @abstractmethod
+    def split(text: str) -> Iterable[str]:
+        """The tokens of a text, as strings."""
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
+        lowercase: bool = False,
+        specials: Sequence[str] = (),
+    ) -> Self:
+        check_specials(specials)
+        specials = (UNK, *(token for token in specials if token != UNK))
+        check_limits(min_count, max_size, at_least=len(specials) + 1)
+        counts = cls._counts(training_texts(texts, lowercase=lowercase))
+        vocabulary = Vocabulary.from_counts(counts, specials=specials, min_count=min_count, max_size=max_size)
+        if len(vocabulary) == len(specials):
+            raise UserError(f"No {cls.noun} occurs min_count={min_count} times.", "Lower min_count or give more text.")
+        return cls(vocabulary, lowercase=lowercase)
+
+    def extended(self, texts: Iterable[str]) -> Self:
+        counts = self._counts(checked_texts(texts, lowercase=self.lowercase))
+        vocabulary = self.vocabulary.extended(Vocabulary.from_counts(counts))
+        return type(self)(vocabulary, lowercase=self.lowercase)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"level": self.level, "lowercase": self.lowercase, "vocabulary": self.vocabulary.to_json()}
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        vocabulary = Vocabulary.from_json(stored(data, "vocabulary", dict))
+        return cls(vocabulary, lowercase=stored(data, "lowercase", bool))
+
+    @classmethod
+    def _counts(cls, texts: Iterable[str]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(cls.split(text))
+        return counts

@@ -1,0 +1,63 @@
+"""Every level of tokenizer by its name: how one is trained, and how it is read from a model file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from unrolled.errors import unknown_name
+from unrolled.text.base import Encoded, Tokenizer
+from unrolled.text.bpe import BPETokenizer
+from unrolled.text.char import CharTokenizer
+from unrolled.text.stream import StreamDecoder
+from unrolled.text.vocabulary import stored
+from unrolled.text.word import SymbolTokenizer, WordTokenizer
+
+__all__ = ["LEVELS", "Encoded", "StreamDecoder", "Tokenizer", "tokenizer_from_json", "train_tokenizer"]
+
+LEVELS: dict[str, type[Tokenizer]] = {
+    "char": CharTokenizer,
+    "word": WordTokenizer,
+    "bpe": BPETokenizer,
+    "symbols": SymbolTokenizer,
+}
+
+
+def train_tokenizer(
+    level: str,
+    texts: Iterable[str],
+    *,
+    min_count: int = 1,
+    max_size: int | None = None,
+    lowercase: bool = False,
+    specials: Sequence[str] = (),
+) -> Tokenizer:
+    """A tokenizer of the named level for texts like these.
+
+    min_count: what occurs less often is `<unk>` (for BPE: is not joined).
+    max_size: the most tokens there may be, special ones included; None for all (for BPE: 8000).
+    lowercase: texts are put in lower case before they are looked up; offsets still point into the original.
+    specials: tokens for the program, as `<pad>`, `<bos>`, `<eos>`; `<unk>` is put before them where a level needs it.
+
+    >>> words = train_tokenizer("word", ["A rose is a rose"], lowercase=True, specials=["<eos>"])
+    >>> words.vocabulary.tokens
+    ('<unk>', '<eos>', 'a', 'rose', 'is')
+    >>> words.encode("Rose a").offsets.tolist()
+    [[0, 4], [5, 6]]
+    """
+    return _class_of(level).train(texts, min_count=min_count, max_size=max_size, lowercase=lowercase, specials=specials)
+
+
+def tokenizer_from_json(data: object) -> Tokenizer:
+    """The tokenizer that `Tokenizer.to_json` stored.
+
+    >>> stored = train_tokenizer("char", ["abc"]).to_json()
+    >>> tokenizer_from_json(stored).decode([1, 2, 3])
+    'abc'
+    """
+    return _class_of(stored(data, "level", str)).from_json(data)
+
+
+def _class_of(level: str) -> type[Tokenizer]:
+    if level not in LEVELS:
+        raise unknown_name("level", level, LEVELS)
+    return LEVELS[level]

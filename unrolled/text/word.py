@@ -1,0 +1,74 @@
+"""Words and given symbols: what stands between blanks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.text.base import Encoded, blocks
+from unrolled.text.counted import CountedTokenizer
+from unrolled.text.vocabulary import Vocabulary
+
+_TOKEN = re.compile(r"\n|\S+")
+
+
+class WordTokenizer(CountedTokenizer):
+    r"""Words: the longest runs without white space; "\n" is a token of its own, so that lines are kept.
+
+    Decoding puts one blank between words and none beside "\n". A word that was not seen in training is `<unk>`;
+    texts in which rare words are already written `<unk>`, as the Penn Treebank's, mean the same token.
+
+    >>> words = WordTokenizer.train(["the cat\nthe dog"])
+    >>> words.vocabulary.tokens
+    ('<unk>', 'the', '\n', 'cat', 'dog')
+    >>> words.encode("the  bird").offsets.tolist()
+    [[0, 3], [5, 9]]
+    >>> words.decode(words.ids("the bird\nthe cat"))
+    'the <unk>\nthe cat'
+    """
+
+    level: ClassVar[str] = "word"
+    noun: ClassVar[str] = "word"
+
+    def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
+        super().__init__(vocabulary, lowercase=lowercase)
+        self._newline = vocabulary.id("\n") if "\n" in vocabulary else None
+
+    @staticmethod
+    def is_token(token: str) -> bool:
+        return _TOKEN.fullmatch(token) is not None
+
+    @staticmethod
+    def split(text: str) -> Iterable[str]:
+        return chain.from_iterable(_TOKEN.findall(block) for _, block in blocks(text))
+
+    def ids(self, text: str) -> NDArray[np.int32]:
+        return self.vocabulary.ids(self.split(self._prepared(text)))
+
+    def encode(self, text: str) -> Encoded:
+        prepared = self._prepared(text)
+        spans = [match.span() for match in _TOKEN.finditer(prepared)]
+        ids = self.vocabulary.ids(prepared[start:end] for start, end in spans)
+        offsets = np.array(spans, dtype=np.int64).reshape(-1, 2)
+        return Encoded(ids, self._to_original(offsets, text, prepared))
+
+    def piece(self, number: int, previous: int | None) -> bytes:
+        joined = previous is None or self._newline in (number, previous)
+        return (self.vocabulary[number] if joined else " " + self.vocabulary[number]).encode()
+
+
+class SymbolTokenizer(WordTokenizer):
+    """Given symbols separated by blanks, as phonemes are written: each is a token, whatever it is made of.
+
+    >>> phonemes = SymbolTokenizer.train(["HH AH0 L OW1", "W ER1 L D"])
+    >>> phonemes.decode(phonemes.ids("W  OW1"))
+    'W OW1'
+    """
+
+    level: ClassVar[str] = "symbols"
+    noun: ClassVar[str] = "symbol"

@@ -1,0 +1,26 @@
+"""From batches to a trained network: losses, truncated backpropagation, the loop, checkpoints, runs."""
+
+from unrolled.training.loop import Batches, Goal, Progress, StepInfo, Trainer
+from unrolled.training.loss import Loss, cross_entropy, detached
+from unrolled.training.run import Run, hash_of, new_folder
+from unrolled.training.settings import TrainSettings
+from unrolled.training.tbptt import TruncatedBPTT, Update, independent_chunks, many_to_one
+
+__all__ = [
+    "Batches",
+    "Goal",
+    "Loss",
+    "Progress",
+    "Run",
+    "StepInfo",
+    "TrainSettings",
+    "Trainer",
+    "TruncatedBPTT",
+    "Update",
+    "cross_entropy",
+    "detached",
+    "hash_of",
+    "independent_chunks",
+    "many_to_one",
+    "new_folder",
+]

@@ -1,0 +1,154 @@
+"""Everything a run needs to go on to the bit, kept so that no instant of stopping can lose it.
+
+A checkpoint is a folder with `tensors.safetensors` and `state.json`. A new one is written beside the old one, then
+takes its place by renaming; the one before is kept. No pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from unrolled.errors import UserError
+
+NEW, CURRENT, PREVIOUS = "checkpoint.new", "checkpoint", "checkpoint.previous"
+FORMAT = 1
+
+
+def flatten(value: Any, tensors: dict[str, Tensor], path: str = "") -> Any:
+    """A JSON skeleton of nested tuples, lists and dictionaries; tensors go to `tensors` under their paths."""
+    if isinstance(value, Tensor):
+        tensors[path] = value.detach().contiguous()
+        return {"tensor": path}
+    if isinstance(value, tuple):
+        return {"tuple": [flatten(v, tensors, f"{path}.{i}") for i, v in enumerate(value)]}
+    if isinstance(value, list):
+        return {"list": [flatten(v, tensors, f"{path}.{i}") for i, v in enumerate(value)]}
+    if isinstance(value, dict):
+        pairs = enumerate(value.items())
+        return {"dict": [[k, flatten(v, tensors, f"{path}.{i}")] for i, (k, v) in pairs]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    raise TypeError(f"{path}: a checkpoint cannot hold a {type(value).__name__}")
+
+
+def unflatten(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
+    """The inverse of `flatten`."""
+    ((kind, content),) = skeleton.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "tuple":
+        return tuple(unflatten(v, tensors) for v in content)
+    if kind == "list":
+        return [unflatten(v, tensors) for v in content]
+    if kind == "dict":
+        return {k: unflatten(v, tensors) for k, v in content}
+    return content
+
+
+def save(folder: Path, state: dict[str, Any]) -> None:
+    """Writes a checkpoint into a run folder and keeps the one before."""
+    new, current, previous = (folder / name for name in (NEW, CURRENT, PREVIOUS))
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    tensors: dict[str, Tensor] = {}
+    skeleton = flatten(state, tensors, "state")
+    # safetensors shares no memory between entries: tied weights are stored twice, and come back equal
+    save_file({name: t.clone() for name, t in tensors.items()}, new / "tensors.safetensors")
+    digest = hashlib.sha256((new / "tensors.safetensors").read_bytes()).hexdigest()
+    (new / "state.json").write_text(json.dumps({"format": FORMAT, "sha256": digest, "state": skeleton}))
+    for path in new.iterdir():
+        sync(path)
+    if current.exists():
+        shutil.rmtree(previous, ignore_errors=True)
+        current.rename(previous)
+    new.rename(current)
+    sync(folder)
+
+
+def load(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The newest whole checkpoint of a run folder, and what was wrong with newer ones."""
+    problems: list[str] = []
+    for name in (CURRENT, PREVIOUS):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            return _read(path), problems
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            problems.append(f"{path} cannot be used: {error}")
+    if problems:
+        raise UserError(" ".join(problems), "There is no earlier generation: train anew.")
+    raise UserError(f"{folder} has no checkpoint.", "Give a run folder that `unrolled train` made.")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = json.loads((path / "state.json").read_text())
+    if document["format"] > FORMAT:
+        raise ValueError(f"its format {document['format']} is newer than this version's {FORMAT}; upgrade unrolled")
+    raw = (path / "tensors.safetensors").read_bytes()
+    if hashlib.sha256(raw).hexdigest() != document["sha256"]:
+        raise ValueError("its tensors are incomplete or changed")
+    state: dict[str, Any] = unflatten(document["state"], load_file(path / "tensors.safetensors"))
+    return state
+
+
+def sync(path: Path) -> None:
+    """Makes what was written there survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """A file is there whole, or as it was before."""
+    beside = path.with_name(path.name + ".new")
+    raw = content.encode() if isinstance(content, str) else content
+    with disk_errors(path):
+        try:
+            beside.write_bytes(raw)
+            sync(beside)
+            beside.rename(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the disk refuses becomes a message; a run stopped by it can be resumed once there is room."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(
+            f"{path} could not be written: {reason}.", "Free some space, or choose another place."
+        ) from None
+
+
+def random_state() -> dict[str, Tensor]:
+    """Every random generator that training draws from."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state |= {f"cuda:{i}": torch.cuda.get_rng_state(i) for i in range(torch.cuda.device_count())}
+    return state
+
+
+def restore_random_state(state: dict[str, Tensor]) -> None:
+    torch.set_rng_state(state["cpu"])
+    for name, value in state.items():
+        if name != "cpu" and torch.cuda.is_available():
+            torch.cuda.set_rng_state(value, name)

@@ -1,0 +1,239 @@
+"""The training loop: a generator of steps. It computes; it prints nothing and writes no file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.training.loss import Loss
+from unrolled.training.schedule import learning_rate
+from unrolled.training.settings import TrainSettings
+from unrolled.training.tbptt import LossOf, TruncatedBPTT
+
+
+class Batches(Protocol):
+    """Batches made from their number alone, so that a position is a number. `epoch` may order them anew."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Batch: ...
+
+
+@dataclass
+class Progress:
+    """Where a run is: every number that changes on the way, besides tensors."""
+
+    step: int = 0  # updates made
+    epoch: int = 0
+    batch: int = 0  # batches consumed in this epoch
+    tokens: int = 0  # targets seen in all
+    best_score: float | None = None
+    best_step: int = 0
+    stalled: int = 0  # evaluations since the best one
+    plateau: float = 1.0  # what the plateau schedule has multiplied the learning rate by
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """One update: the mean loss of its batches, and what was done to make it."""
+
+    step: int
+    epoch: int
+    loss: float
+    tokens: int  # counted in this update
+    lr: float
+    grad_norm: float  # before clipping
+    clipped: bool
+    scores: dict[str, float] | None = None  # of the evaluation after this update, if there was one
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What an evaluation is judged by."""
+
+    metric: str
+    higher_is_better: bool = False
+
+    def better(self, score: float, best: float | None) -> bool:
+        if best is None or not math.isfinite(best):
+            return math.isfinite(score)
+        return score > best if self.higher_is_better else score < best
+
+
+class Trainer:
+    """Holds what changes in training, and takes one step after the other.
+
+    `loss(batch, state)` runs the network; `evaluate()` gives scores; with `stateful` the state of one batch is carried
+    to the next, and gradients go back `window` steps (see `TruncatedBPTT`).
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: LossOf,
+        batches: Batches,
+        settings: TrainSettings,
+        *,
+        goal: Goal,
+        evaluate: Callable[[], dict[str, float]],
+        device: torch.device,
+        stateful: bool = False,
+        window: int | None = None,
+    ) -> None:
+        self.network, self.batches, self.settings, self.device = network, batches, settings, device
+        self.goal, self.evaluate, self.stateful = goal, evaluate, stateful
+        self.optimizer = make_optimizer(network, settings)
+        self.progress = Progress()
+        self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
+        self.updates_per_epoch = -(-len(batches) // settings.accumulate)
+        total = settings.epochs * self.updates_per_epoch
+        self.total_steps = min(total, settings.max_steps or total)
+        self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
+
+    def steps(self) -> Iterator[StepInfo]:
+        """Update after update, from wherever `progress` is, to the end. Between two of them everything can be saved."""
+        progress = self.progress
+        while not progress.finished:
+            info = self._update()
+            last = progress.step >= self.total_steps
+            if last or progress.step % self.eval_every == 0:
+                info = self._judge(info)
+            stalled = self.settings.patience is not None and progress.stalled >= self.settings.patience
+            progress.finished = last or stalled
+            yield info
+
+    def _update(self) -> StepInfo:
+        progress, settings = self.progress, self.settings
+        self.network.train()
+        lr = learning_rate(
+            progress.step,
+            base=settings.lr,
+            schedule=settings.schedule,
+            warmup_steps=settings.warmup_steps,
+            total_steps=self.total_steps,
+            plateau=progress.plateau,
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, count = self._gradients()
+        self.scaler.unscale_(self.optimizer)
+        norm, clipped = self._clip()
+        if not math.isfinite(loss) or (not math.isfinite(norm) and not self.scaler.is_enabled()):
+            raise UserError(*self._non_finite(loss))
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        progress.step += 1
+        progress.tokens += count
+        return StepInfo(progress.step, progress.epoch, loss / max(1, count), count, lr, norm, clipped)
+
+    def _gradients(self) -> tuple[float, int]:
+        """Adds up the gradients of the next batches; their summed loss and count."""
+        progress, parts = self.progress, []
+        if progress.batch >= len(self.batches):
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+        number = min(self.settings.accumulate, len(self.batches) - progress.batch)
+        for _ in range(number):
+            if progress.batch == 0 or not self.stateful:
+                self.tbptt.reset()
+            batch = self.batches[progress.batch].to(self.device)
+            scale = self.scaler.get_scale() / number
+            parts.append(self.tbptt(batch, scale=scale / max(1, int(batch.scored.sum()))))
+            progress.batch += 1
+        return float(torch.stack([p.loss for p in parts]).sum()), sum(int(p.count) for p in parts)
+
+    def _clip(self) -> tuple[float, bool]:
+        """The gradient's norm before clipping, and whether it was clipped; by norm, then by value."""
+        parameters = [p for p in self.network.parameters() if p.grad is not None]
+        limit = self.settings.clip_norm
+        norm = float(nn.utils.clip_grad_norm_(parameters, limit if limit is not None else math.inf))
+        clipped = limit is not None and norm > limit
+        if (value := self.settings.clip_value) is not None:
+            clipped = clipped or any(bool((p.grad.abs() > value).any()) for p in parameters if p.grad is not None)
+            nn.utils.clip_grad_value_(parameters, value)
+        return norm, clipped
+
+    def _judge(self, info: StepInfo) -> StepInfo:
+        progress = self.progress
+        self.network.eval()
+        with torch.no_grad(), self._autocast():
+            scores = self.evaluate()
+        score = scores[self.goal.metric]
+        if not math.isfinite(score):
+            raise UserError(*self._non_finite(score))
+        is_best = self.goal.better(score, progress.best_score)
+        if is_best:
+            progress.best_score, progress.best_step, progress.stalled = score, progress.step, 0
+        else:
+            progress.stalled += 1
+            if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
+                progress.plateau *= self.settings.plateau_factor
+        return StepInfo(**{**asdict(info), "scores": scores, "is_best": is_best})
+
+    def _non_finite(self, loss: float) -> tuple[str, str]:
+        return (
+            f"Training became non-finite at step {max(1, self.progress.step)}: loss {loss:g}, "
+            f"first in {self._first_non_finite()}.",
+            f"The last good model is kept. Try train.lr={self.settings.lr / 3:g}, or a lower train.clip_norm.",
+        )
+
+    def _first_non_finite(self) -> str:
+        """The first weight, gradient or, run once more, layer whose numbers are not finite."""
+        for name, parameter in self.network.named_parameters():
+            for kind, tensor in (("value", parameter), ("gradient", parameter.grad)):
+                if tensor is not None and not bool(torch.isfinite(tensor).all()):
+                    return f"the {kind} of {name}"
+        found: list[str] = []
+
+        def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
+            def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+                first = output[0] if isinstance(output, tuple) else output
+                if isinstance(first, torch.Tensor) and not bool(torch.isfinite(first).all()):
+                    found.append(f"the output of {name}")
+
+            return hook
+
+        hooks = [module.register_forward_hook(look(name)) for name, module in self.network.named_modules() if name]
+        with torch.no_grad():
+            self.tbptt.loss(self.batches[max(0, self.progress.batch - 1)].to(self.device), None)
+        for handle in hooks:
+            handle.remove()
+        return found[0] if found else "the loss itself"
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        if self.settings.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=dtypes[self.settings.precision])
+
+    def _under_autocast(self, loss: LossOf) -> LossOf:
+        def run(batch: Batch, state: Any) -> Loss:
+            with self._autocast():
+                return loss(batch, state)
+
+        return run
+
+
+def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """The optimiser of the settings; weight decay leaves biases and gains alone."""
+    decayed = [p for p in network.parameters() if p.requires_grad and p.dim() >= 2]
+    plain = [p for p in network.parameters() if p.requires_grad and p.dim() < 2]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+    make = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
+    return make(groups, lr=settings.lr)

@@ -1,0 +1,48 @@
+"""Loss: a sum over what counts, and how much that was; and the state to go on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unrolled.data import Batch
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The summed loss of the steps that count, their number, and the state after the last step.
+
+    Sums and counts of parts add up to those of the whole: padding and cutting change nothing.
+    """
+
+    sum: Tensor
+    count: Tensor
+    state: Any = None
+
+
+def cross_entropy(logits: Tensor, batch: Batch, state: Any = None) -> Loss:
+    """Token cross-entropy in nats, summed over the batch's scored steps: logits (B, T, V)."""
+    targets = batch.targets
+    if batch.lengths is None and batch.counted is None:
+        total = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
+        return Loss(total, torch.tensor(targets.numel()), state)
+    scored = batch.scored
+    total = F.cross_entropy(logits[scored].float(), targets[scored], reduction="sum")
+    return Loss(total, scored.sum(), state)
+
+
+def detached(state: Any) -> Any:
+    """The same state without its history: tuples, lists and dictionaries of tensors."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    if isinstance(state, tuple):
+        return tuple(detached(s) for s in state)
+    if isinstance(state, list):
+        return [detached(s) for s in state]
+    if isinstance(state, dict):
+        return {k: detached(v) for k, v in state.items()}
+    return state

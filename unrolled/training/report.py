@@ -1,0 +1,107 @@
+"""What a user sees while a model learns: one live line, a row for each evaluation, a sample."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TextIO
+
+from unrolled.training.loop import Goal, Progress, StepInfo
+
+PLAIN_SECONDS = 10.0  # between two lines where nothing can be overwritten
+
+
+class Report:
+    """Writes to stderr; a live line on a terminal or in a notebook, plain lines elsewhere, nothing when quiet."""
+
+    def __init__(
+        self, goal: Goal, total_steps: int, *, start_step: int = 0, quiet: bool = False, stream: TextIO | None = None
+    ) -> None:
+        self.goal, self.total_steps, self.quiet = goal, total_steps, quiet
+        self.stream = stream or sys.stderr
+        self._start_step, self._begun, self._shown = start_step, time.monotonic(), time.monotonic()
+        self._tokens, self._loss, self._header = 0, 0.0, False
+        self._bar = None if quiet else _bar(self.stream, total_steps, start_step)
+
+    def __enter__(self) -> Report:
+        if self._bar is not None:
+            self._bar.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(kind, error, trace)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.print(text)
+        else:
+            print(text, file=self.stream, flush=True)
+
+    def step(self, info: StepInfo, progress: Progress) -> None:
+        """After every update."""
+        self._tokens += info.tokens
+        self._loss = info.loss if info.step - self._start_step <= 1 else 0.95 * self._loss + 0.05 * info.loss
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.update(info.step, self._line(info))
+        elif time.monotonic() - self._shown > PLAIN_SECONDS:
+            self._shown = time.monotonic()
+            self.say(f"{100 * info.step / self.total_steps:3.0f} %  {self._line(info)}")
+        if info.scores is not None:
+            self._row(info, info.scores)
+
+    def _line(self, info: StepInfo) -> str:
+        seconds = max(1e-9, time.monotonic() - self._begun)
+        done = info.step - self._start_step
+        left = seconds / max(1, done) * (self.total_steps - info.step)
+        return (
+            f"{self._tokens / seconds:,.0f} tokens/s  lr {info.lr:.2e}  loss {self._loss:.4f}  "
+            f"{int(left) // 60}:{int(left) % 60:02d} left"
+        )
+
+    def _row(self, info: StepInfo, scores: dict[str, float]) -> None:
+        names = [name for name in scores if name != "tokens"]
+        if not self._header:
+            self.say("  ".join(f"{name:>14}" for name in ["step", "train loss", *names]))
+            self._header = True
+        values = "  ".join(f"{scores[name]:>14.4f}" for name in names)
+        self.say(f"{info.step:>14}  {self._loss:>14.4f}  {values}{'  best' if info.is_best else ''}")
+
+
+class _Bar:
+    """rich's progress bar, for terminals and notebooks."""
+
+    def __init__(self, stream: TextIO, total: int, start: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self.console = Console(file=stream, highlight=False)
+        self._progress = Progress(
+            TaskProgressColumn(), BarColumn(30), TextColumn("{task.description}"), console=self.console, transient=True
+        )
+        self._task = self._progress.add_task("", total=total, completed=start)
+
+    def __enter__(self) -> None:
+        self._progress.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def update(self, step: int, line: str) -> None:
+        self._progress.update(self._task, completed=step, description=line)
+
+    def print(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+
+def _bar(stream: TextIO, total: int, start: int) -> _Bar | None:
+    notebook = "ipykernel" in sys.modules
+    return _Bar(stream, total, start) if notebook or stream.isatty() else None

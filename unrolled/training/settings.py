@@ -1,0 +1,39 @@
+"""The `train` section of every task's config."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from unrolled.config import Section
+
+
+class TrainSettings(Section):
+    """How to train: the same keys for every task."""
+
+    seed: int = Field(0, ge=0, description="Seed of every random draw; one seed on one machine gives one model.")
+    device: str = Field("auto", description="auto takes a GPU where there is one; or cpu, cuda, cuda:1.")
+    precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="bf16 and fp16 run products under autocast.")
+    deterministic: bool = Field(
+        False, description="Refuse operations whose result may differ from run to run on a GPU."
+    )
+    epochs: int = Field(10, ge=1, description="Passes over the training data.")
+    max_steps: int | None = Field(None, ge=1, description="Stop after this many updates, if that comes first.")
+    batch_size: int = Field(64, ge=1, description="Sequences side by side.")
+    accumulate: int = Field(1, ge=1, description="Batches whose gradients are added up for one update.")
+    optimizer: Literal["adam", "adamw", "sgd"] = Field("adamw", description="How gradients become updates.")
+    lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
+    weight_decay: float = Field(0.0, ge=0, description="Pull of the weights towards zero.")
+    momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd.")
+    warmup_steps: int = Field(20, ge=0, description="Updates over which the learning rate rises to lr.")
+    schedule: Literal["constant", "cosine", "plateau"] = Field(
+        "cosine", description="cosine falls to lr / 100 by the last update; plateau divides when evaluations stall."
+    )
+    plateau_factor: float = Field(0.5, gt=0, lt=1, description="What plateau multiplies the learning rate by.")
+    plateau_patience: int = Field(1, ge=0, description="Evaluations without a better score that plateau waits for.")
+    clip_norm: float | None = Field(1.0, gt=0, description="Gradients longer than this are scaled back to it.")
+    clip_value: float | None = Field(None, gt=0, description="Each gradient is cut off at plus or minus this.")
+    eval_every: int | None = Field(None, ge=1, description="Updates between evaluations; none: ten in a run.")
+    patience: int | None = Field(None, ge=1, description="Stop after this many evaluations without a better score.")
+    threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")

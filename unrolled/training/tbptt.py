@@ -1,0 +1,143 @@
+"""Truncated backpropagation through time, for any k1 and k2 (S14).
+
+A stream is read in chunks of k1 steps. After each chunk there is one update: the losses of its k1 steps, each counted
+once, are backpropagated through at most the last k2 steps.
+
+    k2 = k1   the usual: each chunk is its own window, the state is carried, its history is not
+    k2 > k1   the window reaches back into earlier chunks: it is run again from the state stored at its entry, with the
+              weights as they are now; only the last k1 steps' losses count
+    k2 < k1   the first k1 − k2 steps run without gradient: their losses count in the report, and teach nothing
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from unrolled.data import Batch, join
+from unrolled.errors import UserError
+from unrolled.training.loss import Loss, detached
+
+LossOf = Callable[[Batch, Any], Loss]
+"""Runs a model over a batch from a state: the loss of its counted steps, and the state after it."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """One chunk done: its loss (without history), the number of steps it counts, and the state after it."""
+
+    loss: torch.Tensor
+    count: torch.Tensor
+    state: Any
+
+
+class TruncatedBPTT:
+    """Turns a stream of chunks into gradients.
+
+    `loss(batch, state)` runs the model; each call adds the gradients of one chunk to the parameters' `.grad`, scaled by
+    1 / count, and returns an `Update`; the optimiser's step is the caller's. Only tensors of the last max(k1, k2) steps
+    are held, however long the stream is.
+
+    >>> from torch import nn
+    >>> from unrolled import LSTM
+    >>> layer, head = LSTM(1, 8, batch_first=True), nn.Linear(8, 1)
+    >>> def loss(batch, state):
+    ...     output, state = layer(batch.inputs, state)
+    ...     errors = (head(output) - batch.targets).pow(2).squeeze(-1)  # (B, T)
+    ...     return Loss((errors * batch.scored).sum(), batch.scored.sum(), state)
+    >>> tbptt = TruncatedBPTT(loss, k2=20)
+    >>> optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()])
+    >>> for x in torch.randn(5, 4, 10, 1):  # five chunks of k1 = 10 steps, four rows
+    ...     optimizer.zero_grad()
+    ...     update = tbptt(Batch(x, x))
+    ...     optimizer.step()
+    """
+
+    def __init__(self, loss: LossOf, k2: int | None = None, state: Any = None) -> None:
+        if k2 is not None and k2 < 1:
+            raise UserError(f"k2={k2}: backpropagation through no step.", "Expected 1 or more, or None for k2 = k1.")
+        self.loss, self.k2, self.state = loss, k2, state
+        self.past: deque[tuple[Batch, Any]] = deque()  # earlier chunks with the state at their entry
+
+    def __call__(self, chunk: Batch, scale: float | None = None) -> Update:
+        """One chunk: adds its gradients, scaled by `scale` (1 / count if not given), and moves on."""
+        k1 = chunk.inputs.shape[1]
+        k2 = self.k2 or k1
+        if k2 < k1:
+            return self._short(chunk, k1 - k2, scale)
+        return self._long(chunk, k2 - k1, scale)
+
+    def reset(self, state: Any = None) -> None:
+        """A new stream: nothing before it is remembered."""
+        self.state = state
+        self.past.clear()
+
+    def _short(self, chunk: Batch, silent: int, scale: float | None) -> Update:
+        """k2 < k1: the first `silent` steps give no gradient."""
+        with torch.no_grad():
+            before = self.loss(chunk.steps(0, silent), self.state)
+        after = self.loss(chunk.steps(silent, chunk.inputs.shape[1]), detached(before.state))
+        count = before.count + after.count
+        _backward(after, count, scale)
+        self.state = detached(after.state)
+        return Update((before.sum + after.sum).detach(), count, self.state)
+
+    def _long(self, chunk: Batch, back: int, scale: float | None) -> Update:
+        """k2 ≥ k1: the window begins `back` steps before the chunk, as far as there are any."""
+        window, entry = self._window(chunk, back)
+        loss = self.loss(window, entry)
+        _backward(loss, loss.count, scale)
+        if back:
+            self._remember(chunk, back)
+        self.state = detached(loss.state)
+        return Update(loss.sum.detach(), loss.count, self.state)
+
+    def _window(self, chunk: Batch, back: int) -> tuple[Batch, Any]:
+        """The window and the state at its entry."""
+        if not back or not self.past:
+            return chunk, self.state
+        parts = [replace(past, counted=torch.zeros_like(past.mask)) for past, _ in self.past]
+        joined = join([*parts, chunk])
+        surplus = sum(past.inputs.shape[1] for past, _ in self.past) - back
+        if surplus <= 0:
+            return joined, self.past[0][1]
+        with torch.no_grad():  # the window begins inside the oldest chunk: its entry state is made from that chunk's
+            entry = self.loss(joined.steps(0, surplus), self.past[0][1]).state
+        return joined.steps(surplus, joined.inputs.shape[1]), detached(entry)
+
+    def _remember(self, chunk: Batch, back: int) -> None:
+        self.past.append((chunk, self.state))
+        while sum(past.inputs.shape[1] for past, _ in list(self.past)[1:]) >= back:
+            self.past.popleft()
+
+
+def _backward(loss: Loss, count: torch.Tensor, scale: float | None) -> None:
+    if not loss.sum.requires_grad:
+        return
+    scaled = loss.sum / count.clamp(min=1) if scale is None else loss.sum * scale
+    scaled.backward()  # type: ignore[no-untyped-call]
+
+
+def many_to_one(loss: LossOf, batch: Batch, k2: int, state: Any = None) -> Loss:
+    """One target at the end of a sequence (III): the whole runs forward, only the last k2 steps backward.
+
+    Returns the loss with its history; memory for gradients does not grow with T. Rows must be full.
+    """
+    steps = batch.inputs.shape[1]
+    if k2 < steps:
+        with torch.no_grad():
+            state = detached(loss(batch.steps(0, steps - k2), state).state)
+        batch = batch.steps(steps - k2, steps)
+    return loss(batch, state)
+
+
+def independent_chunks(loss: LossOf, chunks: Iterable[Batch]) -> Iterator[Update]:
+    """Chunks that know nothing of each other (I): every one starts from the initial state."""
+    for chunk in chunks:
+        part = loss(chunk, None)
+        _backward(part, part.count, None)
+        yield Update(part.sum.detach(), part.count, None)
