@@ -312,15 +312,15 @@ class GruBackward : public BackwardScan {
 
   void flush() {
     if (job.kind == static_cast<int>(CellKind::gru_reset_after)) return add_weight_gradients();
-    if (d_w_) {
+    if (d_w_.result) {
       pack_strips(chunk_, chunk_stride_, 0, wide_);
-      add_outer(wide_, {&job.x, nullptr, job.features}, d_w_);
+      add_outer(wide_, {&job.x, nullptr, job.features}, sums_of(d_w_));
     }
     // U_r and U_z saw h, U_n saw r∘h
     pack_strips(chunk_, chunk_stride_, recurrent_at_, 2 * hidden_);
-    add_outer(2 * hidden_, {nullptr, seen_rows(), hidden_}, d_u_);
+    add_outer(2 * hidden_, {nullptr, seen_rows(), hidden_}, sums_of(d_u_));
     pack_strips(chunk_, chunk_stride_, recurrent_at_ + 2 * hidden_, hidden_);
-    add_outer(hidden_, {nullptr, job.candidate, hidden_}, d_u_ + 2 * static_cast<size_t>(hidden_) * hidden_);
+    add_outer(hidden_, {nullptr, job.candidate, hidden_}, sums_of(d_u_) + 2 * static_cast<size_t>(hidden_) * hidden_);
   }
 
   void begin() {

@@ -214,7 +214,7 @@ class LstmBackward : public BackwardScan {
     if (job.weight_hr) {
       r_ = place.shared->take(packed_size(job.width, hidden_));
       d_hidden_ = place.of_group->take(static_cast<size_t>(chunk_rows_) * dh_.stride());
-      d_r_ = gradient_matrix(place, job.d_weight_hr, static_cast<size_t>(job.width) * hidden_);
+      d_r_ = gradient(place, job.d_weight_hr, static_cast<size_t>(job.width) * hidden_);
       d_shown_ = place.of_group->take(static_cast<size_t>(group_rows_) * dc_.stride());
     }
     if (job.norm_c) {
@@ -262,9 +262,9 @@ class LstmBackward : public BackwardScan {
   void finish() {
     end_chunks([&] { flush(); });
     if (job.weight_hr) {
-      clear_unless_flushed(d_r_, static_cast<size_t>(job.width) * hidden_);
+      clear_unless_flushed(d_r_);
       meet_everyone();
-      gather(job.d_weight_hr, d_r_, static_cast<size_t>(job.width) * hidden_);
+      gather(d_r_);
     }
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) {
@@ -291,7 +291,7 @@ class LstmBackward : public BackwardScan {
     add_weight_gradients();
     if (!job.weight_hr) return;
     pack_strips(d_hidden_, dh_.stride(), 0, job.width);
-    add_outer(job.width, {nullptr, job.shown, hidden_}, d_r_);
+    add_outer(job.width, {nullptr, job.shown, hidden_}, sums_of(d_r_));
   }
   float* d_hidden(int j) const { return d_hidden_ + static_cast<size_t>(step_at_ + j) * dh_.stride(); }
 
@@ -403,7 +403,8 @@ class LstmBackward : public BackwardScan {
   GradientTrack dc_;
   float* u_;
   Sums d_bias_, d_peephole_, d_norm_hh_, d_norm_c_, d_norm_c_bias_;
-  float *r_ = nullptr, *d_hidden_ = nullptr, *d_shown_ = nullptr, *d_r_ = nullptr;  // with a projection
+  float *r_ = nullptr, *d_hidden_ = nullptr, *d_shown_ = nullptr;  // with a projection
+  Gradient d_r_;
   float *d_memory_ = nullptr, *memory_ = nullptr, *d_output_gate_ = nullptr;  // with LN(c)
 };
 

@@ -24,6 +24,7 @@ struct Place {
   Arena* shared;  // one for all threads, one for a group, one for a thread
   Arena* of_group;
   Arena* own;
+  size_t group_stride = 0;  // from one group's memory to the next one's
 };
 
 // One sequence at one step.
@@ -374,10 +375,11 @@ class BackwardScan : protected Scan {
         chunk_stride_(round_up(recurrent_at_ + wide_, kLanes) + kLanes),
         chunk_rows_(round_up(kChunk < group_rows_ ? group_rows_ : kChunk, group_rows_)),
         dh_(job.h, job.width, group_rows_, place.of_group),
+        group_stride_(place.group_stride),
         direct_(place.of_group->take(static_cast<size_t>(group_rows_) * dh_.stride())),
         chunk_(place.of_group->take(static_cast<size_t>(chunk_rows_) * chunk_stride_)),
-        d_w_(gradient_matrix(place, job.d_weight_ih, static_cast<size_t>(wide_) * job.features)),
-        d_u_(gradient_matrix(place, job.d_weight_hh, static_cast<size_t>(wide_) * job.width)),
+        d_w_(gradient(place, job.d_weight_ih, static_cast<size_t>(wide_) * job.features)),
+        d_u_(gradient(place, job.d_weight_hh, static_cast<size_t>(wide_) * job.width)),
         w_(job.d_x.data ? place.shared->take(packed_size(wide_, job.features)) : nullptr),
         entries_(reinterpret_cast<Entry*>(place.own->take(chunk_rows_ * sizeof(Entry) / sizeof(float)))),
         strips_(place.own->take(static_cast<size_t>(chunk_rows_) * round_up(wide_, kStrip))),
@@ -465,39 +467,37 @@ class BackwardScan : protected Scan {
   // ∂L/∂W and ∂L/∂U of a chunk where all rows of U saw h.
   void add_weight_gradients() {
     pack_strips(chunk_, chunk_stride_, 0, wide_);
-    if (d_w_) add_outer(wide_, {&job.x, nullptr, job.features}, d_w_);
+    if (d_w_.result) add_outer(wide_, {&job.x, nullptr, job.features}, sums_of(d_w_));
     if (recurrent_at_) pack_strips(chunk_, chunk_stride_, recurrent_at_, wide_);
-    add_outer(wide_, {nullptr, seen_rows(), job.width}, d_u_);
+    add_outer(wide_, {nullptr, seen_rows(), job.width}, sums_of(d_u_));
   }
   const float* seen_rows() const { return job.seen ? job.seen : job.h.entering; }
 
-  // Group 0 works on the result itself, the others on matrices of their own, at the same offset in each group's memory.
-  float* gradient_matrix(const Place& place, float* result, size_t size) {
-    if (!result) return nullptr;
-    float* own = plan_.groups > 1 ? place.of_group->take(size) : nullptr;
-    return group_ == 0 ? result : own;
+  // A weight's gradient: group 0 sums it up in the result itself, the others at the same place in their own memory.
+  struct Gradient {
+    float* result = nullptr;
+    float* own = nullptr;  // null with one group
+    size_t size = 0;
+  };
+  static Gradient gradient(const Place& place, float* result, size_t size) {
+    return {result, result && place.plan.groups > 1 ? place.of_group->take(size) : nullptr, size};
   }
+  float* sums_of(const Gradient& gradient) const { return group_ == 0 ? gradient.result : gradient.own; }
 
-  // Adds the other groups' matrix to group 0's: all threads together, between two meetings of everyone.
-  void gather(float* result, const float* mine, size_t size) {
-    if (!result || plan_.groups == 1) return;
-    if (group_ > 0) {
-      for (int turn = 1; turn < plan_.groups; ++turn) {
-        meet_everyone();
-        if (turn == group_) add_part(mine, result, size);
-      }
-    } else {
-      for (int turn = 1; turn < plan_.groups; ++turn) meet_everyone();
+  // Adds the other groups' sums to group 0's, each thread its part of the matrix. Everyone has met before.
+  void gather(const Gradient& gradient) const {
+    if (!gradient.own) return;
+    const Range part = part_of(static_cast<int>(gradient.size), id_, plan_.threads());
+    for (int group = 1; group < plan_.groups; ++group) {
+      const float* from = gradient.own + (group - group_) * static_cast<ptrdiff_t>(group_stride_);
+      for (int i = part.begin; i < part.end; ++i) gradient.result[i] += from[i];
     }
-    meet_everyone();
-  }
-  void add_part(const float* from, float* to, size_t size) const {
-    for (size_t i = size * member_ / plan_.members; i < size * (member_ + 1) / plan_.members; ++i) to[i] += from[i];
   }
   // A group whose sequences are all empty has flushed nothing: its gradients are zero.
-  void clear_unless_flushed(float* matrix, size_t size) const {
-    if (flushed_ || !matrix) return;
-    for (size_t i = size * member_ / plan_.members; i < size * (member_ + 1) / plan_.members; ++i) matrix[i] = 0;
+  void clear_unless_flushed(const Gradient& gradient) const {
+    if (flushed_ || !gradient.result) return;
+    const Range part = my_part(static_cast<int>(gradient.size));
+    for (int i = part.begin; i < part.end; ++i) sums_of(gradient)[i] = 0;
   }
 
   // After the last step: the last chunk, then all groups' sums.
@@ -508,12 +508,11 @@ class BackwardScan : protected Scan {
       flush();
       flushed_ = true;
     }
-    const size_t of_w = static_cast<size_t>(wide_) * job.features, of_u = static_cast<size_t>(wide_) * job.width;
-    clear_unless_flushed(d_w_, of_w);
-    clear_unless_flushed(d_u_, of_u);
+    clear_unless_flushed(d_w_);
+    clear_unless_flushed(d_u_);
     meet_everyone();
-    gather(job.d_weight_ih, d_w_, of_w);
-    gather(job.d_weight_hh, d_u_, of_u);
+    gather(d_w_);
+    gather(d_u_);
   }
 
   // Units of h that are this member's, a multiple of a panel.
@@ -573,7 +572,10 @@ class BackwardScan : protected Scan {
   };
   const int wide_, recurrent_at_, chunk_stride_, chunk_rows_;
   GradientTrack dh_;
-  float *direct_, *chunk_, *d_w_, *d_u_, *w_;
+  const size_t group_stride_;
+  float *direct_, *chunk_;
+  const Gradient d_w_, d_u_;
+  float* w_;
   Entry* entries_;
   float *strips_, *panel_, *tile_;
   int chunk_count_ = 0, step_at_ = 0;
@@ -609,7 +611,8 @@ static void run(const ScanJob& job, int threads) {
         const int group = id / c.plan.members;
         Arena shared(c.memory), of_group(c.memory + c.shared + group * c.of_group);
         Arena own(c.memory + c.shared + c.plan.groups * c.of_group + id * c.own);
-        Cell cell(Place{c.job, c.plan, id, &c.barriers[0], &c.barriers[1 + group], &shared, &of_group, &own});
+        Cell cell(Place{c.job, c.plan, id, &c.barriers[0], &c.barriers[1 + group], &shared, &of_group, &own,
+                        c.of_group});
         cell.prepare();
         const bool descending = c.job.reverse != Cell::kBackward;
         for (int s = 0; s < c.job.steps; ++s) cell.step(descending ? c.job.steps - 1 - s : s, s & 1);

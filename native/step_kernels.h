@@ -11,6 +11,9 @@
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
+// Bytes ahead that weights are fetched: they stream through once, from the second-level cache at best.
+constexpr int kAhead = 2048;
+
 // Rows of a panel: four vectors.
 constexpr int kPanel = kPlainWidth;
 
@@ -118,7 +121,10 @@ static inline void half_panel(const uint16_t* panel, int depth, const float* x, 
 #pragma GCC unroll 2
     for (int odd = 0; odd < 2; ++odd)
 #pragma GCC unroll 8
-      for (int v = 0; v < kPlainVecs; ++v) sums[odd][v] += x[k + odd] * load_half(panel + odd * kPanel + v * kLanes);
+      for (int v = 0; v < kPlainVecs; ++v) {
+        if (v % 2 == 0) __builtin_prefetch(panel + odd * kPanel + v * kLanes + kAhead / 2);
+        sums[odd][v] += x[k + odd] * load_half(panel + odd * kPanel + v * kLanes);
+      }
   for (int v = 0; v < kPlainVecs; ++v) {
     if (k < depth) sums[0][v] += x[k] * load_half(panel + v * kLanes);
     store(out + v * kLanes, sums[0][v] + sums[1][v]);
@@ -139,6 +145,9 @@ __attribute__((target("avx512vnni"))) static void byte_panel_offset(const int8_t
       int32_t four;
       __builtin_memcpy(&four, x + 4 * (g + odd), 4);
       const __m512i inputs = _mm512_set1_epi32(four);
+#pragma GCC unroll 4
+      for (int v = 0; v < kPlainVecs; ++v)
+        __builtin_prefetch(panel + (static_cast<size_t>(g + odd) * kPanel + v * kLanes) * 4 + kAhead);
 #pragma GCC unroll 4
       for (int v = 0; v < kPlainVecs; ++v)
         sums[odd][v] = _mm512_dpbusd_epi32(
@@ -194,6 +203,9 @@ static void byte_panel(const int8_t* panel, int groups, const int16_t* x, int32_
 #endif
 }
 
+typedef uint8_t ByteVec __attribute__((vector_size(kLanes)));
+typedef int16_t WordVec __attribute__((vector_size(2 * kLanes)));
+
 // Inputs as whole numbers from −127 to 127 and the scale that makes them what they were. A NaN makes the scale NaN.
 static float quantize(const float* x, int depth, bool offset, void* to) {
   Vec largest = {}, nan = {};
@@ -213,9 +225,11 @@ static float quantize(const float* x, int depth, bool offset, void* to) {
     const IntVec q = __builtin_convertvector(rounded, IntVec);
     const int count = round_up(depth, 4) - k < kLanes ? round_up(depth, 4) - k : kLanes;
     if (offset) {
-      for (int lane = 0; lane < count; ++lane) bytes[k + lane] = static_cast<uint8_t>(q[lane] + 128);
+      const auto small = __builtin_convertvector(q + 128, ByteVec);
+      __builtin_memcpy(bytes + k, &small, count);
     } else {
-      for (int lane = 0; lane < count; ++lane) words[k + lane] = static_cast<int16_t>(q[lane]);
+      const auto small = __builtin_convertvector(q, WordVec);
+      __builtin_memcpy(words + k, &small, 2 * count);
     }
   }
   return scale;

@@ -46,7 +46,7 @@ void Stepper::add_layer(int kind, int features, int hidden, int width, bool peep
 
 void Stepper::step(int batch, const float* x, const float* h, const float* c, float* new_h, float* new_c,
                    int threads) const {
-  constexpr double kWorthAThread = 1 << 20;  // bytes of weights: less than this stays in one core's cache
+  constexpr double kWorthAThread = 700e3;  // bytes of weights: reading fewer is over before another thread wakes
   const int depth = static_cast<int>(layers_.size());
   unsigned long room = 0;
   for (const StepLayer& layer : layers_) room = std::max(room, kernels().step.scratch(layer, batch));

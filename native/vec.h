@@ -38,13 +38,15 @@ static inline void store(float* to, Vec v) { __builtin_memcpy(to, &v, sizeof v);
 [[gnu::always_inline]] static inline Vec load(const float* from, int count) {
   if (count >= kLanes) return load(from);
   Vec v = {};
-  for (int lane = 0; lane < count; ++lane) v[lane] = from[lane];
+  for (int lane = 0; lane < kLanes - 1; ++lane)
+    if (lane < count) v[lane] = from[lane];
   return v;
 }
 
 [[gnu::always_inline]] static inline void store(float* to, Vec v, int count) {
   if (count >= kLanes) return store(to, v);
-  for (int lane = 0; lane < count; ++lane) to[lane] = v[lane];
+  for (int lane = 0; lane < kLanes - 1; ++lane)
+    if (lane < count) to[lane] = v[lane];
 }
 
 static inline Vec splat(float x) { return x - Vec{}; }

@@ -553,8 +553,7 @@ class _Lease:
     """A buffer that goes back to a small store when its holder is gone: fresh memory costs a page fault every 4 KB."""
 
     _free: ClassVar[list[Tensor]] = []
-    _BLOCKS = 4
-    _BYTES = 256 * 2**20  # beyond this a buffer is given back to the system
+    _FLOATS = 2**26  # kept at most, 256 MB in all
 
     def __init__(self) -> None:
         self.buffer: Tensor | None = None
@@ -568,9 +567,11 @@ class _Lease:
         return (self.buffer.fill_(float("nan")) if fill_with_nan else self.buffer)[:size]
 
     def __del__(self) -> None:
-        if self.buffer is not None and self.buffer.numel() * 4 <= self._BYTES // self._BLOCKS:
-            del self._free[: len(self._free) - self._BLOCKS + 1]
-            self._free.append(self.buffer)
+        if self.buffer is None or self.buffer.numel() > self._FLOATS:
+            return
+        while self._free and sum(b.numel() for b in self._free) + self.buffer.numel() > self._FLOATS:
+            self._free.pop(0)
+        self._free.append(self.buffer)
 
 
 class _Eager(torch.autograd.Function):

@@ -55,9 +55,11 @@ class Stepper:
         self._combine = layer.combine
         self._combine_weight = layer.combine_weight.detach().clone() if layer.combine == "mix" else None
         self._keep = tuple(layer.zoneout)
-        self._learned = [getattr(layer, f"initial_{name}").detach().clone() for name in layer.cell_class.state_names] \
-            if layer.learned_state else None
+        names = layer.cell_class.state_names if layer.learned_state else ()
+        self._learned = [getattr(layer, f"initial_{name}").detach().clone() for name in names]
         self._cells = [_cell(layer, name) for name in layer._run_names()]
+        self._batch = -1
+        self._shapes: tuple[torch.Size, tuple[torch.Size, ...]] = (torch.Size(), ())
         self._reason = self._why_not_native()
         if self._reason is None:
             self._native = self._packed()
@@ -73,37 +75,55 @@ class Stepper:
 
     def initial_state(self, batch_size: int) -> State:
         """The state before the first step: zeros, or what the layer has learned; (B, L, size) each."""
-        if self._learned is not None:
+        if self._learned:
             return tuple(p.expand(batch_size, -1, -1).contiguous() for p in self._learned)
         like = self._cells[0].weight_hh
         return tuple(like.new_zeros(batch_size, self._layers, size) for size in self._sizes)
 
     def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x (B, D) and the state → output (B, O) and the new state."""
-        if x.dim() != 2 or x.shape[1] != self.input_size:
-            raise UserError(
-                f"The input has shape {tuple(x.shape)}.", f"Expected (batch, {self.input_size}): one step of each sequence."
-            )
+        # a step is microseconds, and so is a torch call: one comparison each, and the reasons only when one fails
+        batch = x.shape[0]
+        if batch != self._batch:
+            self._expect(batch)
+        if x.shape != self._shapes[0] or tuple([s.shape for s in state]) != self._shapes[1]:
+            self._refuse_shapes(x, state)
         if self._reason is not None:
             return self._torch_step(x, state)
-        batch = x.shape[0]
         if x.dtype is not torch.float32 or not x.is_contiguous():
-            x = self._float32("input", x)
-        state = self._checked(state, batch)
+            x = _float32("input", x)
         h = state[0]
+        if h.dtype is not torch.float32 or not h.is_contiguous():
+            h = _float32("state", h)
         new_h = torch.empty_like(h)
-        threads = torch.get_num_threads()
-        if len(state) == 2:
-            c = state[1]
-            new_c = torch.empty_like(c)
-            self._native.step(
-                batch, x.data_ptr(), h.data_ptr(), c.data_ptr(), new_h.data_ptr(), new_c.data_ptr(), threads
+        if len(state) == 1:
+            self._native.step(batch, x.data_ptr(), h.data_ptr(), 0, new_h.data_ptr(), 0, torch.get_num_threads())
+            return self._output(new_h), (new_h,)
+        c = state[1]
+        if c.dtype is not torch.float32 or not c.is_contiguous():
+            c = _float32("state", c)
+        new_c = torch.empty_like(c)
+        self._native.step(
+            batch, x.data_ptr(), h.data_ptr(), c.data_ptr(), new_h.data_ptr(), new_c.data_ptr(), torch.get_num_threads()
+        )
+        return self._output(new_h), (new_h, new_c)
+
+    def _expect(self, batch: int) -> None:
+        """The shapes of x and the states for this many sequences."""
+        self._batch = batch
+        states = tuple(torch.Size((batch, self._layers, size)) for size in self._sizes)
+        self._shapes = (torch.Size((batch, self.input_size)), states)
+
+    def _refuse_shapes(self, x: Tensor, state: State) -> None:
+        if x.shape != self._shapes[0]:
+            raise UserError(
+                f"The input has shape {tuple(x.shape)}.",
+                f"Expected (batch, {self.input_size}): one step of each sequence.",
             )
-            new: State = (new_h, new_c)
-        else:
-            self._native.step(batch, x.data_ptr(), h.data_ptr(), 0, new_h.data_ptr(), 0, threads)
-            new = (new_h,)
-        return self._output(new_h), new
+        raise UserError(
+            f"The state has shapes {[tuple(s.shape) for s in state]}.",
+            f"Expected {[tuple(s) for s in self._shapes[1]]}: (batch, layers, size); see initial_state().",
+        )
 
     def _output(self, h: Tensor) -> Tensor:
         if self._layers == 1 and self._combine != "concat":
@@ -111,24 +131,6 @@ class Stepper:
         if self._combine == "last":
             return h.select(1, self._layers - 1)
         return combine([h[:, i : i + 1] for i in range(self._layers)], self._combine, self._combine_weight).squeeze(1)
-
-    def _checked(self, state: State, batch: int) -> State:
-        if len(state) != len(self._sizes):
-            raise UserError(f"The state has {len(state)} tensors.", f"Expected {len(self._sizes)}; see initial_state().")
-        for tensor, size in zip(state, self._sizes, strict=True):
-            if tensor.shape != (batch, self._layers, size):
-                raise UserError(
-                    f"A state has shape {tuple(tensor.shape)}.",
-                    f"Expected {(batch, self._layers, size)}: (batch, layers, size).",
-                )
-        if all(t.dtype is torch.float32 and t.is_contiguous() for t in state):
-            return state
-        return tuple(self._float32("state", t) for t in state)
-
-    def _float32(self, what: str, tensor: Tensor) -> Tensor:
-        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
-            raise UserError(f"The {what} is {tensor.dtype} on {tensor.device}.", "Expected torch.float32 on the CPU.")
-        return tensor.contiguous()
 
     def _why_not_native(self) -> str | None:
         if "native" not in ENGINES:
@@ -161,7 +163,6 @@ class Stepper:
 
     @torch.no_grad()
     def _torch_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        state = self._checked_shapes(state, x.shape[0])
         new: list[State] = []
         for depth, cell in enumerate(self._cells):
             old = tuple(s[:, depth] for s in state)
@@ -172,11 +173,11 @@ class Stepper:
         stacked = tuple(torch.stack(parts, dim=1) for parts in zip(*new, strict=True))
         return self._output(stacked[0]), stacked
 
-    def _checked_shapes(self, state: State, batch: int) -> State:
-        expected = [(batch, self._layers, size) for size in self._sizes]
-        if [tuple(s.shape) for s in state] != expected:
-            raise UserError(f"The state has shapes {[tuple(s.shape) for s in state]}.", f"Expected {expected}.")
-        return state
+
+def _float32(what: str, tensor: Tensor) -> Tensor:
+    if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+        raise UserError(f"The {what} is {tensor.dtype} on {tensor.device}.", "Expected torch.float32 on the CPU.")
+    return tensor.contiguous()
 
 
 def _cell(layer: DropIn, name: str) -> RNNCell | LSTMCell | GRUCell:
