@@ -25,6 +25,7 @@ try:
     ISA: str = _native.isa()
 except ValueError as error:
     raise UserError(str(error)) from None
+ISAS: list[str] = _native.isas()
 THREADING: str = _native.threading()
 
 RNN_TANH, RNN_RELU, LSTM, GRU_RESET_AFTER, GRU_RESET_BEFORE = range(5)
