@@ -585,7 +585,8 @@ class _Eager(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         traced = inputs[-1]  # a trace shows what is saved: it keeps it
         ctx.lease = _Lease()
-        results = _forward(*inputs, _empty if traced else ctx.lease.allocate)
+        forward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]] = _forward
+        results = forward(*inputs, allocate=_empty if traced else ctx.lease.allocate)
         _set_up(ctx, inputs, results, saved=results[3])
         return *results[:3], results[3] if traced else _empty(0)
 
