@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+import unrolled.kernels._native as _native  # as a module of its own: where it was not built, the error names it
 from unrolled.errors import UserError
-from unrolled.kernels import _native
 
 try:
     ISA: str = _native.isa()
