@@ -40,10 +40,10 @@ def test_equals_torch_nn_on_the_gpu(name: str, engine: str, ragged: bool) -> Non
     else:
         (expected, _), (actual, _) = theirs(x), ours(x)
     assert torch.allclose(actual, expected, atol=1e-10)
-    expected.pow(2).sum().backward()
-    actual.pow(2).sum().backward()
-    for a, e in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.allclose(a.grad, e.grad, atol=1e-10)
+    gradients = torch.autograd.grad(actual.pow(2).sum(), list(ours.parameters()))
+    wanted = torch.autograd.grad(expected.pow(2).sum(), list(theirs.parameters()))
+    for a, e in zip(gradients, wanted, strict=True):
+        assert torch.allclose(a, e, atol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -54,7 +54,8 @@ def test_autocast(dtype: torch.dtype, options: dict[str, Any]) -> None:
     exact, _ = layer(x)
     with torch.autocast("cuda", dtype=dtype):
         output, _ = layer(x)
-    assert output.dtype == dtype
+    # torch.nn runs cuDNN in float16 under any autocast
+    assert output.dtype == (dtype if options else torch.float16)
     assert (output.float() - exact).abs().max() < 0.05
 
 
@@ -70,6 +71,7 @@ def test_training(precision: str, tmp_path: Path) -> None:
     book.write_text(TEXT)
     settings = {
         "model.hidden_size": 24,
+        "model.num_layers": 1,
         "train.batch_size": 8,
         "train.k1": 20,
         "train.epochs": 40,

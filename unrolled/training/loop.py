@@ -147,7 +147,7 @@ class Trainer:
             if progress.batch == 0 or not self.stateful:
                 self.tbptt.reset()
             batch = self.batches[progress.batch].to(self.device)
-            scale = self.scaler.get_scale() / number
+            scale = float(self.scaler.scale(torch.ones((), device=self.device))) / number
             parts.append(self.tbptt(batch, scale=scale / max(1, int(batch.scored.sum()))))
             progress.batch += 1
         return float(torch.stack([p.loss for p in parts]).sum()), sum(int(p.count) for p in parts)
