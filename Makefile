@@ -11,7 +11,8 @@ SOURCES := pyproject.toml constraints.txt
 .PHONY: demo test check-style check-types clean
 
 demo: $(VENV)/installed
-	$(BIN)/python examples/layers.py
+	$(BIN)/unrolled train generate
+	$(BIN)/unrolled run $$(ls -dt runs/generate-* | head -n 1) --prompt "The " --max-tokens 300 --seed 1
 
 test: check-style check-types
 	$(BIN)/pytest -n 2

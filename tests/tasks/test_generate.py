@@ -21,8 +21,10 @@ TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(1
 SMALL: dict[str, Any] = {
     "model.hidden_size": 24,
     "model.num_layers": 1,
+    "model.embedding_size": None,
     "train.batch_size": 8,
     "train.k1": 20,
+    "train.epochs": 10,
     "train.max_steps": 60,
     "train.lr": 0.02,
 }
@@ -153,7 +155,7 @@ def test_every_level(level: str, book: Path, tmp_path: Path) -> None:
             "model__dropconnect": 0.1,
         },
         {"model__combine": "concat", "model__num_layers": 2},
-        {"model__tied": True},
+        {"model__tied": True, "model__embedding_size": None},
         {"model__kind": "feedforward"},
         {"model__kind": "feedforward", "model__context_mode": "average", "model__context": 3},
         {"model__kind": "feedforward", "model__context": 1},
@@ -366,7 +368,7 @@ class TestModels:
         assert torch.allclose(a[:, -1], b[:, -1], atol=1e-6)
 
     def test_tied_weights_are_one(self) -> None:
-        network = language_model(LanguageModelSettings(tied=True, hidden_size=8), 11, 3)
+        network = language_model(LanguageModelSettings(tied=True, hidden_size=8, embedding_size=None), 11, 3)
         assert isinstance(network, RecurrentLM)
         assert network.scores.weight is network.embedding.weight
         with pytest.raises(UserError) as error:

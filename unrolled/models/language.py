@@ -27,8 +27,8 @@ class LanguageModelSettings(Section):
     )
     cell: Literal["rnn", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
     hidden_size: int = Field(256, ge=1, description="Units in a layer.")
-    num_layers: int = Field(2, ge=1, description="Recurrent layers on top of each other.")
-    embedding_size: int | None = Field(None, ge=1, description="Width of a token's vector; none: hidden_size.")
+    num_layers: int = Field(1, ge=1, description="Recurrent layers on top of each other.")
+    embedding_size: int | None = Field(64, ge=1, description="Width of a token's vector; none: hidden_size.")
     tied: bool = Field(False, description="One matrix for the tokens going in and the scores coming out.")
     dropout: float = Field(
         0.1, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."

@@ -96,7 +96,8 @@ class Trainer:
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
         self.updates_per_epoch = -(-len(batches) // settings.accumulate)
-        total = settings.epochs * self.updates_per_epoch
+        epochs = settings.epochs or max(8, math.ceil(1000 / self.updates_per_epoch))
+        total = epochs * self.updates_per_epoch
         self.total_steps = min(total, settings.max_steps or total)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
 
