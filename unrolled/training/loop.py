@@ -105,7 +105,7 @@ class Trainer:
         """Update after update, from wherever `progress` is, to the end. Between two of them everything can be saved."""
         progress = self.progress
         while not progress.finished:
-            info = self._update()
+            info = self.update()
             last = progress.step >= self.total_steps
             if last or progress.step % self.eval_every == 0:
                 info = self._judge(info)
@@ -113,7 +113,8 @@ class Trainer:
             progress.finished = last or stalled
             yield info
 
-    def _update(self) -> StepInfo:
+    def update(self) -> StepInfo:
+        """One update of the weights."""
         progress, settings = self.progress, self.settings
         self.network.train()
         lr = learning_rate(
@@ -127,7 +128,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        loss, count = self._gradients()
+        loss, count = self.gradients()
         self.scaler.unscale_(self.optimizer)
         norm, clipped = self._clip()
         if not math.isfinite(loss) or (not math.isfinite(norm) and not self.scaler.is_enabled()):
@@ -138,7 +139,7 @@ class Trainer:
         progress.tokens += count
         return StepInfo(progress.step, progress.epoch, loss / max(1, count), count, lr, norm, clipped)
 
-    def _gradients(self) -> tuple[float, int]:
+    def gradients(self) -> tuple[float, int]:
         """Adds up the gradients of the next batches; their summed loss and count."""
         progress, parts = self.progress, []
         if progress.batch >= len(self.batches):
