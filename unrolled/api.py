@@ -187,7 +187,7 @@ class Job:
             folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
         )
         report.say(
-            f"Done: best {self.task.goal.metric} {trainer.progress.best_score:.4f} at step {trainer.progress.best_step}. "
+            f"Done: best {self.task.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
         return best
