@@ -39,6 +39,7 @@ def read_config(
     reported in one UserError.
 
     >>> from pydantic import Field
+    >>> from unrolled.config import Section
     >>> class Train(Section):
     ...     lr: float = Field(3e-4, gt=0, description="Learning rate.")
     ...     clip_norm: float | None = Field(1.0, description="Largest norm of the gradient.")
@@ -78,6 +79,7 @@ def apply(config: S, dotted: Mapping[str, Any]) -> S:
     """A validated copy of `config` with the values of some dotted keys changed.
 
     >>> from pydantic import Field
+    >>> from unrolled.config import Section
     >>> class Train(Section):
     ...     lr: float = Field(3e-4, gt=0, description="Learning rate.")
     >>> apply(Train(), {"lr": 0.1})

@@ -17,6 +17,7 @@ def write_toml(config: Section, *, comments: bool, header: str = "") -> str:
     A key whose value is None is written as a comment, or as "none" where its default is something else.
 
     >>> from pydantic import Field
+    >>> from unrolled.config import Section
     >>> class Train(Section):
     ...     lr: float = Field(3e-4, gt=0, description="Learning rate.")
     ...     steps: int | None = Field(None, ge=1, description="Stop after so many steps.")
