@@ -15,6 +15,7 @@ from unrolled.kernels.job import Job, Keep
 
 __all__ = [
     "ENGINES",
+    "NOT_BUILT",
     "Choice",
     "Job",
     "Keep",
@@ -27,9 +28,19 @@ __all__ = [
     "scan_traced",
 ]
 
-# In the order in which `auto` tries them. An engine is a module with DESCRIPTION, refuses(job) and run(job), and
-# run_traced(job) if it can show its gates.
+# In the order in which `auto` tries them. An engine is a module with DESCRIPTION, refuses(job) and run(job),
+# run_traced(job) if it can show its gates, and outdone(job), if another is faster for some jobs it could do.
 ENGINES: dict[str, ModuleType] = {"torch": aten, "reference": reference}
+
+NOT_BUILT: dict[str, str] = {}
+"""Engines that this installation lacks: name → why."""
+
+try:
+    from unrolled.kernels import native
+except ImportError as error:
+    NOT_BUILT["native"] = str(error)
+else:
+    ENGINES = {"native": native, **ENGINES}
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,11 @@ class Choice:
 
 def check_engine(backend: str) -> str:
     """The name of an engine or "auto"; anything else is an error."""
+    if backend in NOT_BUILT:
+        raise UserError(
+            f"The engine {backend!r} is not built in this installation: {NOT_BUILT[backend]}.",
+            "Install a C++20 compiler and reinstall unrolled, or use backend='auto'.",
+        )
     if backend != "auto" and backend not in ENGINES:
         raise unknown_name("engine", backend, ["auto", *ENGINES])
     return backend
@@ -62,7 +78,7 @@ def choose(job: Job, backend: str = "auto", *, traced: bool = False) -> Choice:
     if backend == "auto":
         passed: list[str] = []
         for name, engine in ENGINES.items():
-            reason = _refusal(engine, job, traced)
+            reason = _refusal(engine, job, traced) or _outdone(engine, job, traced)
             if reason is None:
                 return Choice(name, "; ".join(passed) or "the fastest engine that computes this")
             passed.append(f"not {name}: {reason}")
@@ -79,6 +95,13 @@ def _refusal(engine: ModuleType, job: Job, traced: bool) -> str | None:
     if traced and not hasattr(engine, "run_traced"):
         return "it does not show its gates"
     reason: str | None = engine.refuses(job)
+    return reason
+
+
+def _outdone(engine: ModuleType, job: Job, traced: bool) -> str | None:
+    if traced or not hasattr(engine, "outdone"):
+        return None
+    reason: str | None = engine.outdone(job)
     return reason
 
 

@@ -35,6 +35,7 @@ from unrolled.nn.stack import (
     variational_mask,
     zoneout_keep,
 )
+from unrolled.nn.stepper import Stepper
 
 EXTRAS: dict[str, Any] = {
     "layer_norm": False,
@@ -181,6 +182,15 @@ class DropIn(nn.RNNBase):
         cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
         return Trace(output, state, stacked.scans, cells, engine)
 
+    def stepper(self, weights: str = "fp32") -> Stepper:
+        """The layer one step at a time, for streaming, with weights in "fp32", "fp16" or "int8": see `Stepper`.
+
+        >>> import unrolled
+        >>> stepper = unrolled.GRU(3, 4).stepper()
+        >>> output, state = stepper(torch.zeros(1, 3), stepper.initial_state(1))
+        """
+        return Stepper(self, weights)
+
     def backend_for(
         self,
         input: Tensor | PackedSequence,
@@ -192,8 +202,8 @@ class DropIn(nn.RNNBase):
         """The engine that `forward` would run on with these arguments, and why.
 
         >>> import unrolled
-        >>> print(unrolled.LSTM(3, 4, peephole=True).backend_for(torch.zeros(5, 2, 3)))
-        reference: not torch: torch.nn has no peepholes
+        >>> print(unrolled.LSTM(3, 4, backend="reference").backend_for(torch.zeros(5, 2, 3)))
+        reference: asked for by name
         """
         call = self._open(input, hx, lengths, resets)
         return choose(self._runs(call)[0][0].job(call.x, call.lengths, call.resets), self.backend)

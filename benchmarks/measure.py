@@ -1,0 +1,101 @@
+"""What the benchmarks share: interleaved timing, the machine's description, the table and its JSON file."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import unrolled
+from unrolled.kernels import ENGINES
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def interleaved(runs: Mapping[str, Callable[[], object]], seconds: float = 2.0, least: int = 7) -> dict[str, float]:
+    """The best time of each run in seconds, all taking turns, so that a busy machine is busy for all of them."""
+    for run in runs.values():
+        run()
+        run()
+    best = dict.fromkeys(runs, math.inf)
+    rounds, until = 0, time.perf_counter() + seconds
+    while rounds < least or time.perf_counter() < until:
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - start)
+        rounds += 1
+    return best
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def machine() -> dict[str, Any]:
+    """CPU, threads and versions."""
+    try:
+        import onnxruntime
+
+        ort = onnxruntime.__version__
+    except ImportError:
+        ort = "none"
+    cpu = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    native = ENGINES.get("native")
+    return {
+        "cpu": cpu,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "onnxruntime": ort,
+        "unrolled": unrolled.__version__,
+        "commit": _commit(),
+        "native": native.DESCRIPTION if native else "not built",
+        "date": datetime.now(UTC).isoformat(timespec="minutes"),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=RESULTS.parent)
+    return found.stdout.strip() or "unknown"
+
+
+def check(name: str, got: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+    """A result must be right before it is timed."""
+    error = ((got.double() - expected.double()).norm() / expected.double().norm()).item()
+    if not error <= tolerance:
+        raise SystemExit(f"{name}: relative error {error:.1e} against reference, expected at most {tolerance:.0e}")
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    """A table: what, measured, must, aim."""
+    print(f"\n{title}\n{'what':<52} {'measured':>9} {'must':>8} {'aim':>8}")
+    for row in rows:
+        cells = (row.get("measured"), row.get("must", ""), row.get("aim", ""))
+        measured = f"{cells[0]:.2f}×" if isinstance(cells[0], float) else str(cells[0])
+        print(f"{row['what']:<52} {measured:>9} {cells[1]!s:>8} {cells[2]!s:>8}  {row.get('note', '')}", flush=True)
+
+
+def write(name: str, facts: dict[str, Any], rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": facts, "table": rows, "details": details}, indent=1) + "\n")
+    print(f"\nwritten to {path.relative_to(RESULTS.parent.parent)}")

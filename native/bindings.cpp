@@ -1,0 +1,95 @@
+// The Python module unrolled.kernels._native. Tensors come as addresses: the caller keeps them alive, float32 and on
+// the CPU (unrolled/kernels/native.py).
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unordered_map.h>
+#include <nanobind/stl/vector.h>
+
+#include "dispatch.h"
+#include "parallel.h"
+#include "stepper.h"
+
+namespace nb = nanobind;
+using namespace unrolled;
+
+namespace {
+
+// Makes a pointer member an attribute that is set from tensor.data_ptr().
+template <class Struct, class Pointer>
+auto address(Pointer Struct::* member) {
+  return [member](Struct& self, uintptr_t value) { self.*member = reinterpret_cast<Pointer>(value); };
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "The native engine: recurrent scans on a CPU.";
+#define UNROLLED_ADDRESS(name) .def_prop_rw(#name, [](Self& s) { return reinterpret_cast<uintptr_t>(s.name); }, address(&Self::name))
+#define UNROLLED_SEQUENCE(name)                                                                      \
+  .def("set_" #name, [](Self& s, uintptr_t data, int64_t batch_stride, int64_t step_stride) {        \
+    s.name = {reinterpret_cast<float*>(data), batch_stride, step_stride};                            \
+  })
+  {
+    using Self = StateJob;
+    nb::class_<StateJob>(m, "StateJob")
+        UNROLLED_ADDRESS(initial) UNROLLED_ADDRESS(reset) UNROLLED_ADDRESS(final) UNROLLED_ADDRESS(entering)
+        UNROLLED_ADDRESS(left) UNROLLED_ADDRESS(d_final) UNROLLED_ADDRESS(d_initial) UNROLLED_ADDRESS(d_reset)
+        UNROLLED_ADDRESS(d_left) UNROLLED_SEQUENCE(keep)
+        .def_rw("keep_rate", &StateJob::keep_rate);
+  }
+  {
+    using Self = ScanJob;
+    nb::class_<ScanJob>(m, "ScanJob")
+        .def(nb::init<>())
+        .def_rw("kind", &ScanJob::kind)
+        .def_rw("batch", &ScanJob::batch)
+        .def_rw("steps", &ScanJob::steps)
+        .def_rw("features", &ScanJob::features)
+        .def_rw("hidden", &ScanJob::hidden)
+        .def_rw("width", &ScanJob::width)
+        .def_rw("reverse", &ScanJob::reverse)
+        .def_rw("peephole_previous", &ScanJob::peephole_previous)
+        .def_rw("save", &ScanJob::save)
+        .def_rw("resets_batch_stride", &ScanJob::resets_batch_stride)
+        .def_rw("resets_step_stride", &ScanJob::resets_step_stride)
+        .def_prop_ro("h", [](Self& s) { return &s.h; }, nb::rv_policy::reference_internal)
+        .def_prop_ro("c", [](Self& s) { return &s.c; }, nb::rv_policy::reference_internal)
+        UNROLLED_SEQUENCE(x) UNROLLED_SEQUENCE(output) UNROLLED_SEQUENCE(d_output) UNROLLED_SEQUENCE(d_x)
+        UNROLLED_ADDRESS(gates_x) UNROLLED_ADDRESS(weight_ih) UNROLLED_ADDRESS(weight_hh) UNROLLED_ADDRESS(bias_ih)
+        UNROLLED_ADDRESS(bias_hh) UNROLLED_ADDRESS(norm_hh) UNROLLED_ADDRESS(peephole) UNROLLED_ADDRESS(weight_hr)
+        UNROLLED_ADDRESS(norm_c) UNROLLED_ADDRESS(norm_c_bias) UNROLLED_ADDRESS(hidden_mask) UNROLLED_ADDRESS(lengths)
+        UNROLLED_ADDRESS(order) UNROLLED_ADDRESS(active) UNROLLED_ADDRESS(resets) UNROLLED_ADDRESS(gates)
+        UNROLLED_ADDRESS(seen) UNROLLED_ADDRESS(candidate) UNROLLED_ADDRESS(raw) UNROLLED_ADDRESS(stats)
+        UNROLLED_ADDRESS(shown) UNROLLED_ADDRESS(d_gates_x) UNROLLED_ADDRESS(d_weight_ih) UNROLLED_ADDRESS(d_weight_hh)
+        UNROLLED_ADDRESS(d_bias_ih) UNROLLED_ADDRESS(d_bias_hh) UNROLLED_ADDRESS(d_norm_hh) UNROLLED_ADDRESS(d_peephole)
+        UNROLLED_ADDRESS(d_weight_hr) UNROLLED_ADDRESS(d_norm_c) UNROLLED_ADDRESS(d_norm_c_bias)
+        .def("forward", [](const Self& job, int threads) { kernels().forward(job, threads); },
+             nb::call_guard<nb::gil_scoped_release>())
+        .def("backward", [](const Self& job, int threads) { kernels().backward(job, threads); },
+             nb::call_guard<nb::gil_scoped_release>());
+  }
+  nb::class_<Stepper>(m, "Stepper")
+      .def(nb::init<int>())
+      .def("add_layer", &Stepper::add_layer)
+      .def("step",
+           [](const Stepper& self, int batch, uintptr_t x, uintptr_t h, uintptr_t c, uintptr_t new_h, uintptr_t new_c,
+              int threads) {
+             const auto as = [](uintptr_t address) { return reinterpret_cast<float*>(address); };
+             self.step(batch, as(x), as(h), as(c), as(new_h), as(new_c), threads);
+           },
+           nb::call_guard<nb::gil_scoped_release>());
+  m.def("sort_by_length",
+        [](uintptr_t lengths, int batch, int steps, uintptr_t order, uintptr_t active) {
+          const auto as = [](uintptr_t address) { return reinterpret_cast<int64_t*>(address); };
+          sort_by_length(as(lengths), batch, steps, as(order), as(active));
+        }, "Which sequences have a step t; see job.h.");
+  m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
+  m.def("isas", [] {
+    std::vector<std::string> names;
+    for (const Kernels* one : available_kernels()) names.emplace_back(one->name);
+    return names;
+  }, "The instruction sets this processor can run, fastest first.");
+  m.def("threading", [] { return std::string(parallel_runtime()); }, "Whose threads the scans run on.");
+  m.def("set_scratch_nan", &set_scratch_nan, "Fill fresh scratch memory with NaN, for tests.");
+}

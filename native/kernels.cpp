@@ -1,0 +1,39 @@
+// The kernels of one instruction set. CMakeLists.txt compiles this file once for each, with its own flags and its own
+// UNROLLED_NAMESPACE; dispatch.cpp picks one at run time.
+#include "kernels.h"
+
+#include "gru.h"
+#include "lstm.h"
+#include "rnn.h"
+#include "step_kernels.h"
+
+#define UNROLLED_STRING_(x) #x
+#define UNROLLED_STRING(x) UNROLLED_STRING_(x)
+
+namespace unrolled::UNROLLED_NAMESPACE {
+
+static void forward(const ScanJob& job, int threads) {
+  switch (static_cast<CellKind>(job.kind)) {
+    case CellKind::rnn_tanh:
+    case CellKind::rnn_relu: return run<RnnForward>(job, threads);
+    case CellKind::lstm: return run<LstmForward>(job, threads);
+    case CellKind::gru_reset_after: return run<GruAfterForward>(job, threads);
+    case CellKind::gru_reset_before: return run<GruBeforeForward>(job, threads);
+  }
+}
+
+static void backward(const ScanJob& job, int threads) {
+  switch (static_cast<CellKind>(job.kind)) {
+    case CellKind::rnn_tanh:
+    case CellKind::rnn_relu: return run<RnnBackward>(job, threads);
+    case CellKind::lstm: return run<LstmBackward>(job, threads);
+    case CellKind::gru_reset_after: return run<GruAfterBackward>(job, threads);
+    case CellKind::gru_reset_before: return run<GruBeforeBackward>(job, threads);
+  }
+}
+
+extern const Kernels kKernels;
+const Kernels kKernels = {
+    UNROLLED_STRING(UNROLLED_NAMESPACE), kLanes, forward, backward, {pack_matrix, free_matrix, step_layer, step_scratch}};
+
+}  // namespace unrolled::UNROLLED_NAMESPACE

@@ -1,0 +1,17 @@
+// What each instruction set's build offers.
+#pragma once
+
+#include "job.h"
+#include "step.h"
+
+namespace unrolled {
+
+struct Kernels {
+  const char* name;
+  int lanes;
+  void (*forward)(const ScanJob&, int threads);
+  void (*backward)(const ScanJob&, int threads);
+  StepKernels step;
+};
+
+}  // namespace unrolled

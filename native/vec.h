@@ -1,0 +1,83 @@
+// Vectors of floats in the compiler's own vector types: one source for AVX-512, AVX2, SSE and NEON.
+//
+// Everything here lives in a namespace named for the instruction set (UNROLLED_NAMESPACE), since the same source is
+// compiled several times with different flags: no two builds may share a symbol.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unrolled::UNROLLED_NAMESPACE {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+constexpr int kRegisters = 32;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kLanes = 4;
+constexpr int kRegisters = 32;
+#else
+constexpr int kLanes = 4;
+constexpr int kRegisters = 16;
+#endif
+
+typedef float Vec __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int32_t IntVec __attribute__((vector_size(kLanes * sizeof(int32_t))));
+
+static inline Vec load(const float* from) {
+  Vec v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+
+static inline void store(float* to, Vec v) { __builtin_memcpy(to, &v, sizeof v); }
+
+// The first `count` lanes; the others are zero and are never written back.
+[[gnu::always_inline]] static inline Vec load(const float* from, int count) {
+  if (count >= kLanes) return load(from);
+  Vec v = {};
+  for (int lane = 0; lane < kLanes - 1; ++lane)
+    if (lane < count) v[lane] = from[lane];
+  return v;
+}
+
+[[gnu::always_inline]] static inline void store(float* to, Vec v, int count) {
+  if (count >= kLanes) return store(to, v);
+  for (int lane = 0; lane < kLanes - 1; ++lane)
+    if (lane < count) to[lane] = v[lane];
+}
+
+static inline Vec splat(float x) { return x - Vec{}; }
+
+static inline float sum(Vec v) {
+  float total = 0;
+  for (int lane = 0; lane < kLanes; ++lane) total += v[lane];
+  return total;
+}
+
+// A square of kLanes × kLanes floats, rows for columns: kLanes perfect shuffles of its halves.
+[[gnu::always_inline]] static inline void transpose(Vec (&square)[kLanes]) {
+  IntVec low, high;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    low[lane] = lane / 2 + lane % 2 * kLanes;
+    high[lane] = low[lane] + kLanes / 2;
+  }
+#pragma GCC unroll 4
+  for (int stage = 1; stage < kLanes; stage *= 2) {
+    Vec next[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = __builtin_shuffle(square[i], square[i + kLanes / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(square[i], square[i + kLanes / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) square[i] = next[i];
+  }
+}
+
+constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+constexpr int ceil_div(int n, int by) { return (n + by - 1) / by; }
+
+}  // namespace unrolled::UNROLLED_NAMESPACE

@@ -1,0 +1,613 @@
+"""The native engine as torch operators: one whole recurrence forward, and back.
+
+`torch.ops.unrolled.recurrence` takes a layer's input and weights to its output and final state; what the backward pass
+needs comes out as one flat buffer, `saved` (see `Sections`). Everything is float32 on the CPU.
+
+B batch, T steps, D input, G gates, H units, P width of h. Rows are steps of sequences, (T·B, ·) time first; with lengths,
+the longest sequence comes first and rows of padding are not written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from unrolled.errors import UserError
+from unrolled.kernels import _native
+
+try:
+    ISA: str = _native.isa()
+except ValueError as error:
+    raise UserError(str(error)) from None
+THREADING: str = _native.threading()
+
+RNN_TANH, RNN_RELU, LSTM, GRU_RESET_AFTER, GRU_RESET_BEFORE = range(5)
+GATES = (1, 1, 4, 3, 3)
+
+fill_with_nan = os.environ.get("UNROLLED_NAN_BUFFERS") == "1"
+"""Tests set this: fresh buffers are filled with NaN, so that a value read before it is written is seen."""
+
+
+def _empty(*shape: int) -> Tensor:
+    fresh = torch.empty(shape, dtype=torch.float32, device="cpu")
+    return fresh.fill_(float("nan")) if fill_with_nan else fresh
+
+
+@dataclass(frozen=True)
+class Sections:
+    """What `saved` holds, in order: name → shape of each section, (T·B, ·) rows all of them."""
+
+    shapes: dict[str, tuple[int, int]]
+
+    @property
+    def size(self) -> int:
+        return sum(prod(shape) for shape in self.shapes.values())
+
+    def views(self, saved: Tensor) -> dict[str, Tensor]:
+        """Each section as a matrix."""
+        found, start = {}, 0
+        for name, shape in self.shapes.items():
+            found[name] = saved[start : start + prod(shape)].view(shape)
+            start += prod(shape)
+        return found
+
+
+def sections(
+    x: Tensor,
+    weight_hh: Tensor,
+    kind: int,
+    *,
+    norm_ih: bool,
+    norm_hh: bool,
+    norm_c: bool,
+    weight_hr: bool,
+    hidden_mask: bool,
+    traced: bool,
+) -> Sections:
+    """The sections that a recurrence with these options saves."""
+    batch, steps, _ = x.shape
+    rows, (wide, width) = batch * steps, weight_hh.shape
+    hidden = wide // GATES[kind]
+    shapes = {"gates": (rows, wide), "h_entering": (rows, width)}
+    if kind == LSTM:
+        shapes["c_entering"] = (rows, hidden)
+    if kind in (GRU_RESET_AFTER, GRU_RESET_BEFORE):
+        shapes["candidate"] = (rows, hidden)
+    if hidden_mask:
+        shapes["seen"] = (rows, width)
+    if norm_hh:
+        shapes["raw"] = (rows, wide)
+    if norm_hh or norm_c:
+        shapes["stats"] = (rows, 4)
+    if weight_hr:
+        shapes["shown"] = (rows, hidden)
+    if norm_ih:
+        shapes |= {"projected": (rows, wide), "mean": (rows, 1), "inverse": (rows, 1)}
+    if traced and kind == LSTM:
+        shapes["c_left"] = (rows, hidden)
+    return Sections(shapes)
+
+
+def _time_major(x: Tensor) -> bool:
+    """Whether x (B, T, ·) lies in memory time first; one sequence or one step lies both ways."""
+    return not x.is_contiguous() and x.transpose(0, 1).is_contiguous()
+
+
+class _Order:
+    """The order of sequences within a step's rows: as given, or longest first."""
+
+    def __init__(self, x: Tensor, lengths: Tensor | None) -> None:
+        self.lengths = lengths
+        if lengths is None:
+            return
+        batch, steps, _ = x.shape
+        self.lengths = lengths.contiguous()
+        self.indices, self.active = torch.empty(batch + steps, dtype=torch.int64, device="cpu").split([batch, steps])
+        _native.sort_by_length(
+            self.lengths.data_ptr(), batch, steps, self.indices.data_ptr(), self.active.data_ptr()
+        )
+
+    def describe(self, job: _native.ScanJob) -> None:
+        if self.lengths is not None:
+            job.lengths = self.lengths.data_ptr()
+            job.order, job.active = self.indices.data_ptr(), self.active.data_ptr()
+
+    def mask(self, steps: int) -> Tensor:
+        """(B, T), True where real."""
+        assert self.lengths is not None
+        return torch.arange(steps, device="cpu") < self.lengths[:, None]
+
+    def rows(self, x: Tensor) -> Tensor:
+        """(B, T, D) → (T·B, D) rows, zeros for padding: a NaN in it must not reach a weight's gradient."""
+        if self.lengths is not None:
+            x = torch.where(self.mask(x.shape[1])[..., None], x, 0).index_select(0, self.indices)
+        return x.transpose(0, 1).reshape(-1, x.shape[-1])
+
+    def sequences(self, rows: Tensor, batch: int) -> Tensor:
+        """(T·B, D) rows → (B, T, D), zeros for padding."""
+        x = rows.view(-1, batch, rows.shape[1]).transpose(0, 1)
+        if self.lengths is None:
+            return x
+        x = x.index_select(0, torch.argsort(self.indices))
+        return torch.where(self.mask(x.shape[1])[..., None], x, 0)
+
+
+def at_all_times(rows: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
+    """A section's rows as (B, T, ·), zero in the padding."""
+    return _Order(x, lengths).sequences(rows, x.shape[0])
+
+
+def _like_sequences(x: Tensor, width: int) -> Tensor:
+    """A fresh (B, T, width) in the memory order of x."""
+    batch, steps = x.shape[:2]
+    if _time_major(x):
+        return _empty(steps, batch, width).transpose(0, 1)
+    return _empty(batch, steps, width)
+
+
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float32, device="cpu")
+
+
+def _address(tensor: Tensor, alive: list[Tensor]) -> int:
+    """The address of a contiguous tensor, which is kept in `alive` for as long as the address is used."""
+    if not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    alive.append(tensor)
+    return tensor.data_ptr()
+
+
+def _set_sequence(setter: Callable[[int, int, int], None], tensor: Tensor) -> Tensor:
+    """Hands over a (B, T, ·) tensor with its strides; the tensor returned must live until the job has run."""
+    if tensor.stride(-1) != 1:
+        tensor = tensor.contiguous()
+    setter(tensor.data_ptr(), tensor.stride(0), tensor.stride(1))
+    return tensor
+
+
+def _forward(
+    x: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+    norm_ih: Tensor | None,
+    norm_hh: Tensor | None,
+    weight_hr: Tensor | None,
+    weight_peephole: Tensor | None,
+    norm_c: Tensor | None,
+    norm_c_bias: Tensor | None,
+    h_0: Tensor,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    probe_h: Tensor | None,
+    probe_c: Tensor | None,
+    hidden_mask: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    keep_h: Tensor | None,
+    keep_c: Tensor | None,
+    keep_rate_h: float,
+    keep_rate_c: float,
+    kind: int,
+    peephole_previous: bool,
+    reverse: bool,
+    save: bool,
+    traced: bool,
+    allocate: Callable[[int], Tensor] = _empty,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output (B, T, P), final h (B, P), final c (B, H) or nothing, and what is saved."""
+    batch = x.shape[0]
+    job, order = _native.ScanJob(), _Order(x, lengths)
+    alive = _describe(
+        job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
+        reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
+    )  # fmt: skip
+    parts: dict[str, Tensor] = {}
+    saved = _empty(0)
+    if save:
+        layout = sections(
+            x, weight_hh, kind, norm_ih=norm_ih is not None, norm_hh=norm_hh is not None, norm_c=norm_c is not None,
+            weight_hr=weight_hr is not None, hidden_mask=hidden_mask is not None, traced=traced,
+        )  # fmt: skip
+        saved = allocate(layout.size)
+        parts = layout.views(saved)
+        job.save = True
+        for name in ("gates", "candidate", "seen", "raw", "stats", "shown"):
+            if name in parts:
+                setattr(job, name, parts[name].data_ptr())
+    if norm_ih is None:
+        alive += [_set_sequence(job.set_x, x)]
+        if bias_ih is not None:
+            job.bias_ih = _address(bias_ih, alive)
+    else:
+        gates_x = _normed_projection(order.rows(x), weight_ih, bias_ih, norm_ih, parts)
+        job.gates_x = _address(gates_x, alive)
+    output = _like_sequences(x, job.width)
+    _set_sequence(job.set_output, output)
+    h_n = _empty(batch, job.width)
+    c_n = _empty(batch, job.hidden) if kind == LSTM else _empty(0)
+    for name, state, initial, final in (("h", job.h, h_0, h_n), ("c", job.c, c_0, c_n)):
+        if initial is not None:
+            state.initial, state.final = _address(initial, alive), final.data_ptr()
+            if save:
+                state.entering = parts[f"{name}_entering"].data_ptr()
+            if f"{name}_left" in parts:
+                state.left = parts[f"{name}_left"].data_ptr()
+    job.forward(torch.get_num_threads())
+    return output, h_n, c_n, saved
+
+
+def _normed_projection(
+    rows: Tensor, weight: Tensor, bias: Tensor | None, gain: Tensor, parts: dict[str, Tensor]
+) -> Tensor:
+    """g∘LN(W x) + b of rows (T·B, D); what its backward pass needs goes into the saved sections, if there are any."""
+    projected = torch.mm(rows, weight.t(), out=parts.get("projected"))
+    normed, mean, inverse = torch.native_layer_norm(projected, gain.shape, gain, bias, 1e-5)
+    if parts:
+        parts["mean"].copy_(mean)
+        parts["inverse"].copy_(inverse)
+    return normed
+
+
+def _describe(
+    job: _native.ScanJob,
+    order: _Order,
+    x: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_hh: Tensor | None,
+    norm_hh: Tensor | None,
+    weight_hr: Tensor | None,
+    weight_peephole: Tensor | None,
+    norm_c: Tensor | None,
+    norm_c_bias: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    hidden_mask: Tensor | None,
+    resets: Tensor | None,
+    keep_h: Tensor | None,
+    keep_c: Tensor | None,
+    keep_rate_h: float,
+    keep_rate_c: float,
+    kind: int,
+    peephole_previous: bool,
+    reverse: bool,
+) -> list[Tensor]:
+    """Fills in what forward and backward have in common; the tensors returned must live until the job has run."""
+    job.kind, job.reverse, job.peephole_previous = kind, reverse, peephole_previous
+    job.batch, job.steps, job.features = x.shape
+    job.hidden, job.width = weight_hh.shape[0] // GATES[kind], weight_hh.shape[1]
+    order.describe(job)
+    alive: list[Tensor] = []
+    job.weight_ih, job.weight_hh = _address(weight_ih, alive), _address(weight_hh, alive)
+    if bias_hh is not None:
+        job.bias_hh = _address(bias_hh, alive)
+    if norm_hh is not None:
+        job.norm_hh = _address(norm_hh, alive)
+    if weight_hr is not None:
+        job.weight_hr = _address(weight_hr, alive)
+    if weight_peephole is not None:
+        job.peephole = _address(weight_peephole, alive)
+    if norm_c is not None:
+        job.norm_c = _address(norm_c, alive)
+    if norm_c_bias is not None:
+        job.norm_c_bias = _address(norm_c_bias, alive)
+    if hidden_mask is not None:
+        job.hidden_mask = _address(hidden_mask, alive)
+    for state, reset, keep, rate in ((job.h, reset_h, keep_h, keep_rate_h), (job.c, reset_c, keep_c, keep_rate_c)):
+        if reset is not None:
+            state.reset = _address(reset, alive)
+        if keep is not None:
+            alive.append(_set_sequence(state.set_keep, keep))
+        elif rate:
+            state.keep_rate = rate
+    if resets is not None:
+        job.resets = resets.data_ptr()
+        job.resets_batch_stride, job.resets_step_stride = resets.stride()
+    return alive
+
+
+def _backward(
+    d_output: Tensor | None,
+    d_h_n: Tensor | None,
+    d_c_n: Tensor | None,
+    saved: Tensor,
+    x: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+    norm_ih: Tensor | None,
+    norm_hh: Tensor | None,
+    weight_hr: Tensor | None,
+    weight_peephole: Tensor | None,
+    norm_c: Tensor | None,
+    norm_c_bias: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    hidden_mask: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    keep_h: Tensor | None,
+    keep_c: Tensor | None,
+    keep_rate_h: float,
+    keep_rate_c: float,
+    kind: int,
+    peephole_previous: bool,
+    reverse: bool,
+    traced: bool,
+    x_needs_gradient: bool,
+    probed: bool,
+) -> list[Tensor]:
+    """Gradients of x, the weights (in the order of `_forward`), h_0, c_0, reset_h, reset_c, probe_h and probe_c.
+
+    A gradient of something that was not given, or is not needed, is an empty tensor.
+    """
+    batch, steps, _ = x.shape
+    job, order = _native.ScanJob(), _Order(x, lengths)
+    alive = _describe(
+        job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
+        reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
+    )  # fmt: skip
+    hidden, width = job.hidden, job.width
+    layout = sections(
+        x, weight_hh, kind, norm_ih=norm_ih is not None, norm_hh=norm_hh is not None, norm_c=norm_c is not None,
+        weight_hr=weight_hr is not None, hidden_mask=hidden_mask is not None, traced=traced,
+    )  # fmt: skip
+    parts = layout.views(saved)
+    for name in ("gates", "candidate", "seen", "raw", "stats", "shown"):
+        if name in parts:
+            setattr(job, name, parts[name].data_ptr())
+    if d_output is None:
+        d_output = _zeros(width).expand(batch, steps, width)
+    alive.append(_set_sequence(job.set_d_output, d_output))
+
+    nothing = _empty(0)
+    d_x = nothing
+    in_engine = {"d_weight_ih": weight_ih if norm_ih is None else None, "d_bias_ih": bias_ih, "d_weight_hh": weight_hh}
+    in_engine |= {"d_bias_hh": bias_hh, "d_norm_hh": norm_hh, "d_weight_hr": weight_hr}
+    in_engine |= {"d_peephole": weight_peephole, "d_norm_c": norm_c, "d_norm_c_bias": norm_c_bias}
+    found = {}
+    for name, weight in in_engine.items():
+        found[name] = nothing
+        if weight is not None:
+            found[name] = (_empty if name.startswith("d_weight") else _zeros)(*weight.shape)  # vectors are summed into
+            setattr(job, name, found[name].data_ptr())
+    if norm_ih is None:
+        alive.append(_set_sequence(job.set_x, x))
+        if x_needs_gradient:
+            d_x = _like_sequences(x, x.shape[2])
+            _set_sequence(job.set_d_x, d_x)
+    else:
+        d_gates_x = (_empty if lengths is None else _zeros)(batch * steps, weight_hh.shape[0])
+        job.d_gates_x = d_gates_x.data_ptr()
+
+    d_initial, d_reset, d_left = [nothing, nothing], [nothing, nothing], [nothing, nothing]
+    states = [(job.h, "h_entering", width, d_h_n, reset_h), (job.c, "c_entering", hidden, d_c_n, reset_c)]
+    for i, (state, entering, size, d_final, reset) in enumerate(states[: 2 if kind == LSTM else 1]):
+        state.entering = parts[entering].data_ptr()
+        d_initial[i] = _empty(batch, size)
+        state.d_initial = d_initial[i].data_ptr()
+        if d_final is not None:
+            state.d_final = _address(d_final, alive)
+        if reset is not None:
+            d_reset[i] = _zeros(batch, size)
+            state.d_reset = d_reset[i].data_ptr()
+        if probed:
+            d_left[i] = _empty(batch * steps, size)
+            state.d_left = d_left[i].data_ptr()
+    job.backward(torch.get_num_threads())
+
+    if probed:
+        frozen = d_initial if reverse else [d_h_n, d_c_n]  # padding leaves the state alone; backwards, it comes first
+        for i, rows in enumerate(d_left[: 2 if kind == LSTM else 1]):
+            d_left[i] = order.sequences(rows, batch)
+            if lengths is not None and (still := frozen[i]) is not None:
+                d_left[i] = torch.where(order.mask(steps)[..., None], d_left[i], still[:, None])
+    d_norm_ih = nothing
+    if norm_ih is not None:
+        d_projected, d_norm_ih, _ = torch.ops.aten.native_layer_norm_backward(
+            d_gates_x, parts["projected"], norm_ih.shape, parts["mean"], parts["inverse"], norm_ih, bias_ih,
+            [True, True, False],
+        )  # fmt: skip
+        found["d_weight_ih"] = torch.mm(d_projected.t(), order.rows(x))
+        if x_needs_gradient:
+            d_x = _as_laid_out(order.sequences(torch.mm(d_projected, weight_ih), batch), x)
+    gradients = [
+        d_x, found["d_weight_ih"], found["d_weight_hh"], found["d_bias_ih"], found["d_bias_hh"], d_norm_ih,
+        found["d_norm_hh"], found["d_weight_hr"], found["d_peephole"], found["d_norm_c"], found["d_norm_c_bias"],
+        *d_initial, *d_reset, *(_as_laid_out(d, x) if d is not nothing else d for d in d_left),
+    ]  # fmt: skip
+    return [_empty(0) if g is nothing else g for g in gradients]  # an operator's results may not be one tensor
+
+
+def _as_laid_out(sequences: Tensor, x: Tensor) -> Tensor:
+    """(B, T, ·) in the memory order of x, which is what the operator's fake twin promises."""
+    if _time_major(x):
+        return sequences.transpose(0, 1).contiguous().transpose(0, 1)
+    return sequences.contiguous()
+
+
+_GIVEN = """Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? norm_ih,
+Tensor? norm_hh, Tensor? weight_hr, Tensor? weight_peephole, Tensor? norm_c, Tensor? norm_c_bias"""
+_RUN = """Tensor? hidden_mask, Tensor? lengths, Tensor? resets, Tensor? keep_h, Tensor? keep_c, float keep_rate_h,
+float keep_rate_c, int kind, bool peephole_previous, bool reverse"""
+_FORWARD_SCHEMA = f"""({_GIVEN}, Tensor h_0, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? probe_h,
+Tensor? probe_c, {_RUN}, bool save, bool traced) -> (Tensor, Tensor, Tensor, Tensor)"""
+_BACKWARD_SCHEMA = f"""(Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor saved, {_GIVEN}, Tensor? reset_h,
+Tensor? reset_c, {_RUN}, bool traced, bool x_needs_gradient, bool probed) -> Tensor[]"""
+
+recurrence = torch.library.custom_op(
+    "unrolled::recurrence", lambda *inputs: _forward(*inputs), mutates_args=(), schema=_FORWARD_SCHEMA
+)
+recurrence_backward = torch.library.custom_op(
+    "unrolled::recurrence_backward", _backward, mutates_args=(), schema=_BACKWARD_SCHEMA
+)
+
+_DIFFERENTIABLE = 17  # the first inputs of `_forward`: x, the weights, the states and the probes
+
+
+@recurrence.register_fake
+def _(x: Tensor, weight_ih: Tensor, weight_hh: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    given = dict(zip(_FORWARD_NAMES[3:], rest, strict=True))
+    batch, steps, _ = x.shape
+    wide, width = weight_hh.shape
+    kind = given["kind"]
+    size = sections(x, weight_hh, kind, **_options(given)).size if given["save"] else 0
+    if _time_major(x):
+        output = x.new_empty(steps, batch, width).transpose(0, 1)
+    else:
+        output = x.new_empty(batch, steps, width)
+    c_n = x.new_empty(batch, wide // GATES[kind]) if kind == LSTM else x.new_empty(0)
+    return output, x.new_empty(batch, width), c_n, x.new_empty(size)
+
+
+@recurrence_backward.register_fake
+def _(*inputs: Any) -> list[Tensor]:
+    given = dict(zip(_BACKWARD_NAMES, inputs, strict=True))
+    x, weight_hh, kind = given["x"], given["weight_hh"], given["kind"]
+    batch, steps, features = x.shape
+    hidden, width = weight_hh.shape[0] // GATES[kind], weight_hh.shape[1]
+
+    def like(name: str) -> Tensor:
+        return x.new_empty(0 if given[name] is None else given[name].shape)
+
+    def sequences(wanted: bool, size: int) -> Tensor:
+        if not wanted:
+            return x.new_empty(0)
+        time_major = _time_major(x)
+        return x.new_empty(steps, batch, size).transpose(0, 1) if time_major else x.new_empty(batch, steps, size)
+
+    lstm = kind == LSTM
+    return [
+        sequences(given["x_needs_gradient"], features),
+        *(like(name) for name in _FORWARD_NAMES[1:11]),
+        x.new_empty(batch, width),
+        x.new_empty(batch, hidden) if lstm else x.new_empty(0),
+        like("reset_h"),
+        like("reset_c"),
+        sequences(given["probed"], width),
+        sequences(given["probed"] and lstm, hidden),
+    ]
+
+
+def _options(given: dict[str, Any]) -> dict[str, bool]:
+    """What `sections` wants to know, from an operator's arguments."""
+    asked = ("norm_ih", "norm_hh", "norm_c", "weight_hr", "hidden_mask")
+    return {name: given[name] is not None for name in asked} | {"traced": given["traced"]}
+
+
+def _names(schema: str) -> list[str]:
+    return [argument.split()[-1] for argument in schema.split(") ->")[0].strip("(").split(",")]
+
+
+_FORWARD_NAMES, _BACKWARD_NAMES = _names(_FORWARD_SCHEMA), _names(_BACKWARD_SCHEMA)
+
+
+def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...], saved: Tensor | None = None) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(output[3])
+    tensors = [*inputs[:11], *inputs[13:15], *inputs[17:22]]
+    ctx.kept = saved  # not seen from outside; otherwise it is among the results
+    ctx.save_for_backward(output[3] if saved is None else None, *tensors)
+    ctx.options = (*inputs[22:27], inputs[28])  # keep rates, kind, peephole_previous, reverse; traced
+    ctx.probed = inputs[15] is not None
+
+
+def _pull_back(ctx: Any, call: Callable[..., Sequence[Tensor]], *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    saved, *tensors = ctx.saved_tensors
+    saved = ctx.kept if saved is None else saved
+    d_output, d_h_n, d_c_n, _ = gradients
+    found = call(d_output, d_h_n, d_c_n, saved, *tensors, *ctx.options, ctx.needs_input_grad[0], ctx.probed)
+    needed = ctx.needs_input_grad[:_DIFFERENTIABLE]
+    none_of_others = (None,) * (len(ctx.needs_input_grad) - _DIFFERENTIABLE)
+    return *(g if need else None for g, need in zip(found, needed, strict=True)), *none_of_others
+
+
+def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    return _pull_back(ctx, recurrence_backward, *gradients)
+
+
+recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
+
+
+def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
+    raise UserError(
+        "The native engine has no second derivative.",
+        "Use backend='reference', which has derivatives of any order.",
+    )
+
+
+recurrence_backward.register_autograd(_refuse_double_backward)
+
+
+class _Lease:
+    """A buffer that goes back to a small store when its holder is gone: fresh memory costs a page fault every 4 KB."""
+
+    _free: ClassVar[list[Tensor]] = []
+    _FLOATS = 2**26  # kept at most, 256 MB in all
+
+    def __init__(self) -> None:
+        self.buffer: Tensor | None = None
+
+    def allocate(self, size: int) -> Tensor:
+        fitting = [i for i, buffer in enumerate(self._free) if size <= buffer.numel() <= 2 * size + 4096]
+        try:
+            self.buffer = self._free.pop(fitting[0]) if fitting else _empty(size)
+        except IndexError:  # another thread was faster
+            self.buffer = _empty(size)
+        return (self.buffer.fill_(float("nan")) if fill_with_nan else self.buffer)[:size]
+
+    def __del__(self) -> None:
+        if self.buffer is None or self.buffer.numel() > self._FLOATS:
+            return
+        while self._free and sum(b.numel() for b in self._free) + self.buffer.numel() > self._FLOATS:
+            self._free.pop(0)
+        self._free.append(self.buffer)
+
+
+class _Eager(torch.autograd.Function):
+    """The operator without the dispatcher, which costs more than a short recurrence itself."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        traced = inputs[-1]  # a trace shows what is saved: it keeps it
+        ctx.lease = _Lease()
+        results = _forward(*inputs, allocate=_empty if traced else ctx.lease.allocate)
+        _set_up(ctx, inputs, results, saved=results[3])
+        return *results[:3], results[3] if traced else _empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        return _pull_back(ctx, _EagerBackward.apply if torch.is_grad_enabled() else _backward, *gradients)
+
+
+class _EagerBackward(torch.autograd.Function):
+    """The backward pass where its own derivative is asked for: there is none, and the error says so."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return tuple(_backward(*inputs))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    backward = staticmethod(_refuse_double_backward)
+
+
+def run_recurrence(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`torch.ops.unrolled.recurrence`, by the shortest way."""
+    if torch.compiler.is_compiling() or type(inputs[0]) not in (Tensor, torch.nn.Parameter):
+        return recurrence(*inputs)
+    if inputs[-2]:  # save
+        return _Eager.apply(*inputs)
+    return _forward(*inputs)
