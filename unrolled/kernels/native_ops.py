@@ -109,9 +109,7 @@ class _Order:
         batch, steps, _ = x.shape
         self.lengths = lengths.contiguous()
         self.indices, self.active = torch.empty(batch + steps, dtype=torch.int64, device="cpu").split([batch, steps])
-        _native.sort_by_length(
-            self.lengths.data_ptr(), batch, steps, self.indices.data_ptr(), self.active.data_ptr()
-        )
+        _native.sort_by_length(self.lengths.data_ptr(), batch, steps, self.indices.data_ptr(), self.active.data_ptr())
 
     def describe(self, job: _native.ScanJob) -> None:
         if self.lengths is not None:
