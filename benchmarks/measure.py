@@ -85,13 +85,17 @@ def check(name: str, got: torch.Tensor, expected: torch.Tensor, tolerance: float
         raise SystemExit(f"{name}: relative error {error:.1e} against reference, expected at most {tolerance:.0e}")
 
 
+def row(what: str, measured: float | str, must: str = "", aim: str = "", note: str = "") -> dict[str, Any]:
+    """A line of the table."""
+    return {"what": what, "measured": measured, "must": must, "aim": aim, "note": note}
+
+
 def show(title: str, rows: list[dict[str, Any]]) -> None:
     """A table: what, measured, must, aim."""
     print(f"\n{title}\n{'what':<52} {'measured':>9} {'must':>8} {'aim':>8}")
-    for row in rows:
-        cells = (row.get("measured"), row.get("must", ""), row.get("aim", ""))
-        measured = f"{cells[0]:.2f}×" if isinstance(cells[0], float) else str(cells[0])
-        print(f"{row['what']:<52} {measured:>9} {cells[1]!s:>8} {cells[2]!s:>8}  {row.get('note', '')}", flush=True)
+    for line in rows:
+        measured = f"{line['measured']:.2f}×" if isinstance(line["measured"], float) else line["measured"]
+        print(f"{line['what']:<52} {measured:>9} {line['must']:>8} {line['aim']:>8}  {line['note']}", flush=True)
 
 
 def write(name: str, facts: dict[str, Any], rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:

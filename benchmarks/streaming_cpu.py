@@ -1,6 +1,6 @@
 """One streaming step, B = 1, from a Python call to its return: our stepper beside torch and onnxruntime.
 
-    python benchmarks/streaming_cpu.py [--seconds 2]
+python benchmarks/streaming_cpu.py [--seconds 2]
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 from typing import Any
 
 import torch
-from measure import check, interleaved, machine, show, write
+from measure import check, interleaved, machine, row, show, write
 from peers import inputs, session
 
 import unrolled
@@ -45,9 +45,9 @@ def main() -> None:
         }
         for what, ratio in pairs.items():
             must, aim = BARS.get(what, ("", "")) if hidden == 256 else ("", "")
-            rows.append({"what": f"H={hidden} {what}", "measured": ratio, "must": must, "aim": aim})
+            rows.append(row(f"H={hidden} {what}", ratio, must, aim))
         for weights, bound in (("fp16", "1e-3"), ("int8", "1e-2")):
-            rows.append({"what": f"H={hidden} {weights} error", "measured": f"{errors[weights]:.1e}", "must": bound})
+            rows.append(row(f"H={hidden} {weights} error", f"{errors[weights]:.1e}", bound))
     show("Streaming step, LSTM, B=1", rows)
     write("streaming_cpu", facts, rows, details)
 

@@ -31,7 +31,7 @@ def examine() -> dict[str, Any]:
     import torch
 
     from unrolled import __version__
-    from unrolled.kernels import ENGINES
+    from unrolled.kernels import ENGINES, NOT_BUILT
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
@@ -41,6 +41,7 @@ def examine() -> dict[str, Any]:
         "platform": platform.platform(),
         "instruction set": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
+        "native": f"not built: {NOT_BUILT['native']}" if "native" in NOT_BUILT else ENGINES["native"].about(),
         "gpu": gpu,
         "engines": {name: engine.DESCRIPTION for name, engine in ENGINES.items()},
     }

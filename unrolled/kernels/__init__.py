@@ -38,7 +38,8 @@ NOT_BUILT: dict[str, str] = {}
 try:
     from unrolled.kernels import native
 except ImportError as error:
-    NOT_BUILT["native"] = str(error)
+    missing = error.name == "unrolled.kernels._native"
+    NOT_BUILT["native"] = "no C++ compiler was found when it was installed" if missing else str(error)
 else:
     ENGINES = {"native": native, **ENGINES}
 

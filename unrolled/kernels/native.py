@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, ScanTrace, State
+from unrolled.kernels import aten
 from unrolled.kernels import native_ops as ops
 from unrolled.kernels.job import Job
 
 DESCRIPTION = f"C++ on a CPU, {ops.ISA} kernels; float32, every option of the built-in cells"
+
+
+def about() -> str:
+    """What was built and what of it runs here, in a line."""
+    return f"built; {ops.ISA} kernels (of {', '.join(ops.ISAS)}), threads: {ops.THREADING}"
+
+
+_AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def refuses(job: Job) -> str | None:
@@ -22,19 +34,50 @@ def refuses(job: Job) -> str | None:
     assert isinstance(cell, BuiltIn)
     if x.device.type != "cpu":
         return f"it runs on a CPU, the input is on {x.device}"
+    accepted = _AUTOCAST if torch.is_autocast_enabled("cpu") else (torch.float32,)
     for tensor in _tensors(job):
-        if tensor.dtype != torch.float32:
+        if tensor.dtype not in accepted:
             return f"it computes in float32, got {tensor.dtype}"
-    if torch.is_autocast_enabled("cpu"):
-        return "it computes in float32, autocast asks for less"
     if x.shape[0] == 0:
         return "the batch is empty"
-    if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
+    if not torch.compiler.is_compiling() and _transformed():
         return "it has no torch.func transforms and no forward-mode derivatives"
     masks = [cell.hidden_mask, *(job.keep or ())]
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
     return _refuses_activations(cell)
+
+
+def _transformed() -> bool:
+    functorch = torch._C._functorch.peek_interpreter_stack() is not None
+    return functorch or torch.autograd.forward_ad._current_level >= 0
+
+
+def outdone(job: Job) -> str | None:
+    """Why `auto` should leave the job to torch, which computes it too and is faster; None where it is not.
+
+    Measured on 2 cores with AVX-512: below these sizes the way through Python, some 50 µs longer than torch.nn's own,
+    weighs more than the kernels. torch's LSTM is one call of a fused library, its GRU and RNN are several a step.
+    """
+    cell = job.cell
+    assert isinstance(cell, BuiltIn)
+    if aten.refuses(job) is not None:
+        return None
+    if torch.is_autocast_enabled("cpu"):
+        return "torch is faster in autocast's precision"
+    if ops.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
+        return "torch is faster than its plain kernels"
+    batch, steps, features = job.x.shape
+    multiplications = batch * steps * cell.weight_hh.shape[0] * (features + cell.weight_hh.shape[1])
+    if isinstance(cell, LSTMCell) and multiplications < _LSTM_WORTHWHILE:
+        return "torch is faster on so little work"
+    if not isinstance(cell, LSTMCell) and steps < _STEPS_WORTHWHILE:
+        return "torch is faster on so few steps"
+    return None
+
+
+_LSTM_WORTHWHILE = 50_000_000  # multiplications: B=32, H=128 from 12 steps on
+_STEPS_WORTHWHILE = 10
 
 
 def _tensors(job: Job) -> Iterator[Tensor]:
@@ -57,13 +100,41 @@ def _refuses_activations(cell: BuiltIn) -> str | None:
 
 
 def run(job: Job) -> tuple[Tensor, State]:
-    """The outputs (B, T, P) and the final state."""
+    """The outputs (B, T, P) and the final state.
+
+    Under autocast the work is done in float32, more exactly than asked for, and the result is in autocast's dtype.
+    """
+    if torch.is_autocast_enabled("cpu"):
+        narrow = torch.get_autocast_dtype("cpu")
+        with torch.autocast("cpu", enabled=False):
+            output, state, _ = _run(_in_float32(job), probes=(), traced=False)
+        return output.to(narrow), tuple(s.to(narrow) for s in state)
     output, state, _ = _run(job, probes=(), traced=False)
     return output, state
 
 
+def _in_float32(job: Job) -> Job:
+    def wide(value: Any) -> Any:
+        return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+    assert isinstance(job.cell, BuiltIn)
+    return replace(
+        job,
+        cell=replace(job.cell, **{field.name: wide(getattr(job.cell, field.name)) for field in fields(job.cell)}),
+        x=wide(job.x),
+        state=tuple(map(wide, job.state)),
+        reset_state=tuple(map(wide, job.reset_state)) if job.reset_state else None,
+        keep=tuple(map(wide, job.keep)) if job.keep else None,
+    )
+
+
 def run_traced(job: Job) -> tuple[Tensor, State, ScanTrace]:
     """The same numbers, and the gates and states that the backward pass keeps anyway."""
+    if torch.is_autocast_enabled("cpu"):
+        narrow = torch.get_autocast_dtype("cpu")
+        with torch.autocast("cpu", enabled=False):
+            output, state, trace = run_traced(_in_float32(job))
+        return output.to(narrow), tuple(s.to(narrow) for s in state), trace
     probes: tuple[Tensor, ...] = ()
     batch, steps = job.x.shape[:2]
     if torch.is_grad_enabled():

@@ -3,8 +3,8 @@
 `torch.ops.unrolled.recurrence` takes a layer's input and weights to its output and final state; what the backward pass
 needs comes out as one flat buffer, `saved` (see `Sections`). Everything is float32 on the CPU.
 
-B batch, T steps, D input, G gates, H units, P width of h. Rows are steps of sequences, (T·B, ·) time first; with lengths,
-the longest sequence comes first and rows of padding are not written.
+B batch, T steps, D input, G gates, H units, P width of h. Rows are steps of sequences, (T·B, ·) time first; with
+lengths, the longest sequence comes first and rows of padding are not written.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+import unrolled.kernels._native as _native  # as a module of its own: where it was not built, the error names it
 from unrolled.errors import UserError
-from unrolled.kernels import _native
 
 try:
     ISA: str = _native.isa()
 except ValueError as error:
     raise UserError(str(error)) from None
+ISAS: list[str] = _native.isas()
 THREADING: str = _native.threading()
 
 RNN_TANH, RNN_RELU, LSTM, GRU_RESET_AFTER, GRU_RESET_BEFORE = range(5)
@@ -108,7 +109,8 @@ class _Order:
             return
         batch, steps, _ = x.shape
         self.lengths = lengths.contiguous()
-        self.indices, self.active = torch.empty(batch + steps, dtype=torch.int64, device="cpu").split([batch, steps])
+        self.indices = torch.empty(batch, dtype=torch.int64, device="cpu")
+        self.active = torch.empty(steps, dtype=torch.int64, device="cpu")
         _native.sort_by_length(self.lengths.data_ptr(), batch, steps, self.indices.data_ptr(), self.active.data_ptr())
 
     def describe(self, job: _native.ScanJob) -> None:
@@ -456,14 +458,11 @@ _DIFFERENTIABLE = 17  # the first inputs of `_forward`: x, the weights, the stat
 @recurrence.register_fake
 def _(x: Tensor, weight_ih: Tensor, weight_hh: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     given = dict(zip(_FORWARD_NAMES[3:], rest, strict=True))
-    batch, steps, _ = x.shape
+    batch = x.shape[0]
     wide, width = weight_hh.shape
     kind = given["kind"]
     size = sections(x, weight_hh, kind, **_options(given)).size if given["save"] else 0
-    if _time_major(x):
-        output = x.new_empty(steps, batch, width).transpose(0, 1)
-    else:
-        output = x.new_empty(batch, steps, width)
+    output = _fake_sequences(x, width)
     c_n = x.new_empty(batch, wide // GATES[kind]) if kind == LSTM else x.new_empty(0)
     return output, x.new_empty(batch, width), c_n, x.new_empty(size)
 
@@ -471,30 +470,37 @@ def _(x: Tensor, weight_ih: Tensor, weight_hh: Tensor, *rest: Any) -> tuple[Tens
 @recurrence_backward.register_fake
 def _(*inputs: Any) -> list[Tensor]:
     given = dict(zip(_BACKWARD_NAMES, inputs, strict=True))
-    x, weight_hh, kind = given["x"], given["weight_hh"], given["kind"]
-    batch, steps, features = x.shape
+    x: Tensor = given["x"]
+    weight_hh: Tensor = given["weight_hh"]
+    kind: int = given["kind"]
+    batch, _, features = x.shape
     hidden, width = weight_hh.shape[0] // GATES[kind], weight_hh.shape[1]
 
     def like(name: str) -> Tensor:
-        return x.new_empty(0 if given[name] is None else given[name].shape)
+        of: Tensor | None = given[name]
+        return nothing() if of is None else of.new_empty(of.shape)
 
-    def sequences(wanted: bool, size: int) -> Tensor:
-        if not wanted:
-            return x.new_empty(0)
-        time_major = _time_major(x)
-        return x.new_empty(steps, batch, size).transpose(0, 1) if time_major else x.new_empty(batch, steps, size)
+    def nothing() -> Tensor:
+        return weight_hh.new_empty(0)
 
     lstm = kind == LSTM
     return [
-        sequences(given["x_needs_gradient"], features),
+        _fake_sequences(x, features) if given["x_needs_gradient"] else nothing(),
         *(like(name) for name in _FORWARD_NAMES[1:11]),
         x.new_empty(batch, width),
-        x.new_empty(batch, hidden) if lstm else x.new_empty(0),
+        x.new_empty(batch, hidden) if lstm else nothing(),
         like("reset_h"),
         like("reset_c"),
-        sequences(given["probed"], width),
-        sequences(given["probed"] and lstm, hidden),
+        _fake_sequences(x, width) if given["probed"] else nothing(),
+        _fake_sequences(x, hidden) if given["probed"] and lstm else nothing(),
     ]
+
+
+def _fake_sequences(x: Tensor, width: int) -> Tensor:
+    batch, steps = x.shape[:2]
+    if _time_major(x):
+        return x.new_empty(steps, batch, width).transpose(0, 1)
+    return x.new_empty(batch, steps, width)
 
 
 def _options(given: dict[str, Any]) -> dict[str, bool]:
@@ -579,7 +585,8 @@ class _Eager(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         traced = inputs[-1]  # a trace shows what is saved: it keeps it
         ctx.lease = _Lease()
-        results = _forward(*inputs, allocate=_empty if traced else ctx.lease.allocate)
+        forward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]] = _forward
+        results = forward(*inputs, allocate=_empty if traced else ctx.lease.allocate)
         _set_up(ctx, inputs, results, saved=results[3])
         return *results[:3], results[3] if traced else _empty(0)
 
@@ -604,8 +611,11 @@ class _EagerBackward(torch.autograd.Function):
 
 def run_recurrence(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`torch.ops.unrolled.recurrence`, by the shortest way."""
+    results: tuple[Tensor, Tensor, Tensor, Tensor]
     if torch.compiler.is_compiling() or type(inputs[0]) not in (Tensor, torch.nn.Parameter):
-        return recurrence(*inputs)
-    if inputs[-2]:  # save
-        return _Eager.apply(*inputs)
-    return _forward(*inputs)
+        results = recurrence(*inputs)
+    elif inputs[-2]:  # save
+        results = _Eager.apply(*inputs)  # type: ignore[no-untyped-call]  # torch's
+    else:
+        results = _forward(*inputs)
+    return results

@@ -53,7 +53,7 @@ class Stepper:
         self._sizes = layer._state_sizes()
         self._layers = layer.num_layers
         self._combine = layer.combine
-        self._combine_weight = layer.combine_weight.detach().clone() if layer.combine == "mix" else None
+        self._combine_weight = getattr(layer, "combine_weight").detach().clone() if layer.combine == "mix" else None  # noqa: B009
         self._keep = tuple(layer.zoneout)
         names = layer.cell_class.state_names if layer.learned_state else ()
         self._learned = [getattr(layer, f"initial_{name}").detach().clone() for name in names]
@@ -148,7 +148,7 @@ class Stepper:
         from unrolled.kernels.native import kind_of
 
         packed = _native.Stepper(WEIGHTS.index(self.weights))
-        keep = (*self._keep, 0.0)[:2]
+        keep_h, keep_c = self._keep if len(self._keep) == 2 else (*self._keep, 0.0)
         for cell in self._cells:
             tensors = {
                 field.name: getattr(cell, field.name).contiguous()
@@ -157,8 +157,8 @@ class Stepper:
             }
             previous = isinstance(cell, LSTMCell) and cell.peephole_output == "previous"
             addresses = {name: (tensor.data_ptr(), tensor.numel()) for name, tensor in tensors.items()}
-            sizes = (cell.weight_ih.shape[1], cell.hidden_size, cell.weight_hh.shape[1])
-            packed.add_layer(kind_of(cell), *sizes, previous, *keep, addresses)
+            sizes = cell.weight_ih.shape[1], cell.hidden_size, cell.weight_hh.shape[1]
+            packed.add_layer(kind_of(cell), *sizes, previous, keep_h, keep_c, addresses)
         return packed
 
     @torch.no_grad()

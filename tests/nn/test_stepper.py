@@ -1,0 +1,200 @@
+"""Streaming: one step at a time gives what the whole sequence gives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+import unrolled
+from tests.tolerances import assert_close
+from unrolled import kernels
+from unrolled.errors import UserError
+from unrolled.kernels import ENGINES
+from unrolled.nn import stepper as stepper_module
+from unrolled.nn.dropin import DropIn
+from unrolled.nn.stepper import Stepper
+
+needs_native = pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built here")
+
+LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lstm": ("LSTM", {}),
+    "lstm no bias": ("LSTM", {"bias": False}),
+    "peephole": ("LSTM", {"peephole": True}),
+    "peephole previous, zoneout": ("LSTM", {"peephole": "previous", "zoneout": (0.2, 0.1)}),
+    "lstm layer norm": ("LSTM", {"layer_norm": True}),
+    "projection": ("LSTM", {"proj_size": 5}),
+    "gru": ("GRU", {}),
+    "gru before": ("GRU", {"reset_after": False}),
+    "gru layer norm": ("GRU", {"layer_norm": True, "learned_state": True}),
+    "gru before layer norm": ("GRU", {"layer_norm": True, "reset_after": False}),
+    "rnn": ("RNN", {"variational_dropout": 0.3, "dropconnect": 0.2}),
+    "relu": ("RNN", {"nonlinearity": "relu"}),
+    "concat": ("RNN", {"combine": "concat"}),
+    "mix": ("GRU", {"combine": "mix"}),
+    "other activation": ("RNN", {"nonlinearity": "softsign"}),
+}
+
+
+def make(kind: str, features: int, hidden: int, layers: int) -> DropIn:
+    torch.manual_seed(0)
+    name, options = LAYERS[kind]
+    layer: DropIn = getattr(unrolled, name)(features, hidden, num_layers=layers, batch_first=True, **options)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    return layer.eval()
+
+
+def stream(stepper: Stepper, x: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    state, outputs = stepper.initial_state(x.shape[0]), []
+    for t in range(x.shape[1]):
+        output, state = stepper(x[:, t], state)
+        outputs.append(output)
+    return torch.stack(outputs, dim=1), state
+
+
+def error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((got.double() - expected.double()).norm() / expected.double().norm())
+
+
+@pytest.mark.parametrize(("batch", "features", "hidden", "layers"), [(1, 7, 17, 2), (3, 20, 130, 1), (9, 5, 64, 3)])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_steps_equal_the_layer(kind: str, batch: int, features: int, hidden: int, layers: int) -> None:
+    layer = make(kind, features, hidden, layers)
+    x = torch.randn(batch, 12, features)
+    with torch.no_grad():
+        expected, final = layer(x)
+    output, state = stream(layer.stepper(), x)
+    assert_close(output, expected)
+    for ours, theirs in zip(state, final if isinstance(final, tuple) else (final,), strict=True):
+        assert_close(ours.transpose(0, 1), theirs)
+
+
+@needs_native
+@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512"])
+def test_every_instruction_set(isa: str) -> None:
+    from unrolled.kernels import _native
+
+    if isa not in _native.isas():
+        pytest.skip(f"this processor has no {isa}")
+    code = (
+        "import torch\n"
+        "from tests.nn.test_stepper import LAYERS, make, stream, error\n"
+        "for kind in LAYERS:\n"
+        "    if kind == 'other activation': continue\n"
+        "    layer = make(kind, 20, 67, 2)\n"
+        "    x = torch.randn(3, 12, 20)\n"
+        "    with torch.no_grad(): expected = layer(x)[0]\n"
+        "    for weights, bound in (('fp32', 1e-5), ('fp16', 1e-2), ('int8', 2e-1)):\n"
+        "        got = error(stream(layer.stepper(weights), x)[0], expected)\n"
+        "        assert got <= bound, (kind, weights, got)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "UNROLLED_ISA": isa}, check=True)
+
+
+@needs_native
+@pytest.mark.parametrize(("weights", "bound"), [("fp32", 1e-5), ("fp16", 1e-3), ("int8", 1e-2)])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "gru before", "rnn"])
+def test_error_over_a_thousand_steps(kind: str, weights: str, bound: float) -> None:
+    """Against float64, with torch's initial weights, at a size that is really streamed."""
+    torch.manual_seed(1)
+    name, options = LAYERS[kind]
+    layer = getattr(unrolled, name)(64, 128, batch_first=True, **options).eval()
+    exact = getattr(unrolled, name)(64, 128, batch_first=True, **options, backend="reference").double().eval()
+    exact.load_state_dict(layer.state_dict())
+    x = torch.randn(1, 1000, 64)
+    with torch.no_grad():
+        expected = exact(x.double())[0]
+    assert error(stream(layer.stepper(weights), x)[0], expected) <= bound
+
+
+@needs_native
+def test_a_nan_shows_in_every_kind_of_weights() -> None:
+    layer = unrolled.LSTM(3, 20)
+    x = torch.tensor([[0.0, float("nan"), 1.0]])
+    for weights in stepper_module.WEIGHTS:
+        stepper = layer.stepper(weights)
+        assert stepper(x, stepper.initial_state(1))[0].isnan().all()
+
+
+def test_old_states_stay_as_they_were() -> None:
+    stepper = unrolled.LSTM(3, 4).stepper()
+    first = stepper.initial_state(2)
+    _, second = stepper(torch.randn(2, 3), first)
+    kept = [s.clone() for s in second]
+    stepper(torch.randn(2, 3), second)
+    assert all(torch.equal(a, b) for a, b in zip(second, kept, strict=True))
+    assert all(not s.any() for s in first)
+
+
+def test_later_training_is_not_seen() -> None:
+    layer = unrolled.GRU(3, 4)
+    stepper = layer.stepper()
+    x, state = torch.randn(1, 3), stepper.initial_state(1)
+    before = stepper(x, state)[0]
+    with torch.no_grad():
+        layer.get_parameter("weight_ih_l0").zero_()
+    assert torch.equal(stepper(x, state)[0], before)
+
+
+def test_states_may_be_views() -> None:
+    stepper = unrolled.LSTM(3, 4, num_layers=2).stepper()
+    x, state = torch.randn(4, 3), tuple(torch.randn(4, 2, 4) for _ in range(2))
+    beams = torch.tensor([2, 0, 1, 3])
+    expected = stepper(x[beams], tuple(s[beams] for s in state))[0]
+    strided = tuple(s.transpose(1, 2).contiguous().transpose(1, 2)[beams] for s in state)
+    assert torch.equal(stepper(x[beams], strided)[0], expected)
+
+
+class TestRefusals:
+    def test_bidirectional(self) -> None:
+        with pytest.raises(UserError, match=r"bidirectional layer cannot take one step at a time.*needs the future"):
+            unrolled.LSTM(3, 4, bidirectional=True).stepper()
+
+    def test_unknown_weights(self) -> None:
+        with pytest.raises(UserError, match=r"Unknown kind of weights 'fp8'. Choices: fp16, fp32, int8"):
+            unrolled.LSTM(3, 4).stepper("fp8")
+
+    def test_shapes(self) -> None:
+        stepper = unrolled.LSTM(3, 4).stepper()
+        state = stepper.initial_state(2)
+        with pytest.raises(UserError, match=r"The input has shape \(2, 5\)\. Expected \(batch, 3\)"):
+            stepper(torch.zeros(2, 5), state)
+        with pytest.raises(UserError, match=r"The state has shapes .* Expected \[\(1, 1, 4\), \(1, 1, 4\)\]"):
+            stepper(torch.zeros(1, 3), state)
+        with pytest.raises(UserError, match=r"The state has shapes"):
+            stepper(torch.zeros(2, 3), state[:1])
+
+    @needs_native
+    def test_dtype(self) -> None:
+        stepper = unrolled.LSTM(3, 4).stepper()
+        state = stepper.initial_state(2)
+        with pytest.raises(UserError, match=r"The input is torch.float64 on cpu. Expected torch.float32"):
+            stepper(torch.zeros(2, 3, dtype=torch.float64), state)
+        with pytest.raises(UserError, match=r"The state is torch.float64 on cpu"):
+            stepper(torch.zeros(2, 3), tuple(s.double() for s in state))
+
+    def test_small_weights_of_a_cell_the_engine_does_not_have(self) -> None:
+        with pytest.raises(UserError, match=r"weights='int8' needs the native engine, which cannot run this"):
+            unrolled.RNN(3, 4, nonlinearity="softsign").stepper("int8")
+
+    def test_not_built(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        without = {name: engine for name, engine in ENGINES.items() if name != "native"}
+        monkeypatch.setattr(stepper_module, "ENGINES", without)
+        monkeypatch.setitem(kernels.NOT_BUILT, "native", "no compiler")
+        layer = make("peephole", 3, 4, 2)
+        x = torch.randn(2, 5, 3)
+        with torch.no_grad():
+            assert_close(stream(layer.stepper(), x)[0], layer(x)[0])
+        assert "torch: it is not built" in repr(layer.stepper())
+        with pytest.raises(UserError, match=r"weights='fp16' needs the native engine.*not built \(no compiler\)"):
+            layer.stepper("fp16")
+
+
+def test_repr_says_what_runs() -> None:
+    assert "weights='fp32'" in repr(unrolled.LSTM(3, 4).stepper())

@@ -1,0 +1,90 @@
+"""The compiled extension (native/bindings.cpp). Tensors are handed over as addresses, `tensor.data_ptr()`."""
+
+class StateJob:
+    initial: int
+    reset: int
+    final: int
+    entering: int
+    left: int
+    d_final: int
+    d_initial: int
+    d_reset: int
+    d_left: int
+    keep_rate: float
+    def set_keep(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+
+class ScanJob:
+    kind: int
+    batch: int
+    steps: int
+    features: int
+    hidden: int
+    width: int
+    reverse: bool
+    peephole_previous: bool
+    save: bool
+    resets_batch_stride: int
+    resets_step_stride: int
+    gates_x: int
+    weight_ih: int
+    weight_hh: int
+    bias_ih: int
+    bias_hh: int
+    norm_hh: int
+    peephole: int
+    weight_hr: int
+    norm_c: int
+    norm_c_bias: int
+    hidden_mask: int
+    lengths: int
+    order: int
+    active: int
+    resets: int
+    gates: int
+    seen: int
+    candidate: int
+    raw: int
+    stats: int
+    shown: int
+    d_gates_x: int
+    d_weight_ih: int
+    d_weight_hh: int
+    d_bias_ih: int
+    d_bias_hh: int
+    d_norm_hh: int
+    d_peephole: int
+    d_weight_hr: int
+    d_norm_c: int
+    d_norm_c_bias: int
+    @property
+    def h(self) -> StateJob: ...
+    @property
+    def c(self) -> StateJob: ...
+    def set_x(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_output(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_output(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_x(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def forward(self, threads: int, /) -> None: ...
+    def backward(self, threads: int, /) -> None: ...
+
+class Stepper:
+    def __init__(self, weights: int, /) -> None: ...
+    def add_layer(
+        self,
+        kind: int,
+        features: int,
+        hidden: int,
+        width: int,
+        peephole_previous: bool,
+        keep_h: float,
+        keep_c: float,
+        tensors: dict[str, tuple[int, int]],
+        /,
+    ) -> None: ...
+    def step(self, batch: int, x: int, h: int, c: int, new_h: int, new_c: int, threads: int, /) -> None: ...
+
+def sort_by_length(lengths: int, batch: int, steps: int, order: int, active: int, /) -> None: ...
+def isa() -> str: ...
+def isas() -> list[str]: ...
+def threading() -> str: ...
+def set_scratch_nan(wanted: bool, /) -> None: ...
