@@ -1,17 +1,18 @@
 # Two targets do all the set-up on a machine that has Python 3.11 or newer and a compiler:
-#   make demo   installs Unrolled into .venv and shows it at work on embedded data
+#   make demo   installs Unrolled into .venv, trains a model on embedded data and lets it write
 #   make test   installs the development tools too, then checks style, types and every test
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-SOURCES := pyproject.toml constraints.txt
+NATIVE := CMakeLists.txt $(wildcard native/*)
 
-.PHONY: demo test check-style check-types clean
+.PHONY: demo test check-style check-types clean FORCE
 
 demo: $(VENV)/installed
-	$(BIN)/python examples/layers.py
+	$(BIN)/unrolled train generate
+	$(BIN)/unrolled run $$(ls -dt runs/generate-* | head -n 1) --prompt "The " --max-tokens 300 --seed 1
 
 test: check-style check-types
 	$(BIN)/pytest -n 2
@@ -27,8 +28,13 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Unrolled needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
+# An editable install knows the modules by name: it is made anew when one comes, goes or moves, or the C++ changes.
+$(VENV)/modules: $(BIN)/python FORCE
+	@find unrolled -name '*.py' | sort > $@.now
+	@cmp -s $@.now $@ || cp $@.now $@
+
 # torch first and pinned: a looser request would fetch gigabytes of GPU libraries.
-$(VENV)/installed: $(BIN)/python $(SOURCES)
+$(VENV)/installed: $(BIN)/python $(VENV)/modules pyproject.toml constraints.txt $(NATIVE)
 	$(PIP) install -c constraints.txt torch
 	$(PIP) install -c constraints.txt --editable .
 	@touch $@

@@ -186,16 +186,17 @@ class Job:
         best = load(
             folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
         )
-        report.say(f"Done: {folder}, best {self.task.goal.metric} {trainer.progress.best_score:.4f}.")
+        report.say(
+            f"Done: best {self.task.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
+            f"Use it: unrolled run {folder}"
+        )
         return best
 
     def _steps(self, run: Run) -> Iterator[StepInfo]:
         try:
             yield from run.steps()
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if isinstance(error, UserError) or "alloc" not in f"{type(error).__name__} {error}".lower().replace(
-                "outofmemory", "alloc"
-            ):
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
                 raise
             raise UserError(
                 f"Out of memory with train.batch_size={self.config.train.batch_size}.",
@@ -208,11 +209,12 @@ class Job:
         while size > 1:
             smaller = Job(apply(self.config, {"train.batch_size": size}))
             try:
-                smaller.trainer()._gradients()
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError):
-                size //= 2
-            else:
+                smaller.trainer().gradients()
                 return size
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                size //= 2
         return 1
 
     def _introduction(self, folder: Path, trainer: Trainer) -> str:
@@ -242,9 +244,9 @@ def check(target: str | Path, overrides: list[str] | None = None, extra: Mapping
     config = configure(target, overrides, extra)
     job = Job(config)
     trainer = job.trainer()
-    trainer._update()
+    trainer.update()
     began = time.perf_counter()
-    info = trainer._update()
+    info = trainer.update()
     seconds = time.perf_counter() - began
     if job.device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(job.device)
@@ -262,6 +264,11 @@ def check(target: str | Path, overrides: list[str] | None = None, extra: Mapping
             "memory": f"{memory / 2**30:.2f} GiB at the most so far",
         }
     )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch's CPU allocator has no error class of its own."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 def pick_device(name: str) -> torch.device:

@@ -140,7 +140,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "blank": ([*train, blank], f"{blank} is empty. Give a text file with at least a few lines."),
         "one line": (
             [*train, one],
-            "The training text has 14 tokens, too few for train.batch_size=64 rows. "
+            "The training text has 14 tokens, too few for train.batch_size=32 rows. "
             "Use more text, or train.batch_size=1.",
         ),
         "binary": ([*train, binary], f"{binary} is not text: it has a zero byte at offset 6. Give a UTF-8 text file."),

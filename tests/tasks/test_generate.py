@@ -12,7 +12,7 @@ import torch
 
 import unrolled
 from unrolled import Model, UserError, api
-from unrolled.models import LanguageModelSettings, language_model
+from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.language import RecurrentLM
 from unrolled.tasks import TASKS
 from unrolled.tasks.generate import GenerateConfig
@@ -21,8 +21,10 @@ TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(1
 SMALL: dict[str, Any] = {
     "model.hidden_size": 24,
     "model.num_layers": 1,
+    "model.embedding_size": None,
     "train.batch_size": 8,
     "train.k1": 20,
+    "train.epochs": 10,
     "train.max_steps": 60,
     "train.lr": 0.02,
 }
@@ -153,7 +155,7 @@ def test_every_level(level: str, book: Path, tmp_path: Path) -> None:
             "model__dropconnect": 0.1,
         },
         {"model__combine": "concat", "model__num_layers": 2},
-        {"model__tied": True},
+        {"model__tied": True, "model__embedding_size": None},
         {"model__kind": "feedforward"},
         {"model__kind": "feedforward", "model__context_mode": "average", "model__context": 3},
         {"model__kind": "feedforward", "model__context": 1},
@@ -341,6 +343,27 @@ class TestModels:
             state = step.state
             assert torch.allclose(step.log_probs, scores[:, t].log_softmax(-1), atol=1e-5)
 
+    @pytest.mark.parametrize("weights", ["fp32", "fp16", "int8"])
+    def test_packed_weights_step_as_the_network_does(self, weights: str) -> None:
+        network = language_model(LanguageModelSettings(hidden_size=32, num_layers=2), 11, 3).eval()
+        if weights != "fp32" and "native" not in unrolled.kernels.ENGINES:
+            pytest.skip("the native engine is not built")
+        packed = stepping(network, 2, weights)
+        state, expected_state = packed.start(None), network.start(None)
+        for tokens in torch.randint(0, 11, (20, 2)):
+            step, expected = packed.step(tokens, state), network.step(tokens, expected_state)
+            state, expected_state = step.state, expected.state
+            bound = {"fp32": 1e-5, "fp16": 1e-3, "int8": 3e-2}[weights]
+            assert (step.log_probs - expected.log_probs).abs().max() < bound
+
+    def test_packed_weights_are_for_few_rows(self) -> None:
+        network = language_model(LanguageModelSettings(hidden_size=8), 11, 3)
+        with pytest.raises(UserError) as error:
+            stepping(network, 9, "int8")
+        assert str(error.value) == (
+            "weights='int8' is for writing up to 8 texts at once with a recurrent model on a CPU. Use weights='fp32'."
+        )
+
     @pytest.mark.parametrize("kind", ["recurrent", "feedforward"])
     def test_prefill_equals_stepping_on_ragged_prompts(self, kind: Any) -> None:
         network = language_model(LanguageModelSettings(kind=kind, hidden_size=8, num_layers=2), 11, 3).eval()
@@ -366,7 +389,7 @@ class TestModels:
         assert torch.allclose(a[:, -1], b[:, -1], atol=1e-6)
 
     def test_tied_weights_are_one(self) -> None:
-        network = language_model(LanguageModelSettings(tied=True, hidden_size=8), 11, 3)
+        network = language_model(LanguageModelSettings(tied=True, hidden_size=8, embedding_size=None), 11, 3)
         assert isinstance(network, RecurrentLM)
         assert network.scores.weight is network.embedding.weight
         with pytest.raises(UserError) as error:

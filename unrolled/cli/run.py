@@ -21,6 +21,7 @@ def run(
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: what was written is less likely again.")] = 1.0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given more than once.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
+    weights: Annotated[str, typer.Option(help="fp32, or fp16 or int8 for speed on a CPU.")] = "fp32",
     format: Annotated[str, typer.Option(help="text, jsonl or csv.")] = "text",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
@@ -34,7 +35,9 @@ def run(
 
     if format not in ("text", "jsonl", "csv"):
         raise unknown_name("format", format, ["text", "jsonl", "csv"])
-    options = RunOptions(max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, tuple(stop or ()), seed)
+    options = RunOptions(
+        max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, tuple(stop or ()), seed, weights
+    )
     options.sampling  # noqa: B018  refuses bad values before anything is loaded
     loaded = api.load(model, device=device)
     prompts = prompt if prompt is not None else _prompts_from_input()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data.batch import Batch
 
@@ -29,36 +28,28 @@ class Stream:
     """
 
     def __init__(self, ids: NDArray[np.integer], *, rows: int, steps: int, start: int, whole: bool) -> None:
-        self.ids, self.steps, self.whole = ids, steps, whole
+        self.steps, self.start, self.whole = steps, start, whole
         self.rows = min(rows, len(ids)) if whole else rows
         self.row_length = -(-len(ids) // self.rows) if whole else len(ids) // self.rows
-        self.start = start
-
-    @property
-    def tokens(self) -> int:
-        """The number of targets in one pass."""
-        return len(self.ids) if self.whole else self.rows * self.row_length
+        room = self.rows * self.row_length
+        self.tokens = min(len(ids), room)  # the number of targets in one pass
+        ids = np.pad(ids, (0, room - len(ids))) if len(ids) < room else ids[:room]
+        self._table = ids.reshape(self.rows, self.row_length)  # (B, steps of a row); a view where nothing is padded
 
     def __len__(self) -> int:
         return -(-self.row_length // self.steps)
 
     def __getitem__(self, index: int) -> Batch:
         begin = index * self.steps
-        width = min(self.steps, self.row_length - begin)
-        inputs = torch.zeros(self.rows, width, dtype=torch.int64)
-        targets = torch.zeros(self.rows, width, dtype=torch.int64)
-        lengths = torch.zeros(self.rows, dtype=torch.int64)
-        for row in range(self.rows):
-            first = row * self.row_length + begin
-            last = min(first + width, (row + 1) * self.row_length, len(self.ids))
-            if last <= first:
-                continue
-            lengths[row] = last - first
-            targets[row, : last - first] = self._tensor(first, last)
-            inputs[row, 1 : last - first] = targets[row, : last - first - 1]
-            inputs[row, 0] = int(self.ids[first - 1]) if first > 0 else self.start
-        full = bool((lengths == width).all())
+        end = min(begin + self.steps, self.row_length)
+        targets = torch.from_numpy(self._table[:, begin:end].astype(np.int64))
+        before = self._before() if begin == 0 else self._table[:, begin - 1 : begin]  # (B, 1)
+        inputs = torch.cat([torch.from_numpy(before.astype(np.int64)), targets[:, :-1]], dim=1)
+        lengths = self.tokens - begin - self.row_length * torch.arange(self.rows)
+        lengths = lengths.clamp(0, end - begin)
+        full = bool((lengths == end - begin).all())
         return Batch(inputs, targets, lengths=None if full else lengths)
 
-    def _tensor(self, first: int, last: int) -> Tensor:
-        return torch.from_numpy(np.asarray(self.ids[first:last], dtype=np.int64))
+    def _before(self) -> NDArray[np.integer]:
+        """The token before each row: the last one of the row above."""
+        return np.concatenate([[self.start], self._table[:-1, -1]])[:, None]

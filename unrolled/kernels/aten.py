@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields
 
 import torch
@@ -97,10 +98,13 @@ def _call(cell: object, x: Tensor, batch_sizes: Tensor | None, state: State) -> 
     given = hidden if isinstance(cell, LSTMCell) else hidden[0]
     function = _function(cell)
     one_layer = (has_bias, 1, 0.0, torch.is_grad_enabled(), False)
-    if batch_sizes is None:
-        output, *new = function(x, given, weights, *one_layer, True)
-    else:
-        output, *new = function(x, batch_sizes, given, weights, *one_layer)
+    with warnings.catch_warnings():
+        # cuDNN packs the weights of one layer of a stack anew at each call, and says so at each call
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+        if batch_sizes is None:
+            output, *new = function(x, given, weights, *one_layer, True)
+        else:
+            output, *new = function(x, batch_sizes, given, weights, *one_layer)
     return output, tuple(s.squeeze(0) for s in new)
 
 

@@ -1,5 +1,12 @@
 """Networks without a task."""
 
-from unrolled.models.language import FeedForwardLM, LanguageModelSettings, RecurrentLM, language_model
+from unrolled.models.language import (
+    FeedForwardLM,
+    LanguageModelSettings,
+    RecurrentLM,
+    Stepping,
+    language_model,
+    stepping,
+)
 
-__all__ = ["FeedForwardLM", "LanguageModelSettings", "RecurrentLM", "language_model"]
+__all__ = ["FeedForwardLM", "LanguageModelSettings", "RecurrentLM", "Stepping", "language_model", "stepping"]

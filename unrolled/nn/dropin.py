@@ -80,10 +80,10 @@ class DropIn(nn.RNNBase):
         self.learned_state = bool(given["learned_state"])
         self.combine = check_choice("combination", given["combine"], COMBINATIONS)
         self.backend = check_engine(given["backend"])
-        self.init = given["init"]
+        self.init = (given["init"],) if isinstance(given["init"], str) else tuple(given["init"])
         self._options = {k: v for k, v in options.items() if v != known[k]}
         self._add_parameters()
-        if self.init != "torch":
+        if self.init != ("torch",):
             initialize(self, self.init)
 
     def _check_zoneout(self, value: object) -> tuple[float, ...]:
@@ -135,7 +135,7 @@ class DropIn(nn.RNNBase):
     def reset_parameters(self) -> None:
         """Draws all parameters anew, as `init` says."""
         initialize(self, "torch")
-        if getattr(self, "init", "torch") != "torch":
+        if getattr(self, "init", ("torch",)) != ("torch",):
             initialize(self, self.init)
 
     def extra_repr(self) -> str:

@@ -18,7 +18,7 @@ from unrolled.config import Section
 from unrolled.data import EMBEDDED, Batch, Stream, embedded_text, read_text
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models import LanguageModelSettings, language_model
+from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.language import LanguageModel, RecurrentLM
 from unrolled.search import Sampling, StopStrings, generate
 from unrolled.see import TextTrace
@@ -71,6 +71,7 @@ class RunOptions:
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16 or int8
 
     @property
     def sampling(self) -> Sampling:
@@ -178,7 +179,7 @@ class Generate(Task):
         writers = [_Writer(tokenizer, prompt, options.stop, backward) for prompt in ids]
         unknown = tokenizer.vocabulary.unk
         steps = generate(
-            network_of(model),
+            stepping(network_of(model), len(ids), options.weights),
             ids,
             max_tokens=options.max_tokens,
             memory=state,
@@ -331,7 +332,7 @@ class TextStream:
         settings = RunOptions(**options)
         writer = _Writer(self._tokenizer, [], settings.stop, backward=False)
         steps = generate(
-            self._network,
+            stepping(self._network, 1, settings.weights),
             [[self._last]],
             max_tokens=settings.max_tokens,
             memory=self._state,

@@ -96,7 +96,8 @@ class Trainer:
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
         self.updates_per_epoch = -(-len(batches) // settings.accumulate)
-        total = settings.epochs * self.updates_per_epoch
+        epochs = settings.epochs or max(8, math.ceil(1000 / self.updates_per_epoch))
+        total = epochs * self.updates_per_epoch
         self.total_steps = min(total, settings.max_steps or total)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
 
@@ -104,7 +105,7 @@ class Trainer:
         """Update after update, from wherever `progress` is, to the end. Between two of them everything can be saved."""
         progress = self.progress
         while not progress.finished:
-            info = self._update()
+            info = self.update()
             last = progress.step >= self.total_steps
             if last or progress.step % self.eval_every == 0:
                 info = self._judge(info)
@@ -112,7 +113,8 @@ class Trainer:
             progress.finished = last or stalled
             yield info
 
-    def _update(self) -> StepInfo:
+    def update(self) -> StepInfo:
+        """One update of the weights."""
         progress, settings = self.progress, self.settings
         self.network.train()
         lr = learning_rate(
@@ -126,7 +128,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        loss, count = self._gradients()
+        loss, count = self.gradients()
         self.scaler.unscale_(self.optimizer)
         norm, clipped = self._clip()
         if not math.isfinite(loss) or (not math.isfinite(norm) and not self.scaler.is_enabled()):
@@ -137,7 +139,7 @@ class Trainer:
         progress.tokens += count
         return StepInfo(progress.step, progress.epoch, loss / max(1, count), count, lr, norm, clipped)
 
-    def _gradients(self) -> tuple[float, int]:
+    def gradients(self) -> tuple[float, int]:
         """Adds up the gradients of the next batches; their summed loss and count."""
         progress, parts = self.progress, []
         if progress.batch >= len(self.batches):
@@ -147,7 +149,7 @@ class Trainer:
             if progress.batch == 0 or not self.stateful:
                 self.tbptt.reset()
             batch = self.batches[progress.batch].to(self.device)
-            scale = self.scaler.get_scale() / number
+            scale = float(self.scaler.scale(torch.ones((), device=self.device))) / number
             parts.append(self.tbptt(batch, scale=scale / max(1, int(batch.scored.sum()))))
             progress.batch += 1
         return float(torch.stack([p.loss for p in parts]).sum()), sum(int(p.count) for p in parts)

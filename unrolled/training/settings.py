@@ -18,12 +18,14 @@ class TrainSettings(Section):
     deterministic: bool = Field(
         False, description="Refuse operations whose result may differ from run to run on a GPU."
     )
-    epochs: int = Field(10, ge=1, description="Passes over the training data.")
+    epochs: int | None = Field(
+        None, ge=1, description="Passes over the training data; none: 8, and more where that makes under 1000 updates."
+    )
     max_steps: int | None = Field(None, ge=1, description="Stop after this many updates, if that comes first.")
-    batch_size: int = Field(64, ge=1, description="Sequences side by side.")
+    batch_size: int = Field(32, ge=1, description="Sequences side by side.")
     accumulate: int = Field(1, ge=1, description="Batches whose gradients are added up for one update.")
     optimizer: Literal["adam", "adamw", "sgd"] = Field("adamw", description="How gradients become updates.")
-    lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
+    lr: float = Field(4e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
     weight_decay: float = Field(0.0, ge=0, description="Pull of the weights towards zero.")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd.")
     warmup_steps: int = Field(20, ge=0, description="Updates over which the learning rate rises to lr.")

@@ -1,0 +1,10 @@
+"""Configurations: pydantic models are the truth, TOML is their form on disk, `--set a.b=c` changes single keys.
+
+A mistake is told in plain words with the key's path, what was got and what is expected, and all of them at once.
+"""
+
+from unrolled.config.describe import Key, Section, describe, keys
+from unrolled.config.reading import apply, read_config
+from unrolled.config.writing import write_toml
+
+__all__ = ["Key", "Section", "apply", "describe", "keys", "read_config", "write_toml"]
