@@ -78,8 +78,10 @@ def _commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def check(name: str, got: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+def check(name: str, got: torch.Tensor | None, expected: torch.Tensor | None, tolerance: float) -> None:
     """A result must be right before it is timed."""
+    assert got is not None
+    assert expected is not None
     error = ((got.double() - expected.double()).norm() / expected.double().norm()).item()
     if not error <= tolerance:
         raise SystemExit(f"{name}: relative error {error:.1e} against reference, expected at most {tolerance:.0e}")

@@ -39,19 +39,18 @@ def _model(layer: torch.nn.RNNBase) -> onnx.ModelProto:
     # onnx orders gates i, o, f, c and z, r, h
     order = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}[mode]
 
-    def ordered(parameter: torch.Tensor) -> np.ndarray:
+    def ordered(name: str) -> np.ndarray:
+        parameter = layer.get_parameter(name)
         return np.concatenate([parameter.detach().numpy()[g * hidden : (g + 1) * hidden] for g in order])
 
     weights = [
-        numpy_helper.from_array(ordered(layer.weight_ih_l0)[None].copy(), "W"),
-        numpy_helper.from_array(ordered(layer.weight_hh_l0)[None].copy(), "R"),
-        numpy_helper.from_array(
-            np.concatenate([ordered(layer.bias_ih_l0), ordered(layer.bias_hh_l0)])[None].copy(), "B"
-        ),
+        numpy_helper.from_array(ordered("weight_ih_l0")[None].copy(), "W"),
+        numpy_helper.from_array(ordered("weight_hh_l0")[None].copy(), "R"),
+        numpy_helper.from_array(np.concatenate([ordered("bias_ih_l0"), ordered("bias_hh_l0")])[None].copy(), "B"),
     ]
     names = ["X", "W", "R", "B", "", "h0"] + (["c0"] if mode == "LSTM" else [])
     outputs = ["Y", "hn"] + (["cn"] if mode == "LSTM" else [])
-    attributes = {"linear_before_reset": 1} if mode == "GRU" else {}
+    attributes: dict[str, Any] = {"linear_before_reset": 1} if mode == "GRU" else {}
     node = helper.make_node(mode, names, outputs, hidden_size=hidden, **attributes)
 
     def value(name: str, shape: list[Any] | None) -> onnx.ValueInfoProto:

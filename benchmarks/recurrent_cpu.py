@@ -80,14 +80,14 @@ def training_step(
         x.grad = None
         for parameter in parameters:
             parameter.grad = None
-        output = layer(x, **given)[0]
+        output: torch.Tensor = layer(x, **given)[0]
         output.backward(dy)
         return output
 
     return step
 
 
-def check_layer(name: str, layer: torch.nn.Module, x: torch.Tensor, dy: torch.Tensor, **given: Any) -> None:
+def check_layer(name: str, layer: Any, x: torch.Tensor, dy: torch.Tensor, **given: Any) -> None:
     """Output and gradients against reference in float64, on a part of the batch: it is slow."""
     x, dy = x[:20, :4].detach().clone().requires_grad_(), dy[:20, :4]
     given = {k: v[:20, :4] if k == "resets" else [min(n, 20) for n in v[:4]] for k, v in given.items()}
@@ -137,7 +137,7 @@ def variants(seconds: float, details: list[dict[str, Any]]) -> list[dict[str, An
         torch.manual_seed(1)
         lengths = torch.randint(steps // 2, steps + 1, (batch,)).tolist()
         resets = torch.rand(steps, batch) < 0.05
-        cases = {
+        cases: dict[str, tuple[torch.nn.Module, dict[str, Any]]] = {
             "plain": (layers("LSTM", hidden, backend="native")[0], {}),
             "peephole": (layers("LSTM", hidden, backend="native", peephole=True)[0], {}),
             "lengths": (layers("LSTM", hidden, backend="native")[0], {"lengths": lengths}),

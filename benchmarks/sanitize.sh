@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 python=${1:-python}
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
-cmake -S . -B "$build" -DUNROLLED_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+cmake -S . -B "$build" -DUNROLLED_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug \
   -DPython_EXECUTABLE="$(command -v "$python")" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >/dev/null
 cmake --build "$build" >/dev/null
 # leaks are not looked for: the interpreter's own would be all there is to see

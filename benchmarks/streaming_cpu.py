@@ -73,8 +73,8 @@ def measure(hidden: int, seconds: float) -> tuple[dict[str, float], dict[str, fl
 
     with torch.inference_mode():
         # groups, since a peer's weights would push ours out of the cache that a stream keeps them in
-        times = {}
-        groups = [
+        times: dict[str, float] = {}
+        groups: list[dict[str, Any]] = [
             {"nn.LSTM": lambda: peer(x[None], zeros)},
             {"nn.LSTMCell": lambda: cell(x, (zeros[0][0], zeros[1][0]))},
             {"onnxruntime fp32": lambda: fp32.run(None, feed)},
@@ -101,7 +101,7 @@ def error_over_steps(layer: unrolled.LSTM, stepper: Any, steps: int = 1000) -> f
         output, state = stepper(x[:, t], state)
         outputs.append(output)
     got = torch.stack(outputs, dim=1).double()
-    return ((got - expected).norm() / expected.norm()).item()
+    return float((got - expected).norm() / expected.norm())
 
 
 if __name__ == "__main__":

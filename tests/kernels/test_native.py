@@ -169,9 +169,9 @@ def compare(job: Job) -> None:
 @pytest.fixture(autouse=True)
 def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fresh buffers and scratch are NaN: what is read before it is written shows."""
-    from unrolled.kernels import _native, native_ops
+    from unrolled.kernels import _native, native_buffers
 
-    monkeypatch.setattr(native_ops, "fill_with_nan", True)
+    monkeypatch.setattr(native_buffers, "fill_with_nan", True)
     _native.set_scratch_nan(True)
     yield
     _native.set_scratch_nan(False)
@@ -295,7 +295,7 @@ class TestWithTorch:
         return cast(make({**PLAIN, "kind": "lstm", "steps": 4, "batch": 3, "hidden": 5, **changes}), torch.float32)
 
     def test_the_operators_pass_torchs_own_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from unrolled.kernels import native_ops
+        from unrolled.kernels import native_buffers, native_ops
 
         for changes in ({}, {"lengths": True, "norm": True, "time_major": True}, {"kind": "gru", "resets": "learned"}):
             inputs: list[Any] = []
@@ -303,7 +303,7 @@ class TestWithTorch:
                 native_ops, "run_recurrence", lambda *given, kept=inputs: kept.append(given) or (None,) * 4
             )
             ENGINES["native"].run(self.job(**changes))
-            native_ops.fill_with_nan = False  # the checks compare saved buffers, of which padding is never written
+            native_buffers.fill_with_nan = False  # the checks compare saved buffers, of which padding is never written
             tests = ["test_schema", "test_faketensor", "test_autograd_registration"]
             tests += [] if "lengths" in changes else ["test_aot_dispatch_dynamic"]
             torch.library.opcheck(torch.ops.unrolled.recurrence.default, inputs[0], test_utils=tests)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, ScanTrace, State
 from unrolled.kernels import aten
+from unrolled.kernels import native_buffers as buffers
 from unrolled.kernels import native_ops as ops
 from unrolled.kernels.job import Job
 
@@ -191,10 +192,10 @@ def _run(job: Job, probes: tuple[Tensor, ...], traced: bool) -> tuple[Tensor, St
 def kind_of(cell: BuiltIn) -> int:
     """The engine's number for a cell."""
     if isinstance(cell, LSTMCell):
-        return ops.LSTM
+        return buffers.LSTM
     if isinstance(cell, GRUCell):
-        return ops.GRU_RESET_AFTER if cell.reset_after else ops.GRU_RESET_BEFORE
-    return ops.RNN_TANH if cell.activation is torch.tanh else ops.RNN_RELU
+        return buffers.GRU_RESET_AFTER if cell.reset_after else buffers.GRU_RESET_BEFORE
+    return buffers.RNN_TANH if cell.activation is torch.tanh else buffers.RNN_RELU
 
 
 def _trace(job: Job, output: Tensor, state: State, saved: Tensor, probes: tuple[Tensor, ...]) -> ScanTrace:
@@ -202,7 +203,7 @@ def _trace(job: Job, output: Tensor, state: State, saved: Tensor, probes: tuple[
     assert isinstance(cell, BuiltIn)
     lstm = isinstance(cell, LSTMCell)
     given = {name: getattr(cell, name, None) for name in ("norm_ih", "norm_hh", "norm_c", "weight_hr", "hidden_mask")}
-    layout = ops.sections(
+    layout = buffers.sections(
         job.x,
         cell.weight_hh,
         kind_of(cell),
@@ -215,7 +216,7 @@ def _trace(job: Job, output: Tensor, state: State, saved: Tensor, probes: tuple[
     frozen = dict(zip(names, job.state if job.reverse else state, strict=True))
 
     def at_all_times(rows: Tensor, padding: Tensor | None) -> Tensor:
-        real = ops.at_all_times(rows, job.x, job.lengths)
+        real = buffers.at_all_times(rows, job.x, job.lengths)
         if active is None or padding is None:
             return real
         return torch.where(active[..., None], real, padding.detach()[:, None])

@@ -9,17 +9,25 @@ lengths, the longest sequence comes first and rows of padding are not written.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native  # as a module of its own: where it was not built, the error names it
 from unrolled.errors import UserError
+from unrolled.kernels.native_buffers import (
+    GATES,
+    LSTM,
+    Lease,
+    Order,
+    empty,
+    like_sequences,
+    sections,
+    time_major,
+    zeros,
+)
 
 try:
     ISA: str = _native.isa()
@@ -27,132 +35,6 @@ except ValueError as error:
     raise UserError(str(error)) from None
 ISAS: list[str] = _native.isas()
 THREADING: str = _native.threading()
-
-RNN_TANH, RNN_RELU, LSTM, GRU_RESET_AFTER, GRU_RESET_BEFORE = range(5)
-GATES = (1, 1, 4, 3, 3)
-
-fill_with_nan = os.environ.get("UNROLLED_NAN_BUFFERS") == "1"
-"""Tests set this: fresh buffers are filled with NaN, so that a value read before it is written is seen."""
-
-
-def _empty(*shape: int) -> Tensor:
-    fresh = torch.empty(shape, dtype=torch.float32, device="cpu")
-    return fresh.fill_(float("nan")) if fill_with_nan else fresh
-
-
-@dataclass(frozen=True)
-class Sections:
-    """What `saved` holds, in order: name → shape of each section, (T·B, ·) rows all of them."""
-
-    shapes: dict[str, tuple[int, int]]
-
-    @property
-    def size(self) -> int:
-        return sum(prod(shape) for shape in self.shapes.values())
-
-    def views(self, saved: Tensor) -> dict[str, Tensor]:
-        """Each section as a matrix."""
-        found, start = {}, 0
-        for name, shape in self.shapes.items():
-            found[name] = saved[start : start + prod(shape)].view(shape)
-            start += prod(shape)
-        return found
-
-
-def sections(
-    x: Tensor,
-    weight_hh: Tensor,
-    kind: int,
-    *,
-    norm_ih: bool,
-    norm_hh: bool,
-    norm_c: bool,
-    weight_hr: bool,
-    hidden_mask: bool,
-    traced: bool,
-) -> Sections:
-    """The sections that a recurrence with these options saves."""
-    batch, steps, _ = x.shape
-    rows, (wide, width) = batch * steps, weight_hh.shape
-    hidden = wide // GATES[kind]
-    shapes = {"gates": (rows, wide), "h_entering": (rows, width)}
-    if kind == LSTM:
-        shapes["c_entering"] = (rows, hidden)
-    if kind in (GRU_RESET_AFTER, GRU_RESET_BEFORE):
-        shapes["candidate"] = (rows, hidden)
-    if hidden_mask:
-        shapes["seen"] = (rows, width)
-    if norm_hh:
-        shapes["raw"] = (rows, wide)
-    if norm_hh or norm_c:
-        shapes["stats"] = (rows, 4)
-    if weight_hr:
-        shapes["shown"] = (rows, hidden)
-    if norm_ih:
-        shapes |= {"projected": (rows, wide), "mean": (rows, 1), "inverse": (rows, 1)}
-    if traced and kind == LSTM:
-        shapes["c_left"] = (rows, hidden)
-    return Sections(shapes)
-
-
-def _time_major(x: Tensor) -> bool:
-    """Whether x (B, T, ·) lies in memory time first; one sequence or one step lies both ways."""
-    return not x.is_contiguous() and x.transpose(0, 1).is_contiguous()
-
-
-class _Order:
-    """The order of sequences within a step's rows: as given, or longest first."""
-
-    def __init__(self, x: Tensor, lengths: Tensor | None) -> None:
-        self.lengths = lengths
-        if lengths is None:
-            return
-        batch, steps, _ = x.shape
-        self.lengths = lengths.contiguous()
-        self.indices = torch.empty(batch, dtype=torch.int64, device="cpu")
-        self.active = torch.empty(steps, dtype=torch.int64, device="cpu")
-        _native.sort_by_length(self.lengths.data_ptr(), batch, steps, self.indices.data_ptr(), self.active.data_ptr())
-
-    def describe(self, job: _native.ScanJob) -> None:
-        if self.lengths is not None:
-            job.lengths = self.lengths.data_ptr()
-            job.order, job.active = self.indices.data_ptr(), self.active.data_ptr()
-
-    def mask(self, steps: int) -> Tensor:
-        """(B, T), True where real."""
-        assert self.lengths is not None
-        return torch.arange(steps, device="cpu") < self.lengths[:, None]
-
-    def rows(self, x: Tensor) -> Tensor:
-        """(B, T, D) → (T·B, D) rows, zeros for padding: a NaN in it must not reach a weight's gradient."""
-        if self.lengths is not None:
-            x = torch.where(self.mask(x.shape[1])[..., None], x, 0).index_select(0, self.indices)
-        return x.transpose(0, 1).reshape(-1, x.shape[-1])
-
-    def sequences(self, rows: Tensor, batch: int) -> Tensor:
-        """(T·B, D) rows → (B, T, D), zeros for padding."""
-        x = rows.view(-1, batch, rows.shape[1]).transpose(0, 1)
-        if self.lengths is None:
-            return x
-        x = x.index_select(0, torch.argsort(self.indices))
-        return torch.where(self.mask(x.shape[1])[..., None], x, 0)
-
-
-def at_all_times(rows: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
-    """A section's rows as (B, T, ·), zero in the padding."""
-    return _Order(x, lengths).sequences(rows, x.shape[0])
-
-
-def _like_sequences(x: Tensor, width: int) -> Tensor:
-    """A fresh (B, T, width) in the memory order of x."""
-    batch, steps = x.shape[:2]
-    if _time_major(x):
-        return _empty(steps, batch, width).transpose(0, 1)
-    return _empty(batch, steps, width)
-
-
-def _zeros(*shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=torch.float32, device="cpu")
 
 
 def _address(tensor: Tensor, alive: list[Tensor]) -> int:
@@ -201,17 +83,17 @@ def _forward(
     reverse: bool,
     save: bool,
     traced: bool,
-    allocate: Callable[[int], Tensor] = _empty,
+    allocate: Callable[[int], Tensor] = empty,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Output (B, T, P), final h (B, P), final c (B, H) or nothing, and what is saved."""
     batch = x.shape[0]
-    job, order = _native.ScanJob(), _Order(x, lengths)
+    job, order = _native.ScanJob(), Order(x, lengths)
     alive = _describe(
         job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
         reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
     )  # fmt: skip
     parts: dict[str, Tensor] = {}
-    saved = _empty(0)
+    saved = empty(0)
     if save:
         layout = sections(
             x, weight_hh, kind, norm_ih=norm_ih is not None, norm_hh=norm_hh is not None, norm_c=norm_c is not None,
@@ -230,10 +112,10 @@ def _forward(
     else:
         gates_x = _normed_projection(order.rows(x), weight_ih, bias_ih, norm_ih, parts)
         job.gates_x = _address(gates_x, alive)
-    output = _like_sequences(x, job.width)
+    output = like_sequences(x, job.width)
     _set_sequence(job.set_output, output)
-    h_n = _empty(batch, job.width)
-    c_n = _empty(batch, job.hidden) if kind == LSTM else _empty(0)
+    h_n = empty(batch, job.width)
+    c_n = empty(batch, job.hidden) if kind == LSTM else empty(0)
     for name, state, initial, final in (("h", job.h, h_0, h_n), ("c", job.c, c_0, c_n)):
         if initial is not None:
             state.initial, state.final = _address(initial, alive), final.data_ptr()
@@ -259,7 +141,7 @@ def _normed_projection(
 
 def _describe(
     job: _native.ScanJob,
-    order: _Order,
+    order: Order,
     x: Tensor,
     weight_ih: Tensor,
     weight_hh: Tensor,
@@ -352,7 +234,7 @@ def _backward(
     A gradient of something that was not given, or is not needed, is an empty tensor.
     """
     batch, steps, _ = x.shape
-    job, order = _native.ScanJob(), _Order(x, lengths)
+    job, order = _native.ScanJob(), Order(x, lengths)
     alive = _describe(
         job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
         reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
@@ -367,10 +249,10 @@ def _backward(
         if name in parts:
             setattr(job, name, parts[name].data_ptr())
     if d_output is None:
-        d_output = _zeros(width).expand(batch, steps, width)
+        d_output = zeros(width).expand(batch, steps, width)
     alive.append(_set_sequence(job.set_d_output, d_output))
 
-    nothing = _empty(0)
+    nothing = empty(0)
     d_x = nothing
     in_engine = {"d_weight_ih": weight_ih if norm_ih is None else None, "d_bias_ih": bias_ih, "d_weight_hh": weight_hh}
     in_engine |= {"d_bias_hh": bias_hh, "d_norm_hh": norm_hh, "d_weight_hr": weight_hr}
@@ -379,30 +261,30 @@ def _backward(
     for name, weight in in_engine.items():
         found[name] = nothing
         if weight is not None:
-            found[name] = (_empty if name.startswith("d_weight") else _zeros)(*weight.shape)  # vectors are summed into
+            found[name] = (empty if name.startswith("d_weight") else zeros)(*weight.shape)  # vectors are summed into
             setattr(job, name, found[name].data_ptr())
     if norm_ih is None:
         alive.append(_set_sequence(job.set_x, x))
         if x_needs_gradient:
-            d_x = _like_sequences(x, x.shape[2])
+            d_x = like_sequences(x, x.shape[2])
             _set_sequence(job.set_d_x, d_x)
     else:
-        d_gates_x = (_empty if lengths is None else _zeros)(batch * steps, weight_hh.shape[0])
+        d_gates_x = (empty if lengths is None else zeros)(batch * steps, weight_hh.shape[0])
         job.d_gates_x = d_gates_x.data_ptr()
 
     d_initial, d_reset, d_left = [nothing, nothing], [nothing, nothing], [nothing, nothing]
     states = [(job.h, "h_entering", width, d_h_n, reset_h), (job.c, "c_entering", hidden, d_c_n, reset_c)]
     for i, (state, entering, size, d_final, reset) in enumerate(states[: 2 if kind == LSTM else 1]):
         state.entering = parts[entering].data_ptr()
-        d_initial[i] = _empty(batch, size)
+        d_initial[i] = empty(batch, size)
         state.d_initial = d_initial[i].data_ptr()
         if d_final is not None:
             state.d_final = _address(d_final, alive)
         if reset is not None:
-            d_reset[i] = _zeros(batch, size)
+            d_reset[i] = zeros(batch, size)
             state.d_reset = d_reset[i].data_ptr()
         if probed:
-            d_left[i] = _empty(batch * steps, size)
+            d_left[i] = empty(batch * steps, size)
             state.d_left = d_left[i].data_ptr()
     job.backward(torch.get_num_threads())
 
@@ -426,12 +308,12 @@ def _backward(
         found["d_norm_hh"], found["d_weight_hr"], found["d_peephole"], found["d_norm_c"], found["d_norm_c_bias"],
         *d_initial, *d_reset, *(_as_laid_out(d, x) if d is not nothing else d for d in d_left),
     ]  # fmt: skip
-    return [_empty(0) if g is nothing else g for g in gradients]  # an operator's results may not be one tensor
+    return [empty(0) if g is nothing else g for g in gradients]  # an operator's results may not be one tensor
 
 
 def _as_laid_out(sequences: Tensor, x: Tensor) -> Tensor:
     """(B, T, ·) in the memory order of x, which is what the operator's fake twin promises."""
-    if _time_major(x):
+    if time_major(x):
         return sequences.transpose(0, 1).contiguous().transpose(0, 1)
     return sequences.contiguous()
 
@@ -498,7 +380,7 @@ def _(*inputs: Any) -> list[Tensor]:
 
 def _fake_sequences(x: Tensor, width: int) -> Tensor:
     batch, steps = x.shape[:2]
-    if _time_major(x):
+    if time_major(x):
         return x.new_empty(steps, batch, width).transpose(0, 1)
     return x.new_empty(batch, steps, width)
 
@@ -553,42 +435,17 @@ def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
 recurrence_backward.register_autograd(_refuse_double_backward)
 
 
-class _Lease:
-    """A buffer that goes back to a small store when its holder is gone: fresh memory costs a page fault every 4 KB."""
-
-    _free: ClassVar[list[Tensor]] = []
-    _FLOATS = 2**26  # kept at most, 256 MB in all
-
-    def __init__(self) -> None:
-        self.buffer: Tensor | None = None
-
-    def allocate(self, size: int) -> Tensor:
-        fitting = [i for i, buffer in enumerate(self._free) if size <= buffer.numel() <= 2 * size + 4096]
-        try:
-            self.buffer = self._free.pop(fitting[0]) if fitting else _empty(size)
-        except IndexError:  # another thread was faster
-            self.buffer = _empty(size)
-        return (self.buffer.fill_(float("nan")) if fill_with_nan else self.buffer)[:size]
-
-    def __del__(self) -> None:
-        if self.buffer is None or self.buffer.numel() > self._FLOATS:
-            return
-        while self._free and sum(b.numel() for b in self._free) + self.buffer.numel() > self._FLOATS:
-            self._free.pop(0)
-        self._free.append(self.buffer)
-
-
 class _Eager(torch.autograd.Function):
     """The operator without the dispatcher, which costs more than a short recurrence itself."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         traced = inputs[-1]  # a trace shows what is saved: it keeps it
-        ctx.lease = _Lease()
+        ctx.lease = Lease()
         forward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]] = _forward
-        results = forward(*inputs, allocate=_empty if traced else ctx.lease.allocate)
+        results = forward(*inputs, allocate=empty if traced else ctx.lease.allocate)
         _set_up(ctx, inputs, results, saved=results[3])
-        return *results[:3], results[3] if traced else _empty(0)
+        return *results[:3], results[3] if traced else empty(0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
