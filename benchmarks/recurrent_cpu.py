@@ -81,7 +81,7 @@ def training_step(
         for parameter in parameters:
             parameter.grad = None
         output: torch.Tensor = layer(x, **given)[0]
-        output.backward(dy)
+        torch.autograd.backward(output, dy)
         return output
 
     return step
