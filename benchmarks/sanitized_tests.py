@@ -18,6 +18,6 @@ sys.modules["unrolled.kernels._native"] = module
 spec.loader.exec_module(module)
 
 # what starts processes of its own, or torch's compiler, would not run the sanitised extension, or not in time
-skipped = "not compile and not checks and not without and not instruction and not forked"
+skipped = "not compile and not checks and not without and not instruction and not forked and not auto"
 tests = ["tests/kernels/test_native.py", "tests/nn/test_stepper.py"]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", skipped, *tests]))

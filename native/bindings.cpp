@@ -25,7 +25,8 @@ auto address(Pointer Struct::* member) {
 
 NB_MODULE(_native, m) {
   m.doc() = "The native engine: recurrent scans on a CPU.";
-#define UNROLLED_ADDRESS(name) .def_prop_rw(#name, [](Self& s) { return reinterpret_cast<uintptr_t>(s.name); }, address(&Self::name))
+#define UNROLLED_ADDRESS(name) \
+  .def_prop_rw(#name, [](Self& s) { return reinterpret_cast<uintptr_t>(s.name); }, address(&Self::name))
 #define UNROLLED_SEQUENCE(name)                                                                      \
   .def("set_" #name, [](Self& s, uintptr_t data, int64_t batch_stride, int64_t step_stride) {        \
     s.name = {reinterpret_cast<float*>(data), batch_stride, step_stride};                            \

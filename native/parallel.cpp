@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -123,13 +122,5 @@ void free_scratch(float* scratch) {
 }
 
 void yield_core() { std::this_thread::yield(); }
-
-long cache_bytes() {
-  long found = -1;
-#ifdef _SC_LEVEL2_CACHE_SIZE
-  found = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-  return found > 0 ? found : 512 * 1024;
-}
 
 }  // namespace unrolled

@@ -23,7 +23,4 @@ void free_scratch(float* scratch);
 // Lets another thread run on this core.
 void yield_core();
 
-// The second-level cache of one core, in bytes.
-long cache_bytes();
-
 }  // namespace unrolled

@@ -435,10 +435,11 @@ class BackwardScan : protected Scan {
       const float* from = chunk + first + strip * kStrip;
       const int inside = size - strip * kStrip < kStrip ? size - strip * kStrip : kStrip;
       if (inside == kStrip) {
-        for (int k = 0; k < chunk_count_; ++k) __builtin_memcpy(to + k * kStrip, from + k * static_cast<size_t>(stride), sizeof(float) * kStrip);
+        for (int k = 0; k < chunk_count_; ++k, from += stride)
+          __builtin_memcpy(to + k * kStrip, from, sizeof(float) * kStrip);
       } else {
-        for (int k = 0; k < chunk_count_; ++k)
-          for (int r = 0; r < kStrip; ++r) to[k * kStrip + r] = r < inside ? from[k * static_cast<size_t>(stride) + r] : 0.0f;
+        for (int k = 0; k < chunk_count_; ++k, from += stride)
+          for (int r = 0; r < kStrip; ++r) to[k * kStrip + r] = r < inside ? from[r] : 0.0f;
       }
     }
   }

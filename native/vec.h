@@ -57,8 +57,16 @@ static inline float sum(Vec v) {
   return total;
 }
 
-// A square of kLanes × kLanes floats, rows for columns: kLanes perfect shuffles of its halves.
+// A square of kLanes × kLanes floats, rows for columns: perfect shuffles of its halves.
 [[gnu::always_inline]] static inline void transpose(Vec (&square)[kLanes]) {
+#if defined(__clang__)  // has no shuffle by a variable
+  for (int row = 0; row < kLanes; ++row)
+    for (int column = 0; column < row; ++column) {
+      const float kept = square[row][column];
+      square[row][column] = square[column][row];
+      square[column][row] = kept;
+    }
+#else
   IntVec low, high;
   for (int lane = 0; lane < kLanes; ++lane) {
     low[lane] = lane / 2 + lane % 2 * kLanes;
@@ -75,6 +83,7 @@ static inline float sum(Vec v) {
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) square[i] = next[i];
   }
+#endif
 }
 
 constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }

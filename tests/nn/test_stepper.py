@@ -45,8 +45,9 @@ def make(kind: str, features: int, hidden: int, layers: int) -> DropIn:
     name, options = LAYERS[kind]
     layer: DropIn = getattr(unrolled, name)(features, hidden, num_layers=layers, batch_first=True, **options)
     with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.05)
+        for key, parameter in layer.named_parameters():
+            # small gains in the recurrence: with large ones it is chaotic, and rounding decides
+            parameter.mul_(0.2 if key.startswith("norm_hh") else 1.0).add_(torch.randn_like(parameter) * 0.05)
     return layer.eval()
 
 
