@@ -113,7 +113,8 @@ class LstmForward : public ForwardScan {
     } else {
       for (int i = 0; i < 4 * hidden_; ++i) sums_[i] = sums[i];
     }
-    for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, parity, unit, {j, j + 1}, {sums_ + unit, 0, hidden_}, x_sums(t).from_unit(unit));
+    for (int unit = 0; unit < hidden_; unit += kLanes)
+      gates(t, parity, unit, {j, j + 1}, {sums_ + unit, 0, hidden_}, x_sums(t).from_unit(unit));
     if (job.norm_c) {
       of_c = norm_stats(memory_, hidden_);
       normalize(memory_, hidden_, of_c, job.norm_c, job.norm_c_bias, memory_);
