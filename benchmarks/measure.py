@@ -20,8 +20,13 @@ from unrolled.kernels import ENGINES
 RESULTS = Path(__file__).parent / "results"
 
 
-def interleaved(runs: Mapping[str, Callable[[], object]], seconds: float = 2.0, least: int = 7) -> dict[str, float]:
-    """The best time of each run in seconds, all taking turns, so that a busy machine is busy for all of them."""
+def interleaved(
+    runs: Mapping[str, Callable[[], object]], seconds: float = 2.0, least: int = 7, settle: bool = False
+) -> dict[str, float]:
+    """The best time of each run in seconds, all taking turns, so that a busy machine is busy for all of them.
+
+    With `settle` each turn begins with a run that is not timed: the threads of the one before may still be spinning.
+    """
     for run in runs.values():
         run()
         run()
@@ -29,6 +34,8 @@ def interleaved(runs: Mapping[str, Callable[[], object]], seconds: float = 2.0, 
     rounds, until = 0, time.perf_counter() + seconds
     while rounds < least or time.perf_counter() < until:
         for name, run in runs.items():
+            if settle:
+                run()
             start = time.perf_counter()
             run()
             best[name] = min(best[name], time.perf_counter() - start)

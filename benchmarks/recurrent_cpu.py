@@ -173,7 +173,9 @@ def inference(name: str, batch: int, hidden: int, steps: int, seconds: float, de
     with torch.inference_mode():
         check(f"onnxruntime {name}", torch.from_numpy(onnx.run(None, feed)[0])[:, 0], ours(x)[0], 1e-4)
         times = interleaved(
-            {"ours": lambda: ours(x), "torch.nn": lambda: peer(x), "onnxruntime": lambda: onnx.run(None, feed)}, seconds
+            {"ours": lambda: ours(x), "torch.nn": lambda: peer(x), "onnxruntime": lambda: onnx.run(None, feed)},
+            seconds,
+            settle=True,
         )
     best = min(times["torch.nn"], times["onnxruntime"])
     return note(details, f"{name} inference", batch, hidden, steps, times, best)

@@ -57,8 +57,9 @@ def _transformed() -> bool:
 def outdone(job: Job) -> str | None:
     """Why `auto` should leave the job to torch, which computes it too and is faster; None where it is not.
 
-    Measured on 2 cores with AVX-512: below these sizes the way through Python, some 50 µs longer than torch.nn's own,
-    weighs more than the kernels. torch's LSTM is one call of a fused library, its GRU and RNN are several a step.
+    Measured on 2 cores with AVX-512 (benchmarks/recurrent_cpu.py). torch's LSTM is one call of a fused library whose
+    products are close to what the processor can do: it is ahead at inference and on short batches. Its GRU and RNN are
+    several calls a step, and ahead only where there are few steps.
     """
     cell = job.cell
     assert isinstance(cell, BuiltIn)
@@ -68,17 +69,18 @@ def outdone(job: Job) -> str | None:
         return "torch is faster in autocast's precision"
     if ops.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
         return "torch is faster than its plain kernels"
-    batch, steps, features = job.x.shape
-    multiplications = batch * steps * cell.weight_hh.shape[0] * (features + cell.weight_hh.shape[1])
-    if isinstance(cell, LSTMCell) and multiplications < _LSTM_WORTHWHILE:
-        return "torch is faster on so little work"
-    if not isinstance(cell, LSTMCell) and steps < _STEPS_WORTHWHILE:
+    batch, steps = job.x.shape[:2]
+    if isinstance(cell, LSTMCell):
+        if not torch.is_grad_enabled():
+            return "torch is faster without gradients"
+        if batch * steps < (_ROWS if cell.hidden_size < _WIDE else _ROWS_OF_WIDE):
+            return "torch is faster on so short a batch"
+    elif steps < _STEPS:
         return "torch is faster on so few steps"
     return None
 
 
-_LSTM_WORTHWHILE = 50_000_000  # multiplications: B=32, H=128 from 12 steps on
-_STEPS_WORTHWHILE = 10
+_ROWS, _WIDE, _ROWS_OF_WIDE, _STEPS = 2000, 512, 500, 10
 
 
 def _tensors(job: Job) -> Iterator[Tensor]:
