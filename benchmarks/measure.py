@@ -25,7 +25,8 @@ def interleaved(
 ) -> dict[str, float]:
     """The best time of each run in seconds, all taking turns, so that a busy machine is busy for all of them.
 
-    With `settle` each turn begins with a run that is not timed: the threads of the one before may still be spinning.
+    With `settle` each turn begins with a rest and a run that is not timed: the threads of the one before, onnxruntime's
+    above all, go on spinning on the cores that the next one needs.
     """
     for run in runs.values():
         run()
@@ -35,6 +36,7 @@ def interleaved(
     while rounds < least or time.perf_counter() < until:
         for name, run in runs.items():
             if settle:
+                time.sleep(0.03)
                 run()
             start = time.perf_counter()
             run()
