@@ -13,6 +13,7 @@ NATIVE := CMakeLists.txt $(wildcard native/*)
 demo: $(VENV)/installed
 	$(BIN)/unrolled train generate
 	$(BIN)/unrolled run $$(ls -dt runs/generate-* | head -n 1) --prompt "The " --max-tokens 300 --seed 1
+	@echo; echo "Next: source $(BIN)/activate, then unrolled train generate --train YOUR_TEXT.txt, or unrolled --help"
 
 test: check-style check-types
 	$(BIN)/pytest -n 2

@@ -47,7 +47,7 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
     network = task.build(config, assets)
     load_weights(network, file)
     network.eval()
-    return Model(task, config, assets, network, about["scores"], about["versions"]).to(device)
+    return Model(task, config, assets, network, about["scores"], about["versions"]).to(pick_device(device, "device"))
 
 
 def configure(
@@ -64,6 +64,8 @@ def task_of(target: str | Path) -> tuple[str, Path | None]:
         return str(target), None
     path = Path(target)
     if path.suffix != ".toml":
+        if path.is_file():
+            raise UserError(f"{path} is not a task.", f"To train on it: unrolled train generate --train {path}")
         raise unknown_name("task", str(target), TASKS)
     try:
         name = tomllib.loads(path.read_text()).get("task")
@@ -171,6 +173,8 @@ class Job:
             for note in notes:
                 report.say(note)
             report.say(self._introduction(folder, trainer))
+            if trainer.progress.finished:
+                report.say("The run had come to its end already.")
             for info in self._steps(run):
                 report.step(info, trainer.progress)
                 if info.scores is not None:
@@ -218,11 +222,13 @@ class Job:
         return 1
 
     def _introduction(self, folder: Path, trainer: Trainer) -> str:
-        return (
+        text = (
             f"{self.task.name} on {self.data.source}\n"
             f"{self.model.num_parameters:,} parameters, {len(trainer.batches)} batches an epoch, "
-            f"{trainer.total_steps} updates, {self.device}, run folder {folder}"
+            f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
+            "Ctrl-C stops and saves; lines marked │ are samples of what the model writes"
         )
+        return "\n".join([text, *self.task.warnings(self.config, trainer.batches)])
 
 
 @dataclass(frozen=True)
@@ -271,16 +277,17 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str, key: str = "train.device") -> torch.device:
     """auto is the GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise unknown_name("train.device", name, ["auto", "cpu", "cuda"]) from None
+        hint = "Did you mean 'cuda'? " if name.startswith("gpu") else ""
+        raise UserError(f"Unknown {key} {name!r}.", f"{hint}Choices: auto, cpu, cuda.") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"train.device={name}, but torch finds no GPU here.", "Use train.device=cpu.")
+        raise UserError(f"{key}={name}, but torch finds no GPU here.", f"Use {key}=cpu.")
     return device
 
 

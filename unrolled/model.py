@@ -22,7 +22,7 @@ from unrolled.training.checkpoint import write_atomically
 FORMAT = 1
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """A trained network with all it needs to be used: its task, config and vocabularies, and the scores it reached.
 
@@ -35,6 +35,10 @@ class Model:
     network: nn.Module
     scores: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
+        return f"Model({self.task.name}, {self.num_parameters:,} parameters, {self.device}; {scores or 'not scored'})"
 
     @property
     def device(self) -> torch.device:
@@ -101,6 +105,11 @@ def find_file(path: str | Path) -> Path:
         for name in ("best.safetensors", "last.safetensors"):
             if (path / name).is_file():
                 return path / name
+        if (path / "config.toml").is_file():
+            raise UserError(
+                f"{path} was stopped before its first evaluation: it holds no model yet.",
+                f"Go on with: unrolled train --resume {path}",
+            )
         raise UserError(f"{path} holds no model.", "Give a run folder made by `unrolled train`, or a model file.")
     if not path.exists():
         raise UserError(f"{path} does not exist.", "Give a run folder made by `unrolled train`, or a model file.")

@@ -218,7 +218,28 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a device that is none": (
             [*train, book, "--device", "gpu"],
-            "Unknown train.device 'gpu'. Did you mean 'cpu'? Choices: auto, cpu, cuda.",
+            "Unknown train.device 'gpu'. Did you mean 'cuda'? Choices: auto, cpu, cuda.",
+        ),
+        "no GPU to run on": (
+            ["run", folder, "--prompt", "3", "--device", "cuda"],
+            "device=cuda, but torch finds no GPU here. Use device=cpu.",
+        ),
+        "a text as a task": (
+            ["train", book],
+            f"{book} is not a task. To train on it: unrolled train generate --train {book}",
+        ),
+        "a seed": (
+            ["run", folder, "--prompt", "3", "--seed", "-1"],
+            "seed -1 is not a whole number from 0 up. ",
+        ),
+        "a run without a model": (
+            ["run", _stopped(tmp / "stopped")],
+            f"{tmp}/stopped was stopped before its first evaluation: it holds no model yet. "
+            f"Go on with: unrolled train --resume {tmp}/stopped",
+        ),
+        "a folder that is not there": (
+            ["new", "generate", tmp / "nodir" / "x.toml"],
+            f"{tmp}/nodir/x.toml could not be written: No such file or directory. Choose another place.",
         ),
         "a TOML without a task": (
             ["train", _toml(tmp / "taskless.toml", "[model]\n")],
@@ -229,6 +250,12 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             f"{book}/run cannot be made: Not a directory. Choose another --out.",
         ),
     }
+
+
+def _stopped(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "config.toml").write_text('task = "generate"')
+    return folder
 
 
 def _toml(path: Path, text: str) -> Path:
@@ -242,7 +269,7 @@ def test_every_mistake_is_said_and_leaves_nothing(book: Path, folder: Path, tmp_
         assert code == 2, (name, err)
         assert out == "", name
         assert err.startswith(f"unrolled: {message}"), (name, err)
-        assert err == f"unrolled: {message}\n" or message.endswith(": "), (name, err)
+        assert err == f"unrolled: {message}\n" or message.endswith((": ", ". ")), (name, err)
         assert not (tmp_path / "never").exists(), name
 
 

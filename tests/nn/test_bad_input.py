@@ -23,6 +23,25 @@ class Adder(Cell):
         return h, (h,)
 
 
+def broken(result: Callable[[torch.Tensor], Any], gates: tuple[str, ...] = ()) -> type[Cell]:
+    """A cell whose step returns what it should not."""
+
+    class Broken(Cell):
+        gate_names = gates
+
+        def step(self, gates_x: torch.Tensor, state: tuple[torch.Tensor, ...]) -> Any:
+            return result(state[0])
+
+    return Broken
+
+
+def _gradients_after_backward() -> None:
+    trace = LSTM(3, 4).trace(X)
+    loss: Any = trace.output.sum()
+    loss.backward()
+    trace.state_gradients(loss)
+
+
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "rank": (
         lambda: LSTM(3, 4)(torch.zeros(1, 7, 2, 3)),
@@ -203,6 +222,40 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "stack's state's shape": (
         lambda: Recurrent(Adder, 3, 3)(X, (torch.zeros(7, 3),)),
         "The initial state h has shape (7, 3). Expected (7, 1, 3): (batch, layers · directions, size).",
+    ),
+    "a cell already made": (
+        lambda: Recurrent(Adder(3, 3), 3, 3),
+        "cell is a Adder that is made already. Give its class: Recurrent(Adder, …).",
+    ),
+    "a step without a state": (
+        lambda: Recurrent(broken(lambda h: h), 3, 3)(X),
+        "Broken.step returned a Tensor. Expected `output, state` or `output, state, gates`, where state and gates are "
+        "tuples: return h, (h,).",
+    ),
+    "a step without its gates": (
+        lambda: Recurrent(broken(lambda h: (h, (h,)), gates=("a",)), 3, 3)(X),
+        "Broken.step returned 0 gates, but gate_names are ('a',). Return as many gates as are named.",
+    ),
+    "a step with two states": (
+        lambda: Recurrent(broken(lambda h: (h, (h, h))), 3, 3)(X),
+        "Broken.step returned 2 states, but state_names are ('h',). Return as many states as are named.",
+    ),
+    "a step that shrinks the state": (
+        lambda: Recurrent(broken(lambda h: (h[:, :2], (h[:, :2],))), 3, 3)(X),
+        "Broken.step made the state h of shape (7, 2). Expected (7, 3), as it was before the step.",
+    ),
+    "gradients of a vector": (
+        lambda: (trace := LSTM(3, 4).trace(X)).state_gradients(trace.output),
+        "The loss has shape (7, 2, 4). Expected one number: use its sum or mean.",
+    ),
+    "gradients of something else": (
+        lambda: LSTM(3, 4).trace(X).state_gradients(torch.ones(1, requires_grad=True).sum()),
+        "The loss does not depend on this trace. Make it from trace.output.",
+    ),
+    "gradients after backward": (
+        lambda: _gradients_after_backward(),
+        "The loss's graph is gone: backward() was called on it. Ask for gradients before loss.backward(), or use "
+        "loss.backward(retain_graph=True).",
     ),
     "scan's rank": (
         lambda: scan(Adder(3, 3), X[0]),

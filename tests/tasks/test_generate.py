@@ -81,6 +81,15 @@ def test_it_stops_before_a_stop_string(model: Model) -> None:
     assert whole.startswith(text + "\n")
 
 
+def test_mistakes_in_a_call(model: Model) -> None:
+    with pytest.raises(UserError, match=r"Unknown predict option 'temprature'\. Did you mean 'temperature'"):
+        model.predict("3", temprature=1)
+    with pytest.raises(UserError, match="A prompt must be a text or a list of texts, got 5"):
+        model.predict(5)
+    assert repr(model).startswith("Model(generate, ")
+    assert repr(model.trace("3 and")).startswith("TextTrace(5 tokens, mean loss")
+
+
 def test_saved_and_loaded_is_the_same(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "copy.safetensors")
     loaded = unrolled.load(tmp_path / "copy.safetensors")

@@ -107,8 +107,18 @@ class Trace:
                 "This trace cannot give gradients: it was made, or its loss computed, without gradients.",
                 "Call layer.trace(x) outside torch.no_grad() and make the loss from trace.output.",
             )
+        if loss.dim() > 0:
+            raise UserError(f"The loss has shape {tuple(loss.shape)}.", "Expected one number: use its sum or mean.")
         wanted = [*scan.probes.values(), scan.output]
-        found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        try:
+            found = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            if "second time" not in str(error):
+                raise
+            fix = "Ask for gradients before loss.backward(), or use loss.backward(retain_graph=True)."
+            raise UserError("The loss's graph is gone: backward() was called on it.", fix) from None
+        if all(gradient is None for gradient in found):
+            raise UserError("The loss does not depend on this trace.", "Make it from trace.output.")
         filled = [torch.zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)]
         return dict(zip(scan.probes, filled, strict=False)), filled[-1]
 

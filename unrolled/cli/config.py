@@ -24,7 +24,10 @@ def new(
 
     if path.exists():
         raise UserError(f"{path} is there already.", "Choose another name.")
-    header = f"A config of unrolled's task {task}. Train it with: unrolled train {path}"
+    header = (
+        f"A config of unrolled's task {task}. Train it with: unrolled train {path}\n"
+        'Where a comment says "or none", write "none" in quotes, or leave the key out for its default.'
+    )
     write_atomically(path, write_toml(api.configure(task, overrides), comments=True, header=header))
     typer.echo(f"Wrote {path}. Next: unrolled check {path}", err=True)
 

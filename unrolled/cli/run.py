@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import sys
 from typing import Annotated, Any
@@ -41,6 +42,11 @@ def run(
     options.sampling  # noqa: B018  refuses bad values before anything is loaded
     loaded = api.load(model, device=device)
     prompts = prompt if prompt is not None else _prompts_from_input()
+    unknown = sum(loaded.assets.unknowns(text) for text in prompts or ())
+    if unknown:
+        typer.echo(
+            f"Note: {unknown} tokens of the prompts were never seen in training, and are read as <unk>.", err=True
+        )
     if prompts is None:
         _play(loaded, options)
     elif format == "text" and len(prompts) == 1:
@@ -62,8 +68,9 @@ def _write(model: Any, prompt: str, options: Any) -> None:
     if model.config.data.direction == "backward":
         sys.stdout.write(model.predict(prompt, **vars(options)) + prompt + "\n")
         return
-    sys.stdout.write(prompt)
-    for _, piece in model.task.write(model, [prompt], options):
+    pieces = model.task.write(model, [prompt], options)
+    first = next(pieces, (0, ""))  # a mistake in the options is found before anything is written
+    for _, piece in itertools.chain([(0, prompt), first], pieces):
         sys.stdout.write(piece)
         sys.stdout.flush()
     sys.stdout.write("\n")

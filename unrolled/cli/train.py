@@ -10,7 +10,12 @@ import typer
 from unrolled.errors import UserError
 
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a config key: --set model.cell=gru.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a config key, again and again: --set model.cell=gru. `unrolled new` lists them.",
+    ),
 ]
 
 

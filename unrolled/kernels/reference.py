@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unrolled.cells import ScanTrace, State, Step
+from unrolled.cells import AnyCell, BuiltIn, ScanTrace, State, Step
+from unrolled.errors import UserError
 from unrolled.kernels.job import Job
 
 DESCRIPTION = "a plain loop over time in torch; any cell, any dtype, any order of derivative"
@@ -41,7 +42,7 @@ def _loop(job: Job, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
     state, output_is_state = job.state, True
     for t in reversed(range(steps)) if job.reverse else range(steps):
         entering = _reset(job, state, t)
-        output, new, gates = Step(*cell.step(gates_x[:, t], entering))
+        output, new, gates = _step(cell, gates_x[:, t], entering)
         output_is_state = output is new[0]
         if job.keep is not None:
             new = tuple(_mix(_at(k, t), old, n) for k, old, n in zip(job.keep, entering, new, strict=True))
@@ -63,6 +64,37 @@ def _loop(job: Job, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
         stacked, state = stacked.to(narrow), tuple(s.to(narrow) for s in state)
     trace = _trace(job, gates_x, stacked, seen, probes, output_is_state) if traced else None
     return stacked, state, trace
+
+
+def _step(cell: AnyCell, gates_x: Tensor, entering: State) -> Step:
+    """One step; what a cell of the user's own returns is checked."""
+    result = cell.step(gates_x, entering)
+    if isinstance(cell, BuiltIn):
+        return Step(*result)
+    name = type(cell).__name__
+    if not isinstance(result, tuple) or len(result) not in (2, 3) or not isinstance(result[1], (tuple, list)):
+        raise UserError(
+            f"{name}.step returned {_kinds(result)}.",
+            "Expected `output, state` or `output, state, gates`, where state and gates are tuples: return h, (h,).",
+        )
+    step = Step(result[0], tuple(result[1]), tuple(result[2]) if len(result) == 3 else ())
+    if len(step.gates) != len(cell.gate_names):
+        problem = f"{name}.step returned {len(step.gates)} gates, but gate_names are {cell.gate_names}."
+        raise UserError(problem, "Return as many gates as are named.")
+    if len(step.state) != len(cell.state_names):
+        problem = f"{name}.step returned {len(step.state)} states, but state_names are {cell.state_names}."
+        raise UserError(problem, "Return as many states as are named.")
+    for state_name, old, new in zip(cell.state_names, entering, step.state, strict=True):
+        if new.shape != old.shape:
+            problem = f"{name}.step made the state {state_name} of shape {tuple(new.shape)}."
+            raise UserError(problem, f"Expected {tuple(old.shape)}, as it was before the step.")
+    return step
+
+
+def _kinds(result: object) -> str:
+    if isinstance(result, tuple):
+        return "(" + ", ".join(type(part).__name__ for part in result) + ")"
+    return f"a {type(result).__name__}"
 
 
 def _reset(job: Job, state: State, t: int) -> State:

@@ -72,6 +72,9 @@ class Recurrent(nn.Module):
         super().__init__()
         known = [name for name in inspect.signature(Recurrent).parameters if name != "unknown"]
         check_options("Recurrent", unknown, known)
+        if isinstance(cell, nn.Module):
+            name = type(cell).__name__
+            raise UserError(f"cell is a {name} that is made already.", f"Give its class: Recurrent({name}, …).")
         check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bidirectional = bidirectional

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXACT_STEPS = 512
+GATES = {
+    "i": "i, input gate",
+    "f": "f, forget gate",
+    "g": "g, candidate",
+    "o": "o, output gate",
+    "r": "r, reset gate",
+    "z": "z, update gate",
+    "n": "n, candidate",
+}
 
 
 class TextTrace:
@@ -27,6 +36,9 @@ class TextTrace:
         self.trace = trace
         self.losses = losses.detach()
         self._losses = losses
+
+    def __repr__(self) -> str:
+        return f"TextTrace({len(self.tokens)} tokens, mean loss {float(self.losses.mean()):.3f} nats, {self.trace!r})"
 
     @property
     def gates(self) -> dict[str, dict[str, Tensor]]:
@@ -95,7 +107,12 @@ class TextTrace:
                 vmin=0.0 if bounded else -limit,
                 vmax=limit,
             )
-            axis.set_ylabel(f"{name}\n{len(chosen)} of {values.shape[1]} units")
+            which = (
+                f"{len(chosen)} liveliest of {values.shape[1]}"
+                if len(chosen) < values.shape[1]
+                else f"all {len(chosen)}"
+            )
+            axis.set_ylabel(f"{GATES.get(name, name)}\n{which} units")
             axis.set_yticks([])
             figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01)
         axes[-1].set_xticks(range(steps), [shown(token) for token in self.tokens], fontfamily="monospace", fontsize=8)
@@ -105,6 +122,7 @@ class TextTrace:
 
     def _draw_gradients(self, kind: str, layer: str, units: int) -> Figure:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
         norms, means = self.gradients(layer), self.by_distance(layer)
         figure = Figure(figsize=(11, 4.6), layout="constrained")
@@ -114,8 +132,10 @@ class TextTrace:
         shade[torch.ones_like(shade).triu(1).bool()] = torch.nan
         image = heat.imshow(shade.numpy(), aspect="auto", interpolation="nearest", cmap="magma")
         figure.colorbar(image, ax=heat, label="log10 ‖∂L_t/∂h_j‖")
+        for axis in (heat.xaxis, heat.yaxis, curve.xaxis):
+            axis.set_major_locator(MaxNLocator(integer=True))
         heat.set(xlabel="state j", ylabel="loss t", title=f"every loss to every state, layer {layer}")
-        curve.semilogy(means.clamp(min=1e-30).numpy())
+        curve.semilogy(means.clamp(min=1e-30).numpy(), "o-", ms=3)
         curve.set(xlabel="distance t − j", ylabel="mean ‖∂L_t/∂h_j‖", title="by distance")
         curve.grid(alpha=0.3)
         return figure

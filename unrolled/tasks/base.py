@@ -88,6 +88,10 @@ class Task(ABC):
         """How many steps gradients go back; None: the batch's."""
         return None
 
+    def warnings(self, config: Any, batches: Batches) -> list[str]:
+        """What a user should know before a long run."""
+        return []
+
     def statistics(self, config: Any, data: Data, assets: Any) -> Mapping[str, Any]:
         """Facts about the data, for `unrolled check`."""
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +20,7 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.language import LanguageModel, RecurrentLM
+from unrolled.nn.checks import check_options
 from unrolled.search import Sampling, StopStrings, generate
 from unrolled.see import TextTrace
 from unrolled.tasks.base import Data, Task
@@ -76,6 +77,9 @@ class RunOptions:
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
+
+
+OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 class Generate(Task):
@@ -162,7 +166,10 @@ class Generate(Task):
 
         Options: see `RunOptions`.
         """
-        prompts = [inputs] if isinstance(inputs, str) else list(inputs)
+        prompts = [inputs] if isinstance(inputs, str) else inputs
+        if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
+            raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
+        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         texts = ["" for _ in prompts]
         for row, piece in self.write(model, prompts, RunOptions(**options)):
             texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
@@ -224,6 +231,15 @@ class Generate(Task):
 
     def window(self, config: GenerateConfig) -> int | None:
         return config.train.k2
+
+    def warnings(self, config: GenerateConfig, batches: Batches) -> list[str]:
+        assert isinstance(batches, Stream)
+        if batches.row_length >= config.train.k1:
+            return []
+        return [
+            f"Note: the text makes rows of only {batches.row_length} tokens, fewer than train.k1={config.train.k1}. "
+            "A smaller train.batch_size makes longer rows and more updates."
+        ]
 
     def statistics(self, config: GenerateConfig, data: Data, assets: Tokenizer) -> dict[str, Any]:
         train, valid = assets.ids(data.train), assets.ids(data.valid)

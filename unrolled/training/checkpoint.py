@@ -6,6 +6,7 @@ takes its place by renaming; the one before is kept. No pickle.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -134,9 +135,9 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UserError(
-            f"{path} could not be written: {reason}.", "Free some space, or choose another place."
-        ) from None
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = "Free some space, or choose another place." if full else "Choose another place."
+        raise UserError(f"{path} could not be written: {reason}.", fix) from None
 
 
 def random_state() -> dict[str, Tensor]:

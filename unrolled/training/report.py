@@ -22,6 +22,7 @@ class Report:
         self.stream = stream or sys.stderr
         self._start_step, self._begun, self._shown = start_step, time.monotonic(), time.monotonic()
         self._tokens, self._loss, self._header = 0, 0.0, False
+        self._since = [0.0, 0]  # loss and tokens since the last evaluation
         self._bar = None if quiet else _bar(self.stream, total_steps, start_step)
 
     def __enter__(self) -> Report:
@@ -47,6 +48,7 @@ class Report:
     def step(self, info: StepInfo, progress: Progress) -> None:
         """After every update."""
         self._tokens += info.tokens
+        self._since = [self._since[0] + info.loss * info.tokens, self._since[1] + info.tokens]
         self._loss = info.loss if info.step - self._start_step <= 1 else 0.95 * self._loss + 0.05 * info.loss
         if self.quiet:
             return
@@ -73,7 +75,9 @@ class Report:
             self.say("  ".join(f"{name:>14}" for name in ["step", "train loss", *names]))
             self._header = True
         values = "  ".join(f"{scores[name]:>14.4f}" for name in names)
-        self.say(f"{info.step:>14}  {self._loss:>14.4f}  {values}{'  best' if info.is_best else ''}")
+        train = self._since[0] / max(1, self._since[1])
+        self._since = [0.0, 0]
+        self.say(f"{info.step:>14}  {train:>14.4f}  {values}{'  best' if info.is_best else ''}")
 
 
 class _Bar:
