@@ -6,6 +6,7 @@ python benchmarks/quantised.py MODEL FILE [--tokens 20000] [--json FILE]
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 from pathlib import Path
@@ -48,7 +49,7 @@ def change(perplexity: dict[str, float], weights: str) -> float:
 @torch.no_grad()
 def mean_loss(stepping: Stepping, ids: list[int]) -> float:
     state, total = stepping.start(None), 0.0
-    for token, target in zip(ids[:-1], ids[1:], strict=True):
+    for token, target in itertools.pairwise(ids):
         step = stepping.step(torch.tensor([token]), state)
         state = step.state
         total -= float(step.log_probs[0, target])
