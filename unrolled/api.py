@@ -139,9 +139,10 @@ class Job:
         valid = task.batches(config, self.assets, self.data.valid, training=False)
 
         def loss(batch: Batch, state: Any) -> Any:
-            return task.loss(model.network, batch, state)
+            prepared = task.prepare(model.network, config, batch, state, trainer.done)
+            return task.loss(model.network, prepared, state)
 
-        return Trainer(
+        trainer = Trainer(
             model.network,
             loss,
             batches,
@@ -152,6 +153,7 @@ class Job:
             stateful=task.stateful(config),
             window=task.window(config),
         )
+        return trainer
 
     def run(self, out: Path | None, *, quiet: bool = False) -> Model:
         trainer = self.trainer()

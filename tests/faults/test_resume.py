@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "train.batch_size": 4,
     "train.k1": 10,
     "train.k2": 15,
+    "train.teacher_forcing": "linear",
     "train.max_steps": 20,
     "train.eval_every": 4,
     "train.threads": 1,

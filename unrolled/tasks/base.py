@@ -58,6 +58,10 @@ class Task(ABC):
     @abstractmethod
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss: ...
 
+    def prepare(self, network: nn.Module, config: Any, batch: Batch, state: Any, done: float) -> Batch:
+        """What a training batch becomes before its loss is taken, when `done` of the run is over."""
+        return batch
+
     @abstractmethod
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
         """Scores on batches of the validation examples."""

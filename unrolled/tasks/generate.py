@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +25,17 @@ from unrolled.search import Sampling, StopStrings, generate
 from unrolled.see import TextTrace
 from unrolled.tasks.base import Data, Task
 from unrolled.text import StreamDecoder, Tokenizer, tokenizer_from_json, train_tokenizer
-from unrolled.training import Batches, Goal, Loss, TrainSettings, cross_entropy, hash_of
+from unrolled.training import (
+    Batches,
+    Forcing,
+    Goal,
+    Loss,
+    TrainSettings,
+    cross_entropy,
+    hash_of,
+    own_share,
+    with_own_guesses,
+)
 
 
 class DataSettings(Section):
@@ -48,6 +58,9 @@ class GenerateTraining(TrainSettings):
 
     k1: int = Field(100, ge=1, description="Steps between updates.")
     k2: int | None = Field(None, ge=1, description="Steps that gradients go back; none: k1.")
+    teacher_forcing: Forcing = Field(
+        "always", description="Read the true text always, never, or less and less over the run (scheduled sampling)."
+    )
     stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
 
 
@@ -134,6 +147,15 @@ class Generate(Task):
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         scores, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
         return cross_entropy(scores, batch, state)
+
+    def prepare(self, network: nn.Module, config: GenerateConfig, batch: Batch, state: Any, done: float) -> Batch:
+        """Puts the model's own guesses in place of some true inputs, as `train.teacher_forcing` says."""
+        share = own_share(config.train.teacher_forcing, done)
+        if share == 0:
+            return batch
+        with torch.no_grad():
+            scores, _ = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+        return replace(batch, inputs=with_own_guesses(batch.inputs, scores, share))
 
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
         """Mean loss over a stream, the state carried from batch to batch, every token scored once."""

@@ -1,5 +1,6 @@
 """From batches to a trained network: losses, truncated backpropagation, the loop, checkpoints, runs."""
 
+from unrolled.training.forcing import Forcing, own_share, with_own_guesses
 from unrolled.training.loop import Batches, Goal, Progress, StepInfo, Trainer
 from unrolled.training.loss import Loss, cross_entropy, detached
 from unrolled.training.run import Run, hash_of, new_folder
@@ -8,6 +9,7 @@ from unrolled.training.tbptt import TruncatedBPTT, Update, independent_chunks, m
 
 __all__ = [
     "Batches",
+    "Forcing",
     "Goal",
     "Loss",
     "Progress",
@@ -23,4 +25,6 @@ __all__ = [
     "independent_chunks",
     "many_to_one",
     "new_folder",
+    "own_share",
+    "with_own_guesses",
 ]

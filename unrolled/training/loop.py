@@ -101,6 +101,11 @@ class Trainer:
         self.total_steps = min(total, settings.max_steps or total)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
 
+    @property
+    def done(self) -> float:
+        """The share of the run that is over, from 0 to 1."""
+        return min(1.0, self.progress.step / self.total_steps)
+
     def steps(self) -> Iterator[StepInfo]:
         """Update after update, from wherever `progress` is, to the end. Between two of them everything can be saved."""
         progress = self.progress
