@@ -1,6 +1,6 @@
 """The layers at work: each cell learns to write a text that every Python carries, then shows its inside.
 
-Run it with `make demo`, or `python examples/layers.py`. It takes about half a minute on two cores.
+Run it with `python examples/layers.py`. It takes about ten seconds on two cores.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +36,17 @@ def cross_entropy(logits: Tensor, batch: Batch, state: Any = None) -> Loss:
     return Loss(total, scored.sum(), state)
 
 
-def detached(state: Any) -> Any:
-    """The same state without its history: tuples, lists and dictionaries of tensors."""
+def map_state(function: Callable[[Tensor], Tensor], state: Any) -> Any:
+    """The same state with a function done to each tensor: tuples, lists and dictionaries of tensors, and None."""
     if isinstance(state, Tensor):
-        return state.detach()
-    if isinstance(state, tuple):
-        return tuple(detached(s) for s in state)
-    if isinstance(state, list):
-        return [detached(s) for s in state]
+        return function(state)
+    if isinstance(state, (tuple, list)):
+        return type(state)(map_state(function, part) for part in state)
     if isinstance(state, dict):
-        return {k: detached(v) for k, v in state.items()}
+        return {key: map_state(function, part) for key, part in state.items()}
     return state
+
+
+def detached(state: Any) -> Any:
+    """The same state without its history."""
+    return map_state(Tensor.detach, state)

@@ -16,6 +16,7 @@ from unrolled.errors import UserError
 from unrolled.training import checkpoint
 from unrolled.training.checkpoint import disk_errors
 from unrolled.training.loop import Progress, StepInfo, Trainer
+from unrolled.training.loss import map_state
 
 CONFIG, METRICS, BEST, LAST = "config.toml", "metrics.jsonl", "best.safetensors", "last.safetensors"
 
@@ -164,10 +165,4 @@ def _restored(device: torch.device, stored: dict[str, Any]) -> tuple[Batch, Any]
 
 
 def _on(device: torch.device, state: Any) -> Any:
-    if isinstance(state, torch.Tensor):
-        return state.to(device)
-    if isinstance(state, (tuple, list)):
-        return type(state)(_on(device, s) for s in state)
-    if isinstance(state, dict):
-        return {k: _on(device, v) for k, v in state.items()}
-    return state
+    return map_state(lambda tensor: tensor.to(device), state)
