@@ -128,9 +128,12 @@ class Job:
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
+        self.goal = self.task.goal(self.config, self.assets)
         network = self.task.build(self.config, self.assets)
         if start is not None:
             copy_weights(start.network, network)
+        else:
+            self.task.initialize(network, self.config, self.assets, self.data)
         self.model = Model(self.task, self.config, self.assets, network.to(self.device), {}, current_versions())
 
     def trainer(self) -> Trainer:
@@ -147,7 +150,7 @@ class Job:
             loss,
             batches,
             config.train,
-            goal=task.goal,
+            goal=self.goal,
             evaluate=lambda: task.evaluate(model, valid),
             device=self.device,
             stateful=task.stateful(config),
@@ -169,7 +172,7 @@ class Job:
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
         trainer, folder = run.trainer, run.folder
         with (
-            Report(self.task.goal, trainer.total_steps, start_step=trainer.progress.step, quiet=quiet) as report,
+            Report(self.goal, trainer.total_steps, start_step=trainer.progress.step, quiet=quiet) as report,
             _interruptible() as stop,
         ):
             for note in notes:
@@ -186,14 +189,14 @@ class Job:
                     run.checkpoint()
                     report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
                     raise KeyboardInterrupt
-        picture = curves(folder / METRICS, self.task.goal.metric)
+        picture = curves(folder / METRICS, self.goal.metric)
         if picture is not None:
             write_atomically(folder / "curves.png", picture)
         best = load(
             folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
         )
         report.say(
-            f"Done: best {self.task.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
+            f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
         return best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable
 
 
@@ -32,3 +33,11 @@ def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
     near = difflib.get_close_matches(str(got).lower(), names, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return UserError(f"Unknown {kind} {got!r}.", f"{hint}Choices: {', '.join(names)}.")
+
+
+class Note(UserWarning):
+    """Something a user should know that stops nothing. The command line prints it; in Python it is a warning."""
+
+
+def note(text: str) -> None:
+    warnings.warn(text, Note, stacklevel=2)

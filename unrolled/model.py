@@ -52,10 +52,14 @@ class Model:
         """The task's answer to one input, or to a list of them."""
         return self.task.predict(self, inputs, **options)
 
-    def evaluate(self, data: Any) -> dict[str, float]:
+    def evaluate(self, data: Any) -> dict[str, Any]:
         """Scores on a file."""
-        scores: dict[str, float] = self.task.evaluate_file(self, data)
+        scores: dict[str, Any] = self.task.evaluate_file(self, data)
         return scores
+
+    def embed(self, inputs: Any) -> Any:
+        """A vector for an input, (D,), or for each of a list of them, (N, D): a NumPy array."""
+        return self.task.embed(self, inputs)
 
     def stream(self, **options: Any) -> Any:
         """For input in pieces: the split never changes the result."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +14,7 @@ from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
 from unrolled.cli.run import run
 from unrolled.cli.train import train
-from unrolled.errors import UserError
+from unrolled.errors import Note, UserError
 
 app = typer.Typer(
     name="unrolled",
@@ -47,8 +48,22 @@ def _options(
     pass
 
 
+def _show_notes() -> None:
+    """Our own warnings become lines a user can read, each once; others are shown as Python shows them."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, Note):
+            typer.echo(f"Note: {message}", err=True)
+        else:
+            usual(message, category, *place, **more)
+
+    warnings.showwarning = show
+
+
 def main() -> None:
     """Runs the command; a user's mistake is one message on stderr and exit code 2."""
+    _show_notes()
     try:
         app()
     except UserError as error:

@@ -17,10 +17,6 @@ def evaluate(
     """Score a model on a file."""
     from unrolled import api
 
-    scores = api.load(model, device=device).evaluate(file)
-    if as_json:
-        typer.echo(json.dumps(scores))
-        return
-    width = max(map(len, scores))
-    for name, value in scores.items():
-        typer.echo(f"{name:<{width}}  {value:,}" if isinstance(value, int) else f"{name:<{width}}  {value:.4f}")
+    loaded = api.load(model, device=device)
+    scores = loaded.evaluate(file)
+    typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))

@@ -2,101 +2,88 @@
 
 from __future__ import annotations
 
-import csv
-import itertools
-import json
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from unrolled.errors import UserError, unknown_name
+
+FORMATS = ("text", "jsonl", "csv")
+Several = list[str] | None
+
 
 def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
-    prompt: Annotated[list[str] | None, typer.Option(help="Text to continue; may be given more than once.")] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at the most.")] = 400,
-    temperature: Annotated[float, typer.Option(help="0: the likeliest token; 1: the model's own distribution.")] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Only the k likeliest tokens; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Only the likeliest tokens that hold this share; 1: all.")] = 1.0,
-    min_p: Annotated[float, typer.Option(help="Only tokens this fraction as likely as the likeliest.")] = 0.0,
-    repetition_penalty: Annotated[float, typer.Option(help="Above 1: what was written is less likely again.")] = 1.0,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given more than once.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
-    weights: Annotated[str, typer.Option(help="fp32, or fp16 or int8 for speed on a CPU.")] = "fp32",
+    files: Annotated[Several, typer.Argument(metavar="[FILE]...", help="Inputs; none: standard input.")] = None,
+    text: Annotated[
+        Several, typer.Option("--text", "--prompt", help="An input itself, to continue or to answer; again and again.")
+    ] = None,
     format: Annotated[str, typer.Option(help="text, jsonl or csv.")] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="generate: tokens to write at the most (400).")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="generate: 0: the likeliest; 1: the model's own distribution (0.8).")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="generate: only the k likeliest tokens; 0: all.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="generate: only the likeliest that hold this share.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="generate: only those this fraction as likely as the best.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="generate: above 1, what was written is less likely again.")
+    ] = None,
+    stop: Annotated[Several, typer.Option(help="generate: end before this text; again and again.")] = None,
+    seed: Annotated[int | None, typer.Option(help="generate: the same seed writes the same text.")] = None,
+    weights: Annotated[str | None, typer.Option(help="generate: fp32, or fp16 or int8 for speed on a CPU.")] = None,
 ) -> None:
-    """Use a model: it continues each prompt, or each line of standard input.
+    """Use a model on texts, files or the lines of standard input; answers keep their order.
 
-    On a terminal without a prompt it asks for one. Text is written as it comes.
+    On a terminal without any input it asks for one. A model that writes does so as the text comes.
     """
     from unrolled import api
-    from unrolled.errors import unknown_name
-    from unrolled.tasks.generate import RunOptions
+    from unrolled.tasks import Request
 
-    if format not in ("text", "jsonl", "csv"):
-        raise unknown_name("format", format, ["text", "jsonl", "csv"])
-    options = RunOptions(
-        max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, tuple(stop or ()), seed, weights
-    )
-    options.sampling  # noqa: B018  refuses bad values before anything is loaded
+    given = dict(locals())
+    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "weights")
+    options = {name: given[name] for name in names if given[name] is not None}
+    if stop:
+        options["stop"] = tuple(stop)
+    if format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
+    format = "jsonl" if as_json else format
     loaded = api.load(model, device=device)
-    prompts = prompt if prompt is not None else _prompts_from_input()
-    unknown = sum(loaded.assets.unknowns(text) for text in prompts or ())
-    if unknown:
-        typer.echo(
-            f"Note: {unknown} tokens of the prompts were never seen in training, and are read as <unk>.", err=True
-        )
-    if prompts is None:
-        _play(loaded, options)
-    elif format == "text" and len(prompts) == 1:
-        _write(loaded, prompts[0], options)
+    if text is not None or files:
+        _answer(loaded, Request(texts=text, files=files or (), format=format), options)  # type: ignore[arg-type]
+    elif sys.stdin.isatty():
+        _play(loaded, format, options)
     else:
-        texts = loaded.predict(prompts, **vars(options))
-        _print_all(prompts, texts, format)
+        _answer(loaded, Request(lines=sys.stdin, format=format), options)  # type: ignore[arg-type]
 
 
-def _prompts_from_input() -> list[str] | None:
-    """Lines of standard input; None on a terminal."""
-    if sys.stdin.isatty():
-        return None
-    lines = sys.stdin.read().splitlines()
-    return lines or [""]
+def _answer(model: Any, request: Any, options: Mapping[str, Any]) -> None:
+    try:
+        for piece in model.task.run(model, request, **options):
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"Standard input is not UTF-8: {error.reason}.", "Convert it, for example with iconv."
+        ) from None
 
 
-def _write(model: Any, prompt: str, options: Any) -> None:
-    if model.config.data.direction == "backward":
-        sys.stdout.write(model.predict(prompt, **vars(options)) + prompt + "\n")
-        return
-    pieces = model.task.write(model, [prompt], options)
-    first = next(pieces, (0, ""))  # a mistake in the options is found before anything is written
-    for _, piece in itertools.chain([(0, prompt), first], pieces):
-        sys.stdout.write(piece)
-        sys.stdout.flush()
-    sys.stdout.write("\n")
+def _play(model: Any, format: str, options: Mapping[str, Any]) -> None:
+    """An input to play with, until an empty line or the end of input."""
+    from unrolled.tasks import Request
 
-
-def _print_all(prompts: list[str], texts: list[str], format: str) -> None:
-    if format == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(["prompt", "text"])
-        writer.writerows(zip(prompts, texts, strict=True))
-        return
-    for prompt, text in zip(prompts, texts, strict=True):
-        if format == "jsonl":
-            print(json.dumps({"prompt": prompt, "text": text}, ensure_ascii=False))
-        else:
-            print(prompt + text)
-
-
-def _play(model: Any, options: Any) -> None:
-    """A prompt to play with, until an empty line or the end of input."""
-    typer.echo("Give a beginning, the model goes on. An empty line ends.", err=True)
+    typer.echo("Give an input, the model answers. An empty line ends.", err=True)
     while True:
         try:
-            prompt = input("> ")
+            line = input("> ")
         except (EOFError, KeyboardInterrupt):
             return
-        if not prompt:
+        if not line:
             return
-        _write(model, prompt, options)
+        _answer(model, Request(texts=[line], format=format), options)  # type: ignore[arg-type]

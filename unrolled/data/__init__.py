@@ -1,7 +1,22 @@
 """From files to batches."""
 
+from unrolled.data.arrays import read_ragged
 from unrolled.data.batch import Batch, join
+from unrolled.data.buckets import Buckets, held_out
 from unrolled.data.streams import Stream
+from unrolled.data.tables import Row, read_table
 from unrolled.data.text import EMBEDDED, embedded_text, read_text
 
-__all__ = ["EMBEDDED", "Batch", "Stream", "embedded_text", "join", "read_text"]
+__all__ = [
+    "EMBEDDED",
+    "Batch",
+    "Buckets",
+    "Row",
+    "Stream",
+    "embedded_text",
+    "held_out",
+    "join",
+    "read_ragged",
+    "read_table",
+    "read_text",
+]

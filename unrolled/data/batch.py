@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,14 +14,16 @@ class Batch:
     """Sequences side by side, padded at their ends. Padding never changes a number.
 
     `lengths` None: every row is full. `resets` marks rows (B,) or steps (B, T) where a new sequence begins; rows of
-    a stream go on from the batch before. `counted` (B, T) says which steps' losses count, None: all real ones.
+    a stream go on from the batch before. `counted` (B, T) says which steps' losses count, None: all real ones. `more`
+    holds what else a model reads, by name, such as the letters of the words.
     """
 
     inputs: Tensor  # (B, T) ids or (B, T, D) frames
-    targets: Tensor  # (B, T, …)
+    targets: Tensor  # (B, T, …), or (B, …) where a whole sequence has one target
     lengths: Tensor | None = None  # (B,)
     resets: Tensor | None = None
     counted: Tensor | None = None
+    more: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def mask(self) -> Tensor:
@@ -39,7 +41,8 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device; host memory is pinned by whoever wants copies to overlap."""
         moved = {k: v.to(device, non_blocking=True) for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return replace(self, **moved)
+        more = {k: v.to(device, non_blocking=True) for k, v in self.more.items()}
+        return replace(self, **moved, more=more)
 
     def steps(self, start: int, stop: int) -> Batch:
         """The steps from `start` up to `stop` of every row."""

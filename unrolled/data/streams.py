@@ -50,6 +50,9 @@ class Stream:
         full = bool((lengths == end - begin).all())
         return Batch(inputs, targets, lengths=None if full else lengths)
 
+    def order(self, epoch: int) -> None:
+        """A text has one order."""
+
     def _before(self) -> NDArray[np.integer]:
         """The token before each row: the last one of the row above."""
         return np.concatenate([[self.start], self._table[:-1, -1]])[:, None]

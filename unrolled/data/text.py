@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from unrolled.errors import UserError
@@ -10,18 +14,15 @@ EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 
 
 def read_text(path: str | Path) -> str:
-    """The whole of a UTF-8 text file; what cannot be one is an error that says why."""
+    """The whole of a UTF-8 text file, unpacked where it ends in .gz; what cannot be one is an error that says why."""
     path = Path(path)
-    try:
+    with reading(path):
         raw = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist.", "Give the path of a UTF-8 text file.") from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a directory.", "Give the path of a UTF-8 text file.") from None
-    except PermissionError:
-        raise UserError(f"{path} cannot be read: permission denied.", f"Try: chmod u+r {path}") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    if path.suffix == ".gz":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UserError(f"{path} is not a whole gzip file: {error}.") from None
     if not raw.strip():
         raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
     if (zero := raw.find(b"\0")) >= 0:
@@ -35,6 +36,21 @@ def read_text(path: str | Path) -> str:
             f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
         ) from None
     return text.replace("\r\n", "\n")
+
+
+@contextmanager
+def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
+    """Says why a file cannot be read, where it cannot."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.", f"Give the path of a {kind}.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory.", f"Give the path of a {kind}.") from None
+    except PermissionError:
+        raise UserError(f"{path} cannot be read: permission denied.", f"Try: chmod u+r {path}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def embedded_text() -> str:

@@ -9,9 +9,8 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.config import Section
 from unrolled.errors import UserError
-from unrolled.nn import layer
+from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
 from unrolled.nn.stepper import Stepper
 from unrolled.search import Step
 
@@ -21,33 +20,16 @@ State = tuple[Tensor, ...]
 """What a model carries from step to step, batch first: (B, …) each."""
 
 
-class LanguageModelSettings(Section):
+class LanguageModelSettings(RecurrentSettings):
     """The `model` section of `generate`."""
 
     kind: Literal["recurrent", "feedforward"] = Field(
         "recurrent",
         description="recurrent reads everything so far; feedforward, the baseline, the last `context` tokens.",
     )
-    cell: Literal["rnn", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
-    hidden_size: int = Field(256, ge=1, description="Units in a layer.")
-    num_layers: int = Field(1, ge=1, description="Recurrent layers on top of each other.")
     embedding_size: int | None = Field(64, ge=1, description="Width of a token's vector; none: hidden_size.")
     tied: bool = Field(False, description="One matrix for the tokens going in and the scores coming out.")
-    dropout: float = Field(
-        0.1, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
-    )
     bidirectional: bool = Field(False, description="Always false here: a language model may not see the future.")
-    peephole: Literal["none", "current", "previous"] = Field("none", description="LSTM gates that read the memory.")
-    reset_after: bool = Field(True, description="GRU: true is PyTorch's and cuDNN's, false Cho et al. 2014.")
-    nonlinearity: str = Field("tanh", description="Activation of the rnn cell.")
-    layer_norm: bool = Field(False, description="Layer norm inside the cell.")
-    variational_dropout: float = Field(0.0, ge=0, lt=1, description="One mask per sequence for all steps.")
-    zoneout: float = Field(0.0, ge=0, lt=1, description="Chance that a unit keeps its old state at a step.")
-    dropconnect: float = Field(0.0, ge=0, lt=1, description="Dropout on the recurrent weights.")
-    combine: Literal["last", "concat", "mean", "mix"] = Field(
-        "last", description="Which layers' states give the scores."
-    )
-    init: str = Field("torch", description="torch, orthogonal, forget_bias or identity; several with +.")
     context: int = Field(8, ge=1, description="feedforward: how many of the last tokens it sees.")
     context_mode: Literal["concat", "average"] = Field(
         "concat", description="feedforward: embeddings side by side, or averaged, which loses their order."
@@ -105,8 +87,8 @@ class RecurrentLM(LanguageModel):
         width = settings.embedding_size or settings.hidden_size
         self.embedding = nn.Embedding(vocabulary_size, width)
         self.dropout = nn.Dropout(settings.dropout)
-        self.layer = layer(settings.cell, width, settings.hidden_size, **layer_options(settings))
-        outputs = settings.hidden_size * (settings.num_layers if settings.combine == "concat" else 1)
+        self.layer = recurrent_layer(settings, width)
+        outputs = settings.output_size
         self.scores = nn.Linear(outputs, vocabulary_size)
         for weight in (self.embedding.weight, self.scores.weight):
             nn.init.uniform_(weight, -0.1, 0.1)
@@ -129,7 +111,7 @@ class RecurrentLM(LanguageModel):
 
     def trace(self, ids: Tensor) -> tuple[Tensor, Trace]:
         """The scores, and the trace of the recurrent layers."""
-        trace: Trace = self.layer.trace(self.embedding(ids))  # type: ignore[operator]
+        trace: Trace = self.layer.trace(self.embedding(ids))
         return self.scores(trace.output), trace
 
 
@@ -141,7 +123,7 @@ class Stepping:
 
     def __init__(self, network: RecurrentLM, weights: str = "fp32") -> None:
         self._network = network
-        self._stepper: Stepper = network.layer.stepper(weights)  # type: ignore[operator]
+        self._stepper: Stepper = network.layer.stepper(weights)
         self._embedding, self._bias = network.embedding.weight.detach(), network.scores.bias.detach()
         self._scores = network.scores.weight.detach().t().contiguous()
 
@@ -211,27 +193,6 @@ class FeedForwardLM(LanguageModel):
         if resets.dim() == 2:
             raise UserError("A feed-forward model cannot reset in the middle of a batch.", "Give resets of shape (B,).")
         return torch.where(resets[:, None], fresh, state[0])
-
-
-def layer_options(settings: LanguageModelSettings) -> dict[str, Any]:
-    """The settings that the cell's layer knows."""
-    options: dict[str, Any] = {
-        "num_layers": settings.num_layers,
-        "batch_first": True,
-        "dropout": settings.dropout if settings.num_layers > 1 else 0.0,
-        "layer_norm": settings.layer_norm,
-        "variational_dropout": settings.variational_dropout,
-        "zoneout": settings.zoneout,
-        "dropconnect": settings.dropconnect,
-        "combine": settings.combine,
-        "init": settings.init.split("+"),
-    }
-    own: dict[str, dict[str, Any]] = {
-        "lstm": {"peephole": settings.peephole if settings.peephole != "none" else False},
-        "gru": {"reset_after": settings.reset_after},
-        "rnn": {"nonlinearity": settings.nonlinearity},
-    }
-    return options | own[settings.cell]
 
 
 def _to_torch(state: State | None) -> Any:

@@ -1,8 +1,8 @@
 """The tasks, one file each."""
 
-from unrolled.tasks.base import Data, Task
+from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.generate import Generate
 
 TASKS: dict[str, type[Task]] = {"generate": Generate}
 
-__all__ = ["TASKS", "Data", "Generate", "Task"]
+__all__ = ["TASKS", "Data", "Generate", "Request", "Task"]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import Batch
+from unrolled.data import Batch, read_text
+from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.training import Batches, Goal, Loss
+
+Format = Literal["text", "jsonl", "csv"]
+AT_ONCE = 1024  # inputs that `run` reads before it answers
 
 
 @dataclass(frozen=True)
@@ -26,13 +34,26 @@ class Data:
     fingerprint: str  # changes when the data does
 
 
+@dataclass(frozen=True)
+class Request:
+    """What `unrolled run` was given: texts, files, or a stream of lines; and how answers are written."""
+
+    texts: Sequence[str] | None = None
+    files: Sequence[str] = ()
+    lines: Iterable[str] = ()  # standard input
+    format: Format = "text"
+
+
 class Task(ABC):
     """One kind of job. A config has the sections data, model and train; `assets` is what is learnt from the data
     before training, such as a vocabulary, and is kept in the model file."""
 
     name: ClassVar[str]
     config_class: ClassVar[type[Section]]
-    goal: ClassVar[Goal]
+
+    @abstractmethod
+    def goal(self, config: Any, assets: Any) -> Goal:
+        """The score that decides which model is best."""
 
     @abstractmethod
     def read(self, config: Any) -> Data:
@@ -52,6 +73,9 @@ class Task(ABC):
     def build(self, config: Any, assets: Any) -> nn.Module:
         """The untrained network."""
 
+    def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
+        """What a new network starts from besides chance: pretrained vectors, the scale of the training data."""
+
     @abstractmethod
     def batches(self, config: Any, assets: Any, examples: Any, *, training: bool) -> Batches: ...
 
@@ -67,18 +91,60 @@ class Task(ABC):
         """Scores on batches of the validation examples."""
 
     @abstractmethod
-    def evaluate_file(self, model: Model, path: str | Path) -> dict[str, float]:
-        """Scores on a file of the user's."""
+    def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
+        """Scores on a file of the user's; tables of them too, as dictionaries."""
 
     @abstractmethod
-    def predict(self, model: Model, inputs: Any, **options: Any) -> Any: ...
+    def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
+        """The answer to one input, or to a list of them in its order."""
+
+    def embed(self, model: Model, inputs: Any) -> Any:
+        """A vector for each input, where the network has an encoder."""
+        raise UserError(f"A model of {self.name} has no encoder that gives one vector.")
+
+    def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
+        """What `unrolled run` writes, piece by piece: a line for each input, in their order."""
+        header = request.format == "csv"
+        for inputs in _chunks(self.inputs(model, request), AT_ONCE):
+            for one, answer in zip(inputs, self.predict(model, inputs, **options), strict=True):
+                record = self.record(one, answer)
+                if header:
+                    yield _csv(list(record))
+                    header = False
+                if request.format == "csv":
+                    yield _csv([v if isinstance(v, (str, int, float)) else json.dumps(v) for v in record.values()])
+                elif request.format == "jsonl":
+                    yield json.dumps(record, ensure_ascii=False) + "\n"
+                else:
+                    yield self.line(one, answer)
+
+    def inputs(self, model: Model, request: Request) -> Iterator[Any]:
+        """The inputs that a request means: here texts, one on a line."""
+        if request.texts is not None:
+            yield from request.texts
+        for file in request.files:
+            yield from read_text(file).splitlines()
+        for line in request.lines:
+            yield line.rstrip("\r\n")
+
+    def record(self, one: Any, answer: Any) -> dict[str, Any]:
+        """An input and its answer for a program to read."""
+        return {"input": str(one), "answer": str(answer)}
+
+    def line(self, one: Any, answer: Any) -> str:
+        """An answer for a person to read, ended by a new line."""
+        return f"{answer}\n"
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        """What `evaluate_file` gave, for a person to read."""
+        return table_of({name: value for name, value in scores.items() if not isinstance(value, Mapping)})
 
     def stream(self, model: Model, **options: Any) -> Any:
         """For input in pieces, where the task allows it."""
-        raise TypeError(f"{self.name} does not stream")
+        raise UserError(f"A model of {self.name} needs its whole input: it does not stream.")
 
     def trace(self, model: Model, inputs: Any) -> Any:
-        raise TypeError(f"{self.name} does not trace")
+        raise UserError(f"A model of {self.name} cannot be traced.")
 
     def samples(self, model: Model) -> list[str]:
         """A few fixed examples of what the model does, shown while it learns."""
@@ -99,3 +165,28 @@ class Task(ABC):
     def statistics(self, config: Any, data: Data, assets: Any) -> Mapping[str, Any]:
         """Facts about the data, for `unrolled check`."""
         return {}
+
+
+def table_of(scores: Mapping[str, Any]) -> str:
+    """Names and numbers under each other.
+
+    >>> print(table_of({"accuracy": 0.5, "examples": 1200}))
+    accuracy  0.5000
+    examples  1,200
+    """
+    width = max(map(len, scores))
+    shown = {
+        k: f"{v:,}" if isinstance(v, int) else f"{v:.4f}" if isinstance(v, float) else v for k, v in scores.items()
+    }
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())
+
+
+def _chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    while chunk := list(itertools.islice(items, size)):
+        yield chunk
+
+
+def _csv(row: Sequence[Any]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerow(row)
+    return file.getvalue()

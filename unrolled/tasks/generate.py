@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,14 +17,14 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import EMBEDDED, Batch, Stream, embedded_text, read_text
-from unrolled.errors import UserError
+from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.language import LanguageModel, RecurrentLM
 from unrolled.nn.checks import check_options
 from unrolled.search import Sampling, StopStrings, generate
 from unrolled.see import TextTrace
-from unrolled.tasks.base import Data, Task
+from unrolled.tasks.base import Data, Request, Task
 from unrolled.text import StreamDecoder, Tokenizer, tokenizer_from_json, train_tokenizer
 from unrolled.training import (
     Batches,
@@ -100,7 +101,9 @@ class Generate(Task):
 
     name: ClassVar[str] = "generate"
     config_class: ClassVar[type[Section]] = GenerateConfig
-    goal: ClassVar[Goal] = Goal("nats_per_token")
+
+    def goal(self, config: GenerateConfig, assets: Tokenizer) -> Goal:
+        return Goal("nats_per_token")
 
     def read(self, config: GenerateConfig) -> Data:
         settings = config.data
@@ -224,6 +227,29 @@ class Generate(Task):
         for row, writer in enumerate(writers):
             if piece := writer.finish():
                 yield row, piece
+
+    def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
+        """One prompt is continued as the text comes; several are written when all are done."""
+        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        chosen = RunOptions(**options)
+        prompts = list(self.inputs(model, request)) or [""]
+        unknown = sum(model.assets.unknowns(text) for text in prompts)
+        if unknown:
+            note(f"{unknown} tokens of the prompts were never seen in training, and are read as <unk>.")
+        if request.format != "text" or len(prompts) > 1 or direction_of(model) == "backward":
+            yield from super().run(model, replace(request, texts=prompts, files=(), lines=()), **options)
+            return
+        pieces = self.write(model, prompts, chosen)
+        first = next(pieces, (0, ""))  # a mistake in the options is found before anything is written
+        for _, piece in itertools.chain([(0, prompts[0]), first], pieces):
+            yield piece
+        yield "\n"
+
+    def record(self, one: str, answer: str) -> dict[str, Any]:
+        return {"prompt": one, "text": answer}
+
+    def line(self, one: str, answer: str) -> str:
+        return f"{one}{answer}\n"
 
     def stream(self, model: Model, **options: Any) -> TextStream:
         return TextStream(model)

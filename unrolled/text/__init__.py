@@ -7,6 +7,7 @@ from unrolled.text.stream import StreamDecoder
 from unrolled.text.tokenizer import LEVELS, tokenizer_from_json, train_tokenizer
 from unrolled.text.vocabulary import UNK, Vocabulary
 from unrolled.text.word import SymbolTokenizer, WordTokenizer
+from unrolled.text.words import Words, split_words
 
 __all__ = [
     "LEVELS",
@@ -19,6 +20,8 @@ __all__ = [
     "Tokenizer",
     "Vocabulary",
     "WordTokenizer",
+    "Words",
+    "split_words",
     "tokenizer_from_json",
     "train_tokenizer",
 ]

@@ -20,10 +20,14 @@ from unrolled.training.tbptt import LossOf, TruncatedBPTT
 
 
 class Batches(Protocol):
-    """Batches made from their number alone, so that a position is a number. `epoch` may order them anew."""
+    """Batches made from their number alone, so that a position is a number.
+
+    There are as many in every epoch; `order` says which epoch it is, for those that are shuffled anew.
+    """
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Batch: ...
+    def order(self, epoch: int) -> None: ...
 
 
 @dataclass
@@ -149,13 +153,14 @@ class Trainer:
         progress, parts = self.progress, []
         if progress.batch >= len(self.batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
+        self.batches.order(progress.epoch)
         number = min(self.settings.accumulate, len(self.batches) - progress.batch)
         for _ in range(number):
             if progress.batch == 0 or not self.stateful:
                 self.tbptt.reset()
             batch = self.batches[progress.batch].to(self.device)
             scale = float(self.scaler.scale(torch.ones((), device=self.device))) / number
-            parts.append(self.tbptt(batch, scale=scale / max(1, int(batch.scored.sum()))))
+            parts.append(self.tbptt(batch, scale=scale))
             progress.batch += 1
         return float(torch.stack([p.loss for p in parts]).sum()), sum(int(p.count) for p in parts)
 

@@ -63,8 +63,8 @@ class TruncatedBPTT:
         self.loss, self.k2, self.state = loss, k2, state
         self.past: deque[tuple[Batch, Any]] = deque()  # earlier chunks with the state at their entry
 
-    def __call__(self, chunk: Batch, scale: float | None = None) -> Update:
-        """One chunk: adds its gradients, scaled by `scale` (1 / count if not given), and moves on."""
+    def __call__(self, chunk: Batch, scale: float = 1.0) -> Update:
+        """One chunk: adds `scale` times the gradients of its mean loss, and moves on."""
         k1 = chunk.inputs.shape[1]
         k2 = self.k2 or k1
         if k2 < k1:
@@ -76,7 +76,7 @@ class TruncatedBPTT:
         self.state = state
         self.past.clear()
 
-    def _short(self, chunk: Batch, silent: int, scale: float | None) -> Update:
+    def _short(self, chunk: Batch, silent: int, scale: float) -> Update:
         """k2 < k1: the first `silent` steps give no gradient."""
         with torch.no_grad():
             before = self.loss(chunk.steps(0, silent), self.state)
@@ -86,7 +86,7 @@ class TruncatedBPTT:
         self.state = detached(after.state)
         return Update((before.sum + after.sum).detach(), count, self.state)
 
-    def _long(self, chunk: Batch, back: int, scale: float | None) -> Update:
+    def _long(self, chunk: Batch, back: int, scale: float) -> Update:
         """k2 ≥ k1: the window begins `back` steps before the chunk, as far as there are any."""
         window, entry = self._window(chunk, back)
         loss = self.loss(window, entry)
@@ -115,11 +115,10 @@ class TruncatedBPTT:
             self.past.popleft()
 
 
-def _backward(loss: Loss, count: torch.Tensor, scale: float | None) -> None:
+def _backward(loss: Loss, count: torch.Tensor, scale: float) -> None:
     if not loss.sum.requires_grad:
         return
-    scaled = loss.sum / count.clamp(min=1) if scale is None else loss.sum * scale
-    scaled.backward()  # type: ignore[no-untyped-call]
+    (loss.sum / count.clamp(min=1) * scale).backward()  # type: ignore[no-untyped-call]
 
 
 def many_to_one(loss: LossOf, batch: Batch, k2: int, state: Any = None) -> Loss:
@@ -139,5 +138,5 @@ def independent_chunks(loss: LossOf, chunks: Iterable[Batch]) -> Iterator[Update
     """Chunks that know nothing of each other (I): every one starts from the initial state."""
     for chunk in chunks:
         part = loss(chunk, None)
-        _backward(part, part.count, None)
+        _backward(part, part.count, 1.0)
         yield Update(part.sum.detach(), part.count, None)

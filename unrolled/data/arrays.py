@@ -1,0 +1,73 @@
+"""Ragged sequences of numbers in .npz files: arrays end to end, and where each sequence ends."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.text import reading
+from unrolled.errors import UserError
+
+
+def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list[NDArray[Any]]]:
+    """The named arrays of a .npz file, each as a list with one entry per sequence.
+
+    With an array `lengths` (N,), an array of sum(lengths) rows holds the N sequences end to end, and one of N rows has
+    one entry for each. Without it every array has N rows, (N, T, …) or (N,): all sequences are equally long. Arrays of
+    Python objects are refused: they would have to be unpickled.
+    """
+    path = Path(path)
+    arrays = _arrays(path, [*names, *optional, "lengths"])
+    for name in names:
+        if name not in arrays:
+            raise UserError(f"{path} has no array {name!r}.", f"It has: {', '.join(_names(path))}.")
+    lengths = arrays.pop("lengths", None)
+    if lengths is None:
+        sizes = {name: len(array) for name, array in arrays.items()}
+        if len(set(sizes.values())) > 1:
+            raise UserError(f"{path}: arrays of different numbers of rows, {sizes}.", "Add an array `lengths`.")
+        return {name: list(array) for name, array in arrays.items()}
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
+        raise UserError(f"{path}: lengths has shape {lengths.shape} and type {lengths.dtype}.", "Expected counts (N,).")
+    total, number = int(lengths.sum()), len(lengths)
+    result = {}
+    for name, array in arrays.items():
+        if len(array) == total:
+            result[name] = np.split(array, np.cumsum(lengths)[:-1])
+        elif len(array) == number:
+            result[name] = list(array)
+        else:
+            raise UserError(
+                f"{path}: {name} has {len(array)} rows.",
+                f"Expected {total}, the sum of lengths, or {number}, their number.",
+            )
+    return result
+
+
+def _arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
+    try:
+        with reading(path, "npz file"), np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in wanted if name in file}
+    except ValueError as error:
+        if "pickle" not in str(error):
+            raise UserError(f"{path} is not an npz file: {error}.") from None
+        raise UserError(
+            f"{path} holds Python objects, which are not read: they could run code.",
+            "Store one array end to end, and an array `lengths`.",
+        ) from None
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise UserError(f"{path} is not an npz file: {error}.") from None
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise UserError(f"{path}: {name} is a single number.", "Expected an array with a row for each step.")
+    return arrays
+
+
+def _names(path: Path) -> list[str]:
+    with np.load(path, allow_pickle=False) as file:
+        return list(file.files)

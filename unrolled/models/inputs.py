@@ -1,0 +1,132 @@
+"""What stands before the recurrent layers: a vector for each token, word or frame of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from unrolled.data import Batch
+from unrolled.nn import LSTM
+from unrolled.nn.front import DenseFront, ImageFront
+from unrolled.text.words import Words
+
+
+class TokenInput(nn.Module):
+    """Token ids (B, T) → their vectors (B, T, E)."""
+
+    def __init__(self, vocabulary_size: int, size: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary_size, size)
+        nn.init.normal_(self.embedding.weight, std=0.5)
+        self.output_size = size
+
+    def forward(self, batch: Batch) -> Tensor:
+        vectors: Tensor = self.embedding(batch.inputs)
+        return vectors
+
+
+class WordInput(nn.Module):
+    """Words (B, T) → [a vector looked up ; a vector made from the letters], (B, T, E + 2·letter_hidden).
+
+    The letters of each distinct word of a batch are read once, by an LSTM in both directions. In training a word is
+    hidden from the first with the chance `word_dropout`, so that unknown words are nothing new.
+    """
+
+    def __init__(
+        self, words: int, letters: int, *, size: int, letter_size: int, letter_hidden: int, word_dropout: float
+    ) -> None:
+        super().__init__()
+        self.word_dropout = word_dropout
+        self.words = nn.Embedding(words, size)
+        nn.init.normal_(self.words.weight, std=0.1)
+        self.output_size = size
+        self.letters: nn.Embedding | None = None
+        if letter_hidden:
+            self.letters = nn.Embedding(letters, letter_size)
+            self.speller = LSTM(letter_size, letter_hidden, batch_first=True, bidirectional=True)
+            self.output_size += 2 * letter_hidden
+
+    def forward(self, batch: Batch) -> Tensor:
+        ids = batch.inputs
+        if self.training and self.word_dropout:
+            ids = ids.masked_fill(torch.rand(ids.shape, device=ids.device) < self.word_dropout, 0)
+        vectors: Tensor = self.words(ids)
+        if self.letters is None:
+            return vectors
+        spelt = self.letters(batch.more["spellings"])  # (U, C, letter_size)
+        _, (final, _) = self.speller(spelt, lengths=batch.more["spelling_lengths"])  # (2, U, letter_hidden)
+        shapes = final.transpose(0, 1).flatten(1)  # (U, 2·letter_hidden)
+        return torch.cat([vectors, nn.functional.embedding(batch.more["spelt"], shapes)], dim=-1)
+
+    def load_vectors(self, rows: Sequence[int], vectors: NDArray[np.float32], *, tuned: bool) -> None:
+        """Takes pretrained vectors for these words."""
+        with torch.no_grad():
+            self.words.weight[list(rows)] = torch.from_numpy(vectors)
+        self.words.weight.requires_grad_(tuned)
+
+
+def word_batch(words: Words, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Word ids (B, T), lengths (B,), and the letters of the distinct words, for `WordInput`."""
+    lengths = torch.tensor([len(sentence) for sentence in sentences])
+    steps = max(1, int(lengths.max()))
+    ids = np.zeros((len(sentences), steps), dtype=np.int64)
+    spelt = np.zeros_like(ids)
+    numbers: dict[str, int] = {}
+    for row, sentence in enumerate(sentences):
+        ids[row, : len(sentence)] = words.ids(sentence)
+        spelt[row, : len(sentence)] = [numbers.setdefault(word, len(numbers)) for word in sentence]
+    spellings = [words.spelling(word) for word in numbers] or [np.zeros(1, dtype=np.int32)]
+    more = {
+        "spellings": padded(spellings),
+        "spelling_lengths": torch.tensor([len(letters) for letters in spellings]),
+        "spelt": torch.from_numpy(spelt),
+    }
+    return torch.from_numpy(ids), lengths, more
+
+
+def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
+    """Sequences of ids side by side, (N, longest), zeros at their ends."""
+    table = np.zeros((len(arrays), max(1, *map(len, arrays), 1)), dtype=np.int64)
+    for row, array in enumerate(arrays):
+        table[row, : len(array)] = array
+    return torch.from_numpy(table)
+
+
+class FrameInput(nn.Module):
+    """Frames (B, T, D), or small images (B, T, H, W) or (B, T, H, W, C), scaled and sent through the front layers.
+
+    The scaling, mean and deviation of each number over the training frames, is part of the model.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, shape: Sequence[int], sizes: Sequence[int], dropout: float) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.register_buffer("mean", torch.zeros(self.shape))
+        self.register_buffer("deviation", torch.ones(self.shape))
+        self.images = len(self.shape) > 1
+        self.front: DenseFront | ImageFront
+        if self.images:
+            height, width, channels = (*self.shape, 1)[:3]
+            self.front = ImageFront(channels, height, width, sizes[-1] if sizes else 64)
+        else:
+            self.front = DenseFront(self.shape[0], sizes, dropout)
+        self.output_size = self.front.output_size
+
+    def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
+        """Takes the scaling; what never varies is left as it is."""
+        self.mean.copy_(torch.from_numpy(mean))
+        self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
+
+    def forward(self, batch: Batch) -> Tensor:
+        x = (batch.inputs - self.mean) / self.deviation
+        if self.images:
+            x = x.unsqueeze(2) if len(self.shape) == 2 else x.movedim(-1, 2)  # (B, T, C, H, W)
+        vectors: Tensor = self.front(x)
+        return vectors

@@ -1,0 +1,62 @@
+"""The settings of recurrent layers that every task's model section has, and the layers they describe."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from unrolled.config import Section
+from unrolled.nn import layer
+from unrolled.nn.dropin import DropIn
+
+
+class RecurrentSettings(Section):
+    """Recurrent layers: the cell, its sizes, and what practice adds."""
+
+    cell: Literal["rnn", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
+    hidden_size: int = Field(256, ge=1, description="Units in a layer.")
+    num_layers: int = Field(1, ge=1, description="Recurrent layers on top of each other.")
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
+    )
+    peephole: Literal["none", "current", "previous"] = Field("none", description="LSTM gates that read the memory.")
+    reset_after: bool = Field(True, description="GRU: true is PyTorch's and cuDNN's, false Cho et al. 2014.")
+    nonlinearity: str = Field("tanh", description="Activation of the rnn cell.")
+    layer_norm: bool = Field(False, description="Layer norm inside the cell.")
+    variational_dropout: float = Field(0.0, ge=0, lt=1, description="One mask per sequence for all steps.")
+    zoneout: float = Field(0.0, ge=0, lt=1, description="Chance that a unit keeps its old state at a step.")
+    dropconnect: float = Field(0.0, ge=0, lt=1, description="Dropout on the recurrent weights.")
+    combine: Literal["last", "concat", "mean", "mix"] = Field(
+        "last", description="Which layers' states give the scores."
+    )
+    init: str = Field("torch", description="torch, orthogonal, forget_bias or identity; several with +.")
+
+    @property
+    def output_size(self) -> int:
+        """Width of the output, of one direction."""
+        return self.hidden_size * (self.num_layers if self.combine == "concat" else 1)
+
+
+def recurrent_layer(settings: RecurrentSettings, input_size: int, *, bidirectional: bool = False) -> DropIn:
+    """The layers that the settings describe, batch first."""
+    options: dict[str, Any] = {
+        "num_layers": settings.num_layers,
+        "batch_first": True,
+        "bidirectional": bidirectional,
+        "dropout": settings.dropout if settings.num_layers > 1 else 0.0,
+        "layer_norm": settings.layer_norm,
+        "variational_dropout": settings.variational_dropout,
+        "zoneout": settings.zoneout,
+        "dropconnect": settings.dropconnect,
+        "combine": settings.combine,
+        "init": settings.init.split("+"),
+    }
+    own: dict[str, dict[str, Any]] = {
+        "lstm": {"peephole": settings.peephole if settings.peephole != "none" else False},
+        "gru": {"reset_after": settings.reset_after},
+        "rnn": {"nonlinearity": settings.nonlinearity},
+    }
+    made = layer(settings.cell, input_size, settings.hidden_size, **options, **own[settings.cell])
+    assert isinstance(made, DropIn)
+    return made

@@ -1,0 +1,61 @@
+"""One vector for a whole sequence (S7, S20)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.errors import unknown_name
+
+POOLINGS = ("last", "max", "mean", "attention")
+
+
+class Pooling(nn.Module):
+    """The states of a sequence (B, T, D) → one vector (B, D). Padding never counts; an empty sequence gives zeros.
+
+    last        [h→_T ; h←_1]: where each direction has read everything; `directions` says how D is made up
+    max, mean   of each unit over the real steps
+    attention   Σ_t α_t h_t with α = softmax over real steps of vᵀ tanh(W h_t)
+
+    >>> pool = Pooling("last", size=2, directions=2)
+    >>> states = torch.tensor([[[1.0, 5.0], [2.0, 6.0], [0.0, 0.0]]])
+    >>> pool(states, torch.tensor([[True, True, False]])).tolist()
+    [[2.0, 5.0]]
+    """
+
+    def __init__(self, kind: str, size: int, directions: int = 1) -> None:
+        super().__init__()
+        if kind not in POOLINGS:
+            raise unknown_name("pooling", kind, POOLINGS)
+        self.kind, self.size, self.directions = kind, size, directions
+        if kind == "attention":
+            self.project = nn.Linear(size, size)
+            self.query = nn.Linear(size, 1, bias=False)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """states (B, T, D), mask (B, T) → (B, D)."""
+        if self.kind == "last":
+            return self._last(states, mask)
+        if self.kind == "max":
+            filled = states.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
+            return torch.where(mask.any(dim=1)[:, None], filled, 0.0)
+        weights = self.weights(states, mask)
+        return torch.einsum("bt,btd->bd", weights, torch.where(mask[..., None], states, 0.0))
+
+    def weights(self, states: Tensor, mask: Tensor) -> Tensor:
+        """How much each step counts (B, T): one over the real steps in all, none for padding."""
+        if self.kind == "mean":
+            return mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
+        scores = self.query(torch.tanh(self.project(states))).squeeze(-1).float()
+        scores = scores.masked_fill(~mask, -torch.inf)
+        scores = scores.masked_fill(~mask.any(dim=1)[:, None], 0.0)  # an empty sequence: no NaN
+        return torch.where(mask, scores.softmax(dim=1), 0.0).to(states.dtype)
+
+    def _last(self, states: Tensor, mask: Tensor) -> Tensor:
+        lengths = mask.sum(dim=1)
+        rows = torch.arange(len(states), device=states.device)
+        final = states[rows, (lengths - 1).clamp(min=0)]  # (B, D)
+        if self.directions == 2:
+            half = self.size // 2
+            final = torch.cat([final[:, :half], states[:, 0, half:]], dim=-1)
+        return torch.where(lengths[:, None] > 0, final, 0.0)
