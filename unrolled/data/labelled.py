@@ -1,0 +1,96 @@
+"""Sequences with labels: texts in a table, or frames in .npz files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.arrays import read_ragged
+from unrolled.data.tables import Row, read_table
+from unrolled.errors import UserError
+
+Sequence = str | NDArray[np.float32]
+"""A text, or frames (T, D) or images (T, H, W) or (T, H, W, C)."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A sequence, its labels, and where it stands."""
+
+    input: Sequence
+    labels: tuple[str, ...]
+    place: str
+
+
+def read_labelled(
+    path: str | Path,
+    *,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    separator: str | None = None,
+) -> list[Labelled]:
+    """The examples of a table (label, text), or of a .npz file with `frames`, `labels` and perhaps `lengths`.
+
+    With a `separator` an example has any number of labels, without it one.
+    """
+    if Path(path).suffix == ".npz":
+        return _read_frames(Path(path), separator)
+    rows = read_table(path, [label_column, text_column], ["label", "text"])
+    return [_labelled(row, separator) for row in rows]
+
+
+def read_frames(path: str | Path) -> list[NDArray[np.float32]]:
+    """The sequences of a .npz file, without labels."""
+    frames = read_ragged(path, ["frames"])["frames"]
+    return [check_frames(one, f"{path}: sequence {number}") for number, one in enumerate(frames, 1)]
+
+
+def check_frames(frames: NDArray[Any], place: str) -> NDArray[np.float32]:
+    """Frames as numbers: (T, D) or images; finite."""
+    frames = np.asarray(frames)
+    if frames.dtype.kind not in "fiub":
+        raise UserError(f"{place} holds {frames.dtype}.", "Expected numbers.")
+    frames = frames.astype(np.float32)
+    if not 2 <= frames.ndim <= 4:
+        raise UserError(
+            f"{place} has shape {frames.shape}.", "Expected (steps, features), (steps, height, width) or with colours."
+        )
+    if not np.isfinite(frames).all():
+        step, *where = (int(i) for i in np.argwhere(~np.isfinite(frames))[0])
+        raise UserError(f"{place} holds {frames[(step, *where)]} at step {step}, position {where}.", "Replace it.")
+    return frames
+
+
+def _read_frames(path: Path, separator: str | None) -> list[Labelled]:
+    arrays = read_ragged(path, ["frames", "labels"])
+    result = []
+    for number, (frames, label) in enumerate(zip(arrays["frames"], arrays["labels"], strict=True), 1):
+        place = f"{path}: sequence {number}"
+        text = str(np.ravel(label)[0])
+        result.append(Labelled(check_frames(frames, place), _labels(text, separator, place), place))
+    if not result:
+        raise UserError(f"{path} holds no example.", "Give a file with at least one sequence.")
+    return result
+
+
+def _labelled(row: Row, separator: str | None) -> Labelled:
+    label, text = row.values
+    if not isinstance(text, str):
+        raise UserError(f"{row.place}: the text is {type(text).__name__}.", "Expected a string.")
+    return Labelled(text, _labels(label, separator, row.place), row.place)
+
+
+def _labels(value: Any, separator: str | None, place: str) -> tuple[str, ...]:
+    if separator is not None:
+        parts = value if isinstance(value, list) else str("" if value is None else value).split(separator)
+        return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+    if isinstance(value, list):
+        raise UserError(f"{place} has a list of labels.", "Expected one, or data.multi_label=true.")
+    label = "" if value is None else str(value).strip()
+    if not label:
+        raise UserError(f"{place} has no label.", "Give one, or leave the row out.")
+    return (label,)

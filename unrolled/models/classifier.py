@@ -1,0 +1,54 @@
+"""A network that reads a sequence and gives it one label, or several (S20)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from unrolled.data import Batch
+from unrolled.models.inputs import FrameInput, TokenInput, WordInput
+from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
+from unrolled.nn.pooling import Pooling
+
+
+class ClassifierSettings(RecurrentSettings):
+    """The `model` section of `classify`."""
+
+    hidden_size: int = Field(128, ge=1, description="Units in a layer, of each direction.")
+    dropout: float = Field(0.4, ge=0, lt=1, description="Dropped from the input, between layers and before the scores.")
+    bidirectional: bool = Field(True, description="Read from both ends.")
+    pool: Literal["last", "max", "mean", "attention"] = Field(
+        "max", description="One vector of all states: the last of each direction, each unit's maximum or mean, …"
+    )
+    embedding_size: int = Field(100, ge=1, description="Width of a token's vector; pretrained ones have their own.")
+    letter_size: int = Field(32, ge=1, description="level=word: width of a letter's vector.")
+    letter_hidden: int = Field(32, ge=0, description="level=word: units that read the letters each way; 0: none.")
+    word_dropout: float = Field(0.1, ge=0, lt=1, description="level=word: chance that a word is hidden in training.")
+    tune_vectors: bool = Field(True, description="Let training change the pretrained vectors.")
+    front: list[int] = Field([], description="Frames: sizes of dense layers before the recurrent ones.")
+
+
+class Classifier(nn.Module):
+    """Input → recurrent layers → one vector → scores: y = W pool(h_1 … h_T) + b."""
+
+    def __init__(self, settings: ClassifierSettings, inputs: TokenInput | WordInput | FrameInput, classes: int) -> None:
+        super().__init__()
+        self.input = inputs
+        self.dropout = nn.Dropout(settings.dropout)
+        self.layer = recurrent_layer(settings, inputs.output_size, bidirectional=settings.bidirectional)
+        directions = 2 if settings.bidirectional else 1
+        self.pool = Pooling(settings.pool, settings.output_size * directions, directions)
+        self.scores = nn.Linear(self.pool.size, classes)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Scores before softmax or σ, (B, C)."""
+        scores: Tensor = self.scores(self.dropout(self.encode(batch)))
+        return scores
+
+    def encode(self, batch: Batch) -> Tensor:
+        """The sequence's vector, (B, D)."""
+        states, _ = self.layer(self.dropout(self.input(batch)), lengths=batch.lengths)
+        vector: Tensor = self.pool(states, batch.mask)
+        return vector
