@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import warnings
+import io
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -199,13 +199,22 @@ _EQUAL = "Expected a word and as many numbers on every line."
 
 
 def _numbers(path: Path, tails: list[bytes], places: list[int], width: int) -> Floats:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # NumPy's way to say that it met no number
-        try:
-            values = np.fromstring(b" ".join(tails), dtype=np.float32, sep=" ")  # type: ignore[arg-type]
-        except (DeprecationWarning, ValueError):
-            values = np.empty(0, dtype=np.float32)
-    if values.size != len(tails) * width or not np.isfinite(values).all():
+    """The numbers of lines, (lines, width), by Arrow's reader: three times as fast as NumPy's."""
+    import pyarrow
+    from pyarrow import csv
+
+    column = b"\n".join(tails).replace(b" ", b"\n")
+    try:
+        table = csv.read_csv(
+            pyarrow.BufferReader(column),
+            read_options=csv.ReadOptions(column_names=["numbers"]),
+            parse_options=csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(column_types={"numbers": pyarrow.float32()}, null_values=[]),
+        )
+        values: Floats = table["numbers"].to_numpy()
+    except pyarrow.ArrowInvalid:
+        raise _wrong_number(path, tails, places, width) from None
+    if len(values) != len(tails) * width or not np.isfinite(values).all():
         raise _wrong_number(path, tails, places, width)
     return values.reshape(len(tails), width)
 
@@ -218,9 +227,9 @@ def _wrong_number(path: Path, tails: list[bytes], places: list[int], width: int)
         for at, part in enumerate(fields, 1):
             if not _is_number(part):
                 return UserError(f"{path}:{number}: {_shown(part)}, value {at}, is not a number.", _EQUAL)
-            if not np.isfinite(np.float32(float(part))):
+            if not abs(float(part)) <= np.finfo(np.float32).max:
                 return UserError(f"{path}:{number}: value {at} is {part.decode()}.", "Expected finite numbers.")
-    raise AssertionError(f"{path}: lines {places[0]} to {places[-1]} hold nothing wrong")
+    return UserError(f"{path}: lines {places[0]} to {places[-1]} hold something that is not a number.", _EQUAL)
 
 
 def _is_number(raw: bytes) -> bool:
@@ -339,12 +348,22 @@ def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
     for word in words:
         if not _fits_a_line(word):
             raise UserError(f"The word {word!r} cannot stand in a line of text.", "Write an .npz file.")
-    form = " ".join(["%.9g"] * matrix.shape[1])  # nine digits bring back the same float32
     with written(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
         file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
-        for start in range(0, len(words), 1000):
-            rows = zip(words[start : start + 1000], matrix[start : start + 1000].tolist(), strict=True)
-            file.write("".join(f"{word} {form % tuple(row)}\n" for word, row in rows).encode())
+        for start in range(0, len(words), 5000):
+            rows = zip(words[start : start + 5000], _lines_of(matrix[start : start + 5000]), strict=True)
+            file.write(b"".join(b"%s %s\n" % (word.encode(), line) for word, line in rows))
+
+
+def _lines_of(matrix: Floats) -> list[bytes]:
+    """Rows as text, each number with the fewest digits that bring back the same float32."""
+    import pyarrow
+    from pyarrow import csv
+
+    table = pyarrow.table(list(matrix.T), names=[str(column) for column in range(matrix.shape[1])])
+    text = io.BytesIO()
+    csv.write_csv(table, text, csv.WriteOptions(include_header=False, delimiter=" "))
+    return text.getvalue().splitlines()
 
 
 def _fits_a_line(word: str) -> bool:

@@ -76,7 +76,8 @@ class Vectors:
     @property
     def size(self) -> int:
         """D, the width of a vector."""
-        return self.matrix.shape[1]
+        width: int = self.matrix.shape[1]
+        return width
 
     def __repr__(self) -> str:
         return f"Vectors({len(self)} words, {self.size} numbers each)"
@@ -97,7 +98,8 @@ class Vectors:
         return row if row is not None else self._rows.get(word.lower(), -1)
 
     def __getitem__(self, word: str) -> Floats:
-        return self.matrix[self.row(word)]
+        vector: Floats = self.matrix[self.row(word)]
+        return vector
 
     def row(self, word: str) -> int:
         """The row of a word that must be there."""
@@ -174,8 +176,8 @@ class Vectors:
     def analogies(self, path: str | Path) -> dict[str, Any]:
         """How many of a file's analogies come out right: `: group` lines, then questions `a b c d`, for a : b = c : d.
 
-        An answer is right where d is nearest to b − a + c, the three themselves left out, all vectors scaled to length 1.
-        Questions with a word that has no vector are skipped, and counted. The result: `total`, `semantic` and
+        An answer is right where d is nearest to b − a + c, the three themselves left out, every vector scaled to
+        length 1. Questions with a word that has no vector are skipped, and counted. The result: `total`, `semantic` and
         `syntactic` (the groups whose names begin with "gram"), each the share that is right or None where nothing
         was asked, `asked`, `skipped`, and the same for each of `groups`.
         """
