@@ -196,13 +196,13 @@ def read_terms(terms: str | Sequence[str]) -> list[tuple[int, str]]:
     signs = {"+": 1, "-": -1, "−": -1}
     signed: list[tuple[int, str]] = []
     sign: int | None = 1
-    for part in parts:
+    for place, part in enumerate(parts):
         if sign is None:
             if part not in signs:
                 raise UserError(f"There is no sign between {signed[-1][1]!r} and {part!r}.", _SUM)
             sign = signs[part]
         elif part in signs:
-            if signed or part != parts[0]:
+            if place:
                 raise UserError(f"{part!r} stands where a word should.", _SUM)
             sign = signs[part]
         else:
