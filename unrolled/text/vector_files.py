@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from unrolled.text.files import opened, reading, written
 KIND = "word2vec, GloVe or npz file"
 BLOCK = 1 << 23  # bytes of a text that are read at once
 LONGEST_LINE = 1 << 20
+LARGEST = float(np.finfo(np.float32).max)
 Floats = NDArray[np.float32]
 
 
@@ -227,7 +229,7 @@ def _wrong_number(path: Path, tails: list[bytes], places: list[int], width: int)
         for at, part in enumerate(fields, 1):
             if not _is_number(part):
                 return UserError(f"{path}:{number}: {_shown(part)}, value {at}, is not a number.", _EQUAL)
-            if not abs(float(part)) <= np.finfo(np.float32).max:
+            if not abs(float(part)) <= LARGEST:
                 return UserError(f"{path}:{number}: value {at} is {part.decode()}.", "Expected finite numbers.")
     return UserError(f"{path}: lines {places[0]} to {places[-1]} hold something that is not a number.", _EQUAL)
 
@@ -297,14 +299,19 @@ def _read_npz(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with reading(path, KIND), path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise UserError(f"{path} is not a whole npz file.", f"Give the path of a {KIND}.")
     try:
-        with reading(path, KIND), np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in ("vectors", "words") if name in file}
-    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError) as error:
+        with reading(path, KIND), np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in ("vectors", "words") if name in arrays}
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{path} is not a whole npz file: {error}.", f"Give the path of a {KIND}.") from None
+    except ValueError as error:
         if isinstance(error, UserError):
             raise
         if "pickle" not in str(error):
-            raise UserError(f"{path} is not a whole npz file: {error}.") from None
+            raise UserError(f"{path} is not a whole npz file: {error}.", f"Give the path of a {KIND}.") from None
         raise UserError(
             f"{path} holds Python objects, which are not read: they could run code.",
             "Store the words as an array of text: np.array(words, dtype=str).",
