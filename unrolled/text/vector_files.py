@@ -47,13 +47,17 @@ class Chosen:
 
 @dataclass
 class Rows:
-    """What was read so far: words, each once, and their vectors in pieces."""
+    """What was read so far: words, each once, and their vectors."""
 
     path: Path
+    width: int
     words: dict[str, int] = field(default_factory=dict)  # and the line, or row, where it stands
-    pieces: list[Floats] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
+    filled: int = 0  # rows of the matrix
+
+    def __post_init__(self) -> None:
+        self.matrix: Floats = np.empty((0, self.width), dtype=np.float32)
 
     def word(self, raw: bytes) -> str:
         """word2vec cuts very long words in the middle of a character: such a one stops nothing."""
@@ -71,17 +75,20 @@ class Rows:
         self.words[word] = place
         return True
 
-    def result(self, width: int) -> tuple[list[str], Floats]:
+    def add(self, vectors: Floats) -> None:
+        """Takes the vectors of new words; the matrix grows in its place, so that it is never there twice."""
+        end = self.filled + len(vectors)
+        if end > len(self.matrix):
+            self.matrix.resize((max(end, len(self.matrix) * 5 // 4), self.width), refcheck=False)
+        self.matrix[self.filled : end] = vectors
+        self.filled = end
+
+    def result(self) -> tuple[list[str], Floats]:
         for found, what in ((self.twice, "stand there again: the first counts"), (self.mended, "are not UTF-8")):
             if found:
                 note(f"{self.path}: {len(found)} words {what}. The first of them: {found[0]!r}.")
-        matrix = np.empty((len(self.words), width), dtype=np.float32)
-        start = 0
-        for index, piece in enumerate(self.pieces):
-            matrix[start : start + len(piece)] = piece
-            start += len(piece)
-            self.pieces[index] = piece[:0].copy()  # its memory goes back: never is everything there twice
-        return list(self.words), matrix
+        self.matrix.resize((self.filled, self.width), refcheck=False)
+        return list(self.words), self.matrix
 
 
 def read_vectors(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
@@ -95,12 +102,13 @@ def read_vectors(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
 
 
 def _read_text(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], Floats]:
-    rows, width, promised, row = Rows(path), 0, None, 0
+    rows, promised, row = Rows(path, 0), None, 0
     for first, lines in _blocks(path, file):
         if first == 1:
             promised, width = _shape(path, lines[0])
+            rows = Rows(path, width)
             first, lines = (2, lines[1:]) if promised is not None else (1, lines)
-        row = _read_lines(rows, lines, first, row, width, chosen)
+        row = _read_lines(rows, lines, first, row, chosen)
         if chosen.ended(row):
             break
     else:
@@ -111,7 +119,7 @@ def _read_text(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], 
             )
     if not row:
         raise UserError(f"{path} is empty.", f"Give the path of a {KIND}.")
-    return rows.result(width)
+    return rows.result()
 
 
 def _blocks(path: Path, file: IO[bytes]) -> Iterator[tuple[int, list[bytes]]]:
@@ -159,8 +167,9 @@ def _shape(path: Path, line: bytes) -> tuple[int | None, int]:
     return None, width
 
 
-def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, width: int, chosen: Chosen) -> int:
+def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, chosen: Chosen) -> int:
     """Takes what is wanted from lines; the row after the last."""
+    width = rows.width
     tails: list[bytes] = []
     places: list[int] = []
     for number, line in enumerate(lines, first):
@@ -178,7 +187,7 @@ def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, width: int
         if chosen.ended(row):
             break
     if tails:
-        rows.pieces.append(_numbers(rows.path, tails, places, width))
+        rows.add(_numbers(rows.path, tails, places, width))
     return row
 
 
@@ -253,7 +262,7 @@ def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str]
     if len(header) != 2 or not all(part.isdigit() for part in header) or not int(header[1]):
         raise UserError(f"{path} is not word2vec's binary format.", "Expected the first line: WORDS WIDTH.")
     count, width = map(int, header)
-    rows, buffer, at = Rows(path), b"", 0
+    rows, buffer, at = Rows(path, width), b"", 0
     found: list[Floats] = []
     for row in range(count):
         if chosen.ended(row):
@@ -269,11 +278,11 @@ def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str]
         if chosen(row, word) and rows.new(word, row):
             found.append(np.frombuffer(buffer, dtype="<f4", count=width, offset=blank + 1).astype(np.float32))
             if len(found) * width * 4 >= BLOCK:
-                rows.pieces.append(np.stack(found))
+                rows.add(np.stack(found))
                 found.clear()
     if found:
-        rows.pieces.append(np.stack(found))
-    words, matrix = rows.result(width)
+        rows.add(np.stack(found))
+    words, matrix = rows.result()
     return words, _finite(path, words, matrix)
 
 
@@ -290,11 +299,11 @@ def _read_npz(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
     words, place = _words_of(path, arrays.get("words"))
     if len(words) != len(vectors):
         raise UserError(f"{place} has {len(words)} words, {path} {len(vectors)} vectors.", "Expected a word for each.")
-    rows = Rows(path)
+    rows = Rows(path, vectors.shape[1])
     wanted = [row for row, word in enumerate(words) if chosen(row, word) and rows.new(word, row)]
     picked = vectors if len(wanted) == len(vectors) else vectors[wanted]
-    rows.pieces.append(picked.astype(np.float32))
-    kept, matrix = rows.result(vectors.shape[1])
+    rows.add(picked)
+    kept, matrix = rows.result()
     return kept, _finite(path, kept, matrix)
 
 

@@ -15,6 +15,7 @@ from unrolled.errors import UserError
 from unrolled.text.analogies import evaluate, read_questions
 from unrolled.text.vector_files import Chosen, Floats, read_vectors, write_npz, write_text
 
+COMPARED = 20_000  # words that an unknown one is compared with
 Neighbours = list[tuple[str, float]]
 """Words and their cosines, the nearest first."""
 
@@ -120,6 +121,8 @@ class Vectors:
         ends = (folded[0], folded[-1])
         near: dict[str, str] = {}
         for other in self.words:
+            if len(near) == COMPARED:
+                break
             if abs(len(other) - len(folded)) <= 2 and (form := other.casefold().strip()):
                 if form == folded:
                     return other
