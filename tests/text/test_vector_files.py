@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from unrolled import UserError
 from unrolled.errors import Note
-from unrolled.text import Vectors, vector_files
+from unrolled.text import Vectors, vector_files, vector_writing
 
 WORDS = ["the", ",", "“", "naïve", "日本", "state-of-the-art", "1", "U\xa0S", "a\x85b", '"', "x,y", "#"]
 MATRIX = np.random.default_rng(0).normal(size=(len(WORDS), 3)).astype(np.float32)
@@ -129,7 +129,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(vector_files, "_lines_of", full)
+    monkeypatch.setattr(vector_writing, "_lines_of", full)
     with pytest.raises(UserError, match=r"v\.txt could not be written: No space left on device\. Choose another place"):
         Vectors(["a"], [[1.0]]).write(tmp_path / "v.txt")
     assert list(tmp_path.iterdir()) == []
@@ -145,6 +145,13 @@ def test_a_word_that_text_cannot_hold_is_refused(word: str, tmp_path: Path) -> N
     assert Vectors.read(tmp_path / "v.npz").words == [word, "b"]
 
 
+def test_what_is_not_wanted_is_not_counted(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    file = tmp_path / "v.txt"
+    file.write_bytes(b"a 1\nb 2\nb 3\n\xff 4\n")
+    assert Vectors.read(file, keep=["a"]).words == ["a"]
+    assert not recwarn
+
+
 def test_a_word_that_stands_twice_is_counted(tmp_path: Path) -> None:
     file = tmp_path / "v.txt"
     file.write_text("4 1\na 1\nb 2\na 3\na 4\n")
@@ -156,9 +163,9 @@ def test_a_word_that_stands_twice_is_counted(tmp_path: Path) -> None:
 
 def test_half_a_character_stops_nothing(tmp_path: Path) -> None:
     file = tmp_path / "v.txt"
-    file.write_bytes(b"a 1\n\xe6\x97 2\n")
+    file.write_bytes(b"a 1\n\xe6\x97 2\n\xef\xbf\xbdb 3\n")
     with pytest.warns(Note, match=r"v\.txt: 1 words are not UTF-8\. The first of them: '\ufffd'\.$"):
-        assert Vectors.read(file).words == ["a", "\ufffd"]
+        assert Vectors.read(file).words == ["a", "\ufffd", "\ufffdb"]
 
 
 EQUAL = "Expected a word and as many numbers on every line."
@@ -171,7 +178,8 @@ KIND = "Give the path of a word2vec, GloVe or npz file."
     [
         ("", f"{{file}} is empty. {KIND}"),
         ("0 5\n", f"{{file}} is empty. {KIND}"),
-        ("2 0\na\n", "{file}:1: the vectors have 0 numbers. Expected the line: WORDS WIDTH."),
+        ("2 0\na\n", "{file}:1: the vectors have 0 numbers. Expected the line WORDS WIDTH, 1 to 100000."),
+        ("2 9999999999\na 1\n", "{file}:1: the vectors have 9999999999 numbers. Expected the line WORDS WIDTH, 1 to"),
         ("hello\n", "{file}:1: 'hello' is not a word and its vector. Expected a word and numbers between blanks."),
         ("a 1 2\nb 3\n", f"{{file}}:2: 'b 3' has 1 numbers, not 2. {EQUAL}"),
         ("a 1 2\n\nb 3 4 5\n", f"{{file}}:3: 'b 3 4 5' has more than 2 numbers. {EQUAL}"),
@@ -218,6 +226,7 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     ("content", "message"),
     [
         (b"what is this\n", "is not word2vec's binary format. Expected the first line: WORDS WIDTH."),
+        (b"1 100001\na ", ":1: the vectors have 100001 numbers. Expected the line WORDS WIDTH, 1 to 100000."),
         (b"2 2\na " + bytes(8) + b"b " + bytes(5), "promises 2 words, but ends after 1. The file was cut short."),
         (b"1 1\na " + struct.pack("<f", np.nan), ": the vector of 'a' holds NaN or infinity. Expected finite numbers."),
     ],

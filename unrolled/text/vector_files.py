@@ -1,25 +1,24 @@
-"""Files of word vectors: word2vec's and GloVe's text, word2vec's binary, NumPy's .npz."""
+"""Reading files of word vectors: word2vec's and GloVe's text, word2vec's binary, NumPy's .npz."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
-from unrolled.text.files import opened, reading, written
+from unrolled.text.files import opened, reading
 
 KIND = "word2vec, GloVe or npz file"
 BLOCK = 1 << 23  # bytes of a text that are read at once
 LONGEST_LINE = 1 << 20
+WIDEST = 100_000
 LARGEST = float(np.finfo(np.float32).max)
 Floats = NDArray[np.float32]
 
@@ -51,7 +50,7 @@ class Rows:
 
     path: Path
     width: int
-    words: dict[str, int] = field(default_factory=dict)  # and the line, or row, where it stands
+    words: dict[str, None] = field(default_factory=dict)  # in their order
     twice: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
     filled: int = 0  # rows of the matrix
@@ -59,20 +58,17 @@ class Rows:
     def __post_init__(self) -> None:
         self.matrix: Floats = np.empty((0, self.width), dtype=np.float32)
 
-    def word(self, raw: bytes) -> str:
-        """word2vec cuts very long words in the middle of a character: such a one stops nothing."""
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            self.mended.append(raw.decode(errors="replace"))
-            return self.mended[-1]
+    def new(self, word: str, raw: bytes) -> bool:
+        """Takes down a word and the bytes it was read from; False where it was there before.
 
-    def new(self, word: str, place: int) -> bool:
-        """Takes a word down; False where it was there before."""
+        word2vec cuts very long words in the middle of a character: one that is not UTF-8 is counted, and stops nothing.
+        """
+        if "\ufffd" in word and word.encode() != raw:
+            self.mended.append(word)
         if word in self.words:
             self.twice.append(word)
             return False
-        self.words[word] = place
+        self.words[word] = None
         return True
 
     def add(self, vectors: Floats) -> None:
@@ -151,20 +147,30 @@ def _check_is_text(path: Path, block: bytes) -> None:
 
 def _shape(path: Path, line: bytes) -> tuple[int | None, int]:
     """How many words the first line promises, where it is word2vec's header, and how wide vectors are."""
+    if header := _header(path, line):
+        return header
     fields = line.split()
-    if len(fields) == 2 and all(part.isdigit() for part in fields):
-        count, width = map(int, fields)
-        if not width:
-            raise UserError(f"{path}:1: the vectors have 0 numbers.", "Expected the line: WORDS WIDTH.")
-        return count, width
     width = 0
-    while width < len(fields) - 1 and _is_number(fields[-1 - width]):
+    while width < len(fields) - 1 and is_number(fields[-1 - width]):
         width += 1
     if not width:
         raise UserError(
             f"{path}:1: {_shown(line)} is not a word and its vector.", "Expected a word and numbers between blanks."
         )
     return None, width
+
+
+def _header(path: Path, line: bytes) -> tuple[int, int] | None:
+    """WORDS WIDTH, where a line is that."""
+    fields = line.split()
+    if len(fields) != 2 or not all(part.isdigit() and len(part) < 12 for part in fields):
+        return None
+    count, width = map(int, fields)
+    if not 0 < width <= WIDEST:
+        raise UserError(
+            f"{path}:1: the vectors have {width} numbers.", f"Expected the line WORDS WIDTH, 1 to {WIDEST}."
+        )
+    return count, width
 
 
 def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, chosen: Chosen) -> int:
@@ -179,8 +185,8 @@ def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, chosen: Ch
         head, _, tail = line.partition(b" ")
         if tail.count(b" ") != width - 1 or not head:
             head, tail = _split(rows.path, number, line, width)
-        word = rows.word(head)
-        if chosen(row, word) and rows.new(word, number):
+        word = head.decode(errors="replace")
+        if chosen(row, word) and rows.new(word, head):
             tails.append(tail)
             places.append(number)
         row += 1
@@ -197,7 +203,7 @@ def _split(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, byt
     fields = fields[:1] + [part for part in fields[1:] if part]
     word, numbers = b" ".join(fields[:-width]), fields[-width:]
     found = len(fields) - 1
-    if len(fields) > width + 1 and _is_number(fields[-1 - width]):
+    if len(fields) > width + 1 and is_number(fields[-1 - width]):
         raise UserError(f"{path}:{number}: {_shown(line)} has more than {width} numbers.", _EQUAL)
     if found < width:
         raise UserError(f"{path}:{number}: {_shown(line)} has {found} numbers, not {width}.", _EQUAL)
@@ -236,14 +242,14 @@ def _wrong_number(path: Path, tails: list[bytes], places: list[int], width: int)
         if len(fields) != width:
             return UserError(f"{path}:{number}: {len(fields)} numbers, not {width}.", _EQUAL)
         for at, part in enumerate(fields, 1):
-            if not _is_number(part):
+            if not is_number(part):
                 return UserError(f"{path}:{number}: {_shown(part)}, value {at}, is not a number.", _EQUAL)
             if not abs(float(part)) <= LARGEST:
                 return UserError(f"{path}:{number}: value {at} is {part.decode()}.", "Expected finite numbers.")
     return UserError(f"{path}: lines {places[0]} to {places[-1]} hold something that is not a number.", _EQUAL)
 
 
-def _is_number(raw: bytes) -> bool:
+def is_number(raw: bytes) -> bool:
     try:
         float(raw)
     except ValueError:
@@ -258,10 +264,10 @@ def _shown(raw: bytes) -> str:
 
 def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], Floats]:
     """word2vec's binary: a line WORDS WIDTH, then word, blank, and its numbers as little-endian float32."""
-    header = file.readline(100).split()
-    if len(header) != 2 or not all(part.isdigit() for part in header) or not int(header[1]):
+    header = _header(path, file.readline(100))
+    if header is None:
         raise UserError(f"{path} is not word2vec's binary format.", "Expected the first line: WORDS WIDTH.")
-    count, width = map(int, header)
+    count, width = header
     rows, buffer, at = Rows(path, width), b"", 0
     found: list[Floats] = []
     for row in range(count):
@@ -273,9 +279,10 @@ def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str]
             blank = buffer.find(b" ")
         if blank < 0 or len(buffer) < blank + 1 + 4 * width:
             raise UserError(f"{path} promises {count} words, but ends after {row}.", "The file was cut short.")
-        word = rows.word(buffer[at:blank].lstrip(b"\n"))
+        raw = buffer[at:blank].lstrip(b"\n")
+        word = raw.decode(errors="replace")
         at = blank + 1 + 4 * width
-        if chosen(row, word) and rows.new(word, row):
+        if chosen(row, word) and rows.new(word, raw):
             found.append(np.frombuffer(buffer, dtype="<f4", count=width, offset=blank + 1).astype(np.float32))
             if len(found) * width * 4 >= BLOCK:
                 rows.add(np.stack(found))
@@ -300,7 +307,7 @@ def _read_npz(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
     if len(words) != len(vectors):
         raise UserError(f"{place} has {len(words)} words, {path} {len(vectors)} vectors.", "Expected a word for each.")
     rows = Rows(path, vectors.shape[1])
-    wanted = [row for row, word in enumerate(words) if chosen(row, word) and rows.new(word, row)]
+    wanted = [row for row, word in enumerate(words) if chosen(row, word) and rows.new(word, word.encode())]
     picked = vectors if len(wanted) == len(vectors) else vectors[wanted]
     rows.add(picked)
     kept, matrix = rows.result()
@@ -352,43 +359,3 @@ def _finite(path: Path, words: list[str], matrix: Floats) -> Floats:
         row = int(wrong.argmax())
         raise UserError(f"{path}: the vector of {words[row]!r} holds NaN or infinity.", "Expected finite numbers.")
     return matrix
-
-
-def write_npz(path: Path, words: Sequence[str], matrix: Floats) -> None:
-    with written(path) as beside, beside.open("wb") as file:
-        np.savez(file, vectors=matrix, words=np.array(words, dtype=str))
-
-
-def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
-    """word2vec's text: a line WORDS WIDTH, then a word and its numbers on each line."""
-    for word in words:
-        if not _fits_a_line(word):
-            raise UserError(f"The word {word!r} cannot stand in a line of text.", "Write an .npz file.")
-    with written(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
-        file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
-        for start in range(0, len(words), 5000):
-            rows = zip(words[start : start + 5000], _lines_of(matrix[start : start + 5000]), strict=True)
-            file.write(b"".join(b"%s %s\n" % (word.encode(), line) for word, line in rows))
-
-
-def _lines_of(matrix: Floats) -> list[bytes]:
-    """Rows as text, each number with the fewest digits that bring back the same float32."""
-    import pyarrow
-    from pyarrow import csv
-
-    table = pyarrow.table(list(matrix.T), names=[str(column) for column in range(matrix.shape[1])])
-    text = io.BytesIO()
-    csv.write_csv(table, text, csv.WriteOptions(include_header=False, delimiter=" "))
-    return text.getvalue().splitlines()
-
-
-def _fits_a_line(word: str) -> bool:
-    """Whether a line that begins with the word would be read back to it."""
-    first, *more = word.split(" ")
-    return not any(sign in word for sign in "\n\t") and (
-        all(more) and not _is_number(more[-1].encode()) if more else bool(first)
-    )
-
-
-def _created(path: Path, *, packed: bool) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "wb", compresslevel=6)) if packed else path.open("wb")

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unrolled.errors import UserError
 from unrolled.text.analogies import evaluate, read_questions
-from unrolled.text.vector_files import Chosen, Floats, read_vectors, write_npz, write_text
+from unrolled.text.vector_files import Chosen, Floats, read_vectors
+from unrolled.text.vector_writing import write_npz, write_text
 
 COMPARED = 20_000  # words that an unknown one is compared with
 Neighbours = list[tuple[str, float]]
