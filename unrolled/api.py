@@ -183,7 +183,9 @@ class Job:
             for info in self._steps(run):
                 report.step(info, trainer.progress)
                 if info.scores is not None:
-                    for sample in self.task.samples(self.model):
+                    with trainer.averaged():
+                        samples = self.task.samples(self.model)
+                    for sample in samples:
                         report.say(_indented(sample))
                 if stop.is_set() and not trainer.progress.finished:
                     run.checkpoint()

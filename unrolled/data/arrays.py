@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.text import reading
 from unrolled.errors import UserError
+from unrolled.text.files import reading
 
 
 def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list[NDArray[Any]]]:

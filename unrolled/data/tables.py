@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unrolled.data.text import read_text, reading
+from unrolled.data.text import read_text
 from unrolled.errors import UserError, unknown_name
+from unrolled.text.files import reading
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".parquet")
 

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 from unrolled.errors import UserError
-from unrolled.text.files import reading
+from unrolled.text.files import reading as reading
 
 EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 

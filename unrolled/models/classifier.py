@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -19,13 +17,14 @@ class ClassifierSettings(RecurrentSettings):
     hidden_size: int = Field(128, ge=1, description="Units in a layer, of each direction.")
     dropout: float = Field(0.4, ge=0, lt=1, description="Dropped from the input, between layers and before the scores.")
     bidirectional: bool = Field(True, description="Read from both ends.")
-    pool: Literal["last", "max", "mean", "attention"] = Field(
-        "max", description="One vector of all states: the last of each direction, each unit's maximum or mean, …"
+    pool: str = Field("max", description="One vector of all states: last, max, mean, attention; several with +.")
+    ngrams: int = Field(
+        32768, ge=0, description="Hash buckets of word and letter n-grams, whose linear scores are added; 0: none."
     )
     embedding_size: int = Field(100, ge=1, description="Width of a token's vector; pretrained ones have their own.")
     letter_size: int = Field(32, ge=1, description="level=word: width of a letter's vector.")
     letter_hidden: int = Field(32, ge=0, description="level=word: units that read the letters each way; 0: none.")
-    word_dropout: float = Field(0.1, ge=0, lt=1, description="level=word: chance that a word is hidden in training.")
+    word_dropout: float = Field(0.2, ge=0, lt=1, description="level=word: chance that a word is hidden in training.")
     tune_vectors: bool = Field(True, description="Let training change the pretrained vectors.")
     front: list[int] = Field([], description="Frames: sizes of dense layers before the recurrent ones.")
 
@@ -40,11 +39,19 @@ class Classifier(nn.Module):
         self.layer = recurrent_layer(settings, inputs.output_size, bidirectional=settings.bidirectional)
         directions = 2 if settings.bidirectional else 1
         self.pool = Pooling(settings.pool, settings.output_size * directions, directions)
-        self.scores = nn.Linear(self.pool.size, classes)
+        self.scores = nn.Linear(self.pool.output_size, classes)
+        self.ngrams: nn.EmbeddingBag | None = None
+        if settings.ngrams and not isinstance(inputs, FrameInput):
+            self.ngrams = nn.EmbeddingBag(settings.ngrams, classes, mode="sum")
+            nn.init.zeros_(self.ngrams.weight)
+            self.ngram_dropout = nn.Dropout(settings.dropout)
 
     def forward(self, batch: Batch) -> Tensor:
         """Scores before softmax or σ, (B, C)."""
         scores: Tensor = self.scores(self.dropout(self.encode(batch)))
+        if self.ngrams is not None:
+            ids, starts = batch.more["ngrams"], batch.more["ngram_starts"]
+            scores = scores + self.ngrams(ids, starts, self.ngram_dropout(batch.more["ngram_weights"]))
         return scores
 
     def encode(self, batch: Batch) -> Tensor:

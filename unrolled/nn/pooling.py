@@ -17,6 +17,8 @@ class Pooling(nn.Module):
     max, mean   of each unit over the real steps
     attention   Σ_t α_t h_t with α = softmax over real steps of vᵀ tanh(W h_t)
 
+    Several are joined by a plus, "max+last": their vectors stand side by side.
+
     >>> pool = Pooling("last", size=2, directions=2)
     >>> states = torch.tensor([[[1.0, 5.0], [2.0, 6.0], [0.0, 0.0]]])
     >>> pool(states, torch.tensor([[True, True, False]])).tolist()
@@ -25,26 +27,31 @@ class Pooling(nn.Module):
 
     def __init__(self, kind: str, size: int, directions: int = 1) -> None:
         super().__init__()
-        if kind not in POOLINGS:
-            raise unknown_name("pooling", kind, POOLINGS)
-        self.kind, self.size, self.directions = kind, size, directions
-        if kind == "attention":
+        self.kinds = kind.split("+")
+        for one in self.kinds:
+            if one not in POOLINGS:
+                raise unknown_name("pooling", one, POOLINGS)
+        self.size, self.directions, self.output_size = size, directions, size * len(self.kinds)
+        if "attention" in self.kinds:
             self.project = nn.Linear(size, size)
             self.query = nn.Linear(size, 1, bias=False)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """states (B, T, D), mask (B, T) → (B, D)."""
-        if self.kind == "last":
+        """states (B, T, D), mask (B, T) → (B, D), or (B, n·D) of n kinds."""
+        return torch.cat([self._one(kind, states, mask) for kind in self.kinds], dim=-1)
+
+    def _one(self, kind: str, states: Tensor, mask: Tensor) -> Tensor:
+        if kind == "last":
             return self._last(states, mask)
-        if self.kind == "max":
+        if kind == "max":
             filled = states.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
             return torch.where(mask.any(dim=1)[:, None], filled, 0.0)
-        weights = self.weights(states, mask)
+        weights = self.weights(kind, states, mask)
         return torch.einsum("bt,btd->bd", weights, torch.where(mask[..., None], states, 0.0))
 
-    def weights(self, states: Tensor, mask: Tensor) -> Tensor:
+    def weights(self, kind: str, states: Tensor, mask: Tensor) -> Tensor:
         """How much each step counts (B, T): one over the real steps in all, none for padding."""
-        if self.kind == "mean":
+        if kind == "mean":
             return mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
         scores = self.query(torch.tanh(self.project(states))).squeeze(-1).float()
         scores = scores.masked_fill(~mask, -torch.inf)

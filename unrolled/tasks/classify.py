@@ -23,10 +23,13 @@ from unrolled.errors import UserError, note
 from unrolled.metrics import ClassScores, class_scores, label_scores
 from unrolled.model import Model
 from unrolled.models.classifier import Classifier, ClassifierSettings
-from unrolled.models.inputs import FrameInput, WordInput
+from unrolled.models.inputs import FrameInput, TokenInput, WordInput, token_vectors
 from unrolled.nn.checks import check_options
 from unrolled.tasks.base import Data, Request, Task, table_of
 from unrolled.tasks.reading import LEVEL, Reader, load_vectors
+from unrolled.text import split_words
+from unrolled.text.ngrams import ngram_ids
+from unrolled.text.vectors import Vectors
 from unrolled.training import Batches, Goal, Loss, TrainSettings, hash_of
 
 AT_ONCE = 256  # sequences in a batch when there are no gradients
@@ -57,10 +60,16 @@ class ClassifyData(Section):
 class ClassifyTraining(TrainSettings):
     """Training on separate sequences."""
 
-    lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
+    usual_epochs: ClassVar[int] = 10
+    usual_updates: ClassVar[int] = 2000
+    lr: float = Field(4e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
+    average: float = Field(
+        0.99, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
+    )
     class_weights: Literal["none", "balanced"] = Field(
         "none", description="balanced: every class counts as much as any other, however rare it is."
     )
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Share of certainty given to all classes alike.")
 
 
 class ClassifyConfig(Section):
@@ -188,18 +197,27 @@ class Classify(Task):
         self, config: ClassifyConfig, assets: ClassifyAssets, examples: list[Labelled], *, training: bool
     ) -> Buckets:
         balanced = training and config.train.class_weights == "balanced"
+        smoothing = config.train.label_smoothing if training and not config.data.multi_label else 0.0
 
         def collate(part: list[Labelled]) -> Batch:
             targets = assets.targets(part, config.data.multi_label)
             batch = assets.reader.batch([example.input for example in part], targets)
-            return replace(batch, more={**batch.more, "weights": assets.weights(targets)}) if balanced else batch
+            more = {**batch.more, **_ngrams([example.input for example in part], config.model.ngrams)}
+            if balanced:
+                more["weights"] = assets.weights(targets)
+            if smoothing:
+                more["smoothing"] = torch.tensor(smoothing)
+            return replace(batch, more=more)
 
         lengths = [assets.reader.length(example.input) for example in examples]
         size = config.train.batch_size if training else AT_ONCE
         return Buckets(examples, lengths, collate, batch_size=size, seed=config.train.seed if training else None)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
-        losses = _losses(network(batch).float(), batch.targets)
+        scores = network(batch).float()
+        losses = _losses(scores, batch.targets)
+        if "smoothing" in batch.more:
+            losses = torch.lerp(losses, -scores.log_softmax(-1).mean(-1), batch.more["smoothing"])
         if "weights" in batch.more:
             losses = losses * batch.more["weights"]
         return Loss(losses.sum(), torch.tensor(len(batch.targets)))
@@ -283,15 +301,31 @@ class Classify(Task):
         network = model.network
         assert isinstance(network, Classifier)
         network.eval()
-        vectors = np.zeros((len(batches.examples), network.pool.size), dtype=np.float32)
+        vectors = np.zeros((len(batches.examples), network.pool.output_size), dtype=np.float32)
         for index in range(len(batches)):
             vectors[batches.rows(index)] = network.encode(batches[index].to(model.device)).float().cpu().numpy()
         return vectors[0] if alone else vectors
 
+    def word_vectors(self, model: Model) -> Vectors:
+        reader, network = model.assets.reader, model.network
+        assert isinstance(network, Classifier)
+        if isinstance(network.input, WordInput):
+            return network.input.word_vectors(reader.words)
+        if isinstance(network.input, TokenInput):
+            return token_vectors(reader.tokenizer, network.input.embedding.weight)
+        return super().word_vectors(model)
+
     def _unlabelled(self, model: Model, inputs: list[Any]) -> Buckets:
         reader: Reader = model.assets.reader
         lengths = [reader.length(one) for one in inputs]
-        return Buckets(inputs, lengths, lambda part: reader.batch(part, torch.zeros(0)), batch_size=AT_ONCE)
+        assert isinstance(model.config, ClassifyConfig)
+        buckets = model.config.model.ngrams
+
+        def collate(part: list[Any]) -> Batch:
+            batch = reader.batch(part, torch.zeros(0))
+            return replace(batch, more={**batch.more, **_ngrams(part, buckets)})
+
+        return Buckets(inputs, lengths, collate, batch_size=AT_ONCE)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         if not model.assets.reader.frames:
@@ -328,6 +362,17 @@ class Classify(Task):
             "valid tokens unknown": sum(assets.reader.unknowns(example.input) for example in data.valid),
             "valid inputs also in train": f"{shared} of {len(data.valid)}",
         }
+
+
+def _ngrams(inputs: Sequence[Any], buckets: int) -> dict[str, Tensor]:
+    """The n-grams of texts, end to end, for an EmbeddingBag; a text's weights have the length 1."""
+    if not buckets or not isinstance(inputs[0], str):
+        return {}
+    found = [ngram_ids(split_words(text), buckets) for text in inputs]
+    counts = torch.tensor([len(ids) for ids in found])
+    weights = (1 / counts.clamp(min=1).sqrt()).repeat_interleave(counts)
+    starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)[:-1]])
+    return {"ngrams": torch.from_numpy(np.concatenate(found)), "ngram_starts": starts, "ngram_weights": weights}
 
 
 def _key(one: Any) -> bytes:

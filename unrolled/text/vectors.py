@@ -13,8 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from unrolled.errors import UserError
 from unrolled.text.analogies import evaluate, read_questions
-from unrolled.text.vector_files import Chosen, Floats, read_vectors, write_npz, write_text
+from unrolled.text.vector_files import Chosen, Floats, read_vectors
+from unrolled.text.vector_writing import write_npz, write_text
 
+COMPARED = 20_000  # words that an unknown one is compared with
 Neighbours = list[tuple[str, float]]
 """Words and their cosines, the nearest first."""
 
@@ -76,7 +78,8 @@ class Vectors:
     @property
     def size(self) -> int:
         """D, the width of a vector."""
-        return self.matrix.shape[1]
+        width: int = self.matrix.shape[1]
+        return width
 
     def __repr__(self) -> str:
         return f"Vectors({len(self)} words, {self.size} numbers each)"
@@ -97,7 +100,8 @@ class Vectors:
         return row if row is not None else self._rows.get(word.lower(), -1)
 
     def __getitem__(self, word: str) -> Floats:
-        return self.matrix[self.row(word)]
+        vector: Floats = self.matrix[self.row(word)]
+        return vector
 
     def row(self, word: str) -> int:
         """The row of a word that must be there."""
@@ -118,6 +122,8 @@ class Vectors:
         ends = (folded[0], folded[-1])
         near: dict[str, str] = {}
         for other in self.words:
+            if len(near) == COMPARED:
+                break
             if abs(len(other) - len(folded)) <= 2 and (form := other.casefold().strip()):
                 if form == folded:
                     return other
@@ -174,8 +180,8 @@ class Vectors:
     def analogies(self, path: str | Path) -> dict[str, Any]:
         """How many of a file's analogies come out right: `: group` lines, then questions `a b c d`, for a : b = c : d.
 
-        An answer is right where d is nearest to b − a + c, the three themselves left out, all vectors scaled to length 1.
-        Questions with a word that has no vector are skipped, and counted. The result: `total`, `semantic` and
+        An answer is right where d is nearest to b − a + c, the three themselves left out, every vector scaled to
+        length 1. Questions with a word that has no vector are skipped, and counted. The result: `total`, `semantic` and
         `syntactic` (the groups whose names begin with "gram"), each the share that is right or None where nothing
         was asked, `asked`, `skipped`, and the same for each of `groups`.
         """
@@ -194,13 +200,13 @@ def read_terms(terms: str | Sequence[str]) -> list[tuple[int, str]]:
     signs = {"+": 1, "-": -1, "−": -1}
     signed: list[tuple[int, str]] = []
     sign: int | None = 1
-    for part in parts:
+    for place, part in enumerate(parts):
         if sign is None:
             if part not in signs:
                 raise UserError(f"There is no sign between {signed[-1][1]!r} and {part!r}.", _SUM)
             sign = signs[part]
         elif part in signs:
-            if signed or part != parts[0]:
+            if place:
                 raise UserError(f"{part!r} stands where a word should.", _SUM)
             sign = signs[part]
         else:

@@ -13,6 +13,7 @@ from torch import nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
+from unrolled.training.average import Average
 from unrolled.training.loss import Loss
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
@@ -96,11 +97,13 @@ class Trainer:
         self.network, self.batches, self.settings, self.device = network, batches, settings, device
         self.goal, self.evaluate, self.stateful = goal, evaluate, stateful
         self.optimizer = make_optimizer(network, settings)
+        self.average = Average(network, settings.average) if settings.average else None
         self.progress = Progress()
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
         self.updates_per_epoch = -(-len(batches) // settings.accumulate)
-        epochs = settings.epochs or max(8, math.ceil(1000 / self.updates_per_epoch))
+        usual = max(settings.usual_epochs, math.ceil(settings.usual_updates / self.updates_per_epoch))
+        epochs = settings.epochs or usual
         total = epochs * self.updates_per_epoch
         self.total_steps = min(total, settings.max_steps or total)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
@@ -145,6 +148,8 @@ class Trainer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         progress.step += 1
+        if self.average is not None:
+            self.average.update(progress.step)
         progress.tokens += count
         return StepInfo(progress.step, progress.epoch, loss / max(1, count), count, lr, norm, clipped)
 
@@ -178,7 +183,7 @@ class Trainer:
     def _judge(self, info: StepInfo) -> StepInfo:
         progress = self.progress
         self.network.eval()
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), self._autocast(), self.averaged():
             scores = self.evaluate()
         score = scores[self.goal.metric]
         if not math.isfinite(score):
@@ -191,6 +196,10 @@ class Trainer:
             if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
                 progress.plateau *= self.settings.plateau_factor
         return StepInfo(**{**asdict(info), "scores": scores, "is_best": is_best})
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """A block in which the network has the weights that are evaluated and kept."""
+        return nullcontext() if self.average is None else self.average.in_place()
 
     def _non_finite(self, loss: float) -> tuple[str, str]:
         return (

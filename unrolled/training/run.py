@@ -86,9 +86,10 @@ class Run:
         self.scores = scores
         with (self.folder / METRICS).open("a") as file:
             file.write(json.dumps(row) + "\n")
-        if info.is_best:
-            self.save(self.folder / BEST, scores)
-        self.save(self.folder / LAST, scores)
+        with self.trainer.averaged():
+            if info.is_best:
+                self.save(self.folder / BEST, scores)
+            self.save(self.folder / LAST, scores)
         self.checkpoint()
 
     def checkpoint(self) -> None:
@@ -101,6 +102,7 @@ class Run:
                 "network": dict(trainer.network.state_dict()),
                 "optimizer": trainer.optimizer.state_dict(),
                 "scaler": trainer.scaler.state_dict(),
+                "average": [] if trainer.average is None else trainer.average.means,
                 "progress": asdict(trainer.progress),
                 "random": checkpoint.random_state(),
                 "hidden": trainer.tbptt.state,
@@ -135,6 +137,8 @@ class Run:
         trainer.network.load_state_dict(state["network"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         trainer.scaler.load_state_dict(state["scaler"])
+        if trainer.average is not None:
+            trainer.average.load(state["average"])
         trainer.progress = Progress(**state["progress"])
         trainer.tbptt.state = _on(trainer.device, state["hidden"])
         trainer.tbptt.past.clear()

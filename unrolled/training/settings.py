@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,9 @@ from unrolled.config import Section
 class TrainSettings(Section):
     """How to train: the same keys for every task."""
 
+    usual_epochs: ClassVar[int] = 8
+    usual_updates: ClassVar[int] = 1000  # at least, where no number of epochs is given
+
     seed: int = Field(0, ge=0, description="Seed of every random draw; one seed on one machine gives one model.")
     device: str = Field("auto", description="auto takes a GPU where there is one; or cpu, cuda, cuda:1.")
     precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="bf16 and fp16 run products under autocast.")
@@ -19,7 +22,7 @@ class TrainSettings(Section):
         False, description="Refuse operations whose result may differ from run to run on a GPU."
     )
     epochs: int | None = Field(
-        None, ge=1, description="Passes over the training data; none: 8, and more where that makes under 1000 updates."
+        None, ge=1, description="Passes over the training data; none: some, and more where the data is small."
     )
     max_steps: int | None = Field(None, ge=1, description="Stop after this many updates, if that comes first.")
     batch_size: int = Field(32, ge=1, description="Sequences side by side.")
@@ -36,6 +39,9 @@ class TrainSettings(Section):
     plateau_patience: int = Field(1, ge=0, description="Evaluations without a better score that plateau waits for.")
     clip_norm: float | None = Field(1.0, gt=0, description="Gradients longer than this are scaled back to it.")
     clip_value: float | None = Field(None, gt=0, description="Each gradient is cut off at plus or minus this.")
+    average: float = Field(
+        0.0, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
+    )
     eval_every: int | None = Field(None, ge=1, description="Updates between evaluations; none: ten in a run.")
     patience: int | None = Field(None, ge=1, description="Stop after this many evaluations without a better score.")
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")
