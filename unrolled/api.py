@@ -172,7 +172,9 @@ class Job:
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
         trainer, folder = run.trainer, run.folder
         with (
-            Report(self.goal, trainer.total_steps, start_step=trainer.progress.step, quiet=quiet) as report,
+            Report(
+                self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
+            ) as report,
             _interruptible() as stop,
         ):
             for note in notes:
@@ -211,7 +213,8 @@ class Job:
                 raise
             raise UserError(
                 f"Out of memory with train.batch_size={self.config.train.batch_size}.",
-                f"Use train.batch_size={self._fitting_batch_size()}, or a shorter train.k1.",
+                f"Use train.batch_size={self._fitting_batch_size()}"
+                + (", or a shorter train.k1." if hasattr(self.config.train, "k1") else "."),
             ) from None
 
     def _fitting_batch_size(self) -> int:
@@ -233,8 +236,10 @@ class Job:
             f"{self.task.name} on {self.data.source}\n"
             f"{self.model.num_parameters:,} parameters, {len(trainer.batches)} batches an epoch, "
             f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
-            "Ctrl-C stops and saves; lines marked │ are samples of what the model writes"
+            "Ctrl-C stops and saves"
         )
+        if type(self.task).samples is not Task.samples:
+            text += "; lines marked │ are samples of what the model does"
         return "\n".join([text, *self.task.warnings(self.config, trainer.batches)])
 
 
@@ -310,14 +315,14 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
 def _architecture(config: Any) -> dict[str, Any]:
     """What a model that training starts from decides: its own shape, and what its tokens are."""
     keys = {f"model.{k}": v for k, v in config.model.model_dump().items()}
-    for name in ("level", "lowercase", "direction"):
+    for name in ("level", "lowercase", "direction", "multi_label"):
         if hasattr(config.data, name):
             keys[f"data.{name}"] = getattr(config.data, name)
     return keys
 
 
 def _with_absolute_paths(config: Any) -> Any:
-    paths = {f"data.{name}": getattr(config.data, name, None) for name in ("train", "valid")}
+    paths = {f"data.{name}": getattr(config.data, name, None) for name in ("train", "valid", "vectors")}
     return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
 
 

@@ -30,6 +30,8 @@ def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
     Unknown cell 'lstn'. Did you mean 'lstm'? Choices: gru, lstm, rnn.
     """
     names = sorted(choices)
+    if not names:
+        return UserError(f"Unknown {kind} {got!r}.", "There are none.")
     near = difflib.get_close_matches(str(got).lower(), names, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return UserError(f"Unknown {kind} {got!r}.", f"{hint}Choices: {', '.join(names)}.")

@@ -50,6 +50,9 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
 
 
 def _arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
+    with reading(path, "npz file"), path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise UserError(f"{path} is not an npz file.", "Make one with numpy.savez.")
     try:
         with reading(path, "npz file"), np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in wanted if name in file}

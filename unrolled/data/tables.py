@@ -51,7 +51,7 @@ def suffix_of(path: Path) -> str:
     """The ending that tells a table's kind, without .gz."""
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if suffix not in SUFFIXES:
-        raise unknown_name("kind of file", suffix or path.name, SUFFIXES)
+        raise unknown_name("kind of file", path.name, SUFFIXES)
     return suffix
 
 

@@ -51,6 +51,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     config_class: ClassVar[type[Section]]
+    unit: ClassVar[str] = "tokens"  # what a loss counts
 
     @abstractmethod
     def goal(self, config: Any, assets: Any) -> Goal:

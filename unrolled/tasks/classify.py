@@ -132,6 +132,7 @@ class Classify(Task):
 
     name: ClassVar[str] = "classify"
     config_class: ClassVar[type[Section]] = ClassifyConfig
+    unit: ClassVar[str] = "examples"
 
     def goal(self, config: ClassifyConfig, assets: ClassifyAssets) -> Goal:
         return Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True)
@@ -228,11 +229,12 @@ class Classify(Task):
         multi = _multi_label(model)
         truth = model.assets.targets(batches.examples, multi).numpy()
         scores, _ = _scores(probabilities, truth, multi)
+        loss /= max(1, _known(truth))
         result = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
         return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss}
 
     def _probabilities(self, model: Model, batches: Buckets) -> tuple[NDArray[np.float32], float]:
-        """Of every example (N, C) in the order they were given, and the mean loss."""
+        """Of every example (N, C) in the order they were given, and the summed loss of those whose label is known."""
         table = np.zeros((len(batches.examples), len(model.assets.labels)), dtype=np.float32)
         total, multi = 0.0, _multi_label(model)
         model.network.eval()
@@ -243,7 +245,7 @@ class Classify(Task):
                 table[batches.rows(index)] = (scores.sigmoid() if multi else scores.softmax(-1)).cpu().numpy()
                 if len(batch.targets):
                     total += float(_losses(scores, batch.targets).sum())
-        return table, total / max(1, len(batches.examples))
+        return table, total
 
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
         assets, multi = model.assets, _multi_label(model)
@@ -258,13 +260,14 @@ class Classify(Task):
         if unseen:
             first = next(e for e in examples if set(e.labels) - set(assets.labels))
             note(
-                f"{len(unseen)} labels were never seen in training, and count as wrong: "
-                f"{', '.join(sorted(set(unseen))[:5])} (first: {first.place})."
+                f"Labels never seen in training count as wrong. There are {len(unseen)}, the first at {first.place}: "
+                f"{', '.join(sorted(set(unseen))[:5])}."
             )
         result: dict[str, Any] = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
         if multi:
             result["micro_f1"] = scores.micro_f1
-        result |= {"nll": loss, "examples": len(examples), "unknown_labels": len(unseen)}
+        known = _known(truth)
+        result |= {"nll": loss / known if known else None, "examples": len(examples), "unknown_labels": len(unseen)}
         result["unknown_tokens"] = sum(assets.reader.unknowns(e.input) for e in examples)
         result["classes"] = _per_class(assets.labels, scores)
         if confusion is not None:
@@ -287,7 +290,7 @@ class Classify(Task):
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Classified` for one input, a list of them for several: texts, or arrays of frames."""
-        check_options("predict", options, [])
+        check_options(self.name, options, [])
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         examples = _examples(model, [inputs] if alone else inputs)
         table, _ = self._probabilities(model, self._unlabelled(model, examples))
@@ -382,6 +385,11 @@ def _key(one: Any) -> bytes:
 def _multi_label(model: Model) -> bool:
     assert isinstance(model.config, ClassifyConfig)
     return model.config.data.multi_label
+
+
+def _known(truth: NDArray[Any]) -> int:
+    """How many examples have a label that training saw; of several labels each, all count."""
+    return len(truth) if truth.ndim == 2 else int((truth >= 0).sum())
 
 
 def _losses(scores: Tensor, targets: Tensor) -> Tensor:

@@ -180,7 +180,7 @@ def choose_level(texts: Sequence[str]) -> Literal["word", "char"]:
 
 def load_vectors(inputs: WordInput, words: Words, path: str) -> None:
     """Gives every word that a file of vectors knows its vector."""
-    vectors = Vectors.read(path)
+    vectors = Vectors.read(path, keep=words.vocabulary.tokens)
     places = {word: place for place, word in enumerate(vectors.words)}
     found = [(row, places[word]) for row, word in enumerate(words.vocabulary) if word in places]
     inputs.load_vectors([row for row, _ in found], vectors.matrix[[place for _, place in found]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
@@ -20,7 +21,7 @@ def ngram_ids(words: Sequence[str], buckets: int) -> NDArray[np.int64]:
     """
     lower = [word.lower() for word in words]
     numbers = [number for word in lower for number in _within(word)]
-    numbers += [crc32(f"{first} {second}".encode()) for first, second in zip(lower, lower[1:], strict=False)]
+    numbers += [crc32(f"{first} {second}".encode()) for first, second in pairwise(lower)]
     return np.array(numbers, dtype=np.int64) % buckets
 
 

@@ -16,9 +16,16 @@ class Report:
     """Writes to stderr; a live line on a terminal or in a notebook, plain lines elsewhere, nothing when quiet."""
 
     def __init__(
-        self, goal: Goal, total_steps: int, *, start_step: int = 0, quiet: bool = False, stream: TextIO | None = None
+        self,
+        goal: Goal,
+        total_steps: int,
+        *,
+        unit: str = "tokens",
+        start_step: int = 0,
+        quiet: bool = False,
+        stream: TextIO | None = None,
     ) -> None:
-        self.goal, self.total_steps, self.quiet = goal, total_steps, quiet
+        self.goal, self.total_steps, self.unit, self.quiet = goal, total_steps, unit, quiet
         self.stream = stream or sys.stderr
         self._start_step, self._begun, self._shown = start_step, time.monotonic(), time.monotonic()
         self._tokens, self._loss, self._header = 0, 0.0, False
@@ -65,7 +72,7 @@ class Report:
         done = info.step - self._start_step
         left = seconds / max(1, done) * (self.total_steps - info.step)
         return (
-            f"{self._tokens / seconds:,.0f} tokens/s  lr {info.lr:.2e}  loss {self._loss:.4f}  "
+            f"{self._tokens / seconds:,.0f} {self.unit}/s  lr {info.lr:.2e}  loss {self._loss:.4f}  "
             f"{int(left) // 60}:{int(left) % 60:02d} left"
         )
 
