@@ -91,7 +91,7 @@ def test_every_instruction_set(isa: str) -> None:
         "    layer = make(kind, 20, 67, 2)\n"
         "    x = torch.randn(3, 12, 20)\n"
         "    with torch.no_grad(): expected = layer(x)[0]\n"
-        "    for weights, bound in (('fp32', 1e-5), ('fp16', 1e-2), ('int8', 2e-1)):\n"
+        "    for weights, bound in (('fp32', 1e-5), ('fp16', 1e-2), ('int16', 1e-2), ('int8', 2e-1)):\n"
         "        got = error(stream(layer.stepper(weights), x)[0], expected)\n"
         "        assert got <= bound, (kind, weights, got)\n"
     )
@@ -99,7 +99,7 @@ def test_every_instruction_set(isa: str) -> None:
 
 
 @needs_native
-@pytest.mark.parametrize(("weights", "bound"), [("fp32", 1e-5), ("fp16", 1e-3), ("int8", 1e-2)])
+@pytest.mark.parametrize(("weights", "bound"), [("fp32", 1e-5), ("fp16", 1e-3), ("int16", 1e-3), ("int8", 1e-2)])
 @pytest.mark.parametrize("kind", ["lstm", "gru", "gru before", "rnn"])
 def test_error_over_a_thousand_steps(kind: str, weights: str, bound: float) -> None:
     """Against float64, with torch's initial weights, at a size that is really streamed."""
@@ -158,7 +158,7 @@ class TestRefusals:
             unrolled.LSTM(3, 4, bidirectional=True).stepper()
 
     def test_unknown_weights(self) -> None:
-        with pytest.raises(UserError, match=r"Unknown kind of weights 'fp8'. Choices: fp16, fp32, int8"):
+        with pytest.raises(UserError, match=r"Unknown kind of weights 'fp8'. Choices: fp16, fp32, int16, int8"):
             unrolled.LSTM(3, 4).stepper("fp8")
 
     def test_shapes(self) -> None:
