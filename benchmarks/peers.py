@@ -56,7 +56,8 @@ def bound_step(session: ort.InferenceSession, x: torch.Tensor, hidden: int) -> C
 
     def step() -> np.ndarray:
         session.run_with_iobinding(next(turn))
-        return output.numpy()
+        result: np.ndarray = output.numpy()
+        return result
 
     return step
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <system_error>
 #include <thread>
 
@@ -32,8 +33,8 @@ void pause() {
 // moment the ticket is out until every part is done: whoever has claimed a part may read them.
 struct alignas(64) Job {
   std::atomic<uint64_t> ticket{0};
-  void (*body)(void*, int, int) = nullptr;
-  void* context = nullptr;
+  void (*body)(const void*, int, int) = nullptr;
+  alignas(64) char context[kMostContext];
 };
 
 // The part of one member: the ticket of the last job in which it was claimed, and of the last that a helper has done.
@@ -47,7 +48,7 @@ struct alignas(64) Part {
 
 class Crew {
  public:
-  void run(int members, bool long_enough, void (*body)(void*, int, int), void* context) {
+  void run(int members, bool long_enough, void (*body)(const void*, int, int), const void* context, size_t size) {
     if (members < 2 || busy_.exchange(true, std::memory_order_acquire)) return body(context, 0, 1);
     const Clock::time_point now = Clock::now();
     const bool quick = now - began_ < kAwake;
@@ -59,7 +60,7 @@ class Crew {
     } else {
       const uint64_t ticket = ++jobs_ << kMembersBits | static_cast<uint64_t>(members);
       job_.body = body;
-      job_.context = context;
+      std::memcpy(job_.context, context, size);
       job_.ticket.store(ticket);
       if (asleep_.load()) wake();
       body(context, 0, members);
@@ -104,33 +105,40 @@ class Crew {
 
   void help(int id) {
     for (uint64_t last = 0;;) {
-      last = next_ticket(last);
+      last = next_ticket(last, parts_[id]);
       const int members = static_cast<int>(last & ((1u << kMembersBits) - 1));
-      if (id >= members || !parts_[id].claim(last)) continue;
-      job_.body(job_.context, id, members);
+      if (id >= members) continue;
+      for (const char& byte : job_.context)
+        if ((&byte - job_.context) % 64 == 0) __builtin_prefetch(&byte);
+      if (!parts_[id].claim(last)) continue;
+      alignas(64) char context[kMostContext];
+      std::memcpy(context, job_.context, sizeof context);
+      job_.body(context, id, members);
       parts_[id].done.store(last, std::memory_order_release);
     }
   }
 
   // Spins for a while, then sleeps until it is woken.
-  uint64_t next_ticket(uint64_t last) {
-    constexpr int kLooks = 64;
+  uint64_t next_ticket(uint64_t last, const Part& part) {
+    constexpr int kLooks = 16;
     for (;;) {
       const Clock::time_point since = Clock::now();
       while (Clock::now() - since < kAwake)
         for (int looks = 0; looks < kLooks; ++looks) {
           const uint64_t ticket = job_.ticket.load(std::memory_order_acquire);
           if (ticket != last) return ticket;
+          __builtin_prefetch(&part, 1);  // to claim it without waiting for its line
           pause();
         }
       const uint32_t before = alarm_.load();
-      asleep_.fetch_add(1);
+      asleep_.store(true);
       if (job_.ticket.load() == last) alarm_.wait(before);
-      asleep_.fetch_sub(1);
     }
   }
 
+  // Once for each time they fell asleep: a helper that has to wait for a core is not called again at every step.
   void wake() {
+    if (!asleep_.exchange(false)) return;
     alarm_.fetch_add(1);
     alarm_.notify_all();
   }
@@ -141,15 +149,15 @@ class Crew {
   int hired_ = 1;  // the caller counts
   Job job_;
   Part parts_[kMost];
-  alignas(64) std::atomic<int> asleep_{0};
+  alignas(64) std::atomic<bool> asleep_{false};
   std::atomic<uint32_t> alarm_{0};
 };
 
 }  // namespace
 
-void share(int members, bool long_enough, void (*body)(void*, int, int), void* context) {
+void share(int members, bool long_enough, void (*body)(const void*, int, int), const void* context, size_t size) {
   static Crew& crew = *new Crew;  // never destroyed: its helpers outlive the program's last statics
-  crew.run(members, long_enough, body, context);
+  crew.run(members, long_enough, body, context, size);
 }
 
 }  // namespace unrolled

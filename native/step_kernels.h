@@ -33,20 +33,22 @@ static void multiply_panel(const PackedMatrix& matrix, const Operand& x, int bat
   });
 }
 
-// Runs part(some panels) until all are done, on several threads where that pays.
+// Runs part(some panels) until all are done, on several threads where that pays. The part is copied: it holds values.
 template <class Part>
 static void over_panels(int panels, Sharing sharing, Part part) {
   struct Work {
-    Part& part;
+    Part part;
     int panels;
-  } work{part, panels};
+  };
+  static_assert(sizeof(Work) <= kMostContext && __is_trivially_copyable(Work));
+  const Work work{part, panels};
   share(
       sharing.members < panels ? sharing.members : panels, sharing.long_enough,
-      [](void* data, int id, int count) {
-        const Work& w = *static_cast<Work*>(data);
+      [](const void* data, int id, int count) {
+        const Work& w = *static_cast<const Work*>(data);
         w.part(part_of(w.panels, id, count));
       },
-      &work);
+      &work, sizeof work);
 }
 
 // The step of one layer for a few sequences.
@@ -82,33 +84,35 @@ class Step {
 
   // All gates of some units, and then what becomes of them.
   void run_together(const Operand& x, const Operand& h) {
-    over_panels(layer_.w.panel_count, sharing_, [&](Range panels) {
-      over_batch(rows_.batch, [&](Range some) {
-        for (int panel = panels.begin; panel < panels.end; ++panel) {
-          float* sums = tile(panel);
-          panel_sums(layer_.w, x, some, panel, false, sums);
-          panel_sums(layer_.u, h, some, panel, true, sums);
-        }
-        for (int b = some.begin; b < some.end; ++b)
-          for (int panel = panels.begin; panel < panels.end; ++panel) {
-            const int unit = panel * kLanes, count = hidden_ - unit;
-            Vec a[kGatesTogether];
-            for (int gate = 0; gate < kGatesTogether; ++gate)
-              a[gate] = load(tile(panel) + (b - some.begin) * kPanel + gate * kLanes) + biases(gate, unit, count);
-            lstm_units(b, unit, count, a);
-          }
-      });
+    over_panels(layer_.w.panel_count, sharing_, [step = *this, x, h](Range panels) {
+      over_batch(step.rows_.batch, [&](Range some) { step.some_units(x, h, panels, some); });
     });
+  }
+  void some_units(const Operand& x, const Operand& h, Range panels, Range some) const {
+    for (int panel = panels.begin; panel < panels.end; ++panel) {
+      panel_sums(layer_.w, x, some, panel, false, tile(panel));
+      panel_sums(layer_.u, h, some, panel, true, tile(panel));
+    }
+    for (int b = some.begin; b < some.end; ++b)
+      for (int panel = panels.begin; panel < panels.end; ++panel) {
+        const int unit = panel * kLanes, count = hidden_ - unit;
+        Vec a[kGatesTogether];
+        for (int gate = 0; gate < kGatesTogether; ++gate)
+          a[gate] = load(tile(panel) + (b - some.begin) * kPanel + gate * kLanes) + biases(gate, unit, count);
+        lstm_units(b, unit, count, a);
+      }
   }
   float* tile(int panel) const { return of_x_ + static_cast<size_t>(panel) * kSome * kPanel; }
 
   void run_apart(const Operand& x, const Operand& h) {
     const bool before = is(CellKind::gru_reset_before);
     const bool one_buffer = of_x_ == of_h_;
-    over_panels(layer_.w.panel_count, sharing_, [&](Range panels) {
+    over_panels(layer_.w.panel_count, sharing_, [step = *this, x, h, one_buffer](Range panels) {
+      const StepLayer& layer = step.layer_;
+      const int batch = step.rows_.batch, wide = step.wide_;
       for (int panel = panels.begin; panel < panels.end; ++panel) {
-        multiply_panel(layer_.w, x, rows_.batch, panel, of_x_, wide_, false);
-        if (panel < layer_.u.panel_count) multiply_panel(layer_.u, h, rows_.batch, panel, of_h_, wide_, one_buffer);
+        multiply_panel(layer.w, x, batch, panel, step.of_x_, wide, false);
+        if (panel < layer.u.panel_count) multiply_panel(layer.u, h, batch, panel, step.of_h_, wide, one_buffer);
       }
     });
     if (layer_.norm_ih) norm(of_x_, layer_.norm_ih, 0, wide_);
@@ -172,7 +176,7 @@ class Step {
   }
 
   // `a` are the sums of the gates i, f, g, o. What an LSTM shows goes to its place in h, or where more is made of it.
-  [[gnu::always_inline]] void lstm_units(int b, int unit, int count, Vec (&a)[kGatesTogether]) {
+  [[gnu::always_inline]] void lstm_units(int b, int unit, int count, Vec (&a)[kGatesTogether]) const {
     const Vec old = load(rows_.c + b * rows_.c_stride + unit, count);
     Vec peep[3] = {};
     for (int gate = 0; layer_.peephole && gate < 3; ++gate) peep[gate] = load(layer_.peephole + gate * hidden_ + unit, count);
@@ -189,7 +193,7 @@ class Step {
     }
   }
 
-  void show(int b, int unit, int count, Vec fresh) {
+  void show(int b, int unit, int count, Vec fresh) const {
     if (layer_.r.rows) store(shown(b) + unit, fresh, count);
     else store(new_h(b) + unit, mixed(layer_.keep_h, load(h(b) + unit, count), fresh), count);
   }
@@ -233,9 +237,9 @@ class Step {
     const Operand reset{shown_, hidden_, h_operand.quantized, h_operand.scales};
     prepare_operand(layer_.u_n, reset, rows_.batch);
     float* of_n = of_h_ + 2 * hidden_;
-    over_panels(layer_.u_n.panel_count, sharing_, [&](Range panels) {
+    over_panels(layer_.u_n.panel_count, sharing_, [step = *this, reset, of_n](Range panels) {
       for (int panel = panels.begin; panel < panels.end; ++panel)
-        multiply_panel(layer_.u_n, reset, rows_.batch, panel, of_n, wide_, false);
+        multiply_panel(step.layer_.u_n, reset, step.rows_.batch, panel, of_n, step.wide_, false);
     });
     if (layer_.norm_hh) norm(of_h_, layer_.norm_hh, 2 * hidden_, hidden_);
   }
@@ -254,7 +258,7 @@ class Step {
   }
 
   const StepLayer& layer_;
-  const StepRows& rows_;
+  const StepRows rows_;
   const Sharing sharing_;
   const int hidden_;
   int wide_ = 0;

@@ -22,7 +22,7 @@ def run(
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: what was written is less likely again.")] = 1.0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given more than once.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
-    weights: Annotated[str, typer.Option(help="fp32, or fp16 or int8 for speed on a CPU.")] = "fp32",
+    weights: Annotated[str, typer.Option(help="fp32, or fp16, int16 or int8 for speed on a CPU.")] = "fp32",
     format: Annotated[str, typer.Option(help="text, jsonl or csv.")] = "text",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:

@@ -26,9 +26,9 @@ class Stepper:
 
     Made by `layer.stepper(weights=...)`. The weights are copied and packed when it is made: a later change of the
     layer is not seen. It computes what the layer computes in evaluation mode, without gradients. `weights` is how they
-    are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers with one scale for each
-    row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs rounded to 8 bits. States
-    and gates are float32 whichever it is.
+    are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers with one scale for
+    each row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs rounded to 8 bits.
+    States and gates are float32 whichever it is.
 
     The state is a tuple with one (B, L, size) tensor for each of the cell's: batch first, so that a search can gather
     its beams on dimension 0.
@@ -204,13 +204,14 @@ class Stream:
         self.batch_size = batch_size
         self._stepper = stepper
         self._native = stepper._native_stream(batch_size)
+        self._state: State = ()  # where it is not the native engine that keeps it
         self.state = stepper.initial_state(batch_size)
 
     def feed(self, x: Tensor) -> Tensor:
         """One step: x (B, D) → output (B, O)."""
         if self._native is None:
-            output, self._state = self._stepper(self._checked(x), self._state)
-            return output
+            shown, self._state = self._stepper(self._checked(x), self._state)
+            return shown.clone()  # it may be a part of the state
         output: Tensor | None = self._native.feed(x)
         return self._native.feed(_float32("input", self._checked(x))) if output is None else output
 
