@@ -67,7 +67,7 @@ def measure(hidden: int, seconds: float) -> tuple[dict[str, float], dict[str, fl
     layer = unrolled.LSTM(hidden, hidden)
     x = torch.randn(1, hidden)
     steppers = {weights: layer.stepper(weights) for weights in WEIGHTS}
-    errors = {weights: error_over_steps(layer, stepper) for weights, stepper in steppers.items()}
+    errors = errors_over_steps(layer, steppers)
     check("fp32 stepper", torch.tensor([1 + errors["fp32"]]), torch.ones(1), 1e-5)
     times: dict[str, float] = {}
     with torch.inference_mode():
@@ -115,16 +115,19 @@ def ours(steppers: dict[str, Stepper], x: torch.Tensor) -> dict[str, Callable[[]
     return ways
 
 
-def error_over_steps(layer: unrolled.LSTM, stepper: Stepper, steps: int = 1000) -> float:
-    """Relative error of the outputs of 1,000 steps against reference in float64."""
+def errors_over_steps(layer: unrolled.LSTM, steppers: dict[str, Stepper], steps: int = 1000) -> dict[str, float]:
+    """Relative errors of the outputs of 1,000 steps against reference in float64."""
     x = torch.randn(1, steps, layer.input_size)
     exact = unrolled.LSTM(layer.input_size, layer.hidden_size, batch_first=True, backend="reference").double()
     exact.load_state_dict(layer.state_dict())
     with torch.no_grad():
         expected = exact(x.double())[0]
-    stream = stepper.stream()
-    got = torch.stack([stream.feed(x[:, t]) for t in range(steps)], dim=1).double()
-    return float((got - expected).norm() / expected.norm())
+    errors = {}
+    for weights, stepper in steppers.items():
+        stream = stepper.stream()
+        got = torch.stack([stream.feed(x[:, t]) for t in range(steps)], dim=1).double()
+        errors[weights] = float((got - expected).norm() / expected.norm())
+    return errors
 
 
 if __name__ == "__main__":

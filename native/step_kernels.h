@@ -102,7 +102,8 @@ class Step {
         lstm_units(b, unit, count, a);
       }
   }
-  float* tile(int panel) const { return of_x_ + static_cast<size_t>(panel) * kSome * kPanel; }
+  int at_once() const { return rows_.batch < kSome ? rows_.batch : kSome; }
+  float* tile(int panel) const { return of_x_ + static_cast<size_t>(panel) * at_once() * kPanel; }
 
   void run_apart(const Operand& x, const Operand& h) {
     const bool before = is(CellKind::gru_reset_before);
@@ -129,7 +130,7 @@ class Step {
     const int batch = rows_.batch;
     wide_ = layer_.w.rows;
     const bool apart = layer_.norm_ih || layer_.norm_hh || is(CellKind::gru_reset_after) || is(CellKind::gru_reset_before);
-    const size_t tiles = layer_.w.gate_rows ? static_cast<size_t>(layer_.w.panel_count) * kSome * kPanel : 0;
+    const size_t tiles = layer_.w.gate_rows ? static_cast<size_t>(layer_.w.panel_count) * at_once() * kPanel : 0;
     const size_t natural = static_cast<size_t>(batch) * wide_ + kLanes;
     of_x_ = arena.take(tiles > natural ? tiles : natural);
     of_h_ = apart ? arena.take(static_cast<size_t>(batch) * wide_ + kLanes) : of_x_;

@@ -327,5 +327,14 @@ class TestRefusals:
             layer.stepper("fp16")
 
 
+@needs_native
+def test_a_torch_that_does_not_hand_over_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENGINES["native"], "TAKES_TENSORS", False)
+    layer, x = make("lstm", 3, 4, 2), torch.randn(2, 5, 3)
+    with torch.no_grad():
+        assert_close(stream(layer.stepper(), x)[0], layer(x)[0])
+    assert "torch: this torch does not hand tensors to C" in repr(layer.stepper())
+
+
 def test_repr_says_what_runs() -> None:
     assert "weights='fp32'" in repr(unrolled.LSTM(3, 4).stepper())
