@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,32 @@ def session(layer: torch.nn.RNNBase, quantized: bool = False, threads: int = 1) 
 def inputs(layer: torch.nn.RNNBase, x: torch.Tensor) -> dict[str, Any]:
     zeros = np.zeros((1, x.shape[1], layer.hidden_size), np.float32)
     return {"X": x.detach().numpy(), "h0": zeros} | ({"c0": zeros} if layer.mode == "LSTM" else {})
+
+
+def bound_step(session: ort.InferenceSession, x: torch.Tensor, hidden: int) -> Callable[[], np.ndarray]:
+    """One step of an LSTM session with everything bound beforehand: its outputs are its next states; returns Y."""
+    shape = [1, 1, hidden]
+    states = [[ort.OrtValue.ortvalue_from_shape_and_type(shape, np.float32) for _ in "hc"] for _ in range(2)]
+    for value in states[0]:
+        value.update_inplace(np.zeros(shape, np.float32))
+    output = ort.OrtValue.ortvalue_from_shape_and_type([1, 1, 1, hidden], np.float32)
+    bindings = []
+    for old, new in (states, states[::-1]):
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("X", ort.OrtValue.ortvalue_from_numpy(x.detach().numpy()))
+        binding.bind_ortvalue_output("Y", output)
+        for i, o, a, b in zip(("h0", "c0"), ("hn", "cn"), old, new, strict=True):
+            binding.bind_ortvalue_input(i, a)
+            binding.bind_ortvalue_output(o, b)
+        bindings.append(binding)
+    turn = itertools.cycle(bindings)
+
+    def step() -> np.ndarray:
+        session.run_with_iobinding(next(turn))
+        result: np.ndarray = output.numpy()
+        return result
+
+    return step
 
 
 def _model(layer: torch.nn.RNNBase) -> onnx.ModelProto:

@@ -1,5 +1,5 @@
-// The Python module unrolled.kernels._native. Tensors come as addresses: the caller keeps them alive, float32 and on
-// the CPU (unrolled/kernels/native.py).
+// The Python module unrolled.kernels._native. Tensors of a scan come as addresses: the caller keeps them alive, float32
+// and on the CPU (unrolled/kernels/native.py). Those of a step come as they are.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -8,7 +8,8 @@
 
 #include "dispatch.h"
 #include "parallel.h"
-#include "stepper.h"
+#include "step_calls.h"
+#include "tensors.h"
 
 namespace nb = nanobind;
 using namespace unrolled;
@@ -19,6 +20,12 @@ namespace {
 template <class Struct, class Pointer>
 auto address(Pointer Struct::* member) {
   return [member](Struct& self, uintptr_t value) { self.*member = reinterpret_cast<Pointer>(value); };
+}
+
+// What Python's own functions return: a new object, or nothing and an error.
+nb::object owned(PyObject* object) {
+  if (!object) throw nb::python_error();
+  return nb::steal(object);
 }
 
 }  // namespace
@@ -73,13 +80,16 @@ NB_MODULE(_native, m) {
   nb::class_<Stepper>(m, "Stepper")
       .def(nb::init<int>())
       .def("add_layer", &Stepper::add_layer)
-      .def("step",
-           [](const Stepper& self, int batch, uintptr_t x, uintptr_t h, uintptr_t c, uintptr_t new_h, uintptr_t new_c,
-              int threads) {
-             const auto as = [](uintptr_t address) { return reinterpret_cast<float*>(address); };
-             self.step(batch, as(x), as(h), as(c), as(new_h), as(new_c), threads);
-           },
-           nb::call_guard<nb::gil_scoped_release>());
+      .def("step", [](const Stepper& self, nb::handle x, nb::handle state) {
+        return owned(call_step(self, x.ptr(), state.ptr()));
+      });
+  nb::class_<Stream>(m, "Stream")
+      .def(nb::init<const Stepper&, int>(), nb::keep_alive<1, 2>())
+      .def("feed", [](Stream& self, nb::handle x) { return owned(call_feed(self, x.ptr())); })
+      .def("state", [](Stream& self) { return owned(stream_state(self)); })
+      .def("set_state", [](Stream& self, nb::handle state) { return set_stream_state(self, state.ptr()); });
+  m.def("connect", [](nb::handle tensor_type, nb::handle table) { return connect_tensors(tensor_type.ptr(), table.ptr()); },
+        "Where torch's tensors are to be had; see tensors.h.");
   m.def("sort_by_length",
         [](uintptr_t lengths, int batch, int steps, uintptr_t order, uintptr_t active) {
           const auto as = [](uintptr_t address) { return reinterpret_cast<int64_t*>(address); };

@@ -19,14 +19,15 @@ using CountFunction = int (*)();
 
 struct OpenMP {
   ParallelFunction parallel;
-  CountFunction thread, count;
+  CountFunction thread, count, most;
   OpenMP()
       : parallel(reinterpret_cast<ParallelFunction>(dlsym(RTLD_DEFAULT, "GOMP_parallel"))),
         thread(reinterpret_cast<CountFunction>(dlsym(RTLD_DEFAULT, "omp_get_thread_num"))),
-        count(reinterpret_cast<CountFunction>(dlsym(RTLD_DEFAULT, "omp_get_num_threads"))) {
+        count(reinterpret_cast<CountFunction>(dlsym(RTLD_DEFAULT, "omp_get_num_threads"))),
+        most(reinterpret_cast<CountFunction>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"))) {
     pthread_atfork(nullptr, nullptr, [] { forked = true; });
   }
-  bool found() const { return parallel && thread && count; }
+  bool found() const { return parallel && thread && count && most; }
   static inline bool forked = false;
 };
 
@@ -81,6 +82,11 @@ void parallel(int threads, void (*function)(void*, int, int), void* context) {
   for (int id = 1; id < threads; ++id) others.emplace_back(function, context, id, threads);
   function(context, 0, threads);
   for (std::thread& other : others) other.join();
+}
+
+int thread_count() {
+  static const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return openmp().found() ? openmp().most() : cores;
 }
 
 const char* parallel_runtime() { return openmp().found() ? "torch's OpenMP" : "own threads"; }

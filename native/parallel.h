@@ -10,6 +10,9 @@ namespace unrolled {
 // a forked child, where OpenMP's workers are gone, there is one thread.
 void parallel(int threads, void (*body)(void* context, int id, int count), void* context);
 
+// How many threads torch would use (torch.get_num_threads()).
+int thread_count();
+
 // Which of the two `parallel` uses.
 const char* parallel_runtime();
 

@@ -1,4 +1,4 @@
-// One step of a stack of layers, for streaming: weights are packed once, in float32, float16 or int8.
+// One step of a stack of layers, for streaming: weights are packed once, in float32 or smaller.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,20 @@
 
 namespace unrolled {
 
-enum class WeightKind : int { fp32 = 0, fp16 = 1, int8 = 2 };
+enum class WeightKind : int { fp32 = 0, fp16 = 1, int16 = 2, int8 = 3 };
 
-// A matrix (rows, depth) in panels of some rows each. In int8, matrix[r][k] ≈ scales[r]·q[r][k].
+constexpr int kGatesTogether = 4;  // an LSTM's
+
+// A matrix (rows, depth) in panels of some rows each. In whole numbers, matrix[r][k] ≈ scales[r]·q[r][k].
 struct PackedMatrix {
   int rows = 0, depth = 0;
   WeightKind kind = WeightKind::fp32;
+  int panel_count = 0;
+  int gate_rows = 0;           // if not zero: a panel holds all gates of some units, and a gate has so many rows
   bool offset_inputs = false;  // int8: the kernel takes inputs as unsigned numbers, 128 too large
   float* panels = nullptr;
-  float* scales = nullptr;      // (rows,)
-  float* row_totals = nullptr;  // (rows,) Σ_k q[r][k], to take the offset out again
+  float* scales = nullptr;      // one for each row of the panels
+  float* row_totals = nullptr;  // Σ_k q[r][k], to take the offset out again
 };
 
 struct StepLayer {
@@ -44,11 +48,17 @@ struct StepRows {
   float *new_h = nullptr, *new_c = nullptr;
 };
 
+// How many threads may share a layer's work, and whether it is long enough to wake them for it (crew.h).
+struct Sharing {
+  int members = 1;
+  bool long_enough = false;
+};
+
 struct StepKernels {
-  PackedMatrix (*pack)(const float* matrix, int rows, int depth, WeightKind kind);
+  PackedMatrix (*pack)(const float* matrix, int rows, int depth, WeightKind kind, int gate_rows);
   void (*free)(PackedMatrix&);
   // scratch has room for step_scratch(layer, batch) floats
-  void (*step)(const StepLayer&, const StepRows&, float* scratch, int threads);
+  void (*step)(const StepLayer&, const StepRows&, float* scratch, Sharing);
   unsigned long (*scratch)(const StepLayer&, int batch);
 };
 

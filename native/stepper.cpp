@@ -24,16 +24,20 @@ void Stepper::add_layer(int kind, int features, int hidden, int width, bool peep
                         const std::unordered_map<std::string, std::pair<uintptr_t, size_t>>& tensors) {
   StepLayer layer{kind, features, hidden, width, peephole_previous, keep_h, keep_c};
   const auto matrix = [&](const char* name) { return reinterpret_cast<const float*>(tensors.at(name).first); };
-  const auto& pack = kernels().step.pack;
   const int rows = static_cast<int>(tensors.at("weight_hh").second) / width;
-  layer.w = pack(matrix("weight_ih"), rows, features, weights_);
+  // layer norm looks at all units before any gate is known
+  const bool together = static_cast<CellKind>(kind) == CellKind::lstm && !tensors.count("norm_hh");
+  const auto pack = [&](const float* from, int some_rows, int depth, int gate_rows = 0) {
+    return kernels().step.pack(from, some_rows, depth, weights_, gate_rows);
+  };
+  layer.w = pack(matrix("weight_ih"), rows, features, together ? hidden : 0);
   if (static_cast<CellKind>(kind) == CellKind::gru_reset_before) {
-    layer.u = pack(matrix("weight_hh"), 2 * hidden, width, weights_);
-    layer.u_n = pack(matrix("weight_hh") + 2 * static_cast<size_t>(hidden) * width, hidden, width, weights_);
+    layer.u = pack(matrix("weight_hh"), 2 * hidden, width);
+    layer.u_n = pack(matrix("weight_hh") + 2 * static_cast<size_t>(hidden) * width, hidden, width);
   } else {
-    layer.u = pack(matrix("weight_hh"), rows, width, weights_);
+    layer.u = pack(matrix("weight_hh"), rows, width, together ? hidden : 0);
   }
-  if (tensors.count("weight_hr")) layer.r = pack(matrix("weight_hr"), width, hidden, weights_);
+  if (tensors.count("weight_hr")) layer.r = pack(matrix("weight_hr"), width, hidden);
   layer.bias_ih = keep(tensors, "bias_ih");
   layer.bias_hh = keep(tensors, "bias_hh");
   layer.norm_ih = keep(tensors, "norm_ih");
@@ -44,34 +48,57 @@ void Stepper::add_layer(int kind, int features, int hidden, int width, bool peep
   layers_.push_back(layer);
 }
 
-void Stepper::step(int batch, const float* x, const float* h, const float* c, float* new_h, float* new_c,
-                   int threads) const {
-  constexpr double kWorthAThread = 700e3;  // bytes of weights: reading fewer is over before another thread wakes
-  const int depth = static_cast<int>(layers_.size());
+double Stepper::bytes(const StepLayer& layer) const {
+  const double size = weights_ == WeightKind::fp32 ? 4 : weights_ == WeightKind::int8 ? 1 : 2;
+  return size * layer.w.rows * (layer.features + layer.width);
+}
+
+bool Stepper::is_long(int batch) const {
+  constexpr double kLong = 4e6;  // bytes of weights: about 20 microseconds
+  double total = 0;
+  for (const StepLayer& layer : layers_) total += bytes(layer);
+  return total * batch > kLong;
+}
+
+void Stepper::step(int batch, const float* x, const float* h, const float* c, float* new_h, float* new_c) const {
+  constexpr double kWorthAThread = 100e3;  // bytes of weights: reading fewer is over before another thread has begun
+  const int threads = thread_count();
+  const bool long_enough = is_long(batch);
   unsigned long room = 0;
   for (const StepLayer& layer : layers_) room = std::max(room, kernels().step.scratch(layer, batch));
   float* scratch = allocate_scratch(room);
   StepRows rows;
   rows.batch = batch;
   rows.x = x;
-  rows.x_stride = layers_.front().features;
-  for (int l = 0; l < depth; ++l) {
+  rows.x_stride = features();
+  for (int l = 0; l < depth(); ++l) {
     const StepLayer& layer = layers_[l];
     rows.h = h + static_cast<int64_t>(l) * layer.width;
     rows.new_h = new_h + static_cast<int64_t>(l) * layer.width;
-    rows.h_stride = static_cast<int64_t>(depth) * layer.width;
+    rows.h_stride = static_cast<int64_t>(depth()) * layer.width;
     if (c) {
       rows.c = c + static_cast<int64_t>(l) * layer.hidden;
       rows.new_c = new_c + static_cast<int64_t>(l) * layer.hidden;
-      rows.c_stride = static_cast<int64_t>(depth) * layer.hidden;
+      rows.c_stride = static_cast<int64_t>(depth()) * layer.hidden;
     }
-    const double values = static_cast<double>(layer.w.rows) * (layer.features + layer.width);
-    const double bytes = values * (weights_ == WeightKind::fp32 ? 4 : weights_ == WeightKind::fp16 ? 2 : 1);
-    kernels().step.step(layer, rows, scratch, bytes > kWorthAThread ? threads : 1);
+    const int worth = static_cast<int>(std::min(bytes(layer) / kWorthAThread, 1024.0));
+    kernels().step.step(layer, rows, scratch, {std::clamp(worth, 1, threads), long_enough});
     rows.x = rows.new_h;
     rows.x_stride = rows.h_stride;
   }
   free_scratch(scratch);
+}
+
+Stream::Stream(const Stepper& stepper, int batch) : stepper_(stepper), batch_(batch) {
+  const size_t size = static_cast<size_t>(batch) * stepper.depth() * (stepper.width() + stepper.hidden());
+  for (auto& state : states_) state.resize(size);
+}
+
+void Stream::step(const float* x) {
+  const float* old_h = h();
+  const float* old_c = stepper_.has_memory() ? c() : nullptr;
+  now_ = 1 - now_;
+  stepper_.step(batch_, x, old_h, old_c, h(), old_c ? c() : nullptr);
 }
 
 }  // namespace unrolled

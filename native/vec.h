@@ -57,6 +57,12 @@ static inline float sum(Vec v) {
   return total;
 }
 
+static inline float maximum(Vec v) {
+  float most = v[0];
+  for (int lane = 1; lane < kLanes; ++lane) most = v[lane] > most ? v[lane] : most;
+  return most;
+}
+
 // A square of kLanes × kLanes floats, rows for columns: perfect shuffles of its halves.
 [[gnu::always_inline]] static inline void transpose(Vec (&square)[kLanes]) {
 #if defined(__clang__)  // has no shuffle by a variable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ def test_every_instruction_set(isa: str) -> None:
         "    layer = make(kind, 20, 67, 2)\n"
         "    x = torch.randn(3, 12, 20)\n"
         "    with torch.no_grad(): expected = layer(x)[0]\n"
-        "    for weights, bound in (('fp32', 1e-5), ('fp16', 1e-2), ('int8', 2e-1)):\n"
+        "    for weights, bound in (('fp32', 1e-5), ('fp16', 1e-2), ('int16', 1e-2), ('int8', 2e-1)):\n"
         "        got = error(stream(layer.stepper(weights), x)[0], expected)\n"
         "        assert got <= bound, (kind, weights, got)\n"
     )
@@ -99,7 +100,7 @@ def test_every_instruction_set(isa: str) -> None:
 
 
 @needs_native
-@pytest.mark.parametrize(("weights", "bound"), [("fp32", 1e-5), ("fp16", 1e-3), ("int8", 1e-2)])
+@pytest.mark.parametrize(("weights", "bound"), [("fp32", 1e-5), ("fp16", 1e-3), ("int16", 1e-3), ("int8", 1e-2)])
 @pytest.mark.parametrize("kind", ["lstm", "gru", "gru before", "rnn"])
 def test_error_over_a_thousand_steps(kind: str, weights: str, bound: float) -> None:
     """Against float64, with torch's initial weights, at a size that is really streamed."""
@@ -133,6 +134,121 @@ def test_old_states_stay_as_they_were() -> None:
     assert all(not s.any() for s in first)
 
 
+@pytest.mark.parametrize("kind", ["lstm", "gru", "peephole previous, zoneout", "concat", "other activation"])
+def test_a_stream_is_its_stepper_with_the_state_kept(kind: str) -> None:
+    layer = make(kind, 7, 33, 2)
+    stepper = layer.stepper()
+    x, state = torch.randn(3, 6, 7), stepper.initial_state(3)
+    stream = stepper.stream(3)
+    outputs = []
+    for t in range(6):
+        expected, state = stepper(x[:, t], state)
+        outputs.append((stream.feed(x[:, t]), expected))
+    assert all(torch.equal(output, expected) for output, expected in outputs)
+    assert all(torch.equal(a, b) for a, b in zip(stream.state, state, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "concat"])
+def test_a_stream_goes_on_from_the_state_it_is_given(kind: str) -> None:
+    stepper = make(kind, 3, 4, 2).stepper()
+    stream, x = stepper.stream(2), torch.randn(2, 3)
+    given = tuple(torch.randn_like(s) for s in stream.state)
+    kept = tuple(s.clone() for s in given)
+    stream.state = given
+    assert torch.equal(stream.feed(x), stepper(x, given)[0])
+    after = stream.state
+    stream.feed(x)
+    assert all(torch.equal(a, b) for a, b in zip(given, kept, strict=True))
+    assert not torch.equal(after[0], stream.state[0])
+
+
+def test_streams_of_one_stepper_are_apart() -> None:
+    stepper = unrolled.LSTM(3, 4, learned_state=True).stepper()
+    one, other = stepper.stream(), stepper.stream()
+    x = torch.randn(1, 3)
+    first = one.feed(x)
+    one.feed(x)
+    assert torch.equal(other.feed(x), first)
+
+
+def test_a_stream_outlives_its_stepper() -> None:
+    stream, x = unrolled.LSTM(3, 4).stepper().stream(), torch.randn(1, 3)
+    assert not torch.equal(stream.feed(x), stream.feed(x))
+
+
+@needs_native
+def test_outputs_outlive_everything() -> None:
+    stepper = unrolled.LSTM(3, 40).stepper()
+    output, state = stepper(torch.randn(2, 3), stepper.initial_state(2))
+    kept = output.clone()
+    del state, stepper
+    for _ in range(10):
+        torch.full((2, 40), float("nan"))
+    assert torch.equal(output, kept)
+
+
+@needs_native
+@pytest.mark.parametrize("weights", stepper_module.WEIGHTS)
+def test_helpers_change_nothing(weights: str) -> None:
+    """The same bits on one thread and on two, with helpers asleep, awake and late."""
+    layer, x = unrolled.LSTM(64, 300).eval(), torch.randn(400, 1, 64)
+    stepper, threads = layer.stepper(weights), torch.get_num_threads()
+    outputs = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            stream = stepper.stream()
+            outputs.append(torch.stack([stream.feed(one) for one in x]))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*outputs)
+
+
+@needs_native
+def test_several_threads_of_python_may_step_at_once() -> None:
+    stepper, x = unrolled.LSTM(64, 300).stepper(), torch.randn(200, 1, 64)
+    expected = list(map(stepper.stream().feed, x))
+
+    def run(_: int) -> bool:
+        return all(torch.equal(a, b) for a, b in zip(map(stepper.stream().feed, x), expected, strict=True))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(8)))
+
+
+@needs_native
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_steps() -> None:
+    code = (
+        "import os, torch, unrolled\n"
+        "stream, x = unrolled.LSTM(64, 300).stepper().stream(), torch.randn(1, 64)\n"
+        "for _ in range(300): stream.feed(x)\n"
+        "child = os.fork()\n"
+        "for _ in range(300): stream.feed(x)\n"
+        "if child == 0: os._exit(7)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@needs_native
+@pytest.mark.parametrize("batch", [1, 3])
+def test_tensors_of_any_origin(batch: int) -> None:
+    """Views, tensors that require gradients, parameters, and those made in inference mode."""
+    stepper, x = unrolled.LSTM(3, 4).stepper(), torch.randn(batch, 3)
+    state = tuple(torch.randn(batch, 1, 4) for _ in range(2))
+    expected = stepper(x, state)[0]
+    padded = torch.zeros(batch, 5)
+    padded[:, 1:4] = x
+    with torch.inference_mode():
+        inference = x.clone()
+    for same in (padded[:, 1:4], x.clone().requires_grad_(), torch.nn.Parameter(x), inference, x.t().clone().t()):
+        output = stepper(same, state)[0]
+        assert torch.equal(output, expected)
+        assert not output.requires_grad
+    assert torch.equal(stepper(x, list(state))[0], expected)  # type: ignore[arg-type]
+
+
 def test_later_training_is_not_seen() -> None:
     layer = unrolled.GRU(3, 4)
     stepper = layer.stepper()
@@ -158,7 +274,7 @@ class TestRefusals:
             unrolled.LSTM(3, 4, bidirectional=True).stepper()
 
     def test_unknown_weights(self) -> None:
-        with pytest.raises(UserError, match=r"Unknown kind of weights 'fp8'. Choices: fp16, fp32, int8"):
+        with pytest.raises(UserError, match=r"Unknown kind of weights 'fp8'. Choices: fp16, fp32, int16, int8"):
             unrolled.LSTM(3, 4).stepper("fp8")
 
     def test_shapes(self) -> None:
@@ -171,6 +287,16 @@ class TestRefusals:
         with pytest.raises(UserError, match=r"The state has shapes"):
             stepper(torch.zeros(2, 3), state[:1])
 
+    def test_stream(self) -> None:
+        stepper = unrolled.LSTM(3, 4).stepper()
+        with pytest.raises(UserError, match=r"batch_size=0 is not a number of sequences. Use 1 or more."):
+            stepper.stream(0)
+        stream = stepper.stream(2)
+        with pytest.raises(UserError, match=r"The input has shape \(1, 3\)\. Expected \(2, 3\)"):
+            stream.feed(torch.zeros(1, 3))
+        with pytest.raises(UserError, match=r"The state has shapes .* Expected \[\(2, 1, 4\), \(2, 1, 4\)\]"):
+            stream.state = stepper.initial_state(1)
+
     @needs_native
     def test_dtype(self) -> None:
         stepper = unrolled.LSTM(3, 4).stepper()
@@ -179,6 +305,10 @@ class TestRefusals:
             stepper(torch.zeros(2, 3, dtype=torch.float64), state)
         with pytest.raises(UserError, match=r"The state is torch.float64 on cpu"):
             stepper(torch.zeros(2, 3), tuple(s.double() for s in state))
+        with pytest.raises(UserError, match=r"The input is torch.float64 on cpu"):
+            stepper.stream(2).feed(torch.zeros(2, 3, dtype=torch.float64))
+        with pytest.raises(UserError, match=r"The state is torch.float64 on cpu"):
+            stepper.stream(2).state = tuple(s.double() for s in state)
 
     def test_small_weights_of_a_cell_the_engine_does_not_have(self) -> None:
         with pytest.raises(UserError, match=r"weights='int8' needs the native engine, which cannot run this"):
@@ -195,6 +325,15 @@ class TestRefusals:
         assert "torch: it is not built" in repr(layer.stepper())
         with pytest.raises(UserError, match=r"weights='fp16' needs the native engine.*not built \(no compiler\)"):
             layer.stepper("fp16")
+
+
+@needs_native
+def test_a_torch_that_does_not_hand_over_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENGINES["native"], "TAKES_TENSORS", False)
+    layer, x = make("lstm", 3, 4, 2), torch.randn(2, 5, 3)
+    with torch.no_grad():
+        assert_close(stream(layer.stepper(), x)[0], layer(x)[0])
+    assert "torch: this torch does not hand tensors to C" in repr(layer.stepper())
 
 
 def test_repr_says_what_runs() -> None:

@@ -37,7 +37,9 @@ def run(
     ] = None,
     stop: Annotated[Several, typer.Option(help="generate: end before this text; again and again.")] = None,
     seed: Annotated[int | None, typer.Option(help="generate: the same seed writes the same text.")] = None,
-    weights: Annotated[str | None, typer.Option(help="generate: fp32, or fp16 or int8 for speed on a CPU.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="generate: fp32, or fp16, int16 or int8 for speed on a CPU.")
+    ] = None,
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.
 

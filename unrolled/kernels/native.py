@@ -17,6 +17,7 @@ from unrolled.kernels import native_ops as ops
 from unrolled.kernels.job import Job
 
 DESCRIPTION = f"C++ on a CPU, {ops.ISA} kernels; float32, every option of the built-in cells"
+TAKES_TENSORS = ops.TAKES_TENSORS
 
 
 def about() -> str:

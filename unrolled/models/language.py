@@ -119,7 +119,7 @@ class RecurrentLM(LanguageModel):
 class Stepping:
     """A recurrent language model one token at a time on its layer's stepper: what writes on a CPU.
 
-    The weights are copied when it is made. `weights` is how the recurrent ones are kept: fp32, fp16 or int8.
+    The weights are copied when it is made. `weights` is how the recurrent ones are kept: fp32, fp16, int16 or int8.
     """
 
     def __init__(self, network: RecurrentLM, weights: str = "fp32") -> None:

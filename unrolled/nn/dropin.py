@@ -183,7 +183,7 @@ class DropIn(nn.RNNBase):
         return Trace(output, state, stacked.scans, cells, engine)
 
     def stepper(self, weights: str = "fp32") -> Stepper:
-        """The layer one step at a time, for streaming, with weights in "fp32", "fp16" or "int8": see `Stepper`.
+        """The layer one step at a time, for streaming, with weights in fp32, fp16, int16 or int8: see `Stepper`.
 
         >>> import unrolled
         >>> stepper = unrolled.GRU(3, 4).stepper()

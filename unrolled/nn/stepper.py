@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +18,7 @@ from unrolled.nn.stack import combine
 if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn
 
-WEIGHTS = ("fp32", "fp16", "int8")
+WEIGHTS = ("fp32", "fp16", "int16", "int8")
 
 
 class Stepper:
@@ -25,8 +26,9 @@ class Stepper:
 
     Made by `layer.stepper(weights=...)`. The weights are copied and packed when it is made: a later change of the
     layer is not seen. It computes what the layer computes in evaluation mode, without gradients. `weights` is how they
-    are kept: "fp32"; "fp16", half the memory to read; or "int8", with one scale for each row and the inputs rounded
-    to 8 bits at every step, a quarter. Arithmetic and state are float32 whichever it is.
+    are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers with one scale for
+    each row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs rounded to 8 bits.
+    States and gates are float32 whichever it is.
 
     The state is a tuple with one (B, L, size) tensor for each of the cell's: batch first, so that a search can gather
     its beams on dimension 0.
@@ -58,11 +60,11 @@ class Stepper:
         names = layer.cell_class.state_names if layer.learned_state else ()
         self._learned = [getattr(layer, f"initial_{name}").detach().clone() for name in names]
         self._cells = [_cell(layer, name) for name in layer._run_names()]
-        self._batch = -1
-        self._shapes: tuple[torch.Size, tuple[torch.Size, ...]] = (torch.Size(), ())
         self._reason = self._why_not_native()
+        self._step: Callable[[Tensor, State], tuple[Tensor, State] | None] = self._torch_step
         if self._reason is None:
             self._native = self._packed()
+            self._step = self._native.step if self._gives_last else self._combined_step
         elif weights != "fp32":
             raise UserError(
                 f"weights={weights!r} needs the native engine, which cannot run this: {self._reason}.",
@@ -82,59 +84,54 @@ class Stepper:
 
     def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x (B, D) and the state → output (B, O) and the new state."""
-        # a step is microseconds, and so is a torch call: one comparison each, and the reasons only when one fails
-        batch = x.shape[0]
-        if batch != self._batch:
-            self._expect(batch)
-        if x.shape != self._shapes[0] or tuple([s.shape for s in state]) != self._shapes[1]:
-            self._refuse_shapes(x, state)
-        if self._reason is not None:
-            return self._torch_step(x, state)
-        if x.dtype is not torch.float32 or not x.is_contiguous():
-            x = _float32("input", x)
-        h = state[0]
-        if h.dtype is not torch.float32 or not h.is_contiguous():
-            h = _float32("state", h)
-        new_h = torch.empty_like(h)
-        if len(state) == 1:
-            self._native.step(batch, x.data_ptr(), h.data_ptr(), 0, new_h.data_ptr(), 0, torch.get_num_threads())
-            return self._output(new_h), (new_h,)
-        c = state[1]
-        if c.dtype is not torch.float32 or not c.is_contiguous():
-            c = _float32("state", c)
-        new_c = torch.empty_like(c)
-        self._native.step(
-            batch, x.data_ptr(), h.data_ptr(), c.data_ptr(), new_h.data_ptr(), new_c.data_ptr(), torch.get_num_threads()
-        )
-        return self._output(new_h), (new_h, new_c)
+        # a step is microseconds, and so is a torch call: the reasons only when it was not done
+        result = self._step(x, state)
+        return self._checked_step(x, state) if result is None else result
 
-    def _expect(self, batch: int) -> None:
-        """The shapes of x and the states for this many sequences."""
-        self._batch = batch
-        states = tuple(torch.Size((batch, self._layers, size)) for size in self._sizes)
-        self._shapes = (torch.Size((batch, self.input_size)), states)
+    def stream(self, batch_size: int = 1) -> Stream:
+        """A stream of `batch_size` sequences that keeps its own state: see `Stream`."""
+        return Stream(self, batch_size)
 
-    def _refuse_shapes(self, x: Tensor, state: State) -> None:
-        if x.shape != self._shapes[0]:
-            raise UserError(
-                f"The input has shape {tuple(x.shape)}.",
-                f"Expected (batch, {self.input_size}): one step of each sequence.",
-            )
+    def _checked_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The step with what can be put right put right, and an error for what cannot."""
+        self._check_input(x)
+        self._check_state(state, x.shape[0])
+        state = tuple(_float32("state", s) for s in state)
+        result = self._step(_float32("input", x), state)
+        assert result is not None
+        return result
+
+    def _check_input(self, x: Tensor, batch_size: int | None = None) -> None:
+        if x.dim() == 2 and x.shape[1] == self.input_size and batch_size in (None, x.shape[0]):
+            return
+        batch = "batch" if batch_size is None else batch_size
         raise UserError(
-            f"The state has shapes {[tuple(s.shape) for s in state]}.",
-            f"Expected {[tuple(s) for s in self._shapes[1]]}: (batch, layers, size); see initial_state().",
+            f"The input has shape {tuple(x.shape)}.",
+            f"Expected ({batch}, {self.input_size}): one step of each sequence.",
         )
+
+    def _check_state(self, state: State, batch_size: int) -> None:
+        expected = [(batch_size, self._layers, size) for size in self._sizes]
+        if [tuple(s.shape) for s in state] != expected:
+            raise UserError(
+                f"The state has shapes {[tuple(s.shape) for s in state]}.",
+                f"Expected {expected}: (batch, layers, size); see initial_state().",
+            )
+
+    @property
+    def _gives_last(self) -> bool:
+        return self._combine == "last" or (self._layers == 1 and self._combine != "concat")
 
     def _output(self, h: Tensor) -> Tensor:
-        if self._layers == 1 and self._combine != "concat":
-            return h.squeeze(1)
-        if self._combine == "last":
+        if self._gives_last:
             return h.select(1, self._layers - 1)
         return combine([h[:, i : i + 1] for i in range(self._layers)], self._combine, self._combine_weight).squeeze(1)
 
     def _why_not_native(self) -> str | None:
         if "native" not in ENGINES:
             return f"it is not built ({NOT_BUILT['native']})"
+        if not ENGINES["native"].TAKES_TENSORS:
+            return "this torch does not hand tensors to C"
         for cell in self._cells:
             x = cell.weight_ih.new_zeros(1, 1, cell.weight_ih.shape[1])
             state = tuple(x.new_zeros(1, size) for size in self._sizes)
@@ -161,8 +158,22 @@ class Stepper:
             packed.add_layer(kind_of(cell), *sizes, previous, keep_h, keep_c, addresses)
         return packed
 
+    def _native_stream(self, batch_size: int) -> Any:
+        """A stream inside the native engine; None where an output is more than the engine's."""
+        if self._reason is not None or not self._gives_last:
+            return None
+        from unrolled.kernels import _native
+
+        return _native.Stream(self._native, batch_size)
+
+    def _combined_step(self, x: Tensor, state: State) -> tuple[Tensor, State] | None:
+        result: tuple[Tensor, State] | None = self._native.step(x, state)
+        return None if result is None else (self._output(result[1][0]), result[1])
+
     @torch.no_grad()
     def _torch_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        self._check_input(x)
+        self._check_state(state, x.shape[0])
         new: list[State] = []
         for depth, cell in enumerate(self._cells):
             old = tuple(s[:, depth] for s in state)
@@ -172,6 +183,54 @@ class Stepper:
             x = new[-1][0]
         stacked = tuple(torch.stack(parts, dim=1) for parts in zip(*new, strict=True))
         return self._output(stacked[0]), stacked
+
+
+class Stream:
+    """Sequences that are fed a step at a time and keep their own state: the shortest way from an input to its output.
+
+    Made by `stepper.stream(batch_size)`. An output belongs to the caller: no later step changes it.
+
+    >>> import unrolled
+    >>> stream = unrolled.LSTM(3, 4).stepper().stream()
+    >>> for x in torch.randn(5, 1, 3):
+    ...     output = stream.feed(x)
+    >>> tuple(output.shape)
+    (1, 4)
+    """
+
+    def __init__(self, stepper: Stepper, batch_size: int = 1) -> None:
+        if batch_size < 1:
+            raise UserError(f"batch_size={batch_size} is not a number of sequences.", "Use 1 or more.")
+        self.batch_size = batch_size
+        self._stepper = stepper
+        self._native = stepper._native_stream(batch_size)
+        self._state: State = ()  # where it is not the native engine that keeps it
+        self.state = stepper.initial_state(batch_size)
+
+    def feed(self, x: Tensor) -> Tensor:
+        """One step: x (B, D) → output (B, O)."""
+        if self._native is None:
+            shown, self._state = self._stepper(self._checked(x), self._state)
+            return shown.clone()  # it may be a part of the state
+        output: Tensor | None = self._native.feed(x)
+        return self._native.feed(_float32("input", self._checked(x))) if output is None else output
+
+    @property
+    def state(self) -> State:
+        """The state after the last step, (B, L, size) each, as `Stepper` takes it; set it to go on from another."""
+        return self._state if self._native is None else self._native.state()
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._stepper._check_state(state, self.batch_size)
+        if self._native is None:
+            self._state = tuple(s.clone() for s in state)
+        else:
+            self._native.set_state(tuple(_float32("state", s) for s in state))
+
+    def _checked(self, x: Tensor) -> Tensor:
+        self._stepper._check_input(x, self.batch_size)
+        return x
 
 
 def _float32(what: str, tensor: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ class RunOptions:
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16 or int8
+    weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
 
     @property
     def sampling(self) -> Sampling:
