@@ -134,8 +134,11 @@ class Track {
     return keep * old + (1.0f - keep) * fresh;
   }
 
+  // Nothing comes between the state a step makes and the one it leaves.
+  bool simple() const { return !has_keep(state_) && !state_.left; }
+
   // Puts the state after a step where it is read next; returns what the next step reads.
-  Vec leave(const RowAt& at, int parity, int j, int unit, int count, Vec value) {
+  [[gnu::always_inline]] Vec leave(const RowAt& at, int parity, int j, int unit, int count, Vec value) {
     if (state_.left) store(state_.left + at.row * size_ + unit, value, count);
     if (at.next_row < 0) {
       store(state_.final + static_cast<size_t>(at.b) * size_ + unit, value, count);
@@ -182,8 +185,13 @@ class HiddenTrack {
       for (int unit = 0; unit < job_.width; ++unit) job_.seen[row * job_.width + unit] = seen_[0][j * stride() + unit];
   }
 
+  bool simple() const { return track_.simple() && !job_.hidden_mask; }
+  [[gnu::always_inline]] void leave_simply(const RowAt& at, int parity, int j, int unit, Vec h) {
+    track_.leave(at, parity, j, unit, kLanes, h);
+  }
+
   // `fresh` is the step's own h; `old` what it read.
-  void leave(const RowAt& at, int t, int parity, int j, int unit, int count, Vec old, Vec fresh) {
+  [[gnu::always_inline]] void leave(const RowAt& at, int t, int parity, int j, int unit, int count, Vec old, Vec fresh) {
     const Vec h = track_.mixed(at.b, t, unit, count, old, fresh);
     store(job_.output.at(at.b, t) + unit, h, count);
     const Vec next = track_.leave(at, parity, j, unit, count, h);
@@ -537,7 +545,7 @@ class BackwardScan : protected Scan {
   }
 
   // The gradient at the step's own h: what zoneout lets through of the gradient at the state it left.
-  Vec own_share(const RowAt& at, int t, int j, int unit, int count) {
+  [[gnu::always_inline]] Vec own_share(const RowAt& at, int t, int j, int unit, int count) {
     Vec gradient = load(dh_.at(j) + unit) + load(job.d_output.at(at.b, t) + unit, count);
     dh_.show(at, unit, count, gradient);
     if (!has_keep(job.h)) return gradient;
