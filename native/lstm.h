@@ -57,7 +57,7 @@ class LstmForward : public ForwardScan {
     const Range mine = my_part(panels_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
       const int unit = panel * kLanes;
-      if (job.x.data) product<4>(x_rows_, job.features, count, w_panel(panel), job.features, tile_);
+      if (job.x.data) product<4>(x_rows_, x_stride_, count, w_panel(panel), job.features, tile_);
       if (job.x.data && job.norm_hh) keep_tile(x_sums_, unit, count);
       if (job.x.data && !job.norm_hh)
         product<4, true>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
@@ -303,7 +303,7 @@ class LstmBackward : public BackwardScan {
       for (int j = rows.begin; j < rows.end; ++j) normed_row(t, j);
     } else {
       const Range units = my_columns(hidden_);
-      for (int j = 0; j < count; ++j) gates(t, j, units);
+      for (int j = 0; j < count; ++j) gates(t, j, units, rows_[j + 1 < count ? j + 1 : j].row);
     }
     meet_group();
     pass_inputs(t, count);
@@ -373,7 +373,7 @@ class LstmBackward : public BackwardScan {
     const RowAt& at = rows_[j];
     const float* stats = job.stats + at.row * 4;
     if (job.norm_c) norm_c_backward(at, t, j, {stats[2], stats[3]});
-    gates(t, j, {0, hidden_});
+    gates(t, j, {0, hidden_}, at.row);
     if (job.norm_hh)
       norm_backward(job.raw + at.row * 4 * hidden_, 4 * hidden_, {stats[0], stats[1]}, job.norm_hh, d_gates(j),
                     d_recurrent(j), [&](int i, int count, Vec v) { d_norm_hh_.add(i, count, v); });
@@ -405,12 +405,15 @@ class LstmBackward : public BackwardScan {
     return f * load(job.c.entering + at.row * hidden_ + unit, count) + i * g;
   }
 
-  // Some units of one sequence: along the rows, so that what the forward pass saved is read straight through.
-  void gates(int t, int j, Range units) {
+  // Some units of one sequence: along the rows, so that what the forward pass saved is read straight through. It may be
+  // far away: the row that comes next is on its way already.
+  void gates(int t, int j, Range units, int64_t next_row) {
     const RowAt& at = rows_[j];
     for (int unit = units.begin; unit < units.end; unit += kLanes) {
       const int count = hidden_ - unit;
       const float* saved = job.gates + at.row * 4 * hidden_ + unit;
+      for (int gate = 0; gate < 4; ++gate) prefetch(job.gates + (next_row * 4 + gate) * hidden_ + unit);
+      prefetch(job.c.entering + next_row * hidden_ + unit);
       const Vec i = load(saved, count), f = load(saved + hidden_, count);
       const Vec g = load(saved + 2 * hidden_, count), o = load(saved + 3 * hidden_, count);
       const Vec old = load(job.c.entering + at.row * hidden_ + unit, count);

@@ -35,6 +35,9 @@ typedef float LooseVec __attribute__((vector_size(kLanes * sizeof(float)), align
 static inline Vec load(const float* from) { return *reinterpret_cast<const LooseVec*>(from); }
 static inline void store(float* to, Vec v) { *reinterpret_cast<LooseVec*>(to) = v; }
 
+// Brings what will be read soon nearer; any address will do.
+static inline void prefetch(const float* from) { __builtin_prefetch(from); }
+
 // The first `count` lanes; the others are zero and are never written back.
 [[gnu::always_inline]] static inline Vec load(const float* from, int count) {
   if (count >= kLanes) return load(from);
