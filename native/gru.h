@@ -76,7 +76,7 @@ class GruAfterForward : public GruForward {
     for (int panel = mine.begin; panel < mine.end; ++panel) {
       const int unit = panel * kLanes;
       if (job.x.data)
-        product<3>(x_rows_, job.features, count, w_ + static_cast<size_t>(panel) * kTile * job.features, job.features,
+        product<3>(x_rows_, x_stride_, count, w_ + static_cast<size_t>(panel) * kTile * job.features, job.features,
                    x_tile_);
       product<3>(h_.seen(parity, 0), h_.stride(), count, u_ + static_cast<size_t>(panel) * kTile * hidden_, hidden_,
                  tile_);
@@ -199,7 +199,7 @@ class GruBeforeForward : public GruForward {
   void sums(const float* w, const float* u, const float* of_h, int panel, int count, KeepX keep_x) {
     const float* u_panel = u + static_cast<size_t>(panel) * kPlainWidth * hidden_;
     if (job.x.data) {
-      product<4>(x_rows_, job.features, count, w + static_cast<size_t>(panel) * kPlainWidth * job.features,
+      product<4>(x_rows_, x_stride_, count, w + static_cast<size_t>(panel) * kPlainWidth * job.features,
                  job.features, tile_);
       if (job.norm_hh) keep_x();
     }

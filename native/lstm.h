@@ -57,7 +57,7 @@ class LstmForward : public ForwardScan {
     const Range mine = my_part(panels_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
       const int unit = panel * kLanes;
-      if (job.x.data) product<4>(x_rows_, job.features, count, w_panel(panel), job.features, tile_);
+      if (job.x.data) product<4>(x_rows_, x_stride_, count, w_panel(panel), job.features, tile_);
       if (job.x.data && job.norm_hh) keep_tile(x_sums_, unit, count);
       if (job.x.data && !job.norm_hh)
         product<4, true>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
@@ -127,27 +127,80 @@ class LstmForward : public ForwardScan {
     }
   }
 
-  // One vector of units of some sequences.
+  // One vector of units of some sequences. Two passes, so that many rows' activations are on their way at once: in one,
+  // each row would wait for its own chain from the sums to h.
   void gates(int t, int parity, int unit, Range rows, SumsAt of_h, SumsAt of_x) {
-    const int count = hidden_ - unit;
-    Vec peep[3] = {};
+    if (hidden_ - unit >= kLanes && !of_x.data && !job.peephole) activate<true>(parity, unit, rows, of_h, of_x);
+    else activate<false>(parity, unit, rows, of_h, of_x);
+    update(t, parity, unit, rows);
+  }
+
+  // The tile of sums becomes one of gates; o waits for c where its peephole looks at the new one.
+  // SIMPLE: whole vectors, W x in the same sums, no peepholes.
+  template <bool SIMPLE>
+  void activate(int parity, int unit, Range rows, SumsAt of_h, SumsAt of_x) {
+    const int count = SIMPLE ? kLanes : hidden_ - unit;
+    const bool peephole = !SIMPLE && job.peephole;
     const Vec shift[4] = {bias(0, unit), bias(1, unit), bias(2, unit), bias(3, unit)};
-    for (int gate = 0; job.peephole && gate < 3; ++gate) peep[gate] = load(job.peephole + gate * hidden_ + unit, count);
+    for (int j = rows.begin; j < rows.end; ++j) {
+      Vec a[4];
+#pragma GCC unroll 4
+      for (int gate = 0; gate < 4; ++gate) {
+        a[gate] = of_h.at(j, gate, count) + shift[gate];
+        if (!SIMPLE) a[gate] += of_x.at(j, gate, count);
+      }
+      if (peephole) {
+        const Vec old = load(c_.entering(parity, j) + unit);
+        a[0] += peep(0, unit) * old;
+        a[1] += peep(1, unit) * old;
+        if (job.peephole_previous) a[3] += peep(2, unit) * old;
+      }
+      float* to = tile_ + j * kTile;
+      store(to, sigmoid(a[0]));
+      store(to + kLanes, sigmoid(a[1]));
+      store(to + 2 * kLanes, tanh(a[2]));
+      store(to + 3 * kLanes, late_output_gate() ? a[3] : sigmoid(a[3]));
+    }
+  }
+
+  // From a tile of gates to c and h.
+  void update(int t, int parity, int unit, Range rows) {
+    const bool simple = hidden_ - unit >= kLanes && !job.peephole && !job.norm_c && !job.weight_hr;
+    if (simple && c_.simple() && h_.simple()) update_simply(t, parity, unit, rows);
+    else update_in_general(t, parity, unit, rows);
+  }
+
+  // Whole vectors, no option that changes what comes after the gates.
+  void update_simply(int t, int parity, int unit, Range rows) {
+    float* const gates = job.save ? job.gates + unit : nullptr;
     for (int j = rows.begin; j < rows.end; ++j) {
       const RowAt& at = rows_[j];
-      Vec a[4];
-      for (int gate = 0; gate < 4; ++gate)
-        a[gate] = of_h.at(j, gate, count) + of_x.at(j, gate, count) + shift[gate];
-      const Vec old = load(c_.entering(parity, j) + unit);
-      if (job.peephole) {
-        a[0] += peep[0] * old;
-        a[1] += peep[1] * old;
-        if (job.peephole_previous) a[3] += peep[2] * old;
+      const float* gate = tile_ + j * kTile;
+      const Vec i = load(gate), f = load(gate + kLanes), g = load(gate + 2 * kLanes), o = load(gate + 3 * kLanes);
+      const Vec c = f * load(c_.entering(parity, j) + unit) + i * g, h = o * tanh(c);
+      if (gates) {
+        float* to = gates + at.row * 4 * hidden_;
+        store(to, i);
+        store(to + hidden_, f);
+        store(to + 2 * hidden_, g);
+        store(to + 3 * hidden_, o);
       }
-      const Vec i = sigmoid(a[0]), f = sigmoid(a[1]), g = tanh(a[2]);
+      store(job.output.at(at.b, t) + unit, h);
+      c_.leave(at, parity, j, unit, kLanes, c);
+      h_.leave_simply(at, parity, j, unit, h);
+    }
+  }
+
+  void update_in_general(int t, int parity, int unit, Range rows) {
+    const int count = hidden_ - unit;
+    for (int j = rows.begin; j < rows.end; ++j) {
+      const RowAt& at = rows_[j];
+      const float* gate = tile_ + j * kTile;
+      const Vec i = load(gate), f = load(gate + kLanes), g = load(gate + 2 * kLanes);
+      const Vec old = load(c_.entering(parity, j) + unit);
       const Vec c = f * old + i * g;
-      if (job.peephole && !job.peephole_previous) a[3] += peep[2] * c;
-      const Vec o = sigmoid(a[3]);
+      Vec o = load(gate + 3 * kLanes);
+      if (late_output_gate()) o = sigmoid(o + peep(2, unit) * c);
       if (job.save) {
         float* to = job.gates + at.row * 4 * hidden_ + unit;
         store(to, i, count);
@@ -164,6 +217,8 @@ class LstmForward : public ForwardScan {
       }
     }
   }
+  bool late_output_gate() const { return job.peephole && !job.peephole_previous; }
+  Vec peep(int gate, int unit) const { return load(job.peephole + gate * hidden_ + unit, hidden_ - unit); }
 
   // o∘tanh(c) is h, or what the projection reads.
   void show(int t, int parity, int j, int unit, Vec value) {
@@ -248,7 +303,7 @@ class LstmBackward : public BackwardScan {
       for (int j = rows.begin; j < rows.end; ++j) normed_row(t, j);
     } else {
       const Range units = my_columns(hidden_);
-      for (int unit = units.begin; unit < units.end; unit += kLanes) gates(t, unit, {0, count});
+      for (int j = 0; j < count; ++j) gates(t, j, units, rows_[j + 1 < count ? j + 1 : j].row);
     }
     meet_group();
     pass_inputs(t, count);
@@ -318,7 +373,7 @@ class LstmBackward : public BackwardScan {
     const RowAt& at = rows_[j];
     const float* stats = job.stats + at.row * 4;
     if (job.norm_c) norm_c_backward(at, t, j, {stats[2], stats[3]});
-    for (int unit = 0; unit < hidden_; unit += kLanes) gates(t, unit, {j, j + 1});
+    gates(t, j, {0, hidden_}, at.row);
     if (job.norm_hh)
       norm_backward(job.raw + at.row * 4 * hidden_, 4 * hidden_, {stats[0], stats[1]}, job.norm_hh, d_gates(j),
                     d_recurrent(j), [&](int i, int count, Vec v) { d_norm_hh_.add(i, count, v); });
@@ -350,13 +405,15 @@ class LstmBackward : public BackwardScan {
     return f * load(job.c.entering + at.row * hidden_ + unit, count) + i * g;
   }
 
-  void gates(int t, int unit, Range rows) {
-    const int count = hidden_ - unit;
-    Vec peep[3] = {}, d_bias[4] = {}, d_peep[3] = {};
-    for (int gate = 0; job.peephole && gate < 3; ++gate) peep[gate] = load(job.peephole + gate * hidden_ + unit, count);
-    for (int j = rows.begin; j < rows.end; ++j) {
-      const RowAt& at = rows_[j];
+  // Some units of one sequence: along the rows, so that what the forward pass saved is read straight through. It may be
+  // far away: the row that comes next is on its way already.
+  void gates(int t, int j, Range units, int64_t next_row) {
+    const RowAt& at = rows_[j];
+    for (int unit = units.begin; unit < units.end; unit += kLanes) {
+      const int count = hidden_ - unit;
       const float* saved = job.gates + at.row * 4 * hidden_ + unit;
+      for (int gate = 0; gate < 4; ++gate) prefetch(job.gates + (next_row * 4 + gate) * hidden_ + unit);
+      prefetch(job.c.entering + next_row * hidden_ + unit);
       const Vec i = load(saved, count), f = load(saved + hidden_, count);
       const Vec g = load(saved + 2 * hidden_, count), o = load(saved + 3 * hidden_, count);
       const Vec old = load(job.c.entering + at.row * hidden_ + unit, count);
@@ -379,26 +436,27 @@ class LstmBackward : public BackwardScan {
         dc += gradient * o * (1.0f - shown * shown);
       }
       d_o *= o * (1.0f - o);
-      if (job.peephole && !job.peephole_previous) dc += d_o * peep[2];
+      if (late_output_gate()) dc += d_o * peep(2, unit);
       const Vec d_i = dc * g * (i * (1.0f - i)), d_f = dc * old * (f * (1.0f - f)), d_g = dc * i * (1.0f - g * g);
       Vec d_old = dc * f + past_step;
       if (job.peephole) {
-        d_old += d_i * peep[0] + d_f * peep[1];
-        if (job.peephole_previous) d_old += d_o * peep[2];
-        d_peep[0] += d_i * old;
-        d_peep[1] += d_f * old;
-        d_peep[2] += d_o * (job.peephole_previous ? old : c);
+        d_old += d_i * peep(0, unit) + d_f * peep(1, unit);
+        if (job.peephole_previous) d_old += d_o * peep(2, unit);
+        d_peephole_.add(unit, count, d_i * old);
+        d_peephole_.add(hidden_ + unit, count, d_f * old);
+        d_peephole_.add(2 * hidden_ + unit, count, d_o * (job.peephole_previous ? old : c));
       }
       dc_.pass(at, j, unit, count, d_old);
       const Vec d[4] = {d_i, d_f, d_g, d_o};
+#pragma GCC unroll 4
       for (int gate = 0; gate < 4; ++gate) {
-        d_bias[gate] += d[gate];
+        d_bias_.add(gate * hidden_ + unit, count, d[gate]);
         store(d_gates(j) + gate * hidden_ + unit, d[gate], count);
       }
     }
-    for (int gate = 0; gate < 4; ++gate) d_bias_.add(gate * hidden_ + unit, count, d_bias[gate]);
-    for (int gate = 0; job.peephole && gate < 3; ++gate) d_peephole_.add(gate * hidden_ + unit, count, d_peep[gate]);
   }
+  bool late_output_gate() const { return job.peephole && !job.peephole_previous; }
+  Vec peep(int gate, int unit) const { return load(job.peephole + gate * hidden_ + unit, hidden_ - unit); }
 
   const int hidden_;
   GradientTrack dc_;

@@ -71,6 +71,8 @@ constexpr int kStrip = kMaxRows<kStripVecs>;
 
 static void outer_product(const float* strip, const float* panel, int depth, float* total, ptrdiff_t stride, int rows,
                           int columns, bool add) {
+  for (int r = 0; add && r < rows; ++r)  // it is added to at the very end, and may be far away
+    for (int v = 0; v < kStripVecs; ++v) __builtin_prefetch(total + r * stride + v * kLanes, 1);
   Vec sums[kStrip][kStripVecs] = {};
   for (int k = 0; k < depth; ++k) {
     Vec right[kStripVecs];

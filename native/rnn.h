@@ -46,7 +46,7 @@ class RnnForward : public ForwardScan {
     for (int panel = mine.begin; panel < mine.end; ++panel) {
       const float* u = u_ + static_cast<size_t>(panel) * kPlainWidth * hidden_;
       if (job.x.data) {
-        product<kPlainVecs>(x_rows_, job.features, count, w_ + static_cast<size_t>(panel) * kPlainWidth * job.features,
+        product<kPlainVecs>(x_rows_, x_stride_, count, w_ + static_cast<size_t>(panel) * kPlainWidth * job.features,
                             job.features, tile_);
         if (job.norm_hh)
           each_of_tile(panel, count, [&](int j, int unit, Vec total) {

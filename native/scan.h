@@ -134,8 +134,11 @@ class Track {
     return keep * old + (1.0f - keep) * fresh;
   }
 
+  // Nothing comes between the state a step makes and the one it leaves.
+  bool simple() const { return !has_keep(state_) && !state_.left; }
+
   // Puts the state after a step where it is read next; returns what the next step reads.
-  Vec leave(const RowAt& at, int parity, int j, int unit, int count, Vec value) {
+  [[gnu::always_inline]] Vec leave(const RowAt& at, int parity, int j, int unit, int count, Vec value) {
     if (state_.left) store(state_.left + at.row * size_ + unit, value, count);
     if (at.next_row < 0) {
       store(state_.final + static_cast<size_t>(at.b) * size_ + unit, value, count);
@@ -182,8 +185,13 @@ class HiddenTrack {
       for (int unit = 0; unit < job_.width; ++unit) job_.seen[row * job_.width + unit] = seen_[0][j * stride() + unit];
   }
 
+  bool simple() const { return track_.simple() && !job_.hidden_mask; }
+  [[gnu::always_inline]] void leave_simply(const RowAt& at, int parity, int j, int unit, Vec h) {
+    track_.leave(at, parity, j, unit, kLanes, h);
+  }
+
   // `fresh` is the step's own h; `old` what it read.
-  void leave(const RowAt& at, int t, int parity, int j, int unit, int count, Vec old, Vec fresh) {
+  [[gnu::always_inline]] void leave(const RowAt& at, int t, int parity, int j, int unit, int count, Vec old, Vec fresh) {
     const Vec h = track_.mixed(at.b, t, unit, count, old, fresh);
     store(job_.output.at(at.b, t) + unit, h, count);
     const Vec next = track_.leave(at, parity, j, unit, count, h);
@@ -219,7 +227,7 @@ class ForwardScan : protected Scan {
       : Scan(place),
         h_(job, group_rows_, place.of_group),
         gates_(gates),
-        x_rows_(place.of_group->take(static_cast<size_t>(group_rows_) * job.features)),
+        x_copy_(place.of_group->take(static_cast<size_t>(group_rows_) * job.features)),
         bias_(place.own->take(gates * job.hidden + kLanes)) {
     if (job.norm_hh && job.x.data)
       x_sums_ = place.of_group->take(static_cast<size_t>(group_rows_) * gates * job.hidden + kLanes);
@@ -232,15 +240,22 @@ class ForwardScan : protected Scan {
   }
   Vec bias(int gate, int unit) const { return load(bias_ + gate * job.hidden + unit); }
 
-  // The inputs of a step's sequences side by side, for the product.
+  // The inputs of a step's sequences, for the product: where they are, or copied side by side.
   void look_up_inputs(int t, int count) {
     if (!job.x.data) return;
+    if (!job.order && job.x.batch_stride == job.features) {
+      x_rows_ = job.x.at(group_, t);
+      x_stride_ = plan_.groups * job.x.batch_stride;
+      return;
+    }
     const Range mine = my_part(count);
     for (int j = mine.begin; j < mine.end; ++j) {
       const float* from = job.x.at(rows_[j].b, t);
-      float* to = x_rows_ + static_cast<size_t>(j) * job.features;
+      float* to = x_copy_ + static_cast<size_t>(j) * job.features;
       for (int i = 0; i < job.features; ++i) to[i] = from[i];
     }
+    x_rows_ = x_copy_;
+    x_stride_ = job.features;
     meet_group();
   }
 
@@ -282,7 +297,9 @@ class ForwardScan : protected Scan {
 
   HiddenTrack h_;
   const int gates_;
-  float* x_rows_;
+  float* x_copy_;
+  const float* x_rows_ = nullptr;
+  ptrdiff_t x_stride_ = 0;
   float* bias_;
   float* x_sums_ = nullptr;
 };
@@ -449,11 +466,16 @@ class BackwardScan : protected Scan {
     const Range mine = my_part(ceil_div(size, kStrip));
     for (int column = 0; column < source.width; column += kPlainWidth) {
       const int columns = source.width - column < kPlainWidth ? source.width - column : kPlainWidth;
-      for (int k = 0; k < chunk_count_; ++k) {
+      const auto row = [&](int k) {
         const Entry& at = entries_[k];
-        const float* from = source.sequence ? source.sequence->at(at.b, at.t) : source.rows + at.row * source.width;
-        for (int v = 0; v < kPlainWidth; v += kLanes)
-          store(panel_ + k * kPlainWidth + v, v < columns ? load(from + column + v, columns - v) : Vec{});
+        return column + (source.sequence ? source.sequence->at(at.b, at.t) : source.rows + at.row * source.width);
+      };
+      for (int k = 0; k < chunk_count_; ++k) {
+        const float *from = row(k), *ahead = row(k + kAhead < chunk_count_ ? k + kAhead : k);
+        for (int v = 0; v < kPlainWidth; v += kLanes) {
+          prefetch(ahead + v);
+          store(panel_ + k * kPlainWidth + v, v < columns ? load(from + v, columns - v) : Vec{});
+        }
       }
       for (int strip = mine.begin; strip < mine.end; ++strip) {
         const int rows = size - strip * kStrip < kStrip ? size - strip * kStrip : kStrip;
@@ -537,7 +559,7 @@ class BackwardScan : protected Scan {
   }
 
   // The gradient at the step's own h: what zoneout lets through of the gradient at the state it left.
-  Vec own_share(const RowAt& at, int t, int j, int unit, int count) {
+  [[gnu::always_inline]] Vec own_share(const RowAt& at, int t, int j, int unit, int count) {
     Vec gradient = load(dh_.at(j) + unit) + load(job.d_output.at(at.b, t) + unit, count);
     dh_.show(at, unit, count, gradient);
     if (!has_keep(job.h)) return gradient;
@@ -566,6 +588,7 @@ class BackwardScan : protected Scan {
     return static_cast<size_t>(depth) * round_up(columns, kPlainWidth);
   }
 
+  static constexpr int kAhead = 8;    // rows on their way while one is copied
   static constexpr int kChunk = 256;  // rows: deep enough for the outer product, small enough for the cache
   struct Entry {
     int64_t row;

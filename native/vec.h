@@ -6,6 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
@@ -26,13 +29,14 @@ constexpr int kRegisters = 16;
 typedef float Vec __attribute__((vector_size(kLanes * sizeof(float))));
 typedef int32_t IntVec __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
-static inline Vec load(const float* from) {
-  Vec v;
-  __builtin_memcpy(&v, from, sizeof v);
-  return v;
-}
+// The same at any address. As floats, not as bytes: a store then tells the compiler that no pointer has changed.
+typedef float LooseVec __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float))));
 
-static inline void store(float* to, Vec v) { __builtin_memcpy(to, &v, sizeof v); }
+static inline Vec load(const float* from) { return *reinterpret_cast<const LooseVec*>(from); }
+static inline void store(float* to, Vec v) { *reinterpret_cast<LooseVec*>(to) = v; }
+
+// Brings what will be read soon nearer; any address will do.
+static inline void prefetch(const float* from) { __builtin_prefetch(from); }
 
 // The first `count` lanes; the others are zero and are never written back.
 [[gnu::always_inline]] static inline Vec load(const float* from, int count) {

@@ -336,6 +336,8 @@ class DropIn(nn.RNNBase):
 
     def _torch_runs_all(self, layers: list[list[Run]], call: _Call) -> bool:
         """Whether torch.nn itself computes this call from end to end; then it does."""
+        if self.backend not in ("auto", "torch"):
+            return False
         if self.combine != "last" or (self.training and (self.dropconnect or any(self.variational_dropout))):
             return False
         return choose(layers[0][0].job(call.x, call.lengths, call.resets), self.backend).engine == "torch"
