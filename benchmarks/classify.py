@@ -12,7 +12,7 @@ import argparse
 import tempfile
 import time
 
-from benchmarks.measure import machine, row, show, write
+from measure import machine, row, show, write
 from unrolled import api
 from unrolled.data.docstrings import embedded_labels
 
