@@ -2,7 +2,8 @@
 
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.generate import Generate
+from unrolled.tasks.tag import Tag
 
-TASKS: dict[str, type[Task]] = {"generate": Generate}
+TASKS: dict[str, type[Task]] = {"generate": Generate, "tag": Tag}
 
-__all__ = ["TASKS", "Data", "Generate", "Request", "Task"]
+__all__ = ["TASKS", "Data", "Generate", "Request", "Tag", "Task"]

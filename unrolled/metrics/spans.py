@@ -1,0 +1,95 @@
+"""Spans that tags mark out: B-NP I-NP O is one NP of two words. Schemes IOB1, IOB2, BIOES and BILOU (S21)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+Scheme = Literal["IOB1", "IOB2", "BIOES", "BILOU"]
+
+_MARKED = re.compile(r"([BIESLU])(?:-(.+))?")
+_BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
+OWN_START = 0.05  # the share of spans that begin with I from which on that is the scheme, and no mistake
+
+
+class Span(NamedTuple):
+    """Words `start` up to, not including, `end` of a sentence, and what they are."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def parts_of(tag: str) -> tuple[str, str]:
+    """The mark and the kind of a tag; outside of every span: O and nothing.
+
+    >>> parts_of("B-NP"), parts_of("O"), parts_of("I")
+    (('B', 'NP'), ('O', ''), ('I', ''))
+    """
+    found = _MARKED.fullmatch(tag)
+    return (found[1], found[2] or "") if found else ("O", "")
+
+
+def spans_of(tags: Sequence[str]) -> list[Span]:
+    """The spans of a sentence's tags, legal or not, as CoNLL's own evaluation reads them.
+
+    A word goes on with the span before it if its mark says inside or end, the kinds are equal, and the word before it
+    ended none; otherwise it begins a new one.
+
+    >>> spans_of(["B-NP", "I-NP", "O", "I-VP", "I-NP"])
+    [Span(kind='NP', start=0, end=2), Span(kind='VP', start=3, end=4), Span(kind='NP', start=4, end=5)]
+    """
+    spans: list[Span] = []
+    before = ("O", "")
+    for at, tag in enumerate(tags):
+        mark, kind = parts_of(tag)
+        if mark != "O":
+            goes_on = mark not in _BEGINS and before[0] not in "O" and before[0] not in _ENDS and before[1] == kind
+            if goes_on:
+                spans[-1] = spans[-1]._replace(end=at + 1)
+            else:
+                spans.append(Span(kind, at, at + 1))
+        before = (mark, kind)
+    return spans
+
+
+def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme | None:
+    """How tags mark spans, or None where they do not.
+
+    >>> scheme_of([["B-NP", "I-NP", "O"]]), scheme_of([["I-NP", "O"]]), scheme_of([["NOUN", "VERB"]])
+    ('IOB2', 'IOB1', None)
+    """
+    seen: Counter[str] = Counter()
+    begun: Counter[str] = Counter()  # marks that spans begin with
+    for tags in sentences:
+        for tag in tags:
+            if tag != "O" and not _MARKED.fullmatch(tag):
+                return None
+        marks = [parts_of(tag)[0] for tag in tags]
+        seen.update(marks)
+        begun.update(marks[span.start] for span in spans_of(tags))
+    used = set(seen) - {"O"}
+    if not used & {"B", "I"}:
+        return None
+    if used & {"L", "U"}:
+        return "BILOU" if not used & {"E", "S"} else None
+    if used & {"E", "S"}:
+        return "BIOES"
+    return "IOB1" if begun["I"] > OWN_START * begun.total() else "IOB2"
+
+
+def may_follow(before: str | None, tag: str | None, scheme: Scheme) -> bool:
+    """Whether a tag may stand after another; None is the edge of the sentence.
+
+    >>> may_follow("O", "I-NP", "IOB2"), may_follow("B-NP", "I-NP", "IOB2"), may_follow("B-NP", None, "BIOES")
+    (False, True, False)
+    """
+    (old, old_kind), (new, kind) = (parts_of(t) if t is not None else ("O", "") for t in (before, tag))
+    if scheme == "IOB1":
+        return new != "B" or (old in "BI" and old_kind == kind)
+    open_before = old in "BI" and scheme != "IOB2"  # the span has to go on
+    if new in ("O", "B", "S", "U"):
+        return not open_before
+    return old in "BI" and old_kind == kind
