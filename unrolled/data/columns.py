@@ -1,4 +1,4 @@
-"""Files of columns as in CoNLL-2000 and 2003: a word and what is known of it on a line, blank lines between sentences."""
+"""Files of columns as in CoNLL-2000 and 2003: a word on a line with what is known of it, a blank line ends a sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unrolled.data.sentences import Columns, Sentence
+from unrolled.data.sentences import USUAL, Columns, Sentence
 from unrolled.data.text import read_text
 from unrolled.errors import UserError
 
@@ -60,7 +60,7 @@ class ColumnsFile:
             words.append(number)
         return cls(tuple(lines), tuple(sentences), width, separator, name)
 
-    def sentences(self, columns: Columns = Columns(), *, tagged: bool = True) -> list[Sentence]:
+    def sentences(self, columns: Columns = USUAL, *, tagged: bool = True) -> list[Sentence]:
         """The words with the features asked for, and their tags if they are `tagged`."""
         word = self.position(columns.words or "1")
         tag = self.position(columns.tags or str(self.width)) if tagged else None

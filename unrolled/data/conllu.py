@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unrolled.data.sentences import Columns, Sentence
+from unrolled.data.sentences import USUAL, Columns, Sentence
 from unrolled.data.text import read_text
 from unrolled.errors import UserError, unknown_name
 
@@ -62,7 +62,7 @@ class ConlluFile:
                     )
         return cls(tuple(lines), tuple(sentences), name)
 
-    def sentences(self, columns: Columns = Columns()) -> list[Sentence]:
+    def sentences(self, columns: Columns = USUAL) -> list[Sentence]:
         """The words with the tags and features of the columns asked for."""
         form, tag = position("form"), position(columns.conllu)
         features = [position(name) for name in columns.features]

@@ -30,3 +30,6 @@ class Columns:
     tags: str | None = None
     features: tuple[str, ...] = ()
     conllu: str = "upos"
+
+
+USUAL = Columns()

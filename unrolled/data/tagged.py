@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from unrolled.data.columns import ColumnsFile
 from unrolled.data.conllu import ConlluFile
-from unrolled.data.sentences import Columns, Sentence
+from unrolled.data.sentences import USUAL, Columns, Sentence
 from unrolled.data.tables import Row, read_table
 from unrolled.data.text import read_text
 from unrolled.errors import UserError
@@ -39,7 +39,7 @@ def looks_like_conllu(lines: Sequence[str]) -> bool:
     return len(first) == 10 and first[0].split("-")[0].split(".")[0].isdecimal()
 
 
-def read_sentences(path: str | Path, columns: Columns = Columns()) -> list[Sentence]:
+def read_sentences(path: str | Path, columns: Columns = USUAL) -> list[Sentence]:
     """The sentences of a file with their tags."""
     kind = format_of(path)
     if kind == "conllu":

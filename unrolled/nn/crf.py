@@ -116,10 +116,7 @@ class _LogPartition(torch.autograd.Function):
         for t, rows in enumerate(running):
             if rows == 0:
                 break
-            if t == 0:
-                alpha = local[0, :rows]
-            else:
-                alpha = (alphas[t - 1, :rows] @ between).mul_(local[t, :rows])
+            alpha = local[t, :rows] if t == 0 else (alphas[t - 1, :rows] @ between).mul_(local[t, :rows])
             scales[t, :rows] = alpha.sum(-1, keepdim=True)
             torch.div(alpha, scales[t, :rows], out=alphas[t, :rows])
         final = alphas[(ordered - 1).clamp(min=0), torch.arange(len(ordered), device=lengths.device)]  # (B, K)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,6 +14,7 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
+from unrolled.data.python_source import EMBEDDED_SOURCE, embedded_sentences
 from unrolled.data.sentences import Columns, Sentence
 from unrolled.data.tagged import read_sentences
 from unrolled.errors import UserError, note
@@ -89,11 +90,13 @@ class Tag(Task):
     def read(self, config: TagConfig) -> Data:
         settings = config.data
         if settings.train is None:
-            raise NotImplementedError
-        train, source = _with_words(settings, settings.train), settings.train
+            train, valid = embedded_sentences()
+            source = f"{EMBEDDED_SOURCE}; its scores compare with nothing"
+        else:
+            train, source, valid = _with_words(settings, settings.train), settings.train, []
         if settings.valid is not None:
             valid = _with_words(settings, settings.valid)
-        else:
+        if not valid:
             kept, held = held_out([sentence.words for sentence in train], settings.valid_fraction)
             if not held:
                 raise UserError(f"{source} holds one sentence.", "Give more, or a file to validate on: data.valid.")
