@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from unrolled.errors import UserError
+from unrolled.text.files import reading as reading
 
 EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 
@@ -36,21 +35,6 @@ def read_text(path: str | Path) -> str:
             f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
         ) from None
     return text.replace("\r\n", "\n")
-
-
-@contextmanager
-def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
-    """Says why a file cannot be read, where it cannot."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist.", f"Give the path of a {kind}.") from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a directory.", f"Give the path of a {kind}.") from None
-    except PermissionError:
-        raise UserError(f"{path} cannot be read: permission denied.", f"Try: chmod u+r {path}") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def embedded_text() -> str:

@@ -5,6 +5,7 @@ from unrolled.text.bpe import BPETokenizer
 from unrolled.text.char import CharTokenizer
 from unrolled.text.stream import StreamDecoder
 from unrolled.text.tokenizer import LEVELS, tokenizer_from_json, train_tokenizer
+from unrolled.text.vectors import Vectors
 from unrolled.text.vocabulary import UNK, Vocabulary
 from unrolled.text.word import SymbolTokenizer, WordTokenizer
 from unrolled.text.words import Words, split_words
@@ -18,6 +19,7 @@ __all__ = [
     "StreamDecoder",
     "SymbolTokenizer",
     "Tokenizer",
+    "Vectors",
     "Vocabulary",
     "WordTokenizer",
     "Words",

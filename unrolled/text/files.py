@@ -1,0 +1,57 @@
+"""Opening files, and saying why where that fails."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from unrolled.errors import UserError
+
+
+@contextmanager
+def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
+    """Says why a file cannot be read, where it cannot."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.", f"Give the path of a {kind}.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory.", f"Give the path of a {kind}.") from None
+    except PermissionError:
+        raise UserError(f"{path} cannot be read: permission denied.", f"Try: chmod u+r {path}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+@contextmanager
+def opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
+    """A file's bytes, unpacked as they are read where its name ends in .gz."""
+    with reading(path, kind):
+        if path.suffix != ".gz":
+            with path.open("rb") as file:
+                yield file
+            return
+        try:
+            with gzip.open(path, "rb") as file:
+                yield cast(IO[bytes], file)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise UserError(f"{path} is not a whole gzip file: {error}.") from None
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """A new file: what is written to the path it gives is there whole under `path`, or not at all."""
+    if path.exists():
+        raise UserError(f"{path} exists already.", "Choose another name, or remove it first.")
+    beside = path.with_name(f".new-{path.name}")
+    try:
+        yield beside
+        beside.rename(path)
+    except OSError as error:
+        raise UserError(f"{path} could not be written: {error.strerror or error}.", "Choose another place.") from None
+    finally:
+        beside.unlink(missing_ok=True)
