@@ -1,4 +1,4 @@
-"""Files of columns as in CoNLL-2000 and 2003: a word on a line with what is known of it, a blank line ends a sentence."""
+"""Files of columns as in CoNLL-2000 and 2003: a word on a line with what is known of it; blank lines end sentences."""
 
 from __future__ import annotations
 

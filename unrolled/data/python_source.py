@@ -16,10 +16,13 @@ from unrolled.data.sentences import Sentence
 from unrolled.errors import UserError
 
 EMBEDDED_SOURCE = "the source of Python's own library, each token tagged with its role"
+# fmt: off
 TRAINING = (
-    "argparse bisect calendar cmd configparser contextlib copy csv difflib fractions functools heapq json/decoder "
-    "mailbox pprint queue random sched shlex shutil socket string textwrap threading timeit trace weakref"
-).split()
+    "argparse", "bisect", "calendar", "cmd", "configparser", "contextlib", "copy", "csv", "difflib", "fractions",
+    "functools", "heapq", "json/decoder", "mailbox", "pprint", "queue", "random", "sched", "shlex", "shutil", "socket",
+    "string", "textwrap", "threading", "timeit", "trace", "weakref",
+)
+# fmt: on
 VALIDATION = ("collections/__init__", "dataclasses", "http/client", "tempfile")
 
 _BUILTINS = frozenset(dir(builtins))

@@ -16,17 +16,18 @@ from unrolled.errors import UserError
 SentenceFormat = Literal["conllu", "columns", "jsonl", "parquet"]
 
 
-def format_of(path: str | Path) -> SentenceFormat:
-    """What a file of sentences holds: told by its ending, and for any but .conllu, .jsonl and .parquet by its text."""
-    path = Path(path)
-    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if ending == ".conllu":
-        return "conllu"
-    if ending == ".jsonl":
-        return "jsonl"
-    if ending == ".parquet":
-        return "parquet"
-    return "conllu" if looks_like_conllu(read_text(path).splitlines()) else "columns"
+def ending_of(path: Path) -> str:
+    """The ending that tells what a file holds, without .gz."""
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
+def format_of(path: Path) -> SentenceFormat:
+    """What a file of sentences holds: told by its ending, or else by its text."""
+    ending = ending_of(path)
+    if ending in (".conllu", ".jsonl", ".parquet"):
+        kind: SentenceFormat = ending[1:]  # type: ignore[assignment]
+        return kind
+    return "conllu" if looks_like_conllu(read_text(path).split("\n")) else "columns"
 
 
 def looks_like_conllu(lines: Sequence[str]) -> bool:
@@ -41,30 +42,30 @@ def looks_like_conllu(lines: Sequence[str]) -> bool:
 
 def read_sentences(path: str | Path, columns: Columns = USUAL) -> list[Sentence]:
     """The sentences of a file with their tags."""
+    path = Path(path)
     kind = format_of(path)
     if kind == "conllu":
         sentences = ConlluFile.read(path).sentences(columns)
     elif kind == "columns":
         sentences = ColumnsFile.read(path).sentences(columns)
     else:
-        names = (columns.words, columns.tags, *columns.features)
-        rows = read_table(path, names, ("tokens", "tags", *columns.features))
-        sentences = [sentence_of(row, columns) for row in rows]
+        names = (columns.words or "tokens", columns.tags or "tags", *columns.features)
+        sentences = [sentence_of(row, names, tagged=True) for row in read_table(path, names, names)]
     if not any(len(sentence) for sentence in sentences):
         raise UserError(f"{path} holds no word.", "Give a file with at least one sentence.")
     return sentences
 
 
-def sentence_of(row: Row, columns: Columns) -> Sentence:
-    """A sentence of a row that holds lists: words, tags, features."""
-    names = (columns.words or "tokens", columns.tags or "tags", *columns.features)
+def sentence_of(row: Row, names: Sequence[str], *, tagged: bool = False) -> Sentence:
+    """A sentence of a row that holds lists: the words, the tags if it is `tagged`, the features."""
     lists = [_strings(value, name, row.place) for value, name in zip(row.values, names, strict=True)]
     for name, values in zip(names, lists, strict=True):
         if len(values) != len(lists[0]):
             raise UserError(
                 f"{row.place} has {len(lists[0])} {names[0]} and {len(values)} {name}.", "Expected one for each."
             )
-    return Sentence(lists[0], lists[1], tuple(lists[2:]), row.place)
+    tags, features = (lists[1], lists[2:]) if tagged else (None, lists[1:])
+    return Sentence(lists[0], tags, tuple(features), row.place)
 
 
 def _strings(value: Any, name: str, place: str) -> tuple[str, ...]:

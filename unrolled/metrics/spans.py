@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Scheme = Literal["IOB1", "IOB2", "BIOES", "BILOU"]
 
@@ -93,3 +93,33 @@ def may_follow(before: str | None, tag: str | None, scheme: Scheme) -> bool:
     if new in ("O", "B", "S", "U"):
         return not open_before
     return old in "BI" and old_kind == kind
+
+
+def span_scores(
+    gold: Sequence[Sequence[str]], given: Sequence[Sequence[str]]
+) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """Precision, recall and F1 of spans right in kind and both ends; and the same for each kind.
+
+    >>> span_scores([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "B-VP", "B-VP"]])[0]
+    {'span_precision': 0.666..., 'span_recall': 1.0, 'span_f1': 0.8}
+    """
+    right: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    wanted: Counter[str] = Counter()
+    for one, other in zip(gold, given, strict=True):
+        true, answered = spans_of(one), spans_of(other)
+        wanted.update(span.kind for span in true)
+        found.update(span.kind for span in answered)
+        right.update(span.kind for span in set(true) & set(answered))
+    whole = _row(right.total(), found.total(), wanted.total())
+    kinds = {kind: _row(right[kind], found[kind], wanted[kind]) for kind in sorted({*wanted, *found})}
+    return {f"span_{name}": whole[name] for name in ("precision", "recall", "f1")}, kinds
+
+
+def _row(right: int, found: int, wanted: int) -> dict[str, Any]:
+    return {
+        "precision": right / max(1, found),
+        "recall": right / max(1, wanted),
+        "f1": 2 * right / max(1, found + wanted),
+        "count": wanted,
+    }

@@ -37,12 +37,21 @@ class WordInput(nn.Module):
     """
 
     def __init__(
-        self, words: int, letters: int, *, size: int, letter_size: int, letter_hidden: int, word_dropout: float
+        self,
+        words: int,
+        letters: int,
+        *,
+        size: int,
+        letter_size: int,
+        letter_hidden: int,
+        word_dropout: float,
+        frozen: bool = False,
     ) -> None:
         super().__init__()
         self.word_dropout = word_dropout
         self.words = nn.Embedding(words, size)
         nn.init.normal_(self.words.weight, std=0.1)
+        self.words.weight.requires_grad_(not frozen)
         self.output_size = size
         self.letters: nn.Embedding | None = None
         if letter_hidden:
@@ -62,11 +71,10 @@ class WordInput(nn.Module):
         shapes = final.transpose(0, 1).flatten(1)  # (U, 2·letter_hidden)
         return torch.cat([vectors, nn.functional.embedding(batch.more["spelt"], shapes)], dim=-1)
 
-    def load_vectors(self, rows: Sequence[int], vectors: NDArray[np.float32], *, tuned: bool) -> None:
-        """Takes pretrained vectors for these words."""
+    def load_vectors(self, rows: Sequence[int], vectors: NDArray[np.float32]) -> None:
+        """Takes pretrained vectors for the words of these numbers."""
         with torch.no_grad():
             self.words.weight[list(rows)] = torch.from_numpy(vectors)
-        self.words.weight.requires_grad_(tuned)
 
 
 def word_batch(words: Words, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

@@ -26,7 +26,7 @@ class TaggerSettings(RecurrentSettings):
     dropout: float = Field(
         0.4, ge=0, lt=1, description="Dropped from the words' vectors, between layers and before the scores."
     )
-    word_size: int = Field(100, ge=1, description="Width of a word's vector; with data.vectors, theirs.")
+    embedding_size: int = Field(100, ge=1, description="Width of a word's vector; pretrained ones have their own.")
     letter_size: int = Field(30, ge=1, description="Width of a letter's vector.")
     letter_hidden: int = Field(
         50, ge=0, description="Units, of each direction, that read a word's letters; 0: letters are not read."
@@ -35,6 +35,7 @@ class TaggerSettings(RecurrentSettings):
     word_dropout: float = Field(
         0.1, ge=0, lt=1, description="Chance in training that a word is unknown, but for its letters."
     )
+    tune_vectors: bool = Field(True, description="Let training change the pretrained vectors.")
     output: Literal["auto", "softmax", "crf"] = Field(
         "auto",
         description="softmax judges each tag alone, crf the whole sequence; auto: crf where tags are spans (B-…, I-…).",
@@ -51,6 +52,7 @@ class Tagger(nn.Module):
         *,
         words: int,
         letters: int,
+        vector_size: int | None,
         features: Sequence[int],
         tags: int,
         crf: bool,
@@ -60,10 +62,11 @@ class Tagger(nn.Module):
         self.input = WordInput(
             words,
             letters,
-            size=settings.word_size,
+            size=vector_size or settings.embedding_size,
             letter_size=settings.letter_size,
             letter_hidden=settings.letter_hidden,
             word_dropout=settings.word_dropout,
+            frozen=vector_size is not None and not settings.tune_vectors,
         )
         self.features = nn.ModuleList(nn.Embedding(size, settings.feature_size) for size in features)
         self.dropout = nn.Dropout(settings.dropout)
@@ -78,7 +81,8 @@ class Tagger(nn.Module):
         parts = [self.input(batch)]
         parts += [table(batch.more["features"][..., i]) for i, table in enumerate(self.features)]
         output, _ = self.layer(self.dropout(torch.cat(parts, dim=-1)), lengths=batch.lengths)
-        return self.dropout(output)
+        states: Tensor = self.dropout(output)
+        return states
 
     def forward(self, batch: Batch) -> Tensor:
         """Scores of the tags, (B, T, K)."""

@@ -56,7 +56,7 @@ class CRF(nn.Module):
 
         `forbidden` are masks of transitions (K, K), first tags (K,) and last tags (K,) that may not be.
         """
-        scores = [self.transitions, self.start, self.end]
+        scores: list[Tensor] = [self.transitions, self.start, self.end]
         if forbidden is not None:
             scores = [s.masked_fill(mask, FORBIDDEN) for s, mask in zip(scores, forbidden, strict=True)]
         return viterbi(emissions, scores[0], scores[1], scores[2], lengths)
@@ -133,7 +133,7 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         order, ordered, local, between, last, alphas, scales, ending = ctx.saved_tensors
         weight = gradient.double()[order]  # (B,)
         betas = torch.zeros_like(alphas)  # scaled so that alpha · beta is a tag's probability, times the weight

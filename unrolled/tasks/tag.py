@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import csv
+import io
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
@@ -16,39 +20,45 @@ from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.python_source import EMBEDDED_SOURCE, embedded_sentences
 from unrolled.data.sentences import Columns, Sentence
-from unrolled.data.tagged import read_sentences
+from unrolled.data.tables import Row
+from unrolled.data.tagged import read_sentences, sentence_of
 from unrolled.errors import UserError, note
-from unrolled.metrics.spans import Scheme, may_follow, scheme_of
-from unrolled.metrics.tagging import span_scores, tag_scores
+from unrolled.metrics import class_scores
+from unrolled.metrics.spans import scheme_of, span_scores
 from unrolled.model import Model
-from unrolled.models.inputs import word_batch
-from unrolled.models.tagger import Forbidden, Tagger, TaggerSettings
+from unrolled.models.tagger import Tagger, TaggerSettings
 from unrolled.nn.checks import check_options
-from unrolled.tasks.base import Data, Task, table_of
+from unrolled.tasks.base import Data, Request, Task, table_of
+from unrolled.tasks.reading import load_vectors
+from unrolled.tasks.tag_assets import TagAssets
+from unrolled.tasks.tag_files import Documents
+from unrolled.text.vectors import Vectors
 from unrolled.text.vocabulary import UNK, Vocabulary
 from unrolled.text.words import Words, split_words
 from unrolled.training import Batches, Goal, Loss, TrainSettings, cross_entropy, hash_of
 
-AT_ONCE = 64  # sentences in a batch when a model is used
-VALIDATION = ("span_f1", "accuracy", "macro_f1", "unknown_word_accuracy", "tokens")  # scores followed in training
+AT_ONCE = 64  # sentences in a batch when there are no gradients
+READ_AT_ONCE = 1024  # inputs that `run` reads before it answers
+FOLLOWED = ("span_f1", "accuracy", "macro_f1", "unknown_word_accuracy", "tokens")  # scores shown in training
 
 
-class DataSettings(Section):
-    """What to read: CoNLL-U, CoNLL-2000/2003 columns, JSON lines or Parquet; each may be packed as .gz but the last."""
+class TagData(Section):
+    """What to read: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
 
-    train: str | None = Field(None, description="Sentences with tags; none: the source of Python's own library.")
-    valid: str | None = Field(None, description="Sentences to validate on; none: some of the training sentences.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How many of them, if there is no valid file.")
+    train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
+    valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
+    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
     column: Literal["upos", "xpos", "feats", "deprel", "lemma", "head", "deps", "misc"] = Field(
         "upos", description="CoNLL-U: the column to learn."
     )
-    word_column: str | None = Field(None, description="Other files: words; none: the first column, or `tokens`.")
-    tag_column: str | None = Field(None, description="Other files: tags; none: the last column, or `tags`.")
+    word_column: str | None = Field(None, description="Other files: where words are; none: column 1, tokens.")
+    tag_column: str | None = Field(None, description="Other files: where tags are; none: the last column, tags.")
     feature_columns: list[str] = Field(
-        [], description="Further columns that the model reads: numbers from 1 on, or names."
+        [], description="Further columns for the model to read, such as parts of speech."
     )
-    min_count: int = Field(1, ge=1, description="Rarer words are known by their letters only.")
-    lowercase: bool = Field(True, description="Look words up in lower case; letters are read as they are.")
+    min_count: int = Field(1, ge=1, description="Rarer words are unknown, and known by their letters only.")
+    lowercase: bool = Field(True, description="Look words up in lower case; their letters are read as they are.")
+    vectors: str | None = Field(None, description="Pretrained word vectors: word2vec or GloVe text, or .npz.")
 
     @property
     def columns(self) -> Columns:
@@ -59,105 +69,86 @@ class TagConfig(Section):
     """A config of `tag`."""
 
     task: Literal["tag"] = Field("tag", description="What the config is for.")
-    data: DataSettings = DataSettings()
+    data: TagData = TagData()
     model: TaggerSettings = TaggerSettings()
     train: TrainSettings = TrainSettings()
 
 
-@dataclass(frozen=True)
-class TagAssets:
-    """What is known before training: words and letters, the values of features, tags, and how they mark spans."""
-
-    words: Words
-    features: tuple[Vocabulary, ...]
-    tags: Vocabulary
-    scheme: Scheme | None
-
-    @property
-    def goal(self) -> Goal:
-        return Goal("accuracy" if self.scheme is None else "span_f1", higher_is_better=True)
-
-
 class Tag(Task):
-    """Part of speech, chunks, names, or any other label for each word."""
+    """Parts of speech, chunks, names, or any other label for each word."""
 
     name: ClassVar[str] = "tag"
     config_class: ClassVar[type[Section]] = TagConfig
 
     def goal(self, config: TagConfig, assets: TagAssets) -> Goal:
-        return assets.goal
+        return Goal("accuracy" if assets.scheme is None else "span_f1", higher_is_better=True)
 
     def read(self, config: TagConfig) -> Data:
         settings = config.data
+        valid: list[Sentence] = []
         if settings.train is None:
             train, valid = embedded_sentences()
-            source = f"{EMBEDDED_SOURCE}; its scores compare with nothing"
         else:
-            train, source, valid = _with_words(settings, settings.train), settings.train, []
+            train = _with_words(settings, settings.train)
         if settings.valid is not None:
             valid = _with_words(settings, settings.valid)
         if not valid:
             kept, held = held_out([sentence.words for sentence in train], settings.valid_fraction)
             if not held:
-                raise UserError(f"{source} holds one sentence.", "Give more, or a file to validate on: data.valid.")
+                raise UserError(f"{settings.train} holds one sentence.", "Give more, or a file with data.valid.")
             train, valid = [train[i] for i in kept], [train[i] for i in held]
-        texts = (repr([(s.words, s.tags, s.features) for s in part]).encode() for part in (train, valid))
-        return Data(train, valid, source, hash_of(*texts))
+        parts = ("\0".join([*s.words, *(s.tags or ()), *sum(s.features, ())]).encode() for s in (*train, *valid))
+        return Data(train, valid, settings.train or EMBEDDED_SOURCE, hash_of(b"%d" % len(train), *parts))
 
     def make_assets(self, config: TagConfig, data: Data, init: TagAssets | None = None) -> TagAssets:
-        sentences: list[Sentence] = data.train
-        tags = sorted({tag for s in sentences for tag in s.tags or ()})
-        scheme = scheme_of(s.tags or () for s in sentences)
+        settings, sentences = config.data, data.train
+        tags = sorted({tag for s in sentences for tag in s.tags})
         words = [s.words for s in sentences]
-        values = [[v for s in sentences for v in s.features[i]] for i in range(len(config.data.feature_columns))]
+        values = [sorted({v for s in sentences for v in s.features[i]}) for i in range(len(settings.feature_columns))]
         if init is not None:
-            features = tuple(old.extended(new) for old, new in zip(init.features, values, strict=True))
-            return TagAssets(init.words.extended(words), features, init.tags.extended(tags), init.scheme)
+            return init.extended(words, values, tags)
         if len(tags) < 2:
             raise UserError(
                 f"Every word of {data.source} has the tag {tags[0]!r}: there is nothing to learn.",
-                "Give another column: data.column for CoNLL-U, or data.tag_column.",
+                "Give another column: data.column for CoNLL-U, data.tag_column for other files.",
             )
-        made = Words.train(words, min_count=config.data.min_count, lowercase=config.data.lowercase)
-        features = tuple(Vocabulary(sorted(set(v)), [UNK]) for v in values)
-        return TagAssets(made, features, Vocabulary(tags), scheme)
+        made = Words.train(words, min_count=settings.min_count, lowercase=settings.lowercase)
+        features, scheme = tuple(Vocabulary(v, [UNK]) for v in values), scheme_of(s.tags for s in sentences)
+        if settings.vectors is None:
+            return TagAssets(made, features, Vocabulary(tags), scheme)
+        vectors, first = Vectors.read(settings.vectors), len(made.vocabulary)
+        known = [word for word in vectors.words if not settings.lowercase or word == word.lower()]
+        made = Words(made.vocabulary.extended(known), made.letters, lowercase=settings.lowercase)
+        return TagAssets(made, features, Vocabulary(tags), scheme, vectors.size, (first, len(made.vocabulary)))
 
     def assets_to_json(self, assets: TagAssets) -> Any:
-        return {
-            "words": assets.words.to_json(),
-            "features": [values.to_json() for values in assets.features],
-            "tags": assets.tags.to_json(),
-            "scheme": assets.scheme,
-        }
+        return assets.to_json()
 
     def assets_from_json(self, stored: Any) -> TagAssets:
-        return TagAssets(
-            Words.from_json(stored["words"]),
-            tuple(Vocabulary.from_json(values) for values in stored["features"]),
-            Vocabulary.from_json(stored["tags"]),
-            stored["scheme"],
-        )
+        return TagAssets.from_json(stored)
 
     def build(self, config: TagConfig, assets: TagAssets) -> nn.Module:
-        settings, spans = config.model, assets.scheme is not None
+        settings = config.model
         return Tagger(
             settings,
             words=len(assets.words.vocabulary),
             letters=len(assets.words.letters),
+            vector_size=assets.vector_size,
             features=[len(values) for values in assets.features],
             tags=len(assets.tags),
-            crf=settings.output == "crf" or (settings.output == "auto" and spans),
-            forbidden=forbidden_by(assets) if settings.legal else None,
+            crf=settings.output == "crf" or (settings.output == "auto" and assets.scheme is not None),
+            forbidden=assets.forbidden() if settings.legal else None,
         )
 
+    def initialize(self, network: nn.Module, config: TagConfig, assets: TagAssets, data: Data) -> None:
+        assert isinstance(network, Tagger)
+        if config.data.vectors is not None:
+            load_vectors(network.input, assets.words, config.data.vectors)
+
     def batches(self, config: TagConfig, assets: TagAssets, examples: Sequence[Sentence], *, training: bool) -> Buckets:
-        return Buckets(
-            examples,
-            [len(sentence) for sentence in examples],
-            lambda part: collate(assets, part),
-            batch_size=config.train.batch_size if training else AT_ONCE,
-            seed=config.train.seed if training else None,
-        )
+        lengths = [len(sentence) for sentence in examples]
+        size, seed = (config.train.batch_size, config.train.seed) if training else (AT_ONCE, None)
+        return Buckets(examples, lengths, assets.collate, batch_size=size, seed=seed)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         assert isinstance(network, Tagger)
@@ -169,65 +160,131 @@ class Tag(Task):
 
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
         assert isinstance(batches, Buckets)
-        sentences: Sequence[Sentence] = batches.examples
-        scores, _ = self.score(model, sentences, self.tags(model, batches))
-        return {name: scores[name] for name in VALIDATION if name in scores}
-
-    def tags(self, model: Model, batches: Buckets) -> list[list[str]]:
-        """The tags of all examples, in their order."""
-        network, names = model.network, model.assets.tags
-        assert isinstance(network, Tagger)
-        network.eval()
-        found: list[list[str]] = [[] for _ in batches.examples]
-        for number in range(len(batches)):
-            paths = network.decode(batches[number].to(model.device))
-            for row, path in zip(batches.rows(number), paths, strict=True):
-                found[row] = [names[tag] for tag in path]
-        return found
-
-    def score(
-        self, model: Model, sentences: Sequence[Sentence], predicted: list[list[str]]
-    ) -> tuple[dict[str, float], dict[str, Any]]:
-        """Numbers, and tables by tag and by kind of span."""
-        assets: TagAssets = model.assets
-        gold = [list(s.tags or ()) for s in sentences]
-        scores, by_tag = tag_scores(gold, predicted)
-        tables: dict[str, Any] = {"tags": by_tag}
-        if assets.scheme is not None:
-            spans, tables["spans"] = span_scores(gold, predicted)
-            scores = {**spans, **scores}
-        known = np.concatenate([assets.words.ids(s.words) != 0 for s in sentences])
-        right = np.array([a == b for one, other in zip(gold, predicted, strict=True) for a, b in zip(one, other)])
-        for name, chosen in (("known", known), ("unknown", ~known)):
-            if chosen.any():
-                scores[f"{name}_word_accuracy"] = float(right[chosen].mean())
-        strange = sum(tag not in assets.tags for tags in gold for tag in tags)
-        counts = {"sentences": len(sentences), "tokens": len(right), "unknown_words": int((~known).sum())}
-        return {**scores, **counts, "unknown_labels": strange}, tables
+        sentences: Sequence[Any] = batches.examples
+        scores, _ = self._score(model, sentences, self._paths(model, batches))
+        return {name: scores[name] for name in FOLLOWED if name in scores}
 
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
         sentences = _with_words(_settings(model), path)
-        scores, tables = self.score(model, sentences, self.predicted(model, sentences))
-        if scores["unknown_labels"]:
-            names = sorted({tag for s in sentences for tag in s.tags or () if tag not in model.assets.tags})
+        scores, tables = self._score(model, sentences, self._paths(model, self._unseen(model, sentences)))
+        known = set(model.assets.tags.tokens)
+        strange = next((s for s in sentences if not known.issuperset(s.tags or ())), None)
+        if strange is not None:
+            names = sorted({tag for s in sentences for tag in s.tags or ()} - known)
             note(
-                f"{scores['unknown_labels']} words of {path} have tags never seen in training: {', '.join(names[:10])}."
+                f"{scores['unknown_labels']} tags were never seen in training, and count as wrong: "
+                f"{', '.join(names[:5])} (first: {strange.place})."
             )
         return {**scores, **tables}
 
-    def predicted(self, model: Model, sentences: Sequence[Sentence]) -> list[list[str]]:
-        return self.tags(model, self.batches(model.config, model.assets, sentences, training=False))  # type: ignore[arg-type]
+    @torch.no_grad()
+    def _paths(self, model: Model, batches: Buckets) -> list[list[int]]:
+        """The numbers of the tags of all examples, in their order."""
+        network = model.network
+        assert isinstance(network, Tagger)
+        network.eval()
+        found: list[list[int]] = [[] for _ in batches.examples]
+        for index in range(len(batches)):
+            paths = network.decode(batches[index].to(model.device))
+            for row, path in zip(batches.rows(index), paths, strict=True):
+                found[row] = path
+        return found
+
+    def _unseen(self, model: Model, sentences: Sequence[Sentence]) -> Buckets:
+        assert isinstance(model.config, TagConfig)
+        return self.batches(model.config, model.assets, sentences, training=False)
+
+    def _score(
+        self, model: Model, sentences: Sequence[Sentence], paths: list[list[int]]
+    ) -> tuple[dict[str, float], dict[str, Any]]:
+        """Numbers, and tables by tag and by kind of span."""
+        assets: TagAssets = model.assets
+        truth = np.array([tag for s in sentences for tag in assets.tag_ids(s.tags or ())])
+        answers = np.array([tag for path in paths for tag in path])
+        tags, _ = class_scores(truth, answers, len(assets.tags))
+        scores = {"accuracy": tags.accuracy, "macro_f1": tags.macro_f1}
+        tables: dict[str, Any] = {}
+        if assets.scheme is not None:
+            named = [[assets.tags[tag] for tag in path] for path in paths]
+            spans, tables["spans"] = span_scores([s.tags or () for s in sentences], named)
+            scores = spans | scores
+        rows = zip(assets.tags, tags.precision, tags.recall, tags.f1, tags.support, strict=True)
+        tables["tags"] = {
+            tag: {"precision": float(p), "recall": float(r), "f1": float(f), "count": int(n)}
+            for tag, p, r, f, n in rows
+        }
+        trained = np.concatenate([assets.trained(s.words) for s in sentences])
+        for name, chosen in (("known", trained), ("unknown", ~trained)):
+            if chosen.any():
+                scores[f"{name}_word_accuracy"] = float((truth == answers)[chosen].mean())
+        scores |= {"sentences": len(sentences), "tokens": len(truth), "unknown_words": int((~trained).sum())}
+        return scores | {"unknown_labels": int((truth < 0).sum())}, tables
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """[(word, tag), …] for a text, or a list of those for a list of texts or of lists of words."""
+        """[(word, tag), …] for a text; for a list of texts, or of lists of words, a list of those.
+
+        A model with feature columns needs them too: {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}.
+        """
         check_options("predict", options, [])
-        single = isinstance(inputs, (str, Sentence, Mapping))
-        sentences = [sentence_from(model, one) for one in ([inputs] if single else inputs)]
+        alone = isinstance(inputs, (str, Sentence, Mapping))
+        sentences = [_sentence(model, one) for one in ([inputs] if alone else inputs)]
         answers = [
             list(zip(s.words, tags, strict=True))
-            for s, tags in zip(sentences, self.predicted(model, sentences), strict=True)
+            for s, tags in zip(sentences, self._tags(model, sentences), strict=True)
         ]
-        return answers[0] if single else answers
+        return answers[0] if alone else answers
+
+    def _tags(self, model: Model, sentences: Sequence[Sentence]) -> list[list[str]]:
+        names = model.assets.tags
+        return [[names[tag] for tag in path] for path in self._paths(model, self._unseen(model, sentences))]
+
+    @torch.no_grad()
+    def embed(self, model: Model, inputs: Any) -> NDArray[np.float32]:
+        """The mean of the states of a sentence's words."""
+        alone = isinstance(inputs, (str, Sentence, Mapping))
+        batches = self._unseen(model, [_sentence(model, one) for one in ([inputs] if alone else inputs)])
+        network = model.network
+        assert isinstance(network, Tagger)
+        network.eval()
+        vectors = np.zeros((len(batches.examples), network.scores.in_features), dtype=np.float32)
+        for index in range(len(batches)):
+            batch = batches[index].to(model.device)
+            assert batch.lengths is not None
+            sums = (network.states(batch) * batch.mask[..., None]).sum(1)  # (B, D)
+            vectors[batches.rows(index)] = (sums / batch.lengths.clamp(min=1)[:, None]).float().cpu().numpy()
+        return vectors[0] if alone else vectors
+
+    def inputs(self, model: Model, request: Request) -> Iterator[Any]:
+        for document in self._documents(model).of(request):
+            yield from document.sentences
+
+    def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
+        """Files of CoNLL-U or columns come back with their tags in place; a text as word/TAG on a line.
+
+        As csv there is a row for every word: the number of the sentence, the word, the tag.
+        """
+        check_options("run", options, [])
+        if request.format == "jsonl":
+            yield from super().run(model, request)
+        elif request.format == "csv":
+            yield "sentence,token,tag\n"
+            for number, (_, answer) in enumerate(self._answers(model, self.inputs(model, request)), 1):
+                yield "".join(csv_line((number, *pair)) for pair in answer)
+        else:
+            for document in self._documents(model).of(request):
+                if document.write is not None:
+                    sentences = [_sentence(model, one) for one in document.sentences]
+                    yield from document.write(self._tags(model, sentences))
+                else:
+                    for one, answer in self._answers(model, iter(document.sentences)):
+                        yield self.line(one, answer)
+
+    def _documents(self, model: Model) -> Documents:
+        return Documents(_settings(model).columns, model.assets.tags)
+
+    def _answers(self, model: Model, inputs: Iterator[Any]) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
+        while chunk := list(itertools.islice(inputs, READ_AT_ONCE)):
+            yield from zip(chunk, self.predict(model, chunk), strict=True)
 
     def record(self, one: Any, answer: list[tuple[str, str]]) -> dict[str, Any]:
         return {"tokens": [word for word, _ in answer], "tags": [tag for _, tag in answer]}
@@ -236,58 +293,60 @@ class Tag(Task):
         return " ".join(f"{word}/{tag}" for word, tag in answer) + "\n"
 
     def report(self, scores: Mapping[str, Any]) -> str:
-        parts = [table_of({name: value for name, value in scores.items() if not isinstance(value, Mapping)})]
-        for title in ("spans", "tags"):
-            if title in scores:
-                parts.append(_table(title, scores[title]))
-        return "\n\n".join(parts)
+        plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
+        tables = [_table(name, scores[name]) for name in ("spans", "tags") if name in scores]
+        return "\n\n".join([table_of(plain), *tables])
+
+    def statistics(self, config: TagConfig, data: Data, assets: TagAssets) -> dict[str, Any]:
+        seen, counts = {s.words for s in data.train}, Counter(tag for s in data.train for tag in s.tags)
+        lengths = [len(s) for s in data.train]
+        shown = ", ".join(f"{tag} {count}" for tag, count in counts.most_common(8)) + (", …" if len(counts) > 8 else "")
+        return {
+            "train sentences": f"{len(data.train)}, {sum(lengths)} words",
+            "valid sentences": f"{len(data.valid)}, {sum(len(s) for s in data.valid)} words",
+            "tags": f"{len(counts)}: {shown}",
+            "spans": assets.scheme or "none",
+            "reads": f"words, {len(assets.words.vocabulary):,} known, {len(assets.words.letters)} letters",
+            "sentence length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)} words",
+            "valid words unknown": int(sum((~assets.trained(s.words)).sum() for s in data.valid)),
+            "valid tags never in train": sum(tag not in counts for s in data.valid for tag in s.tags),
+            "valid sentences also in train": f"{sum(s.words in seen for s in data.valid)} of {len(data.valid)}",
+        }
 
 
-def collate(assets: TagAssets, sentences: Sequence[Sentence]) -> Batch:
-    """A batch; tags never seen in training are −1."""
-    inputs, lengths, more = word_batch(assets.words, [sentence.words for sentence in sentences])
-    targets = torch.zeros_like(inputs)
-    for row, sentence in enumerate(sentences):
-        if sentence.tags is not None:
-            ids = [assets.tags.id(tag) if tag in assets.tags else -1 for tag in sentence.tags]
-            targets[row, : len(sentence)] = torch.tensor(ids)
-    if assets.features:
-        features = torch.zeros(*inputs.shape, len(assets.features), dtype=torch.long)
-        for row, sentence in enumerate(sentences):
-            for i, values in enumerate(assets.features):
-                features[row, : len(sentence), i] = torch.from_numpy(values.ids(sentence.features[i]).astype(np.int64))
-        more["features"] = features
-    return Batch(inputs, targets, lengths=lengths, more=more)
+def csv_line(row: Sequence[Any]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerow(row)
+    return file.getvalue()
 
 
-def forbidden_by(assets: TagAssets) -> Forbidden | None:
-    """What no legal sequence of spans has."""
-    if assets.scheme is None:
-        return None
-    names, scheme = assets.tags.tokens, assets.scheme
-    transitions = torch.tensor([[not may_follow(a, b, scheme) for b in names] for a in names])
-    first = torch.tensor([not may_follow(None, tag, scheme) for tag in names])
-    last = torch.tensor([not may_follow(tag, None, scheme) for tag in names])
-    return transitions, first, last
-
-
-def sentence_from(model: Model, one: Any) -> Sentence:
-    """What a user gave as an input: a text, a list of words, or words with features by name."""
+def _sentence(model: Model, one: Any) -> Sentence:
+    """What a user gave as an input: a text, a list of words, or a record of words and features."""
+    features = _settings(model).feature_columns
     if isinstance(one, Sentence):
         return one
-    if isinstance(one, str):
-        one = split_words(one)
-    if isinstance(one, (list, tuple)) and all(isinstance(word, str) for word in one):
-        return Sentence(tuple(one))
-    raise UserError(f"An input must be a text or a list of words, got {one!r}.")
+    if isinstance(one, Mapping):
+        names = (_settings(model).word_column or "tokens", *features)
+        if missing := [name for name in names if name not in one]:
+            raise UserError(f"The input has no {missing[0]!r}.", f"It has: {', '.join(map(str, one))}.")
+        return sentence_of(Row(tuple(one[name] for name in names), "The input"), names)
+    if features:
+        raise UserError(
+            f"This model reads more than words: the columns {', '.join(features)}.",
+            "Give them too: a file, or from Python a dictionary of lists by name.",
+        )
+    words = split_words(one) if isinstance(one, str) else one
+    if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+        raise UserError(f"An input is {type(one).__name__}.", "Expected a text or a list of words, or a list of them.")
+    return Sentence(tuple(words))
 
 
-def _settings(model: Model) -> DataSettings:
+def _settings(model: Model) -> TagData:
     assert isinstance(model.config, TagConfig)
     return model.config.data
 
 
-def _with_words(settings: DataSettings, path: str | Path) -> list[Sentence]:
+def _with_words(settings: TagData, path: str | Path) -> list[Sentence]:
     """The sentences of a file that are not empty."""
     sentences = read_sentences(path, settings.columns)
     found = [sentence for sentence in sentences if len(sentence)]
@@ -298,8 +357,8 @@ def _with_words(settings: DataSettings, path: str | Path) -> list[Sentence]:
 
 def _table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     width = max([len(title), *map(len, rows)])
-    lines = [f"{title:<{width}}  precision  recall      f1  support"]
-    for name, row in rows.items():
-        numbers = f"{row['precision']:9.4f}  {row['recall']:.4f}  {row['f1']:.4f}  {row['support']:7,}"
+    lines = [f"{title:<{width}}  precision  recall      f1   count"]
+    for name, row in sorted(rows.items(), key=lambda item: -item[1]["count"]):
+        numbers = f"{row['precision']:9.4f}  {row['recall']:6.4f}  {row['f1']:6.4f}  {row['count']:6,}"
         lines.append(f"{name:<{width}}  {numbers}")
     return "\n".join(lines)

@@ -1,0 +1,194 @@
+"""How one sequence becomes numbers: words with their letters, tokens, or frames. Kept in the model file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.models.inputs import FrameInput, TokenInput, WordInput, padded, word_batch
+from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
+from unrolled.text.vectors import Vectors
+
+LEVEL = Literal["auto", "word", "char", "bpe", "symbols"]
+
+
+class ReadingSettings(Protocol):
+    """The keys of a data section that say how to read."""
+
+    @property
+    def level(self) -> LEVEL: ...
+    @property
+    def lowercase(self) -> bool: ...
+    @property
+    def min_count(self) -> int: ...
+    @property
+    def max_size(self) -> int | None: ...
+    @property
+    def vectors(self) -> str | None: ...
+
+
+class InputSettings(Protocol):
+    """The keys of a model section that say what stands before the recurrent layers."""
+
+    @property
+    def embedding_size(self) -> int: ...
+    @property
+    def letter_size(self) -> int: ...
+    @property
+    def letter_hidden(self) -> int: ...
+    @property
+    def word_dropout(self) -> float: ...
+    @property
+    def tune_vectors(self) -> bool: ...
+    @property
+    def front(self) -> list[int]: ...
+    @property
+    def dropout(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One of three: `words`, a `tokenizer`, or `frames`, the shape of one frame."""
+
+    words: Words | None = None
+    tokenizer: Tokenizer | None = None
+    frames: tuple[int, ...] = ()
+    vector_size: int | None = None  # of pretrained vectors
+
+    @classmethod
+    def train(cls, settings: ReadingSettings, inputs: Sequence[Any]) -> Reader:
+        """What reads inputs like these."""
+        if not isinstance(inputs[0], str):
+            return cls(frames=_one_shape(inputs))
+        level = settings.level if settings.level != "auto" else choose_level(inputs)
+        if level == "word":
+            known: list[str] = []
+            size = None
+            if settings.vectors is not None:
+                vectors = Vectors.read(settings.vectors)
+                known = [word for word in vectors.words if not settings.lowercase or word == word.lower()]
+                size = vectors.matrix.shape[1]
+            words = Words.train(
+                (split_words(text) for text in inputs),
+                min_count=settings.min_count,
+                max_size=settings.max_size,
+                lowercase=settings.lowercase,
+                known=known,
+            )
+            return cls(words=words, vector_size=size)
+        if settings.vectors is not None:
+            raise UserError(f"data.vectors are of words, and data.level={level}.", "Use data.level=word.")
+        least = settings.min_count if level == "symbols" else 1
+        return cls(tokenizer=train_tokenizer(level, inputs, min_count=least, max_size=settings.max_size))
+
+    @property
+    def expects(self) -> str:
+        return f"an array of frames (steps, {', '.join(map(str, self.frames))})" if self.frames else "a text"
+
+    def __str__(self) -> str:
+        if self.words is not None:
+            return f"words, {len(self.words.vocabulary):,} known, {len(self.words.letters)} letters"
+        if self.tokenizer is not None:
+            return f"{self.tokenizer.level} tokens, {len(self.tokenizer)} known"
+        return f"frames of shape {self.frames}"
+
+    def build(self, settings: InputSettings) -> WordInput | TokenInput | FrameInput:
+        """The layer that turns a batch into vectors."""
+        if self.words is not None:
+            return WordInput(
+                len(self.words.vocabulary),
+                len(self.words.letters),
+                size=self.vector_size or settings.embedding_size,
+                letter_size=settings.letter_size,
+                letter_hidden=settings.letter_hidden,
+                word_dropout=settings.word_dropout,
+                frozen=self.vector_size is not None and not settings.tune_vectors,
+            )
+        if self.tokenizer is not None:
+            return TokenInput(len(self.tokenizer), settings.embedding_size)
+        return FrameInput(self.frames, settings.front, settings.dropout)
+
+    def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
+        """Inputs side by side."""
+        if self.words is not None:
+            ids, lengths, more = word_batch(self.words, [split_words(text) for text in inputs])
+            return Batch(ids, targets, lengths=lengths, more=more)
+        if self.tokenizer is not None:
+            ids_of = [self.tokenizer.ids(text) for text in inputs]
+            return Batch(padded(ids_of), targets, lengths=torch.tensor([len(ids) for ids in ids_of]))
+        lengths = torch.tensor([len(frames) for frames in inputs])
+        table = np.zeros((len(inputs), max(1, int(lengths.max())), *self.frames), dtype=np.float32)
+        for row, frames in enumerate(inputs):
+            table[row, : len(frames)] = frames
+        return Batch(torch.from_numpy(table), targets, lengths=lengths)
+
+    def length(self, one: Any) -> int:
+        """Its number of steps."""
+        if self.words is not None:
+            return len(split_words(one))
+        return len(self.tokenizer.ids(one)) if self.tokenizer is not None else len(one)
+
+    def unknowns(self, one: Any) -> int:
+        if self.words is not None:
+            return self.words.unknowns(split_words(one))
+        return self.tokenizer.unknowns(one) if self.tokenizer is not None else 0
+
+    def extended(self, inputs: Sequence[Any]) -> Reader:
+        """Also reads what is new in these; what was known keeps its number."""
+        if self.words is not None:
+            return replace(self, words=self.words.extended(split_words(text) for text in inputs))
+        if self.tokenizer is not None:
+            return replace(self, tokenizer=self.tokenizer.extended(inputs))
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "words": None if self.words is None else self.words.to_json(),
+            "tokenizer": None if self.tokenizer is None else self.tokenizer.to_json(),
+            "frames": list(self.frames),
+            "vector_size": self.vector_size,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Reader:
+        return cls(
+            words=None if stored["words"] is None else Words.from_json(stored["words"]),
+            tokenizer=None if stored["tokenizer"] is None else tokenizer_from_json(stored["tokenizer"]),
+            frames=tuple(stored["frames"]),
+            vector_size=stored["vector_size"],
+        )
+
+
+def choose_level(texts: Sequence[str]) -> Literal["word", "char"]:
+    """Words, unless most texts are only one or two of them, such as names: then characters.
+
+    >>> choose_level(["Abandonato", "van der Berg", "Ôno"]), choose_level(["a fine film", "not my cup of tea"])
+    ('char', 'word')
+    """
+    lengths = sorted(len(text.split()) for text in texts)
+    spaced = lengths[len(lengths) // 2] > 2
+    many = sorted(len(split_words(text)) for text in texts[:1000])[len(texts[:1000]) // 2] > 2
+    return "word" if spaced or many else "char"
+
+
+def load_vectors(inputs: WordInput, words: Words, path: str) -> None:
+    """Gives every word that a file of vectors knows its vector."""
+    vectors = Vectors.read(path)
+    places = {word: place for place, word in enumerate(vectors.words)}
+    found = [(row, places[word]) for row, word in enumerate(words.vocabulary) if word in places]
+    inputs.load_vectors([row for row, _ in found], vectors.matrix[[place for _, place in found]])
+
+
+def _one_shape(inputs: Sequence[Any]) -> tuple[int, ...]:
+    shape: tuple[int, ...] = inputs[0].shape[1:]
+    for number, frames in enumerate(inputs, 1):
+        if frames.shape[1:] != shape:
+            raise UserError(f"Sequence {number} has frames of shape {frames.shape[1:]}, the first of {shape}.")
+    return shape
