@@ -62,6 +62,8 @@ class ColumnsFile:
 
     def sentences(self, columns: Columns = USUAL, *, tagged: bool = True) -> list[Sentence]:
         """The words with the features asked for, and their tags if they are `tagged`."""
+        if not self.rows:
+            return []
         word = self.position(columns.words or "1")
         tag = self.position(columns.tags or str(self.width)) if tagged else None
         if word == tag:

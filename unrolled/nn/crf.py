@@ -42,7 +42,7 @@ class CRF(nn.Module):
         steps = torch.arange(tags.shape[1], device=tags.device)
         real = steps < lengths[:, None]  # (B, T)
         tags = tags.masked_fill(~real, 0)
-        single = emissions.gather(2, tags[..., None]).squeeze(2).float() * real
+        single = emissions.gather(2, tags[..., None]).squeeze(2).to(self.start.dtype) * real
         pairs = self.transitions[tags[:, :-1], tags[:, 1:]] * real[:, 1:]
         last = tags.gather(1, (lengths - 1).clamp(min=0)[:, None]).squeeze(1)
         ends = (self.start[tags[:, 0]] + self.end[last]) * (lengths > 0)
@@ -173,7 +173,7 @@ def viterbi(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, 
     ordered = lengths[order]
     steps, num_tags = emissions.shape[1:]
     running = (ordered[None, :] > torch.arange(steps, device=lengths.device)[:, None]).sum(1).tolist()
-    scores = emissions[order].transpose(0, 1).float()  # (T, B, K)
+    scores = emissions[order].transpose(0, 1).to(start.dtype)  # (T, B, K)
     best = start + scores[0]  # (B, K), of the best path to each tag
     came_from = torch.zeros(steps, len(order), num_tags, dtype=torch.long, device=emissions.device)
     arriving = transitions.t().contiguous()  # (to, from): the maximum is over the last dimension
