@@ -315,7 +315,7 @@ def _architecture(config: Any) -> dict[str, Any]:
 
 
 def _with_absolute_paths(config: Any) -> Any:
-    paths = {f"data.{name}": getattr(config.data, name, None) for name in ("train", "valid")}
+    paths = {f"data.{name}": getattr(config.data, name, None) for name in ("train", "valid", "vectors")}
     return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
 
 
