@@ -4,8 +4,8 @@
 
 The same sentences in the same batches of 32, the same sizes (word vectors of 100, 25 + 25 units over letters of 25, one
 BiLSTM of 2 × 256), AdamW and clipping on both sides; a block of batches each in turn. Ours is the whole update that
-`unrolled train` makes, batches made from text included; flair's is its `forward_loss`, backward and step, on sentences it
-has already tokenised. flair needs an environment of its own: pip install flair==0.15.1.
+`unrolled train` makes, batches made from text included; flair's is its `forward_loss`, backward and step, on sentences
+that are ready. flair needs an environment of its own: pip install flair==0.15.1.
 """
 
 from __future__ import annotations
