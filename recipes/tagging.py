@@ -3,7 +3,7 @@
     python recipes/tagging.py --data FOLDER [--only ewt,conll2000] [--seeds 0,1,2] [--device cuda] [--out FOLDER]
 
 FOLDER, by default $UNROLLED_DATA, holds ud_english_ewt (en_ewt-ud-train.conllu.gz, en_ewt-ud-dev.conllu, UD 2.16),
-conll2000 (train.txt.gz) and glove (glove.6B.100d.subset.npz with words.txt). Every run writes OUT/tagging-PART-SEED.json
+conll2000 (train.txt.gz) and glove (glove.6B.100d.subset.npz, words.txt). Every run writes OUT/tagging-PART-SEED.json
 when it is done, and is not made again: the script can be stopped, and several can share the work by --only and --seeds.
 At the end the runs that are there become a table and OUT/tagging.json.
 

@@ -17,6 +17,7 @@ from torch import nn
 from unrolled import __version__
 from unrolled.config import Section
 from unrolled.errors import UserError
+from unrolled.text import Vectors
 from unrolled.training.checkpoint import write_atomically
 
 FORMAT = 1
@@ -60,6 +61,11 @@ class Model:
     def embed(self, inputs: Any) -> Any:
         """A vector for an input, (D,), or for each of a list of them, (N, D): a NumPy array."""
         return self.task.embed(self, inputs)
+
+    def word_vectors(self) -> Vectors:
+        """The vectors of the words it knows: neighbours, analogies, a file of them."""
+        vectors: Vectors = self.task.word_vectors(self)
+        return vectors
 
     def stream(self, **options: Any) -> Any:
         """For input in pieces: the split never changes the result."""

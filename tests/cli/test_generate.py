@@ -313,7 +313,7 @@ def test_the_model_file_says_what_it_is(folder: Path) -> None:
 
 
 def test_help_of_every_verb() -> None:
-    for verb in ("train", "run", "eval", "new", "check", "info", "doctor"):
+    for verb in ("train", "run", "eval", "words", "new", "check", "info", "doctor"):
         code, out, _ = call(verb, "--help")
         assert code == 0
         assert "Usage" in out

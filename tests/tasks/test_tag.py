@@ -306,6 +306,7 @@ def test_pretrained_vectors(tuned: bool, chunks: Path, tmp_path: Path) -> None:
     found = weight[words.ids(["Ada", "Paris", "Rome"])]
     assert torch.allclose(found, expected, atol=0.1)
     assert torch.equal(found, expected) is not tuned
+    assert torch.equal(torch.from_numpy(Tag().word_vectors(model)["rome"]), found[2])
     test = tmp_path / "test.txt"
     test.write_text("Paris NNP B-LOC\nKurt NNP B-PER\n")
     assert model.evaluate(test)["unknown_words"] == 1  # it has a vector, but was in no training sentence

@@ -14,6 +14,7 @@ from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
 from unrolled.cli.run import run
 from unrolled.cli.train import train
+from unrolled.cli.words import words
 from unrolled.errors import Note, UserError
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(train)
 app.command()(run)
 app.command("eval")(evaluate)
+app.command()(words)
 app.command()(new)
 app.command()(check)
 app.command()(info)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.nn import LSTM
 from unrolled.nn.front import DenseFront, ImageFront
-from unrolled.text.words import Words
+from unrolled.text import Tokenizer, Vectors, Words
 
 
 class TokenInput(nn.Module):
@@ -71,10 +71,23 @@ class WordInput(nn.Module):
         shapes = final.transpose(0, 1).flatten(1)  # (U, 2·letter_hidden)
         return torch.cat([vectors, nn.functional.embedding(batch.more["spelt"], shapes)], dim=-1)
 
+    def word_vectors(self, words: Words) -> Vectors:
+        """What is looked up for each word; its letters have no part in it."""
+        known = len(words.vocabulary.specials)
+        return Vectors(words.vocabulary.tokens[known:], self.words.weight[known:].detach().float().cpu())
+
     def load_vectors(self, rows: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Takes pretrained vectors for the words of these numbers."""
         with torch.no_grad():
             self.words.weight[list(rows)] = torch.from_numpy(vectors)
+
+
+def token_vectors(tokenizer: Tokenizer, weight: Tensor) -> Vectors:
+    """The vectors (V, E) of a tokenizer's tokens, each under the name it is shown with."""
+    rows: dict[str, int] = {}
+    for number in range(len(tokenizer)):
+        rows.setdefault(tokenizer.token(number), number)
+    return Vectors(rows, weight[list(rows.values())].detach().float().cpu())
 
 
 def word_batch(words: Words, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

@@ -57,6 +57,7 @@ class LanguageModel(nn.Module):
 
     start_token: int
     vocabulary_size: int
+    embedding: nn.Embedding
 
     @property
     def device(self) -> torch.device:

@@ -18,6 +18,7 @@ from unrolled.config import Section
 from unrolled.data import Batch, read_text
 from unrolled.errors import UserError
 from unrolled.model import Model
+from unrolled.text import Vectors
 from unrolled.training import Batches, Goal, Loss
 
 Format = Literal["text", "jsonl", "csv"]
@@ -101,6 +102,10 @@ class Task(ABC):
     def embed(self, model: Model, inputs: Any) -> Any:
         """A vector for each input, where the network has an encoder."""
         raise UserError(f"A model of {self.name} has no encoder that gives one vector.")
+
+    def word_vectors(self, model: Model) -> Vectors:
+        """The vectors of the words, or other tokens, that the network looks up, where it looks any up."""
+        raise UserError(f"A model of {self.name} has no word vectors.", "Give one that reads words, or a vectors file.")
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """What `unrolled run` writes, piece by piece: a line for each input, in their order."""

@@ -20,12 +20,13 @@ from unrolled.data import EMBEDDED, Batch, Stream, embedded_text, read_text
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models import LanguageModelSettings, language_model, stepping
+from unrolled.models.inputs import token_vectors
 from unrolled.models.language import LanguageModel, RecurrentLM
 from unrolled.nn.checks import check_options
 from unrolled.search import Sampling, StopStrings, generate
 from unrolled.see import TextTrace
 from unrolled.tasks.base import Data, Request, Task
-from unrolled.text import StreamDecoder, Tokenizer, tokenizer_from_json, train_tokenizer
+from unrolled.text import StreamDecoder, Tokenizer, Vectors, tokenizer_from_json, train_tokenizer
 from unrolled.training import (
     Batches,
     Forcing,
@@ -250,6 +251,10 @@ class Generate(Task):
 
     def line(self, one: str, answer: str) -> str:
         return f"{one}{answer}\n"
+
+    def word_vectors(self, model: Model) -> Vectors:
+        """What the network looks up for each token: words, characters or sub-words, as the level is."""
+        return token_vectors(model.assets, network_of(model).embedding.weight)
 
     def stream(self, model: Model, **options: Any) -> TextStream:
         return TextStream(model)

@@ -254,6 +254,10 @@ class Tag(Task):
             vectors[batches.rows(index)] = (sums / batch.lengths.clamp(min=1)[:, None]).float().cpu().numpy()
         return vectors[0] if alone else vectors
 
+    def word_vectors(self, model: Model) -> Vectors:
+        assert isinstance(model.network, Tagger)
+        return model.network.input.word_vectors(model.assets.words)
+
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         for document in self._documents(model).of(request):
             yield from document.sentences

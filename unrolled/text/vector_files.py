@@ -1,24 +1,25 @@
-"""Files of word vectors: word2vec's and GloVe's text, word2vec's binary, NumPy's .npz."""
+"""Reading files of word vectors: word2vec's and GloVe's text, word2vec's binary, NumPy's .npz."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
-from unrolled.text.files import opened, reading, written
+from unrolled.text.files import opened, reading
 
 KIND = "word2vec, GloVe or npz file"
 BLOCK = 1 << 23  # bytes of a text that are read at once
 LONGEST_LINE = 1 << 20
+WIDEST = 100_000
+LARGEST = float(np.finfo(np.float32).max)
 Floats = NDArray[np.float32]
 
 
@@ -45,41 +46,45 @@ class Chosen:
 
 @dataclass
 class Rows:
-    """What was read so far: words, each once, and their vectors in pieces."""
+    """What was read so far: words, each once, and their vectors."""
 
     path: Path
-    words: dict[str, int] = field(default_factory=dict)  # and the line, or row, where it stands
-    pieces: list[Floats] = field(default_factory=list)
+    width: int
+    words: dict[str, None] = field(default_factory=dict)  # in their order
     twice: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
+    filled: int = 0  # rows of the matrix
 
-    def word(self, raw: bytes) -> str:
-        """word2vec cuts very long words in the middle of a character: such a one stops nothing."""
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            self.mended.append(raw.decode(errors="replace"))
-            return self.mended[-1]
+    def __post_init__(self) -> None:
+        self.matrix: Floats = np.empty((0, self.width), dtype=np.float32)
 
-    def new(self, word: str, place: int) -> bool:
-        """Takes a word down; False where it was there before."""
+    def new(self, word: str, raw: bytes) -> bool:
+        """Takes down a word and the bytes it was read from; False where it was there before.
+
+        word2vec cuts very long words in the middle of a character: one that is not UTF-8 is counted, and stops nothing.
+        """
+        if "\ufffd" in word and word.encode() != raw:
+            self.mended.append(word)
         if word in self.words:
             self.twice.append(word)
             return False
-        self.words[word] = place
+        self.words[word] = None
         return True
 
-    def result(self, width: int) -> tuple[list[str], Floats]:
+    def add(self, vectors: Floats) -> None:
+        """Takes the vectors of new words; the matrix grows in its place, so that it is never there twice."""
+        end = self.filled + len(vectors)
+        if end > len(self.matrix):
+            self.matrix.resize((max(end, len(self.matrix) * 5 // 4), self.width), refcheck=False)
+        self.matrix[self.filled : end] = vectors
+        self.filled = end
+
+    def result(self) -> tuple[list[str], Floats]:
         for found, what in ((self.twice, "stand there again: the first counts"), (self.mended, "are not UTF-8")):
             if found:
                 note(f"{self.path}: {len(found)} words {what}. The first of them: {found[0]!r}.")
-        matrix = np.empty((len(self.words), width), dtype=np.float32)
-        start = 0
-        for index, piece in enumerate(self.pieces):
-            matrix[start : start + len(piece)] = piece
-            start += len(piece)
-            self.pieces[index] = piece[:0].copy()  # its memory goes back: never is everything there twice
-        return list(self.words), matrix
+        self.matrix.resize((self.filled, self.width), refcheck=False)
+        return list(self.words), self.matrix
 
 
 def read_vectors(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
@@ -93,12 +98,13 @@ def read_vectors(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
 
 
 def _read_text(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], Floats]:
-    rows, width, promised, row = Rows(path), 0, None, 0
+    rows, promised, row = Rows(path, 0), None, 0
     for first, lines in _blocks(path, file):
         if first == 1:
             promised, width = _shape(path, lines[0])
+            rows = Rows(path, width)
             first, lines = (2, lines[1:]) if promised is not None else (1, lines)
-        row = _read_lines(rows, lines, first, row, width, chosen)
+        row = _read_lines(rows, lines, first, row, chosen)
         if chosen.ended(row):
             break
     else:
@@ -109,7 +115,7 @@ def _read_text(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], 
             )
     if not row:
         raise UserError(f"{path} is empty.", f"Give the path of a {KIND}.")
-    return rows.result(width)
+    return rows.result()
 
 
 def _blocks(path: Path, file: IO[bytes]) -> Iterator[tuple[int, list[bytes]]]:
@@ -141,14 +147,11 @@ def _check_is_text(path: Path, block: bytes) -> None:
 
 def _shape(path: Path, line: bytes) -> tuple[int | None, int]:
     """How many words the first line promises, where it is word2vec's header, and how wide vectors are."""
+    if header := _header(path, line):
+        return header
     fields = line.split()
-    if len(fields) == 2 and all(part.isdigit() for part in fields):
-        count, width = map(int, fields)
-        if not width:
-            raise UserError(f"{path}:1: the vectors have 0 numbers.", "Expected the line: WORDS WIDTH.")
-        return count, width
     width = 0
-    while width < len(fields) - 1 and _is_number(fields[-1 - width]):
+    while width < len(fields) - 1 and is_number(fields[-1 - width]):
         width += 1
     if not width:
         raise UserError(
@@ -157,8 +160,22 @@ def _shape(path: Path, line: bytes) -> tuple[int | None, int]:
     return None, width
 
 
-def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, width: int, chosen: Chosen) -> int:
+def _header(path: Path, line: bytes) -> tuple[int, int] | None:
+    """WORDS WIDTH, where a line is that."""
+    fields = line.split()
+    if len(fields) != 2 or not all(part.isdigit() and len(part) < 12 for part in fields):
+        return None
+    count, width = map(int, fields)
+    if not 0 < width <= WIDEST:
+        raise UserError(
+            f"{path}:1: the vectors have {width} numbers.", f"Expected the line WORDS WIDTH, 1 to {WIDEST}."
+        )
+    return count, width
+
+
+def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, chosen: Chosen) -> int:
     """Takes what is wanted from lines; the row after the last."""
+    width = rows.width
     tails: list[bytes] = []
     places: list[int] = []
     for number, line in enumerate(lines, first):
@@ -168,15 +185,15 @@ def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, width: int
         head, _, tail = line.partition(b" ")
         if tail.count(b" ") != width - 1 or not head:
             head, tail = _split(rows.path, number, line, width)
-        word = rows.word(head)
-        if chosen(row, word) and rows.new(word, number):
+        word = head.decode(errors="replace")
+        if chosen(row, word) and rows.new(word, head):
             tails.append(tail)
             places.append(number)
         row += 1
         if chosen.ended(row):
             break
     if tails:
-        rows.pieces.append(_numbers(rows.path, tails, places, width))
+        rows.add(_numbers(rows.path, tails, places, width))
     return row
 
 
@@ -186,7 +203,7 @@ def _split(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, byt
     fields = fields[:1] + [part for part in fields[1:] if part]
     word, numbers = b" ".join(fields[:-width]), fields[-width:]
     found = len(fields) - 1
-    if len(fields) > width + 1 and _is_number(fields[-1 - width]):
+    if len(fields) > width + 1 and is_number(fields[-1 - width]):
         raise UserError(f"{path}:{number}: {_shown(line)} has more than {width} numbers.", _EQUAL)
     if found < width:
         raise UserError(f"{path}:{number}: {_shown(line)} has {found} numbers, not {width}.", _EQUAL)
@@ -225,14 +242,14 @@ def _wrong_number(path: Path, tails: list[bytes], places: list[int], width: int)
         if len(fields) != width:
             return UserError(f"{path}:{number}: {len(fields)} numbers, not {width}.", _EQUAL)
         for at, part in enumerate(fields, 1):
-            if not _is_number(part):
+            if not is_number(part):
                 return UserError(f"{path}:{number}: {_shown(part)}, value {at}, is not a number.", _EQUAL)
-            if not abs(float(part)) <= np.finfo(np.float32).max:
+            if not abs(float(part)) <= LARGEST:
                 return UserError(f"{path}:{number}: value {at} is {part.decode()}.", "Expected finite numbers.")
     return UserError(f"{path}: lines {places[0]} to {places[-1]} hold something that is not a number.", _EQUAL)
 
 
-def _is_number(raw: bytes) -> bool:
+def is_number(raw: bytes) -> bool:
     try:
         float(raw)
     except ValueError:
@@ -247,11 +264,11 @@ def _shown(raw: bytes) -> str:
 
 def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], Floats]:
     """word2vec's binary: a line WORDS WIDTH, then word, blank, and its numbers as little-endian float32."""
-    header = file.readline(100).split()
-    if len(header) != 2 or not all(part.isdigit() for part in header) or not int(header[1]):
+    header = _header(path, file.readline(100))
+    if header is None:
         raise UserError(f"{path} is not word2vec's binary format.", "Expected the first line: WORDS WIDTH.")
-    count, width = map(int, header)
-    rows, buffer, at = Rows(path), b"", 0
+    count, width = header
+    rows, buffer, at = Rows(path, width), b"", 0
     found: list[Floats] = []
     for row in range(count):
         if chosen.ended(row):
@@ -262,16 +279,17 @@ def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str]
             blank = buffer.find(b" ")
         if blank < 0 or len(buffer) < blank + 1 + 4 * width:
             raise UserError(f"{path} promises {count} words, but ends after {row}.", "The file was cut short.")
-        word = rows.word(buffer[at:blank].lstrip(b"\n"))
+        raw = buffer[at:blank].lstrip(b"\n")
+        word = raw.decode(errors="replace")
         at = blank + 1 + 4 * width
-        if chosen(row, word) and rows.new(word, row):
+        if chosen(row, word) and rows.new(word, raw):
             found.append(np.frombuffer(buffer, dtype="<f4", count=width, offset=blank + 1).astype(np.float32))
             if len(found) * width * 4 >= BLOCK:
-                rows.pieces.append(np.stack(found))
+                rows.add(np.stack(found))
                 found.clear()
     if found:
-        rows.pieces.append(np.stack(found))
-    words, matrix = rows.result(width)
+        rows.add(np.stack(found))
+    words, matrix = rows.result()
     return words, _finite(path, words, matrix)
 
 
@@ -288,23 +306,28 @@ def _read_npz(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
     words, place = _words_of(path, arrays.get("words"))
     if len(words) != len(vectors):
         raise UserError(f"{place} has {len(words)} words, {path} {len(vectors)} vectors.", "Expected a word for each.")
-    rows = Rows(path)
-    wanted = [row for row, word in enumerate(words) if chosen(row, word) and rows.new(word, row)]
+    rows = Rows(path, vectors.shape[1])
+    wanted = [row for row, word in enumerate(words) if chosen(row, word) and rows.new(word, word.encode())]
     picked = vectors if len(wanted) == len(vectors) else vectors[wanted]
-    rows.pieces.append(picked.astype(np.float32))
-    kept, matrix = rows.result(vectors.shape[1])
+    rows.add(picked)
+    kept, matrix = rows.result()
     return kept, _finite(path, kept, matrix)
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with reading(path, KIND), path.open("rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise UserError(f"{path} is not a whole npz file.", f"Give the path of a {KIND}.")
     try:
-        with reading(path, KIND), np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in ("vectors", "words") if name in file}
-    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError) as error:
+        with reading(path, KIND), np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in ("vectors", "words") if name in arrays}
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{path} is not a whole npz file: {error}.", f"Give the path of a {KIND}.") from None
+    except ValueError as error:
         if isinstance(error, UserError):
             raise
         if "pickle" not in str(error):
-            raise UserError(f"{path} is not a whole npz file: {error}.") from None
+            raise UserError(f"{path} is not a whole npz file: {error}.", f"Give the path of a {KIND}.") from None
         raise UserError(
             f"{path} holds Python objects, which are not read: they could run code.",
             "Store the words as an array of text: np.array(words, dtype=str).",
@@ -336,43 +359,3 @@ def _finite(path: Path, words: list[str], matrix: Floats) -> Floats:
         row = int(wrong.argmax())
         raise UserError(f"{path}: the vector of {words[row]!r} holds NaN or infinity.", "Expected finite numbers.")
     return matrix
-
-
-def write_npz(path: Path, words: Sequence[str], matrix: Floats) -> None:
-    with written(path) as beside, beside.open("wb") as file:
-        np.savez(file, vectors=matrix, words=np.array(words, dtype=str))
-
-
-def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
-    """word2vec's text: a line WORDS WIDTH, then a word and its numbers on each line."""
-    for word in words:
-        if not _fits_a_line(word):
-            raise UserError(f"The word {word!r} cannot stand in a line of text.", "Write an .npz file.")
-    with written(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
-        file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
-        for start in range(0, len(words), 5000):
-            rows = zip(words[start : start + 5000], _lines_of(matrix[start : start + 5000]), strict=True)
-            file.write(b"".join(b"%s %s\n" % (word.encode(), line) for word, line in rows))
-
-
-def _lines_of(matrix: Floats) -> list[bytes]:
-    """Rows as text, each number with the fewest digits that bring back the same float32."""
-    import pyarrow
-    from pyarrow import csv
-
-    table = pyarrow.table(list(matrix.T), names=[str(column) for column in range(matrix.shape[1])])
-    text = io.BytesIO()
-    csv.write_csv(table, text, csv.WriteOptions(include_header=False, delimiter=" "))
-    return text.getvalue().splitlines()
-
-
-def _fits_a_line(word: str) -> bool:
-    """Whether a line that begins with the word would be read back to it."""
-    first, *more = word.split(" ")
-    return not any(sign in word for sign in "\n\t") and (
-        all(more) and not _is_number(more[-1].encode()) if more else bool(first)
-    )
-
-
-def _created(path: Path, *, packed: bool) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "wb", compresslevel=6)) if packed else path.open("wb")

@@ -13,8 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from unrolled.errors import UserError
 from unrolled.text.analogies import evaluate, read_questions
-from unrolled.text.vector_files import Chosen, Floats, read_vectors, write_npz, write_text
+from unrolled.text.vector_files import Chosen, Floats, read_vectors
+from unrolled.text.vector_writing import write_npz, write_text
 
+COMPARED = 20_000  # words that an unknown one is compared with
 Neighbours = list[tuple[str, float]]
 """Words and their cosines, the nearest first."""
 
@@ -120,6 +122,8 @@ class Vectors:
         ends = (folded[0], folded[-1])
         near: dict[str, str] = {}
         for other in self.words:
+            if len(near) == COMPARED:
+                break
             if abs(len(other) - len(folded)) <= 2 and (form := other.casefold().strip()):
                 if form == folded:
                     return other
@@ -196,13 +200,13 @@ def read_terms(terms: str | Sequence[str]) -> list[tuple[int, str]]:
     signs = {"+": 1, "-": -1, "−": -1}
     signed: list[tuple[int, str]] = []
     sign: int | None = 1
-    for part in parts:
+    for place, part in enumerate(parts):
         if sign is None:
             if part not in signs:
                 raise UserError(f"There is no sign between {signed[-1][1]!r} and {part!r}.", _SUM)
             sign = signs[part]
         elif part in signs:
-            if signed or part != parts[0]:
+            if place:
                 raise UserError(f"{part!r} stands where a word should.", _SUM)
             sign = signs[part]
         else:
