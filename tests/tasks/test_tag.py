@@ -276,6 +276,16 @@ def test_texts_come_back_in_every_format(model: Model, tmp_path: Path) -> None:
     assert run(model, files=[str(tmp_path / "in.jsonl")]) == "Ada/B-PER saw/O\n"
 
 
+def test_text_that_ends_in_a_tag_is_still_text(chunks: Path, tmp_path: Path) -> None:
+    """Many tag sets call the full stop "."."""
+    path = tmp_path / "dots.txt"
+    path.write_text(columns_text().replace(". X O", ". . ."))
+    model = small(path, tmp_path / "run")
+    assert "." in model.assets.tags
+    for text in ("Ada ran .\n", "Ada ran .\nKurt saw Paul .\n"):
+        assert run(model, lines=text.splitlines(keepends=True)).count("/") == len(text.split())
+
+
 def test_features_are_read(chunks: Path, tmp_path: Path) -> None:
     """The tag is in the feature: with it the model cannot fail, whatever the word."""
     keys = {"data__feature_columns": ["2"], "data__tag_column": "2", "train__max_steps": 80}

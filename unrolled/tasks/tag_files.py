@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unrolled.data import read_table, read_text
-from unrolled.data.columns import ColumnsFile
+from unrolled.data.columns import DOCUMENT, ColumnsFile
 from unrolled.data.conllu import ConlluFile
 from unrolled.data.sentences import Columns, Sentence
 from unrolled.data.tagged import ending_of, looks_like_conllu, sentence_of
@@ -69,10 +69,11 @@ class Documents:
         return Document(itertools.chain(first, rest))
 
     def look_like_columns(self, lines: Sequence[str]) -> bool:
-        """Whether most last words of the lines are tags, or the model needs columns that no text has."""
-        words = [line.split() for line in lines if line.strip()]
-        tagged = sum(len(line) > 1 and line[-1] in self.tags for line in words)
-        return bool(self.columns.features) or tagged > len(words) / 2
+        """Whether all lines have as many words, and most end in a tag; or the model needs columns that no text has."""
+        words = [line.split() for line in lines if line.strip() and not line.startswith(DOCUMENT)]
+        tagged = sum(line[-1] in self.tags for line in words) > len(words) / 2
+        alike = len(words) > 1 and len({len(line) for line in words}) == 1 and len(words[0]) > 1
+        return bool(self.columns.features) or (alike and tagged)
 
     def of_conllu(self, lines: Sequence[str], name: str) -> Document:
         file = ConlluFile.parse(lines, name)
