@@ -129,6 +129,17 @@ def test_transitions_far_apart_lose_no_path(spread: float) -> None:
     assert_close(torch.autograd.grad(actual, transitions)[0], torch.autograd.grad(expected, transitions)[0])
 
 
+def test_a_tag_that_is_hard_to_reach_and_worth_it() -> None:
+    """Every transition to the second tag costs 2000, and the second step pays 2010 for it."""
+    transitions = torch.tensor([[0.0, -2000.0], [0.0, -2000.0]], dtype=DOUBLE)
+    emissions = torch.tensor([[[0.0, 0.0], [0.0, 2010.0], [0.0, 0.0]]], dtype=DOUBLE, requires_grad=True)
+    zeros, lengths = torch.zeros(2, dtype=DOUBLE), torch.tensor([3])
+    actual = log_partition(emissions, transitions, zeros, zeros, lengths)
+    expected = log_partition_of_logs(emissions, transitions, zeros, zeros, lengths)
+    assert_close(actual, expected)
+    assert_close(torch.autograd.grad(actual, emissions)[0], torch.autograd.grad(expected, emissions)[0])
+
+
 def test_single_precision_has_no_trouble_with_a_long_sequence() -> None:
     crf = random_crf(7)
     emissions, lengths = 10 * torch.randn(1, 3000, 7, dtype=DOUBLE), torch.tensor([3000])

@@ -104,10 +104,11 @@ class _LogPartition(torch.autograd.Function):
         steps = emissions.shape[1]
         running = (ordered[None, :] > torch.arange(steps, device=lengths.device)[:, None]).sum(1).tolist()
         scores = emissions.detach()[order].transpose(0, 1).double()  # (T, B, K)
+        pull = transitions.amax(0).double()  # what every way to a tag has in common belongs to the tag
         scores[0] += start
+        scores[1:] += pull
         highest = scores.amax(-1, keepdim=True)
         local = (scores - highest).exp_()  # (T, B, K)
-        pull = transitions.max().double()
         between = (transitions.double() - pull).exp()  # (K, K)
         last = (end.double() - end.max()).exp()
 
@@ -122,7 +123,7 @@ class _LogPartition(torch.autograd.Function):
         final = alphas[(ordered - 1).clamp(min=0), torch.arange(len(ordered), device=lengths.device)]  # (B, K)
         ending = (final * last).sum(-1)  # (B,)
         real = torch.arange(steps, device=lengths.device)[:, None] < ordered  # (T, B)
-        logs = ((scales.log() + highest).squeeze(-1) * real).sum(0) + (ordered - 1).clamp(min=0) * pull
+        logs = ((scales.log() + highest).squeeze(-1) * real).sum(0)
         result = torch.where(ordered > 0, logs + ending.log() + end.max(), 0.0)
         ctx.save_for_backward(order, ordered, local, between, last, alphas, scales, ending)
         ctx.running = running
