@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unrolled.metrics.spans import Scheme, may_follow, scheme_of, span_scores, spans_of
+from unrolled.metrics.spans import Scheme, may_follow, scheme_of, span_scores, spans_of, tags_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -63,8 +64,17 @@ def test_legal_sequences_have_the_spans_of_seqevals_strict_mode(name: Scheme, or
         sequence.append(data.draw(st.sampled_from([tag for tag in names if may_follow(before, tag, name)])))
     if not may_follow(sequence[-1], None, name):
         sequence.append({"BIOES": "E", "BILOU": "L"}[name] + sequence[-1][1:])
+    assert tags_of(spans_of(sequence), len(sequence), name) == sequence
     strict = [e.to_tuple()[1:] for row in Entities([sequence], oracle).entities for e in row]
     assert [tuple(span) for span in spans_of(sequence)] == strict
+
+
+@given(tags("BIES"), st.sampled_from(["IOB1", "IOB2", "BIOES", "BILOU"]))
+def test_any_scheme_can_mark_the_same_spans(sequence: list[str], scheme: Scheme) -> None:
+    turned = tags_of(spans_of(sequence), len(sequence), scheme)
+    assert spans_of(turned) == spans_of(sequence)
+    edges = [None, *turned, None]
+    assert all(may_follow(a, b, scheme) for a, b in itertools.pairwise(edges))
 
 
 def test_schemes_are_recognised() -> None:

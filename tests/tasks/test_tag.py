@@ -16,7 +16,7 @@ import torch
 import unrolled
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
-from unrolled.metrics.spans import may_follow
+from unrolled.metrics.spans import may_follow, spans_of, tags_of
 from unrolled.models.tagger import Tagger
 from unrolled.tasks import Request
 from unrolled.tasks.tag import Tag
@@ -147,6 +147,7 @@ def test_saved_and_loaded_is_the_same(model: Model, chunks: Path, tmp_path: Path
         {"model__output": "softmax"},
         {"model__output": "crf", "data__tag_column": "2"},
         {"model__legal": False},
+        {"model__bioes": False},
         {"model__letter_hidden": 0},
         {"data__feature_columns": ["2"]},
         {"model__cell": "gru", "model__num_layers": 2, "model__combine": "mix"},
@@ -172,7 +173,7 @@ def test_the_output_follows_the_tags(model: Model, chunks: Path, tmp_path: Path)
 
 def test_only_legal_sequences_come_out(chunks: Path, tmp_path: Path) -> None:
     """A network that wants to be inside of spans all the time."""
-    model = small(chunks, tmp_path / "run", train__max_steps=1)
+    model = small(chunks, tmp_path / "run", train__max_steps=1, model__bioes=False)
     network, words = network_of(model), [["Ada", "Kurt", "in", "York"] * 5] * 4
     with torch.no_grad():
         network.scores.bias.copy_(torch.tensor([9.0 if tag.startswith("I") else 0.0 for tag in model.assets.tags]))
@@ -184,6 +185,24 @@ def test_only_legal_sequences_come_out(chunks: Path, tmp_path: Path) -> None:
     assert all(legal())
     network.forbidden = None
     assert not any(legal())
+
+
+def test_what_is_learnt_is_where_spans_end_too(chunks: Path, tmp_path: Path) -> None:
+    """The data's IOB2 and the same in BIOES teach the same network; each gets its own tags back."""
+    turned = tmp_path / "bioes.txt"
+    with turned.open("w") as file:
+        for sentence in chunked():
+            tags = tags_of(spans_of([tag for _, _, tag in sentence]), len(sentence), "BIOES")
+            file.writelines(f"{word} {pos} {tag}\n" for (word, pos, _), tag in zip(sentence, tags, strict=True))
+            file.write("\n")
+    one, other = (small(path, tmp_path / path.stem, train__max_steps=20) for path in (chunks, turned))
+    for a, b in zip(one.network.parameters(), other.network.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert one.scores["span_f1"] == other.scores["span_f1"]
+    text = "Emmy Noether met Kurt in San Marino ."
+    tags = [tag for _, tag in one.predict(text)]
+    assert tags_of(spans_of(tags), len(tags), "BIOES") == [tag for _, tag in other.predict(text)]
+    assert not any(tag[0] in "ES" for tag in tags)
 
 
 def test_a_label_never_seen_is_counted_and_reported(model: Model, tmp_path: Path) -> None:
@@ -337,12 +356,14 @@ def test_fine_tuning_extends_words_and_tags(model: Model, tmp_path: Path) -> Non
         quiet=True,
     )
     old, new = model.assets.tags.tokens, tuned.assets.tags.tokens
-    assert new == (*old, "B-MUS")
+    assert new == (*old, "B-MUS", "I-MUS")
+    assert tuned.assets.learnt.tokens == (*model.assets.learnt.tokens, "S-MUS")
     crf = network_of(tuned).crf
     before = network_of(model).crf
     assert crf is not None
     assert before is not None
-    assert torch.allclose(crf.transitions[: len(old), : len(old)], before.transitions, atol=1e-6)
+    known = len(model.assets.learnt)
+    assert torch.allclose(crf.transitions[:known, :known], before.transitions, atol=1e-6)
     assert tuned.predict("Ada saw Paul in Rome .") == model.predict("Ada saw Paul in Rome .")
 
 

@@ -11,6 +11,12 @@ Scheme = Literal["IOB1", "IOB2", "BIOES", "BILOU"]
 
 _MARKED = re.compile(r"([BIESLU])(?:-(.+))?")
 _BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
+_MARKS_OF: dict[Scheme, tuple[str, str, str, str]] = {  # of the first, inner, last and only word of a span
+    "IOB1": ("I", "I", "I", "I"),
+    "IOB2": ("B", "I", "I", "B"),
+    "BIOES": ("B", "I", "E", "S"),
+    "BILOU": ("B", "I", "L", "U"),
+}
 OWN_START = 0.05  # the share of spans that begin with I from which on that is the scheme, and no mistake
 
 
@@ -53,6 +59,24 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
                 spans.append(Span(kind, at, at + 1))
         before = (mark, kind)
     return spans
+
+
+def tags_of(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+    """The tags that mark spans in a sentence of that length.
+
+    >>> tags_of([Span("NP", 0, 2), Span("NP", 2, 3)], 4, "IOB1"), tags_of([Span("NP", 0, 2)], 3, "BIOES")
+    (['I-NP', 'I-NP', 'B-NP', 'O'], ['B-NP', 'E-NP', 'O'])
+    """
+    first, inside, last, alone = _MARKS_OF[scheme]
+    tags = ["O"] * length
+    before = Span("", 0, 0)
+    for span in spans:
+        touching = scheme == "IOB1" and before.end == span.start > 0 and before.kind == span.kind
+        marks = [first, *[inside] * (span.end - span.start - 2), last] if span.end - span.start > 1 else [alone]
+        marks[0] = "B" if touching else marks[0]
+        tags[span.start : span.end] = [f"{mark}-{span.kind}" if span.kind else mark for mark in marks]
+        before = span
+    return tags
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme | None:

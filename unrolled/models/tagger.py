@@ -40,6 +40,9 @@ class TaggerSettings(RecurrentSettings):
         "auto",
         description="softmax judges each tag alone, crf the whole sequence; auto: crf where tags are spans (B-…, I-…).",
     )
+    bioes: bool = Field(
+        True, description="crf with spans: learn where they end too (B I E S O), whatever tags mark them in the data."
+    )
     legal: bool = Field(True, description="crf with spans: no sequence of tags that is none, such as O I-NP.")
 
 

@@ -7,6 +7,7 @@ import io
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,7 +31,7 @@ from unrolled.models.tagger import Tagger, TaggerSettings
 from unrolled.nn.checks import check_options
 from unrolled.tasks.base import Data, Request, Task, table_of
 from unrolled.tasks.reading import load_vectors
-from unrolled.tasks.tag_assets import TagAssets
+from unrolled.tasks.tag_assets import TagAssets, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag_files import Documents
 from unrolled.text.vectors import Vectors
 from unrolled.text.vocabulary import UNK, Vocabulary
@@ -101,25 +102,31 @@ class Tag(Task):
         return Data(train, valid, settings.train or EMBEDDED_SOURCE, hash_of(b"%d" % len(train), *parts))
 
     def make_assets(self, config: TagConfig, data: Data, init: TagAssets | None = None) -> TagAssets:
-        settings, sentences = config.data, data.train
-        tags = sorted({tag for s in sentences for tag in s.tags})
-        words = [s.words for s in sentences]
-        values = [sorted({v for s in sentences for v in s.features[i]}) for i in range(len(settings.feature_columns))]
+        settings, sentences, columns = config.data, data.train, len(config.data.feature_columns)
         if init is not None:
-            return init.extended(words, values, tags)
+            return init.extended(sentences, columns)
+        scheme = scheme_of(s.tags for s in sentences)
+        bioes = config.model.bioes and scheme in ("IOB1", "IOB2") and config.model.output != "softmax"
+        tags = outer_tags(sentences, spans=bioes)
         if len(tags) < 2:
             raise UserError(
                 f"Every word of {data.source} has the tag {tags[0]!r}: there is nothing to learn.",
                 "Give another column: data.column for CoNLL-U, data.tag_column for other files.",
             )
-        made = Words.train(words, min_count=settings.min_count, lowercase=settings.lowercase)
-        features, scheme = tuple(Vocabulary(v, [UNK]) for v in values), scheme_of(s.tags for s in sentences)
+        words = Words.train((s.words for s in sentences), min_count=settings.min_count, lowercase=settings.lowercase)
+        assets = TagAssets(
+            words,
+            tuple(Vocabulary(values_of(sentences, i), [UNK]) for i in range(columns)),
+            Vocabulary(tags),
+            scheme,
+            Vocabulary(inner_tags(sentences)) if bioes else None,
+        )
         if settings.vectors is None:
-            return TagAssets(made, features, Vocabulary(tags), scheme)
-        vectors, first = Vectors.read(settings.vectors), len(made.vocabulary)
+            return assets
+        vectors, first = Vectors.read(settings.vectors), len(words.vocabulary)
         known = [word for word in vectors.words if not settings.lowercase or word == word.lower()]
-        made = Words(made.vocabulary.extended(known), made.letters, lowercase=settings.lowercase)
-        return TagAssets(made, features, Vocabulary(tags), scheme, vectors.size, (first, len(made.vocabulary)))
+        words = Words(words.vocabulary.extended(known), words.letters, lowercase=settings.lowercase)
+        return replace(assets, words=words, vector_size=vectors.size, untrained=(first, len(words.vocabulary)))
 
     def assets_to_json(self, assets: TagAssets) -> Any:
         return assets.to_json()
@@ -135,7 +142,7 @@ class Tag(Task):
             letters=len(assets.words.letters),
             vector_size=assets.vector_size,
             features=[len(values) for values in assets.features],
-            tags=len(assets.tags),
+            tags=len(assets.learnt),
             crf=settings.output == "crf" or (settings.output == "auto" and assets.scheme is not None),
             forbidden=assets.forbidden() if settings.legal else None,
         )
@@ -199,19 +206,21 @@ class Tag(Task):
     ) -> tuple[dict[str, float], dict[str, Any]]:
         """Numbers, and tables by tag and by kind of span."""
         assets: TagAssets = model.assets
+        named = [assets.names(path) for path in paths]
         truth = np.array([tag for s in sentences for tag in assets.tag_ids(s.tags or ())])
-        answers = np.array([tag for path in paths for tag in path])
+        answers = np.array([tag for tags in named for tag in assets.tag_ids(tags)])
         tags, _ = class_scores(truth, answers, len(assets.tags))
         scores = {"accuracy": tags.accuracy, "macro_f1": tags.macro_f1}
         tables: dict[str, Any] = {}
         if assets.scheme is not None:
-            named = [[assets.tags[tag] for tag in path] for path in paths]
             spans, tables["spans"] = span_scores([s.tags or () for s in sentences], named)
             scores = spans | scores
+        seen = {*truth.tolist(), *answers.tolist()}
         rows = zip(assets.tags, tags.precision, tags.recall, tags.f1, tags.support, strict=True)
         tables["tags"] = {
             tag: {"precision": float(p), "recall": float(r), "f1": float(f), "count": int(n)}
-            for tag, p, r, f, n in rows
+            for number, (tag, p, r, f, n) in enumerate(rows)
+            if number in seen
         }
         trained = np.concatenate([assets.trained(s.words) for s in sentences])
         for name, chosen in (("known", trained), ("unknown", ~trained)):
@@ -235,8 +244,7 @@ class Tag(Task):
         return answers[0] if alone else answers
 
     def _tags(self, model: Model, sentences: Sequence[Sentence]) -> list[list[str]]:
-        names = model.assets.tags
-        return [[names[tag] for tag in path] for path in self._paths(model, self._unseen(model, sentences))]
+        return [model.assets.names(path) for path in self._paths(model, self._unseen(model, sentences))]
 
     @torch.no_grad()
     def embed(self, model: Model, inputs: Any) -> NDArray[np.float32]:
