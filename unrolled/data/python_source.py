@@ -19,7 +19,7 @@ EMBEDDED_SOURCE = "the source of Python's own library, each token tagged with it
 # fmt: off
 TRAINING = (
     "argparse", "bisect", "calendar", "cmd", "configparser", "contextlib", "copy", "csv", "difflib", "fractions",
-    "functools", "heapq", "json/decoder", "mailbox", "pprint", "queue", "random", "sched", "shlex", "shutil", "socket",
+    "functools", "heapq", "json/decoder", "pprint", "queue", "random", "sched", "shlex", "shutil", "socket",
     "string", "textwrap", "threading", "timeit", "trace", "weakref",
 )
 # fmt: on
