@@ -147,9 +147,10 @@ def collect(out: Path) -> None:
             mean = statistics.mean(scores)
             spread = f" ± {100 * statistics.stdev(scores):.2f}" if len(scores) > 1 else ""
             minutes = statistics.mean(one["minutes"] for one in mine)
+            bar = f"bar {100 * part.bar:.1f}, " if part.bar else ""
             print(
                 f"{name:<16} {part.metric:<9} {100 * mean:6.2f}{spread} ({len(scores)} seeds), "
-                f"{f'bar {100 * part.bar:.1f}, ' if part.bar else ''}{minutes:.1f} minutes. {part.about}. {part.published}"
+                f"{bar}{minutes:.1f} minutes. {part.about}. {part.published}"
             )
             rows.append({"part": name, "about": part.about, "metric": part.metric, "mean": mean, "bar": part.bar})
     (out / "tagging.json").write_text(json.dumps({"table": rows, "runs": runs}, indent=1) + "\n")
