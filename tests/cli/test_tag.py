@@ -1,0 +1,95 @@
+"""`tag` from the command line, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_generate import call
+from tests.tasks.test_tag import SMALL, columns_text
+from unrolled.model import read_about
+
+SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture(scope="module")
+def chunks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "chunks.txt"
+    path.write_text(columns_text())
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(chunks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "chunks"
+    code, _, said = call("train", "tag", "--train", chunks, "--valid", chunks, "--out", path, *SET)
+    assert code == 0
+    assert f"tag on {chunks}" in said
+    assert "span_f1" in said
+    return path
+
+
+def test_a_config_with_every_key_explained(chunks: Path, tmp_path: Path) -> None:
+    assert call("new", "tag", tmp_path / "my.toml", "--set", f"data.train={chunks}")[0] == 0
+    text = (tmp_path / "my.toml").read_text()
+    assert 'task = "tag"' in text
+    for key in ("column", "tag_column", "feature_columns", "vectors", "letter_hidden", "output", "legal", "lr"):
+        line = next(n for n, line in enumerate(text.split("\n")) if line.lstrip("# ").startswith(f"{key} ="))
+        assert text.split("\n")[line - 1].startswith("# "), key
+    code, out, _ = call("check", tmp_path / "my.toml", *SET)
+    assert code == 0
+    assert "spans                            IOB2" in out
+
+
+def test_lines_in_tags_out(folder: Path) -> None:
+    given = "Ada saw Paul in Rome.\n\nKurt met Ada.\n"
+    code, out, _ = call("run", folder, given=given)
+    assert code == 0
+    assert out == "Ada/B-PER saw/O Paul/B-PER in/O Rome/B-LOC ./O\n\nKurt/B-PER met/O Ada/B-PER ./O\n"
+    records = [json.loads(line) for line in call("run", folder, "--json", given=given)[1].splitlines()]
+    assert records[2]["tags"] == ["B-PER", "O", "B-PER", "O"]
+    assert call("run", folder, "--text", "Kurt", "--format", "csv")[1] == "sentence,token,tag\n1,Kurt,B-PER\n"
+
+
+def test_a_file_comes_back(folder: Path, chunks: Path) -> None:
+    assert call("run", folder, chunks)[1] == columns_text()
+    assert call("run", folder, given=columns_text())[1] == columns_text()
+
+
+def test_scores(folder: Path, chunks: Path) -> None:
+    code, out, _ = call("eval", folder, chunks, "--json")
+    scores = json.loads(out)
+    assert code == 0
+    assert scores["span_f1"] > 0.95
+    assert {"accuracy", "macro_f1", "span_precision", "span_recall", "unknown_labels", "tags", "spans"} <= set(scores)
+    table = call("eval", folder, chunks)[1]
+    assert "spans  precision  recall      f1   count" in table
+    assert read_about(folder / "best.safetensors")["scores"]["span_f1"] == pytest.approx(scores["span_f1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.txt", "a B-X\nb\n", "unrolled: {path}:2 has 1 blank-separated columns, expected 2 as in the lines before"),
+        ("a.conllu", "1\ta\n", "unrolled: {path}:1 has 2 tab-separated columns, expected 10"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": []}', "unrolled: {path}:1 has 1 tokens and 0 tags. Expected one for"),
+    ],
+)
+def test_broken_files_are_said_with_their_line(
+    folder: Path, tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    for words in (("eval", folder, path), ("train", "tag", "--train", path, "--out", tmp_path / "run")):
+        code, _, said = call(*words)
+        assert code == 2
+        assert said.startswith(message.format(path=path))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_option_of_another_task(folder: Path) -> None:
+    code, _, said = call("run", folder, "--text", "a", "--temperature", "1")
+    assert code == 2
+    assert said.startswith("unrolled: Unknown run option 'temperature'")

@@ -1,0 +1,35 @@
+"""Sentences with a tag for each word: what the readers of CoNLL-U, columns, JSON lines and Parquet give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Words, what else is known of each, and their tags."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    features: tuple[tuple[str, ...], ...] = ()  # further columns, each as long as the words
+    place: str = ""  # file:line
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold the words, the tags and the features: names, or numbers from 1 on.
+
+    None: their usual place, the first and the last column of a file of columns, `tokens` and `tags` in JSON and
+    Parquet. In CoNLL-U words are in the column form, and tags in the one named by `conllu`.
+    """
+
+    words: str | None = None
+    tags: str | None = None
+    features: tuple[str, ...] = ()
+    conllu: str = "upos"
+
+
+USUAL = Columns()

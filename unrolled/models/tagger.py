@@ -1,0 +1,109 @@
+"""Taggers: a tag for every word of a sentence, from the words on both sides of it (S21)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from unrolled.data import Batch
+from unrolled.models.inputs import WordInput
+from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
+from unrolled.nn.crf import CRF
+
+Forbidden = tuple[Tensor, Tensor, Tensor]
+"""Masks of transitions (K, K), first tags (K,) and last tags (K,) that may not be."""
+
+
+class TaggerSettings(RecurrentSettings):
+    """The `model` section of `tag`."""
+
+    hidden_size: int = Field(200, ge=1, description="Units in a layer, of each direction.")
+    num_layers: int = Field(1, ge=1, description="Recurrent layers on top of each other, each in both directions.")
+    dropout: float = Field(
+        0.4, ge=0, lt=1, description="Dropped from the words' vectors, between layers and before the scores."
+    )
+    embedding_size: int = Field(100, ge=1, description="Width of a word's vector; pretrained ones have their own.")
+    letter_size: int = Field(30, ge=1, description="Width of a letter's vector.")
+    letter_hidden: int = Field(
+        50, ge=0, description="Units, of each direction, that read a word's letters; 0: letters are not read."
+    )
+    feature_size: int = Field(20, ge=1, description="Width of the vector of each of data.feature_columns.")
+    word_dropout: float = Field(
+        0.1, ge=0, lt=1, description="Chance in training that a word is unknown, but for its letters."
+    )
+    tune_vectors: bool = Field(True, description="Let training change the pretrained vectors.")
+    output: Literal["auto", "softmax", "crf"] = Field(
+        "auto",
+        description="softmax judges each tag alone, crf the whole sequence; auto: crf where tags are spans (B-…, I-…).",
+    )
+    bioes: bool = Field(
+        True, description="crf with spans: learn where they end too (B I E S O), whatever tags mark them in the data."
+    )
+    legal: bool = Field(True, description="crf with spans: no sequence of tags that is none, such as O I-NP.")
+
+
+class Tagger(nn.Module):
+    """Words, their letters and features → recurrent layers in both directions → a score for each tag of each word."""
+
+    def __init__(
+        self,
+        settings: TaggerSettings,
+        *,
+        words: int,
+        letters: int,
+        vector_size: int | None,
+        features: Sequence[int],
+        tags: int,
+        crf: bool,
+        forbidden: Forbidden | None = None,
+    ) -> None:
+        super().__init__()
+        self.input = WordInput(
+            words,
+            letters,
+            size=vector_size or settings.embedding_size,
+            letter_size=settings.letter_size,
+            letter_hidden=settings.letter_hidden,
+            word_dropout=settings.word_dropout,
+            frozen=vector_size is not None and not settings.tune_vectors,
+        )
+        self.features = nn.ModuleList(nn.Embedding(size, settings.feature_size) for size in features)
+        self.dropout = nn.Dropout(settings.dropout)
+        width = self.input.output_size + settings.feature_size * len(features)
+        self.layer = recurrent_layer(settings, width, bidirectional=True)
+        self.scores = nn.Linear(2 * settings.output_size, tags)
+        self.crf = CRF(tags) if crf else None
+        self.forbidden = forbidden
+
+    def states(self, batch: Batch) -> Tensor:
+        """What the layers make of each word, (B, T, 2·H)."""
+        parts = [self.input(batch)]
+        parts += [table(batch.more["features"][..., i]) for i, table in enumerate(self.features)]
+        output, _ = self.layer(self.dropout(torch.cat(parts, dim=-1)), lengths=batch.lengths)
+        states: Tensor = self.dropout(output)
+        return states
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Scores of the tags, (B, T, K)."""
+        scores: Tensor = self.scores(self.states(batch))
+        return scores
+
+    @torch.no_grad()
+    def decode(self, batch: Batch) -> list[list[int]]:
+        """The tags of each sentence: each word's likeliest, or the likeliest sequence."""
+        assert batch.lengths is not None
+        scores = self(batch)
+        if self.crf is not None:
+            return self.crf.decode(scores, batch.lengths, self._forbidden(scores.device))
+        best = scores.argmax(-1).tolist()
+        return [row[:length] for row, length in zip(best, batch.lengths.tolist(), strict=True)]
+
+    def _forbidden(self, device: torch.device) -> Forbidden | None:
+        if self.forbidden is None:
+            return None
+        transitions, first, last = (mask.to(device) for mask in self.forbidden)
+        return transitions, first, last
