@@ -308,7 +308,16 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
 def _architecture(config: Any) -> dict[str, Any]:
     """What a model that training starts from decides: its own shape, and what its tokens are."""
     keys = {f"model.{k}": v for k, v in config.model.model_dump().items()}
-    for name in ("level", "lowercase", "direction"):
+    for name in (
+        "level",
+        "lowercase",
+        "direction",
+        "horizon",
+        "input_columns",
+        "target_columns",
+        "missing",
+        "start_row",
+    ):
         if hasattr(config.data, name):
             keys[f"data.{name}"] = getattr(config.data, name)
     return keys

@@ -1,0 +1,248 @@
+"""Vectors in, an estimate of vectors to come out, at every step: feed-forward layers under recurrent ones (S22)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from unrolled.cells import Trace
+from unrolled.models.outputs import LossName, Output
+from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
+from unrolled.nn.front import DenseFront
+
+CALM = 3.0  # scaled inputs beyond it are drawn in: nothing much larger was seen in training
+
+
+class ForecasterSettings(RecurrentSettings):
+    """The `model` section of `forecast`."""
+
+    cell: Literal["rnn", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
+    hidden_size: int = Field(64, ge=1, description="Units in a layer.")
+    front: list[int] = Field([], description="Widths of feed-forward layers under the recurrent ones: [64, 64].")
+    loss: LossName | None = Field(
+        None,
+        description="What is learnt: a value by squared (mse) or absolute error (mae), a mean and a deviation "
+        "(gaussian), quantiles, or the probability of a 1 (bernoulli); none: mse, or bernoulli where every target is "
+        "0 or 1.",
+    )
+    quantiles: list[float] = Field([0.1, 0.5, 0.9], min_length=1, description="Which ones, for loss=quantiles.")
+    residual: bool | None = Field(
+        None,
+        description="Learn the difference from the last value; none: where a target is an input too, bernoulli apart.",
+    )
+    changes: bool | None = Field(
+        None, description="Read the change of each input beside the input; none: yes, unless all are 0 or 1."
+    )
+    lags: int | None = Field(
+        None,
+        ge=0,
+        description="Past changes that a linear path beside the recurrent layers reads, fitted before training; "
+        "none: 24, fewer where there are many columns, 0 for bernoulli.",
+    )
+
+    @field_validator("quantiles")
+    @classmethod
+    def _between(cls, value: list[float]) -> list[float]:
+        if not all(0 < q < 1 for q in value) or sorted(set(value)) != value:
+            raise ValueError("quantiles must rise and lie between 0 and 1, such as [0.1, 0.5, 0.9]")
+        return value
+
+    @field_validator("front")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        if any(size < 1 for size in value):
+            raise ValueError("a layer needs at least one unit")
+        return value
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What goes in and out of a forecaster, in numbers."""
+
+    inputs: int  # D columns of values
+    missing: bool  # whether D further features are 1 where a value is there
+    horizons: tuple[int, ...]
+    positions: tuple[int, ...]  # for each target its place among the inputs, −1 where it is none
+    residual: bool
+    changes: bool
+    lags: int
+
+    @property
+    def features(self) -> int:
+        return self.inputs * (2 if self.missing else 1)
+
+    @property
+    def outputs(self) -> tuple[int, int]:
+        return len(self.horizons), len(self.positions)
+
+    @property
+    def next(self) -> int:
+        """Which horizon is the next step's."""
+        return self.horizons.index(1)
+
+
+class Forecaster(nn.Module):
+    """x_t and its change → feed-forward layers → recurrent layers → estimates for all horizons, plus a linear path.
+
+        ŷ = base + scale ∘ (W h_t + V [x_t ; Δx_t … Δx_{t−p+1}] + b)
+
+    `base` is the last value of the target where that is an input, else 0; `scale` its usual change. The state is the
+    recurrent layers' and the last rows, so that a sequence can be cut anywhere.
+    """
+
+    change_scale: Tensor
+    scale: Tensor
+
+    def __init__(self, settings: ForecasterSettings, layout: Layout, output: Output) -> None:
+        super().__init__()
+        self.layout, self.output = layout, output
+        self.rows = max(1, layout.lags)  # past rows kept in the state
+        width = layout.features + (layout.inputs if layout.changes else 0)
+        self.front = DenseFront(width, settings.front, settings.dropout)
+        self.layer = recurrent_layer(settings, self.front.output_size)
+        self.dropout = nn.Dropout(settings.dropout)
+        outputs = math.prod(layout.outputs) * output.size
+        self.head = nn.Linear(settings.output_size, outputs)
+        self.linear = nn.Linear(layout.inputs * (1 + layout.lags), outputs, bias=False) if layout.lags else None
+        self.register_buffer("change_scale", torch.ones(layout.inputs))
+        self.register_buffer("scale", torch.ones(layout.outputs))
+
+    def forward(
+        self, x: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Features (B, T, F) → estimates (B, T, horizons, K, P), and the state after the last step."""
+        past = self.past(x, state, resets)
+        seen = torch.cat([past, x[..., : self.layout.inputs]], dim=1)  # (B, rows + T, D)
+        carried = None if state is None else to_torch(state[:-1])
+        output, final = self.layer(self.front(self.read(x, seen)), carried, lengths=lengths, resets=resets)
+        raw = self.head(self.dropout(output))
+        if self.linear is not None:
+            raw = raw + self.linear(self.linear_features(seen))
+        ends = lengths if lengths is not None else torch.full((len(x),), x.shape[1], device=x.device)
+        last = ends[:, None] + torch.arange(self.rows, device=x.device)  # (B, rows)
+        kept = seen.gather(1, last[..., None].expand(-1, -1, seen.shape[-1]))
+        return self.place(raw, x), (*from_torch(final), kept)
+
+    def read(self, x: Tensor, seen: Tensor) -> Tensor:
+        """What the first layer gets: features and changes, drawn in where they are extreme."""
+        parts = [calmed(x)]
+        if self.layout.changes:
+            parts.append(calmed((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale))
+        return torch.cat(parts, dim=-1)
+
+    def linear_features(self, seen: Tensor) -> Tensor:
+        """All rows with the ones before them (B, rows + T, D) → what the linear path reads, (B, T, D · (1 + lags))."""
+        changes = (seen[:, 1:] - seen[:, :-1]) / self.change_scale
+        windows = changes.unfold(1, self.rows, 1).flatten(2)  # (B, T, D · lags)
+        return torch.cat([seen[:, self.rows :], windows], dim=-1)
+
+    def place(self, raw: Tensor, x: Tensor) -> Tensor:
+        raw = raw.view(*raw.shape[:-1], *self.layout.outputs, self.output.size)
+        return self.output.place(raw, self.base(x), self.scale)
+
+    def base(self, x: Tensor) -> Tensor:
+        """The value that a raw output of zero stands for, (B, T, 1, K)."""
+        if not self.layout.residual:
+            return x.new_zeros(*x.shape[:-1], 1, len(self.layout.positions))
+        zero = x.new_zeros(*x.shape[:-1], 1)
+        columns = torch.cat([x[..., : self.layout.inputs], zero], dim=-1)
+        return columns[..., list(self.layout.positions)].unsqueeze(-2)
+
+    def with_guess(self, x: Tensor, guess: Tensor) -> Tensor:
+        """Features (…, F) in which the inputs that are targets are a guess (…, K)."""
+        layout = self.layout
+        targets = [k for k, position in enumerate(layout.positions) if position >= 0]
+        places = [layout.positions[k] for k in targets]
+        x = x.clone()
+        x[..., places] = guess[..., targets]
+        if layout.missing:
+            x[..., [layout.inputs + place for place in places]] = 1.0
+        return x
+
+    def trace(self, x: Tensor) -> tuple[Tensor, Trace]:
+        """The estimates, and the trace of the recurrent layers."""
+        seen = torch.cat([self.past(x, None), x[..., : self.layout.inputs]], dim=1)
+        trace: Trace = self.layer.trace(self.front(self.read(x, seen)))
+        raw = self.head(trace.output)
+        if self.linear is not None:
+            raw = raw + self.linear(self.linear_features(seen))
+        return self.place(raw, x), trace
+
+    def past(self, x: Tensor, state: State | None, resets: Tensor | None = None) -> Tensor:
+        """The rows before the first, (B, rows, D): carried, or, where a sequence begins, its first row again."""
+        first = x[:, :1, : self.layout.inputs].expand(-1, self.rows, -1)
+        if state is None:
+            return first
+        if resets is None:
+            return state[-1]
+        return torch.where(resets[:, None, None], first, state[-1])
+
+
+def calmed(x: Tensor) -> Tensor:
+    """x as it is up to ±3, and beyond it only its logarithm more.
+
+    >>> calmed(torch.tensor([0.5, -3.0, 102.0]))
+    tensor([ 0.5000, -3.0000,  7.6052])
+    """
+    size = x.abs()
+    return torch.where(size <= CALM, x, x.sign() * (CALM + (size - CALM).clamp(min=0).log1p()))
+
+
+class Stepping:
+    """A forecaster one row at a time on its layer's stepper: for control loops on a CPU. The weights are copied."""
+
+    def __init__(self, network: Forecaster) -> None:
+        self._network = network
+        self._stepper = network.layer.stepper() if network.head.weight.device.type == "cpu" else None
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """Features (1, F) → estimates (1, horizons, K, P), and the state."""
+        network = self._network
+        rows = x.unsqueeze(1)  # (B, 1, F)
+        if self._stepper is None:
+            estimate, state = network(rows, state)
+            return estimate[:, 0], state
+        past = network.past(rows, state)
+        carried = self._stepper.initial_state(len(x)) if state is None else state[:-1]
+        seen = torch.cat([past, rows[..., : network.layout.inputs]], dim=1)
+        output, final = self._stepper(network.front(network.read(rows, seen))[:, 0], carried)
+        raw = network.head(output).unsqueeze(1)
+        if network.linear is not None:
+            raw = raw + network.linear(network.linear_features(seen))
+        return network.place(raw, rows)[:, 0], (*final, seen[:, 1:])
+
+
+def fit_linear(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Ridge regression (N, A) → (N, O) with the penalty chosen on the last fifth: weights (O, A) and means (O,).
+
+    Each output takes the penalty that serves it best; the largest leaves nothing but the mean.
+    """
+    x, y = features.double(), targets.double()
+    cut = max(1, len(x) * 4 // 5)
+    penalties = [10.0**k for k in range(-6, 4)]
+    errors = torch.stack(
+        [((x[cut:] @ w.T + b) - y[cut:]).square().mean(0) for w, b in _ridge(x[:cut], y[:cut], penalties)]
+    )  # (penalties, O)
+    best = errors.nan_to_num(torch.inf).argmin(0) if len(x) > cut else torch.full((y.shape[1],), len(penalties) - 1)
+    fitted = _ridge(x, y, penalties)
+    weights = torch.stack([fitted[int(k)][0][o] for o, k in enumerate(best)])
+    offsets = torch.stack([fitted[int(k)][1][o] for o, k in enumerate(best)])
+    return weights.float(), offsets.float()
+
+
+def _ridge(x: Tensor, y: Tensor, penalties: Sequence[float]) -> list[tuple[Tensor, Tensor]]:
+    mean_x, mean_y = x.mean(0), y.mean(0)
+    values, vectors = torch.linalg.eigh((x - mean_x).T @ (x - mean_x) / len(x))
+    projected = vectors.T @ ((x - mean_x).T @ (y - mean_y) / len(x))  # (A, O)
+    result = []
+    for penalty in penalties:
+        weights = (vectors @ (projected / (values.clamp(min=0) + penalty)[:, None])).T  # (O, A)
+        result.append((weights, mean_y - weights @ mean_x))
+    return result
