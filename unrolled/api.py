@@ -155,6 +155,7 @@ class Job:
             device=self.device,
             stateful=task.stateful(config),
             window=task.window(config),
+            judge_start=task.judge_start(config),
         )
         return trainer
 

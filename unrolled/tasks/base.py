@@ -158,6 +158,10 @@ class Task(ABC):
         """How many steps gradients go back; None: the batch's."""
         return None
 
+    def judge_start(self, config: Any) -> bool:
+        """Whether a new network may be good already, and is evaluated before the first update."""
+        return False
+
     def warnings(self, config: Any, batches: Batches) -> list[str]:
         """What a user should know before a long run."""
         return []

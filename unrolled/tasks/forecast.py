@@ -40,6 +40,7 @@ class ForecastTraining(TrainSettings):
     """Training on windows of long series: truncated backpropagation."""
 
     lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
+    eval_every: int | None = Field(50, ge=1, description="Updates between evaluations; none: ten in a run.")
     window: int = Field(100, ge=1, description="Steps of a series between updates, and that gradients go back.")
     stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
     teacher_forcing: Forcing = Field(
@@ -223,6 +224,9 @@ class Forecast(Task):
 
     def stateful(self, config: ForecastConfig) -> bool:
         return config.train.stateful
+
+    def judge_start(self, config: ForecastConfig) -> bool:
+        return config.model.lags != 0
 
     def statistics(self, config: ForecastConfig, data: Data, assets: Frame) -> dict[str, Any]:
         table: Table = data.train
