@@ -108,7 +108,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
     path.write_text("x,y\n1,2\n")
     with pytest.raises(UserError, match=r"a\.csv has no column 'z'\. Its columns: x, y\."):
         read_series(path, ["z"])
-    with pytest.raises(UserError, match="Unknown kind of file '.xlsx'. Choices: .csv"):
+    with pytest.raises(UserError, match=r"Unknown kind of file '\.xlsx'\. Choices: \.csv"):
         read_series("a.xlsx")
     np.savez(tmp_path / "a.npz", inputs=np.array([[1.0], [np.nan]]), lengths=[1, 1])
     with pytest.raises(UserError, match=r"a\.npz, sequence 2, row 1, column '1' is empty or NaN\."):
