@@ -4,8 +4,8 @@
     python recipes/music.py --data FOLDER --only JSB_Chorales-gru-0   # one run; several processes may share the work
     python recipes/music.py --table                             # table and picture of the runs that are there
 
-FOLDER/polymusic holds JSB_Chorales.npz, Nottingham.npz and MuseData.npz (88 keys, Boulanger-Lewandowski's splits). A run
-that has a result is not made again. Nats per time step are summed over the keys and averaged over all steps of all
+FOLDER/polymusic holds JSB_Chorales.npz, Nottingham.npz and MuseData.npz (88 keys, Boulanger-Lewandowski's splits). A
+run that has a result is not made again. Nats per time step are summed over the keys and averaged over all steps of all
 pieces; the first step of a piece is predicted from a row of zeros. The paper's rolls had 93, 96 and 105 keys.
 """
 
@@ -140,14 +140,14 @@ def means(results: list[dict[str, Any]]) -> dict[tuple[str, str], list[float]]:
 def table(results: list[dict[str, Any]]) -> str:
     """Nats per step on the test pieces: mean ± deviation over seeds, and the paper's."""
     found = means(results)
-    lines = [f"{'test, nats per step':<22}" + "".join(f"{cell:>26}" for cell in CELLS)]
+    lines = [f"{'test, nats per step':<20}" + "".join(f"{cell:>32}" for cell in CELLS)]
     for data, paper in PAPER.items():
-        line = f"{data:<22}"
+        line = f"{data:<20}"
         for cell in CELLS:
             scores = found.get((data, cell), [])
             spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
             ours = f"{statistics.mean(scores):.2f} ± {spread:.2f} ({len(scores)})" if scores else "–"
-            line += f"{ours + f'  paper {paper[cell]:.2f}':>26}"
+            line += f"{ours + f'  paper {paper[cell]:.2f}':>32}"
         lines.append(line)
     return "\n".join(lines)
 

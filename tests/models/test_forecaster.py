@@ -103,14 +103,14 @@ def test_padding_and_resets_change_nothing() -> None:
 @pytest.mark.parametrize("lags", [0, 1, 5])
 def test_one_row_at_a_time_is_the_same(cell: str, lags: int) -> None:
     network = forecaster(cell=cell, lags=lags, num_layers=2, front=[5])
-    x = torch.randn(1, 12, 2)
+    x = 3 * torch.randn(1, 12, 2)  # some of it far enough out to be drawn in
     with torch.no_grad():
         whole, _ = network(x)
     step, state, rows = Stepping(network), None, []
     for t in range(12):
-        estimate, state = step(x[:, t], state)
+        estimate, state = step(x[:, t].numpy(), state)
         rows.append(estimate)
-    assert_close(torch.stack(rows, 1), whole)
+    assert_close(torch.stack(rows), whole[0])
 
 
 def test_the_equation_is_the_documented_one() -> None:

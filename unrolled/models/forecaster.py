@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
@@ -150,6 +152,8 @@ class Forecaster(nn.Module):
         """The value that a raw output of zero stands for, (B, T, 1, K)."""
         if not self.layout.residual:
             return x.new_zeros(*x.shape[:-1], 1, len(self.layout.positions))
+        if self.layout.positions == tuple(range(self.layout.inputs)):
+            return x[..., : self.layout.inputs].unsqueeze(-2)
         zero = x.new_zeros(*x.shape[:-1], 1)
         columns = torch.cat([x[..., : self.layout.inputs], zero], dim=-1)
         return columns[..., list(self.layout.positions)].unsqueeze(-2)
@@ -195,28 +199,63 @@ def calmed(x: Tensor) -> Tensor:
 
 
 class Stepping:
-    """A forecaster one row at a time on its layer's stepper: for control loops on a CPU. The weights are copied."""
+    """A forecaster one row at a time, for streams and control loops: its layer's stepper, and NumPy around it.
+
+    On a GPU each row is a call of the network. The weights are copied when it is made.
+    """
 
     def __init__(self, network: Forecaster) -> None:
         self._network = network
-        self._stepper = network.layer.stepper() if network.head.weight.device.type == "cpu" else None
+        self._on_cpu = network.head.weight.device.type == "cpu"
+        if not self._on_cpu:
+            return
+        self._stepper = network.layer.stepper()
+        self._front = [
+            (_array(layer.weight).T.copy(), _array(layer.bias))
+            for layer in network.front.layers
+            if isinstance(layer, nn.Linear)
+        ]
+        paths = [network.head.weight] + ([network.linear.weight] if network.linear is not None else [])
+        self._weight, self._bias = _array(torch.cat(paths, dim=1)), _array(network.head.bias)
+        self._change_scale, self._scale = _array(network.change_scale), network.scale.clone()
 
     @torch.no_grad()
-    def __call__(self, x: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """Features (1, F) → estimates (1, horizons, K, P), and the state."""
-        network = self._network
-        rows = x.unsqueeze(1)  # (B, 1, F)
-        if self._stepper is None:
-            estimate, state = network(rows, state)
-            return estimate[:, 0], state
-        past = network.past(rows, state)
-        carried = self._stepper.initial_state(len(x)) if state is None else state[:-1]
-        seen = torch.cat([past, rows[..., : network.layout.inputs]], dim=1)
-        output, final = self._stepper(network.front(network.read(rows, seen))[:, 0], carried)
-        raw = network.head(output).unsqueeze(1)
+    def __call__(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
+        """Features (1, F) → estimates (horizons, K, P), and the state."""
+        network, layout = self._network, self._network.layout
+        if not self._on_cpu:
+            row = torch.from_numpy(x).to(network.scale.device)
+            estimate, state = network(row[None], state)
+            return estimate[0, 0], state
+        values = x[:, : layout.inputs]
+        past, carried = (np.repeat(values, network.rows, 0), self._stepper.initial_state(1)) if state is None else state
+        seen = np.concatenate([past, values])  # (rows + 1, D)
+        changes = (seen[1:] - seen[:-1]) / self._change_scale
+        read = np.concatenate([_calmed(x), _calmed(changes[-1:])], axis=1) if layout.changes else _calmed(x)
+        for weight, bias in self._front:
+            read = np.maximum(read @ weight + bias, 0)
+        output, carried = self._stepper(torch.from_numpy(read), carried)
+        parts = [output.numpy()[0]]
         if network.linear is not None:
-            raw = raw + network.linear(network.linear_features(seen))
-        return network.place(raw, rows)[:, 0], (*final, seen[:, 1:])
+            parts += [values[0], changes.T.ravel()]
+        raw = torch.from_numpy(self._weight @ np.concatenate(parts) + self._bias)
+        base = network.base(torch.from_numpy(x))[0]  # (1, K)
+        raw = raw.view(*layout.outputs, network.output.size)
+        return network.output.place(raw, base, self._scale), (seen[1:], carried)
+
+
+def _array(tensor: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = tensor.detach().numpy().copy()
+    return array
+
+
+def _calmed(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`calmed` for a single row, where nearly always nothing is to be done."""
+    beyond = np.abs(x) - CALM
+    if beyond.max() <= 0:
+        return x
+    drawn_in: NDArray[np.float32] = np.where(beyond <= 0, x, np.sign(x) * (CALM + np.log1p(np.maximum(beyond, 0))))
+    return drawn_in.astype(np.float32)
 
 
 def fit_linear(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,6 @@ from unrolled.data.series import Numbers
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster, Stepping
-from unrolled.models.recurrent import State
 
 
 class RowStream:
@@ -27,7 +26,6 @@ class RowStream:
         assert isinstance(model.network, Forecaster)
         self._network: Forecaster = model.network.eval()
         self._frame: Frame = model.assets
-        self._device = model.device
         self._step = Stepping(self._network)
         self.restart()
 
@@ -39,19 +37,19 @@ class RowStream:
 
     def restart(self) -> None:
         """A new sequence begins."""
-        self._state: State | None = None
+        self._state: Any = None
         self._last: Numbers | None = None
-        self._features: Tensor | None = None
+        self._features: NDArray[np.float32] | None = None
         self.estimate: Tensor | None = None  # after the last row, (horizons, K, P)
         self.details: dict[str, Numbers] = {}  # of the last feed, shaped as what it returned: deviation, quantiles
         if self._frame.start_row:
-            self._advance(torch.from_numpy(self._frame.start_features()).to(self._device))
+            self._advance(self._frame.start_features())
 
     def feed(self, rows: Any) -> Numbers:
         """Input rows (n, D), or one (D,) → forecasts (n, K), or one (K,); with several horizons (n, horizons, K)."""
         values, single = as_rows(rows, self._frame)
         features, self._last = self._frame.inputs(values, self._last)
-        estimates = [self._advance(row[None]) for row in torch.from_numpy(features).to(self._device)]
+        estimates = [self._advance(features[i : i + 1]) for i in range(len(features))]
         if not estimates:
             return np.zeros((0, len(self._frame.roles.targets)))
         return self._read(torch.stack(estimates), single)
@@ -63,24 +61,23 @@ class RowStream:
             raise UserError("There is nothing to continue yet.", "Feed at least one row.")
         output, following = self._network.output, self._network.layout.next
         generator = None if seed is None else torch.Generator().manual_seed(seed)
-        features = self._features
-        assert features is not None
-        result = []
+        assert self._features is not None
+        features, result = torch.from_numpy(self._features), []
         for _ in range(steps):
             estimate = self.estimate[following]
             guess = output.draw(estimate, generator) if sample else output.guess(estimate)  # (K,)
             if guess is None:
                 raise UserError("There is no distribution to draw from.", "Train with model.loss=gaussian.")
             result.append(guess.cpu().numpy())
-            features = self._network.with_guess(features, guess[None])
-            self._advance(features)
+            features = self._network.with_guess(features, guess[None].cpu())
+            self._advance(features.numpy())
         return self._frame.unscaled(np.stack(result))
 
-    def _advance(self, features: Tensor) -> Tensor:
+    def _advance(self, features: NDArray[np.float32]) -> Tensor:
         """One row of features (1, F)."""
-        estimate, self._state = self._step(features, self._state)
-        self.estimate, self._features = estimate[0], features
-        return estimate[0]
+        self.estimate, self._state = self._step(features, self._state)
+        self._features = features
+        return self.estimate
 
     def _read(self, estimates: Tensor, single: bool) -> Numbers:
         """Estimates (n, horizons, K, P) in the data's own units."""
