@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,8 +24,8 @@ CALM = 3.0  # scaled inputs beyond it are drawn in: nothing much larger was seen
 class ForecasterSettings(RecurrentSettings):
     """The `model` section of `forecast`."""
 
-    cell: Literal["rnn", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
     hidden_size: int = Field(64, ge=1, description="Units in a layer.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropped in the front, between layers and before the output.")
     front: list[int] = Field([], description="Widths of feed-forward layers under the recurrent ones: [64, 64].")
     loss: LossName | None = Field(
         None,

@@ -32,6 +32,7 @@ from unrolled.tasks.forecast_stream import RowStream, as_rows, can_roll_out, che
 from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
 
 MOST_FITTED = 100_000  # steps that the linear path is fitted on
+PIECE = 10_000  # steps whose features are made at once for that
 EVALUATED_AT_ONCE = 64  # series side by side
 OPTIONS = ("steps", "sample", "seed")
 
@@ -317,21 +318,29 @@ def _fit(network: Forecaster, examples: list[Steps], frame: Frame) -> None:
     whole = ~wanted.isnan().any(-1)
     deviation = torch.ones(wanted.shape[1])
     offsets = torch.zeros(wanted.shape[1])
-    rows = torch.nonzero(whole)[:, 0]
-    rows = rows[:: max(1, -(-len(rows) // MOST_FITTED))]
-    if network.linear is not None and len(rows) > 1:
-        read = [network.linear_features(_with_past(network, example))[0] for example in examples]
-        features = torch.cat(read)[rows]
-        weights, offsets = fit_linear(features, wanted[rows])
-        every = torch.zeros(len(weights), output.size, weights.shape[1])
-        every[:, output.values] = weights[:, None]
-        network.linear.weight.copy_(every.flatten(0, 1))
-        deviation = (features @ weights.T + offsets - wanted[rows]).std(0)
+    every = max(1, -(-len(wanted) // MOST_FITTED))
+    chosen = whole & (torch.arange(len(wanted)) % every == 0)
+    if network.linear is not None and int(chosen.sum()) > 1:
+        wanted = wanted[chosen]
+        features = _linear_features(network, examples, chosen)
+        weights, offsets = fit_linear(features, wanted)
+        paths = torch.zeros(len(weights), output.size, weights.shape[1])
+        paths[:, output.values] = weights[:, None]
+        network.linear.weight.copy_(paths.flatten(0, 1))
+        deviation = (features @ weights.T + offsets - wanted).std(0)
     bias = output.start(deviation.nan_to_num(1.0))  # (horizons · K, P)
     bias[:, output.values] += offsets[:, None]
     network.head.bias.copy_(bias.flatten())
 
 
-def _with_past(network: Forecaster, example: Steps) -> torch.Tensor:
-    x = torch.from_numpy(example.inputs)[None]
-    return torch.cat([network.past(x, None), x[..., : network.layout.inputs]], dim=1)
+def _linear_features(network: Forecaster, examples: list[Steps], chosen: torch.Tensor) -> torch.Tensor:
+    """What the linear path reads at the chosen steps of all examples end to end, made piece by piece."""
+    found, begin = [], 0
+    for example in examples:
+        x = torch.from_numpy(example.inputs)[None]
+        seen = torch.cat([network.past(x, None), x[..., : network.layout.inputs]], dim=1)
+        for start in range(0, len(example), PIECE):
+            part = network.linear_features(seen[:, start : start + PIECE + network.rows])[0]
+            found.append(part[chosen[begin + start : begin + start + len(part)]])
+        begin += len(example)
+    return torch.cat(found)

@@ -56,13 +56,13 @@ class FreeRun:
 
 @torch.no_grad()
 def free_run(model: Model, examples: Sequence[Steps], steps: int) -> FreeRun:
-    """Roll-outs of `steps` steps, or of half the longest series, from origins spread evenly over the scored parts.
+    """Roll-outs of `steps` steps, or as many as the longest scored part has, from origins spread evenly over those.
 
     At each step the targets that are read are the model's own predictions; other inputs are the true ones.
     """
     network = model.network
     assert isinstance(network, Forecaster)
-    steps = max(1, min(steps, max(map(len, examples)) // 2))
+    steps = max(1, min(steps, max(_scored(example, network.layout.next)[1] for example in examples)))
     run = FreeRun(model.assets, steps)
     each = max(1, MOST_ORIGINS // len(examples))
     for example in examples[:MOST_ORIGINS]:
@@ -74,12 +74,17 @@ def free_run(model: Model, examples: Sequence[Steps], steps: int) -> FreeRun:
 
 def _origins(example: Steps, following: int, steps: int, most: int) -> NDArray[np.int64]:
     """Rows after which a roll-out begins: evenly spaced, no closer than a roll-out is long."""
-    scored = np.flatnonzero(~np.isnan(example.targets[:, following]).all(-1))
-    if not len(scored) or scored[-1] - scored[0] + 1 < steps:
+    first, span = _scored(example, following)
+    if span < steps:
         return np.zeros(0, dtype=np.int64)
-    first, last = int(scored[0]), int(scored[-1]) + 1 - steps
-    number = min(most, 1 + (last - first) // steps)
-    return np.linspace(first, last, number).round().astype(np.int64)
+    number = min(most, 1 + (span - steps) // steps)
+    return np.linspace(first, first + span - steps, number).round().astype(np.int64)
+
+
+def _scored(example: Steps, following: int) -> tuple[int, int]:
+    """The first row whose next one is scored, and how many rows there are from it to the last."""
+    rows = np.flatnonzero(~np.isnan(example.targets[:, following]).all(-1))
+    return (int(rows[0]), int(rows[-1] - rows[0]) + 1) if len(rows) else (0, 0)
 
 
 def _roll(run: FreeRun, network: Forecaster, example: Steps, origins: NDArray[np.int64], device: torch.device) -> None:
