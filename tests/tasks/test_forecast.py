@@ -123,6 +123,15 @@ def test_free_running_scores_are_roll_outs(model: Model, file: Path) -> None:
     assert scores["exposure_gap"] == pytest.approx(scores["free_running_mse"] - scores["teacher_forced_mse"])
 
 
+def test_roll_outs_fit_into_a_short_validation_part(tmp_path: Path) -> None:
+    path = table(tmp_path / "short.csv", waves(50))
+    config = api.configure("forecast", [], {**SMALL, "data.train": str(path), "train.free_running": True})
+    job = api.Job(config)
+    scores = job.task.evaluate(job.model, job.task.batches(config, job.assets, job.data.valid, training=False))
+    assert scores["free_running_steps"] == 10
+    assert scores["free_running_mse"] > 0
+
+
 @pytest.mark.parametrize("loss", ["gaussian", "bernoulli"])
 def test_nats_are_per_step_and_summed_over_columns(loss: str, tmp_path: Path) -> None:
     values = waves() if loss == "gaussian" else (waves() > waves().mean(0)).astype(float)
@@ -441,4 +450,4 @@ def test_check_says_what_will_be_done(file: Path) -> None:
 def test_the_embedded_data_is_named() -> None:
     config = api.configure("forecast")
     assert isinstance(config, ForecastConfig)
-    assert "electroencephalogram" in api.Job(config).data.source
+    assert "a membrane potential" in api.Job(config).data.source

@@ -19,7 +19,7 @@ from unrolled.errors import UserError, note, unknown_name
 
 KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".npz")
 MISSING = {"", "na", "n/a", "nan", "null", "none"}
-EMBEDDED_SERIES = "an electroencephalogram of 4 channels and 800 samples that ships with matplotlib (eeg.dat)"
+EMBEDDED_SERIES = "a membrane potential, 12,000 samples of 0.5 ms, that ships with matplotlib (membrane.dat)"
 LOOKED_AT = 100  # cells that decide whether a column is one of numbers
 
 Numbers = NDArray[np.float64]
@@ -283,13 +283,12 @@ def _selected(path: Path, sheet: Sheet, wanted: Sequence[str], optional: Sequenc
 
 
 def embedded_series() -> Sheet:
-    """A real recording that ships with matplotlib: four channels of an electroencephalogram, 800 samples."""
+    """A real recording that ships with matplotlib: a membrane potential in mV, 12,000 samples of half a millisecond."""
     from matplotlib import cbook
 
-    path = cbook.get_sample_data("eeg.dat", asfileobj=False)
-    values = np.fromfile(str(path), dtype="<f8").reshape(-1, 4)
-    columns = ("eeg1", "eeg2", "eeg3", "eeg4")
-    return Sheet(columns, [Series(values.astype(np.float64), EMBEDDED_SERIES)])
+    path = cbook.get_sample_data("membrane.dat", asfileobj=False)
+    potential = 100 * np.fromfile(str(path), dtype="<f4").astype(np.float64)  # the file holds tenths of a volt
+    return Sheet(("potential",), [Series(potential[:, None], EMBEDDED_SERIES)])
 
 
 def _check(values: Numbers, columns: Sequence[str], missing: bool, place: Callable[[int], str]) -> None:
