@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from tests.tolerances import assert_close
-from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout, Stepping, calmed, fit_linear
+from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout, Stepping, calmed
 from unrolled.models.outputs import LossName, make_output
 
 QUANTILES = [0.1, 0.5, 0.9]
@@ -135,26 +134,6 @@ def test_gradients_are_right() -> None:
     for name in ("scale", "change_scale"):
         setattr(network, name, getattr(network, name).double())
     assert torch.autograd.gradcheck(lambda v: network(v)[0], [x.requires_grad_()])
-
-
-def test_the_linear_path_finds_a_linear_law() -> None:
-    x = torch.randn(500, 6)
-    weights = torch.randn(2, 6)
-    y = x @ weights.T + torch.tensor([3.0, -1.0])
-    fitted, offsets = fit_linear(x, y)
-    assert_close(fitted, weights, "weights")
-    assert_close(offsets, torch.tensor([3.0, -1.0]), "offsets")
-
-
-def test_the_linear_path_leaves_noise_alone() -> None:
-    """Many inputs, few rows, nothing to find: shrunk until it says little more than the mean."""
-    draws = []
-    for _ in range(10):
-        x, y = torch.randn(120, 60), torch.randn(120, 1)
-        fitted, _ = fit_linear(x, y)
-        plain = torch.linalg.lstsq(x, y).solution
-        draws.append(float(fitted.norm() / plain.norm()))
-    assert np.median(draws) < 0.4
 
 
 def test_guesses_take_the_place_of_inputs() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -256,32 +255,3 @@ def _calmed(x: NDArray[np.float32]) -> NDArray[np.float32]:
         return x
     drawn_in: NDArray[np.float32] = np.where(beyond <= 0, x, np.sign(x) * (CALM + np.log1p(np.maximum(beyond, 0))))
     return drawn_in.astype(np.float32)
-
-
-def fit_linear(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Ridge regression (N, A) → (N, O) with the penalty chosen on the last fifth: weights (O, A) and means (O,).
-
-    Each output takes the penalty that serves it best; the largest leaves nothing but the mean.
-    """
-    x, y = features.double(), targets.double()
-    cut = max(1, len(x) * 4 // 5)
-    penalties = [10.0**k for k in range(-6, 4)]
-    errors = torch.stack(
-        [((x[cut:] @ w.T + b) - y[cut:]).square().mean(0) for w, b in _ridge(x[:cut], y[:cut], penalties)]
-    )  # (penalties, O)
-    best = errors.nan_to_num(torch.inf).argmin(0) if len(x) > cut else torch.full((y.shape[1],), len(penalties) - 1)
-    fitted = _ridge(x, y, penalties)
-    weights = torch.stack([fitted[int(k)][0][o] for o, k in enumerate(best)])
-    offsets = torch.stack([fitted[int(k)][1][o] for o, k in enumerate(best)])
-    return weights.float(), offsets.float()
-
-
-def _ridge(x: Tensor, y: Tensor, penalties: Sequence[float]) -> list[tuple[Tensor, Tensor]]:
-    mean_x, mean_y = x.mean(0), y.mean(0)
-    values, vectors = torch.linalg.eigh((x - mean_x).T @ (x - mean_x) / len(x))
-    projected = vectors.T @ ((x - mean_x).T @ (y - mean_y) / len(x))  # (A, O)
-    result = []
-    for penalty in penalties:
-        weights = (vectors @ (projected / (values.clamp(min=0) + penalty)[:, None])).T  # (O, A)
-        result.append((weights, mean_y - weights @ mean_x))
-    return result

@@ -16,11 +16,11 @@ from unrolled.cells import Trace
 from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.frame import Frame, Part, fit_frame
-from unrolled.data.lanes import Lanes, Steps
+from unrolled.data.lanes import Lanes
 from unrolled.data.series import Numbers, read_series
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout, fit_linear
+from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout
 from unrolled.models.outputs import Output, make_output
 from unrolled.nn.checks import check_options
 from unrolled.tasks.base import Data, Request, Task, table_of
@@ -28,11 +28,10 @@ from unrolled.tasks.forecast_free import free_run
 from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, usable
 from unrolled.tasks.forecast_rows import answers
 from unrolled.tasks.forecast_scores import Tally
+from unrolled.tasks.forecast_start import start_from
 from unrolled.tasks.forecast_stream import RowStream, as_rows, can_roll_out, check_roll_out
 from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
 
-MOST_FITTED = 100_000  # steps that the linear path is fitted on
-PIECE = 10_000  # steps whose features are made at once for that
 EVALUATED_AT_ONCE = 64  # series side by side
 OPTIONS = ("steps", "sample", "seed")
 
@@ -111,10 +110,7 @@ class Forecast(Task):
     def initialize(self, network: nn.Module, config: ForecastConfig, assets: Frame, data: Data) -> None:
         """The scales of changes, and the linear path by least squares: training starts from a linear forecast."""
         assert isinstance(network, Forecaster)
-        examples = [assets.steps(part) for part in data.train.parts]
-        with torch.no_grad():
-            _set_scales(network, examples)
-            _fit(network, examples, assets)
+        start_from(network, [assets.steps(part) for part in data.train.parts], assets)
 
     def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
         sequences = [assets.steps(part) for part in examples.parts]
@@ -285,62 +281,3 @@ def tallied(model: Model, batches: Lanes) -> Tally:
         estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
         tally.add(estimate.float(), batch.inputs, batch.targets)
     return tally
-
-
-def _set_scales(network: Forecaster, examples: list[Steps]) -> None:
-    """The usual size of a change of each input, and of each target from what it is told from."""
-    width = network.layout.inputs
-    changes = np.concatenate([np.diff(example.inputs[:, :width], axis=0) for example in examples])
-    squared = np.mean(np.square(changes, dtype=np.float64), axis=0) if len(changes) else np.ones(width)
-    network.change_scale.copy_(torch.from_numpy(np.where(squared > 1e-12, np.sqrt(squared), 1.0)))
-    if network.output.per_step:
-        return
-    differences = [_differences(network, example) for example in examples]
-    squares = np.nanmean(np.square(np.concatenate(differences), dtype=np.float64), axis=0)
-    network.scale.copy_(torch.from_numpy(np.where(squares > 1e-12, np.sqrt(squares), 1.0)))
-
-
-def _differences(network: Forecaster, example: Steps) -> Any:
-    """Targets less what a raw output of zero stands for, (T, horizons, K)."""
-    return example.targets - network.base(torch.from_numpy(example.inputs)).numpy()
-
-
-def _fit(network: Forecaster, examples: list[Steps], frame: Frame) -> None:
-    """The head says nothing of the recurrent layers yet; the linear path is fitted, and the spread of its errors."""
-    layout, output = network.layout, network.output
-    network.head.weight.zero_()
-    if output.per_step:
-        chance = torch.tensor(frame.mean).clamp(1e-3, 1 - 1e-3)
-        network.head.bias.copy_(chance.logit().expand(layout.outputs).flatten())
-        return
-    wanted = torch.cat([torch.from_numpy(_differences(network, example)) for example in examples])
-    wanted = (wanted / network.scale).flatten(1)  # (N, horizons · K)
-    whole = ~wanted.isnan().any(-1)
-    deviation = torch.ones(wanted.shape[1])
-    offsets = torch.zeros(wanted.shape[1])
-    every = max(1, -(-len(wanted) // MOST_FITTED))
-    chosen = whole & (torch.arange(len(wanted)) % every == 0)
-    if network.linear is not None and int(chosen.sum()) > 1:
-        wanted = wanted[chosen]
-        features = _linear_features(network, examples, chosen)
-        weights, offsets = fit_linear(features, wanted)
-        paths = torch.zeros(len(weights), output.size, weights.shape[1])
-        paths[:, output.values] = weights[:, None]
-        network.linear.weight.copy_(paths.flatten(0, 1))
-        deviation = (features @ weights.T + offsets - wanted).std(0)
-    bias = output.start(deviation.nan_to_num(1.0))  # (horizons · K, P)
-    bias[:, output.values] += offsets[:, None]
-    network.head.bias.copy_(bias.flatten())
-
-
-def _linear_features(network: Forecaster, examples: list[Steps], chosen: torch.Tensor) -> torch.Tensor:
-    """What the linear path reads at the chosen steps of all examples end to end, made piece by piece."""
-    found, begin = [], 0
-    for example in examples:
-        x = torch.from_numpy(example.inputs)[None]
-        seen = torch.cat([network.past(x, None), x[..., : network.layout.inputs]], dim=1)
-        for start in range(0, len(example), PIECE):
-            part = network.linear_features(seen[:, start : start + PIECE + network.rows])[0]
-            found.append(part[chosen[begin + start : begin + start + len(part)]])
-        begin += len(example)
-    return torch.cat(found)

@@ -135,14 +135,15 @@ def arrange(sheet: Sheet, roles: Roles) -> list[Series]:
 
 
 def usable(series: Sequence[Series], roles: Roles, start_row: bool = False) -> list[Series]:
-    """The series that are long enough for the nearest horizon; an error where none is."""
-    least = max(1, min(roles.horizons) + 1 - start_row)
-    short = [one for one in series if len(one.values) < least]
-    if len(short) == len(series):
+    """The series that are long enough for the nearest horizon; an error where none is for the farthest."""
+    least, most = (max(1, horizon + 1 - start_row) for horizon in (min(roles.horizons), max(roles.horizons)))
+    longest = max(series, key=lambda one: len(one.values))
+    if len(longest.values) < most:
         raise UserError(
-            f"{short[0].name} has {len(short[0].values)} rows, too few to predict {min(roles.horizons)} steps ahead.",
-            f"Give series of at least {least} rows.",
+            f"{longest.name} has {len(longest.values)} rows, too few to predict {max(roles.horizons)} steps ahead.",
+            f"Give series of at least {most} rows.",
         )
+    short = [one for one in series if len(one.values) < least]
     if short:
         note(f"{len(short)} of {len(series)} series are shorter than the horizon and left out: {short[0].name}.")
     return [one for one in series if len(one.values) >= least]
