@@ -273,6 +273,9 @@ def test_missing_values_are_read_and_not_scored(tmp_path: Path) -> None:
     assert scores["skill"] > 0.3
     with model.stream() as stream:
         predictions = stream.feed(values)
+    (tmp_path / "empty.csv").write_text("a,b\n1,2\n,\n,\n")
+    with pytest.raises(UserError, match="Nothing can be scored: every target is missing"):
+        model.evaluate(tmp_path / "empty.csv")
     here = ~np.isnan(values[1:])
     errors = (predictions[:-1] - values[1:])[here]
     assert scores["mse"] == pytest.approx(np.mean(errors**2), rel=1e-3)
@@ -410,7 +413,6 @@ def test_mistakes_in_a_call(model: Model) -> None:
             {"data.horizon": 0, "data.input_columns": "a", "data.target_columns": "a"},
             "With data.horizon=0 the column 'a' would be read to predict itself.",
         ),
-        (waves(50), {"model.loss": "bernoulli"}, "column 'a' holds other numbers than 0 and 1. Use model.loss=mse"),
         (waves(50), {"data.horizon": [3, 1]}, "expected 0, or steps ahead that rise, such as 1 or [1, 6, 24]"),
         (waves(50), {"model.quantiles": [0.5, 2]}, "quantiles must rise and lie between 0 and 1"),
         (
@@ -426,6 +428,16 @@ def test_mistakes_in_data_and_config(values: np.ndarray, changes: dict[str, Any]
     with pytest.raises(UserError) as caught:
         api.Job(api.configure("forecast", [], {"data.train": str(path), **changes}))
     assert message in str(caught.value)
+
+
+def test_a_probability_is_of_zeros_and_ones(file: Path, tmp_path: Path) -> None:
+    message = r"column 'a' holds other numbers than 0 and 1\. Correct it, or train with model\.loss=mse or gaussian\."
+    with pytest.raises(UserError, match=message):
+        small(file, tmp_path / "refused", model__loss="bernoulli")
+    coins = (waves() > waves().mean(0)).astype(float)
+    model = small(table(tmp_path / "coins.csv", coins), tmp_path / "run")
+    with pytest.raises(UserError, match=message):
+        model.evaluate(file)
 
 
 def test_notes_about_odd_data(tmp_path: Path) -> None:

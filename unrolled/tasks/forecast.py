@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -16,7 +16,7 @@ from unrolled.cells import Trace
 from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.frame import Frame, Part, fit_frame
-from unrolled.data.lanes import Lanes
+from unrolled.data.lanes import Lanes, Steps
 from unrolled.data.series import Numbers, read_series
 from unrolled.errors import UserError
 from unrolled.model import Model
@@ -77,7 +77,11 @@ class Forecast(Task):
         table: Table = data.train
         if init is not None:
             if init.roles != table.roles:
-                raise UserError(f"The model reads {init.roles}, the data gives {table.roles}.", "Use the same columns.")
+                raise UserError(
+                    f"The model reads {', '.join(init.roles.inputs[:10])} and predicts "
+                    f"{', '.join(init.roles.targets[:10])}; the data gives {', '.join(table.roles.names[:10])}.",
+                    "Give data with the same columns.",
+                )
             return init
         settings = config.data
         frame = fit_frame(
@@ -89,13 +93,6 @@ class Forecast(Task):
         )
         if config.train.free_running or config.train.teacher_forcing != "always":
             check_roll_out(frame)
-        if config.model.loss == "bernoulli":
-            for name, column in zip(frame.roles.targets, frame.target_columns, strict=True):
-                if not frame.binary[column]:
-                    raise UserError(
-                        f"model.loss=bernoulli, but column {name!r} holds other numbers than 0 and 1.",
-                        "Use model.loss=mse or gaussian.",
-                    )
         return frame
 
     def assets_to_json(self, assets: Frame) -> Any:
@@ -113,7 +110,7 @@ class Forecast(Task):
         start_from(network, [assets.steps(part) for part in data.train.parts], assets)
 
     def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
-        sequences = [assets.steps(part) for part in examples.parts]
+        sequences = steps_of(config.model, assets, examples.parts)
         if not training:
             return Lanes(sequences, lanes=EVALUATED_AT_ONCE, window=1000)
         settings = config.train
@@ -162,7 +159,7 @@ class Forecast(Task):
         assert isinstance(config, ForecastConfig)
         sheet = read_series(path, frame.roles.names, sequence_column=config.data.sequence_column, missing=frame.missing)
         series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
-        examples = [frame.steps(Part(one)) for one in series]
+        examples = steps_of(config.model, frame, [Part(one) for one in series])
         tally = tallied(model, Lanes(examples, lanes=EVALUATED_AT_ONCE, window=1000))
         scores: dict[str, Any] = {**tally.scores(), "series": len(series)}
         del scores["loss"]
@@ -254,6 +251,21 @@ def output_name(settings: ForecasterSettings, frame: Frame) -> Any:
     """The loss of the config, or the one that the data asks for."""
     binary = all(frame.binary[column] for column in frame.target_columns)
     return settings.loss or ("bernoulli" if binary else "mse")
+
+
+def steps_of(settings: ForecasterSettings, frame: Frame, parts: Sequence[Part]) -> list[Steps]:
+    """Series as the network reads them; targets of a Bernoulli output must be what it can say."""
+    steps = [frame.steps(part) for part in parts]
+    if output_name(settings, frame) == "bernoulli":
+        for part, one in zip(parts, steps, strict=True):
+            wrong = ~np.isin(one.targets, (0.0, 1.0)) & ~np.isnan(one.targets)
+            if wrong.any():
+                target = frame.roles.targets[int(np.argwhere(wrong)[0][-1])]
+                raise UserError(
+                    f"{part.series.name}: column {target!r} holds other numbers than 0 and 1.",
+                    "Correct it, or train with model.loss=mse or gaussian.",
+                )
+    return steps
 
 
 def output_of(settings: ForecasterSettings, frame: Frame) -> Output:

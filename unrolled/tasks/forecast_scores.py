@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unrolled.data.frame import Frame
+from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
 
 SUMS = ("count", "squared", "absolute", "last", "mean", "loss", "nats")
@@ -56,7 +57,7 @@ class Tally:
         """
         sums, count = self._sums, self._sums["count"].sum()
         if not count:
-            raise ValueError("nothing was scored")
+            raise UserError("Nothing can be scored: every target is missing.", "Give data with values to predict.")
         unit = self.frame.target_scale()
         scores = {
             "mse": float((sums["squared"] * unit**2).sum() / count),
