@@ -47,11 +47,15 @@ SETTINGS: dict[str, Any] = {
     "train.lr": 2e-3,
     "train.schedule": "plateau",
     "train.plateau_patience": 4,
-    "train.batch_size": 8,
-    "train.window": 200,
     "train.patience": 20,
 }
-EPOCHS = {"JSB_Chorales": 300, "Nottingham": 200, "MuseData": 100}
+LARGE = {"train.batch_size": 16, "train.window": 100, "train.eval_every": 100}
+SIZES: dict[str, dict[str, Any]] = {
+    "JSB_Chorales": {"train.batch_size": 8, "train.window": 200, "train.eval_every": 50, "train.epochs": 300},
+    "Nottingham": {**LARGE, "train.epochs": 200},
+    "MuseData": {**LARGE, "train.epochs": 100},
+}
+GATED_LR = 5e-3  # of GRU and LSTM on the two large sets
 
 
 def main() -> None:
@@ -111,7 +115,8 @@ def run(name: str, options: argparse.Namespace) -> None:
 
 
 def changes(data: str, cell: str, seed: int, device: str) -> dict[str, Any]:
-    return {**SETTINGS, **CELLS[cell], "train.seed": seed, "train.device": device, "train.epochs": EPOCHS[data]}
+    made = {**SETTINGS, **SIZES[data], **CELLS[cell], "train.seed": seed, "train.device": device}
+    return {**made, "train.lr": GATED_LR} if cell != "tanh" and data != "JSB_Chorales" else made
 
 
 def prepare(source: Path, folder: Path) -> dict[str, Path]:
