@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from measure import machine, row, show, write
+
 from unrolled import api
 from unrolled.data.docstrings import embedded_labels
 

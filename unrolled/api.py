@@ -124,7 +124,7 @@ class Job:
         self.device = pick_device(settings.device)
         self.task = TASKS[config.task]()
         start = load(init, task=self.task) if init is not None else None
-        self.config = config if start is None else apply(config, _architecture(start.config))
+        self.config = config if start is None else apply(config, _architecture(self.task, start.config))
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
@@ -155,6 +155,7 @@ class Job:
             device=self.device,
             stateful=task.stateful(config),
             window=task.window(config),
+            judge_start=task.judge_start(config),
         )
         return trainer
 
@@ -312,12 +313,11 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
             value[tuple(slice(0, size) for size in given.shape)].copy_(given)
 
 
-def _architecture(config: Any) -> dict[str, Any]:
+def _architecture(task: Task, config: Any) -> dict[str, Any]:
     """What a model that training starts from decides: its own shape, and what its tokens are."""
     keys = {f"model.{k}": v for k, v in config.model.model_dump().items()}
-    for name in ("level", "lowercase", "direction", "multi_label"):
-        if hasattr(config.data, name):
-            keys[f"data.{name}"] = getattr(config.data, name)
+    for name in task.inherited:
+        keys[f"data.{name}"] = getattr(config.data, name)
     return keys
 
 

@@ -40,6 +40,7 @@ def run(
     weights: Annotated[
         str | None, typer.Option(help="generate: fp32, or fp16, int16 or int8 for speed on a CPU.")
     ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="forecast: go on so far from its own predictions.")] = None,
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.
 
@@ -49,7 +50,7 @@ def run(
     from unrolled.tasks import Request
 
     given = dict(locals())
-    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "weights")
+    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "weights", "steps")
     options = {name: given[name] for name in names if given[name] is not None}
     if stop:
         options["stop"] = tuple(stop)

@@ -30,6 +30,9 @@ def train(
         str | None, typer.Option("--valid", metavar="FILE", help="Validation data (data.valid).")
     ] = None,
     overrides: Overrides = None,
+    horizon: Annotated[
+        list[int] | None, typer.Option(help="forecast: steps ahead (data.horizon); again for several.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, … (train.device).")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Run folder; default: a new one under runs/.")
@@ -43,7 +46,7 @@ def train(
     The run folder gets config.toml, best.safetensors, last.safetensors, metrics.jsonl and curves.png.
     """
     if resume is not None:
-        if target or train_file or valid_file or overrides or out or init or device:
+        if target or train_file or valid_file or overrides or horizon or out or init or device:
             raise UserError("--resume goes on with a run as it was.", "Give nothing else but --quiet.")
         from unrolled import api
 
@@ -53,7 +56,13 @@ def train(
         raise UserError("What should be trained?", "Try: unrolled train generate --train book.txt")
     from unrolled import api
 
-    flags = {"data.train": train_file, "data.valid": valid_file, "train.device": device}
+    ahead = horizon[0] if horizon and len(horizon) == 1 else horizon
+    flags = {
+        "data.train": train_file,
+        "data.valid": valid_file,
+        "data.horizon": ahead if horizon else None,
+        "train.device": device,
+    }
     extra = {key: value for key, value in flags.items() if value is not None}
     config = api.configure(target, overrides or [], extra)
     api.Job(config, init=init).run(out, quiet=quiet)

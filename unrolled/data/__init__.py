@@ -3,6 +3,9 @@
 from unrolled.data.arrays import read_ragged
 from unrolled.data.batch import Batch, join
 from unrolled.data.buckets import Buckets, held_out
+from unrolled.data.frame import Frame
+from unrolled.data.lanes import Lanes, Steps
+from unrolled.data.series import Series, Sheet, read_series
 from unrolled.data.streams import Stream
 from unrolled.data.tables import Row, read_table
 from unrolled.data.text import EMBEDDED, embedded_text, read_text
@@ -11,12 +14,18 @@ __all__ = [
     "EMBEDDED",
     "Batch",
     "Buckets",
+    "Frame",
+    "Lanes",
     "Row",
+    "Series",
+    "Sheet",
+    "Steps",
     "Stream",
     "embedded_text",
     "held_out",
     "join",
     "read_ragged",
+    "read_series",
     "read_table",
     "read_text",
 ]

@@ -10,14 +10,11 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.errors import UserError
-from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
+from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
 from unrolled.nn.stepper import Stepper
 from unrolled.search import Step
 
 MOST_ROWS_TO_STEP = 8  # beyond it a whole layer's call on one step is as fast
-
-State = tuple[Tensor, ...]
-"""What a model carries from step to step, batch first: (B, …) each."""
 
 
 class LanguageModelSettings(RecurrentSettings):
@@ -107,8 +104,8 @@ class RecurrentLM(LanguageModel):
     ) -> tuple[Tensor, State]:
         """Token ids (B, T) → scores of the token after each (B, T, V), and the state after the last."""
         x = self.dropout(self.embedding(ids))
-        output, final = self.layer(x, _to_torch(state), lengths=lengths, resets=resets)
-        return self.scores(self.dropout(output)), _from_torch(final)
+        output, final = self.layer(x, to_torch(state), lengths=lengths, resets=resets)
+        return self.scores(self.dropout(output)), from_torch(final)
 
     def trace(self, ids: Tensor) -> tuple[Tensor, Trace]:
         """The scores, and the trace of the recurrent layers."""
@@ -194,15 +191,3 @@ class FeedForwardLM(LanguageModel):
         if resets.dim() == 2:
             raise UserError("A feed-forward model cannot reset in the middle of a batch.", "Give resets of shape (B,).")
         return torch.where(resets[:, None], fresh, state[0])
-
-
-def _to_torch(state: State | None) -> Any:
-    """(B, L, H) each → torch's (L, B, H), in a tuple only for an LSTM."""
-    if state is None:
-        return None
-    turned = tuple(s.transpose(0, 1).contiguous() for s in state)
-    return turned if len(turned) > 1 else turned[0]
-
-
-def _from_torch(state: Tensor | State) -> State:
-    return tuple(s.transpose(0, 1) for s in (state if isinstance(state, tuple) else (state,)))

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import Field
+from torch import Tensor
 
 from unrolled.config import Section
 from unrolled.nn import layer
 from unrolled.nn.dropin import DropIn
+
+State = tuple[Tensor, ...]
+"""What a model carries from step to step, batch first: (B, …) each."""
 
 
 class RecurrentSettings(Section):
@@ -60,3 +64,16 @@ def recurrent_layer(settings: RecurrentSettings, input_size: int, *, bidirection
     made = layer(settings.cell, input_size, settings.hidden_size, **options, **own[settings.cell])
     assert isinstance(made, DropIn)
     return made
+
+
+def to_torch(state: State | None) -> Any:
+    """(B, L, H) each → torch's (L, B, H), in a tuple only for an LSTM."""
+    if state is None:
+        return None
+    turned = tuple(s.transpose(0, 1).contiguous() for s in state)
+    return turned if len(turned) > 1 else turned[0]
+
+
+def from_torch(state: Tensor | State) -> State:
+    """The inverse of `to_torch`."""
+    return tuple(s.transpose(0, 1) for s in (state if isinstance(state, tuple) else (state,)))

@@ -2,9 +2,10 @@
 
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.classify import Classify
+from unrolled.tasks.forecast import Forecast
 from unrolled.tasks.generate import Generate
 from unrolled.tasks.tag import Tag
 
-TASKS: dict[str, type[Task]] = {"generate": Generate, "classify": Classify, "tag": Tag}
+TASKS: dict[str, type[Task]] = {"generate": Generate, "classify": Classify, "tag": Tag, "forecast": Forecast}
 
-__all__ = ["TASKS", "Classify", "Data", "Generate", "Request", "Tag", "Task"]
+__all__ = ["TASKS", "Classify", "Data", "Forecast", "Generate", "Request", "Tag", "Task"]

@@ -52,6 +52,7 @@ class Task(ABC):
     name: ClassVar[str]
     config_class: ClassVar[type[Section]]
     unit: ClassVar[str] = "tokens"  # what a loss counts
+    inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
 
     @abstractmethod
     def goal(self, config: Any, assets: Any) -> Goal:
@@ -163,6 +164,10 @@ class Task(ABC):
     def window(self, config: Any) -> int | None:
         """How many steps gradients go back; None: the batch's."""
         return None
+
+    def judge_start(self, config: Any) -> bool:
+        """Whether a new network may be good already, and is evaluated before the first update."""
+        return False
 
     def warnings(self, config: Any, batches: Batches) -> list[str]:
         """What a user should know before a long run."""

@@ -133,6 +133,7 @@ class Classify(Task):
     name: ClassVar[str] = "classify"
     config_class: ClassVar[type[Section]] = ClassifyConfig
     unit: ClassVar[str] = "examples"
+    inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "multi_label")
 
     def goal(self, config: ClassifyConfig, assets: ClassifyAssets) -> Goal:
         return Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True)

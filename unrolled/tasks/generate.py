@@ -102,6 +102,7 @@ class Generate(Task):
 
     name: ClassVar[str] = "generate"
     config_class: ClassVar[type[Section]] = GenerateConfig
+    inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "direction")
 
     def goal(self, config: GenerateConfig, assets: Tokenizer) -> Goal:
         return Goal("nats_per_token")

@@ -80,6 +80,7 @@ class Tag(Task):
 
     name: ClassVar[str] = "tag"
     config_class: ClassVar[type[Section]] = TagConfig
+    inherited: ClassVar[tuple[str, ...]] = ("column", "lowercase", "feature_columns")
 
     def goal(self, config: TagConfig, assets: TagAssets) -> Goal:
         return Goal("accuracy" if assets.scheme is None else "span_f1", higher_is_better=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -78,7 +78,8 @@ class Trainer:
     """Holds what changes in training, and takes one step after the other.
 
     `loss(batch, state)` runs the network; `evaluate()` gives scores; with `stateful` the state of one batch is carried
-    to the next, and gradients go back `window` steps (see `TruncatedBPTT`).
+    to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
+    before the first update too.
     """
 
     def __init__(
@@ -93,9 +94,10 @@ class Trainer:
         device: torch.device,
         stateful: bool = False,
         window: int | None = None,
+        judge_start: bool = False,
     ) -> None:
         self.network, self.batches, self.settings, self.device = network, batches, settings, device
-        self.goal, self.evaluate, self.stateful = goal, evaluate, stateful
+        self.goal, self.evaluate, self.stateful, self.judge_start = goal, evaluate, stateful, judge_start
         self.optimizer = make_optimizer(network, settings)
         self.average = Average(network, settings.average) if settings.average else None
         self.progress = Progress()
@@ -116,6 +118,8 @@ class Trainer:
     def steps(self) -> Iterator[StepInfo]:
         """Update after update, from wherever `progress` is, to the end. Between two of them everything can be saved."""
         progress = self.progress
+        if self.judge_start and progress.step == 0 and progress.best_score is None:
+            yield self._judge(self._start())
         while not progress.finished:
             info = self.update()
             last = progress.step >= self.total_steps
@@ -153,6 +157,15 @@ class Trainer:
         progress.tokens += count
         return StepInfo(progress.step, progress.epoch, loss / max(1, count), count, lr, norm, clipped)
 
+    def _start(self) -> StepInfo:
+        """The network as it is before the first update, on the first batch."""
+        self.network.eval()
+        self.batches.order(0)
+        with torch.no_grad():
+            loss = self.tbptt.loss(self.batches[0].to(self.device), None)
+        count = int(loss.count)
+        return StepInfo(0, 0, float(loss.sum) / max(1, count), count, 0.0, 0.0, False)
+
     def gradients(self) -> tuple[float, int]:
         """Adds up the gradients of the next batches; their summed loss and count."""
         progress, parts = self.progress, []
@@ -165,7 +178,8 @@ class Trainer:
                 self.tbptt.reset()
             batch = self.batches[progress.batch].to(self.device)
             scale = float(self.scaler.scale(torch.ones((), device=self.device))) / number
-            parts.append(self.tbptt(batch, scale=scale))
+            with noisy_weights(self.network, self.settings.weight_noise):
+                parts.append(self.tbptt(batch, scale=scale))
             progress.batch += 1
         return float(torch.stack([p.loss for p in parts]).sum()), sum(int(p.count) for p in parts)
 
@@ -245,6 +259,33 @@ class Trainer:
         return run
 
 
+@contextmanager
+def noisy_weights(network: nn.Module, deviation: float) -> Iterator[None]:
+    """Weights with Gaussian noise, and as they were again afterwards (Graves 2011): gradients are of the noisy ones.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> before = layer.weight.clone()
+    >>> with noisy_weights(layer, 0.1):
+    ...     changed = not torch.equal(layer.weight, before)
+    >>> changed, torch.equal(layer.weight, before)
+    (True, True)
+    """
+    if deviation == 0:
+        yield
+        return
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    kept = [p.detach().clone() for p in parameters]
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.add_(torch.randn_like(parameter), alpha=deviation)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, kept, strict=True):
+                parameter.copy_(value)
+
+
 def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
     """The optimiser of the settings; weight decay leaves biases and gains alone."""
     decayed = [p for p in network.parameters() if p.requires_grad and p.dim() >= 2]
@@ -256,5 +297,7 @@ def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.O
     groups = [group for group in groups if group["params"]]
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+    if settings.optimizer == "rmsprop":
+        return torch.optim.RMSprop(groups, lr=settings.lr, momentum=settings.momentum)
     make = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return make(groups, lr=settings.lr, fused=True)  # one pass over the weights: 3 to 10 times faster on a CPU

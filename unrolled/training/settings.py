@@ -27,10 +27,13 @@ class TrainSettings(Section):
     max_steps: int | None = Field(None, ge=1, description="Stop after this many updates, if that comes first.")
     batch_size: int = Field(32, ge=1, description="Sequences side by side.")
     accumulate: int = Field(1, ge=1, description="Batches whose gradients are added up for one update.")
-    optimizer: Literal["adam", "adamw", "sgd"] = Field("adamw", description="How gradients become updates.")
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = Field("adamw", description="How gradients become updates.")
     lr: float = Field(4e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
     weight_decay: float = Field(0.0, ge=0, description="Pull of the weights towards zero.")
-    momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd.")
+    momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd and rmsprop.")
+    weight_noise: float = Field(
+        0.0, ge=0, description="Deviation of Gaussian noise that every weight gets anew for each batch of training."
+    )
     warmup_steps: int = Field(20, ge=0, description="Updates over which the learning rate rises to lr.")
     schedule: Literal["constant", "cosine", "plateau"] = Field(
         "cosine", description="cosine falls to lr / 100 by the last update; plateau divides when evaluations stall."

@@ -1,0 +1,183 @@
+"""`forecast` from the command line: training with --horizon, rows in and predictions out, and what mistakes say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.test_generate import call
+from unrolled import load
+
+SMALL = [
+    *("--set", "model.hidden_size=8", "--set", "train.batch_size=4", "--set", "train.window=20"),
+    *("--set", "train.max_steps=4", "--quiet"),
+]
+T = np.arange(200)
+VALUES = np.stack([3 * np.sin(T / 4), np.cos(T / 4)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "waves.csv"
+    np.savetxt(path, VALUES, delimiter=",", header="a,b", comments="", fmt="%.9g")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "waves"
+    assert call("train", "forecast", "--train", file, "--out", path, *SMALL)[0] == 0
+    return path
+
+
+def csv_of(values: np.ndarray) -> str:
+    return "\n".join(",".join(f"{v:.9g}" for v in row) for row in values) + "\n"
+
+
+def test_the_command_of_the_readme(file: Path, tmp_path: Path) -> None:
+    words: list[str | Path] = [
+        "--train",
+        file,
+        "--set",
+        "data.target_columns=b",
+        "--horizon",
+        "1",
+        "--out",
+        tmp_path / "run",
+        *SMALL,
+    ]
+    assert call("train", "forecast", *words)[0] == 0
+    roles = load(tmp_path / "run").assets.roles
+    assert (roles.inputs, roles.targets, roles.horizons) == (("a", "b"), ("b",), (1,))
+    scores = json.loads(call("eval", tmp_path / "run", file, "--json")[1])
+    assert {"mse", "mae", "last_mse", "mean_mse", "skill", "columns", "exposure_gap"} <= set(scores)
+
+
+def test_several_horizons(file: Path, tmp_path: Path) -> None:
+    words: list[str | Path] = ["--train", file, "--horizon", "1", "--horizon", "5", "--out", tmp_path / "run", *SMALL]
+    assert call("train", "forecast", *words)[0] == 0
+    code, out, _ = call("run", tmp_path / "run", file, "--format", "csv")
+    assert code == 0
+    assert out.splitlines()[0] == "a+1,b+1,a+5,b+5"
+    assert len(out.splitlines()) == 201
+
+
+def test_a_horizon_of_zero_and_of_another_task(file: Path, tmp_path: Path) -> None:
+    words: list[str | Path] = [
+        "--train",
+        file,
+        "--set",
+        "data.target_columns=b",
+        "--horizon",
+        "0",
+        "--out",
+        tmp_path / "run",
+        *SMALL,
+    ]
+    assert call("train", "forecast", *words)[0] == 0
+    assert load(tmp_path / "run").assets.roles.inputs == ("a",)
+    code, _, err = call("train", "generate", "--horizon", "1")
+    assert code == 2
+    assert "Unknown key 'data.horizon'" in err
+
+
+def test_a_line_out_for_each_line_in(folder: Path) -> None:
+    expected = load(folder).task.stream(load(folder)).feed(VALUES[:20])
+    for header in ("", "a,b\n"):
+        code, out, _ = call("run", folder, given=header + csv_of(VALUES[:20]))
+        assert code == 0
+        got = [[float(cell) for cell in line.split("\t")] for line in out.splitlines()]
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    turned = "b,more,a\n" + "\n".join(f"{b:.9g},x,{a:.9g}" for a, b in VALUES[:20]) + "\n"
+    assert call("run", folder, given=turned)[1] == out
+
+
+def test_predictions_come_before_the_input_ends(folder: Path) -> None:
+    """A control loop: write a row, read its answer, write the next."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unrolled", "run", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    answers = []
+    for row in VALUES[:3]:
+        process.stdin.write(csv_of(row[None]))
+        process.stdin.flush()
+        answers.append(process.stdout.readline())
+    process.stdin.close()
+    assert process.wait() == 0
+    assert "".join(answers) == call("run", folder, given=csv_of(VALUES[:3]))[1]
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
+def test_a_roll_out_continues(folder: Path, form: str) -> None:
+    expected = load(folder).predict(VALUES[:50], steps=4)
+    code, out, _ = call("run", folder, "--steps", "4", "--format", form, given=csv_of(VALUES[:50]))
+    assert code == 0
+    lines = out.splitlines()
+    if form == "jsonl":
+        got = [list(json.loads(line).values()) for line in lines]
+    elif form == "csv":
+        assert lines[0] == "a,b"
+        got = [[float(cell) for cell in line.split(",")] for line in lines[1:]]
+    else:
+        got = [[float(cell) for cell in line.split("\t")] for line in lines]
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_series_begin_anew_where_the_sequence_column_changes(file: Path, tmp_path: Path) -> None:
+    rows = [f"{'xy'[i % 2]},{a:.9g},{b:.9g}" for i in range(2) for a, b in VALUES[:100]]
+    path = tmp_path / "two.csv"
+    path.write_text("s,a,b\n" + "\n".join(rows) + "\n")
+    words: list[str | Path] = [
+        "--train",
+        path,
+        "--set",
+        "data.sequence_column=s",
+        "--set",
+        "data.input_columns=a,b",
+        *SMALL,
+    ]
+    assert call("train", "forecast", *words, "--out", tmp_path / "run")[0] == 0
+    lines = call("run", tmp_path / "run", given="s,a,b\nx,1,0\nx,2,1\ny,1,0\n")[1].splitlines()
+    assert lines[0] == lines[2] != lines[1]
+    assert len(call("run", tmp_path / "run", path, "--steps", "3")[1].splitlines()) == 6
+
+
+def test_new_check_and_info(file: Path, folder: Path, tmp_path: Path) -> None:
+    assert call("new", "forecast", tmp_path / "my.toml")[0] == 0
+    text = (tmp_path / "my.toml").read_text()
+    assert "# Columns to predict; none: the inputs. Text, or a list, each text, or none. Default: none." in text
+    assert "steps ahead" in call("check", tmp_path / "my.toml", "--train", file, *SMALL[:-1])[1]
+    assert json.loads(call("info", folder, "--json")[1])["task"] == "forecast"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("1,2\n3\n", "Standard input, line 2 has 1 columns. Expected 2: a, b."),
+        ("a,c\n1,2\n", "Standard input, line 1 has no column 'b'. Its columns: a, c."),
+        ("1,2\n3,four\n", "Standard input, line 2, column 'b': 'four' is not a number."),
+        ("1,2\n3,\n", "Standard input, line 2: Row 1, column 'b' is nan."),
+        ("1,2\n3,inf\n", "Standard input, line 2: Row 1, column 'b' is inf."),
+        ("", "There are no rows. Expected the columns a, b."),
+    ],
+)
+def test_mistakes_in_rows(given: str, message: str, folder: Path) -> None:
+    code, _, err = call("run", folder, given=given)
+    assert code == 2
+    assert message in err
+
+
+def test_options_of_other_tasks_are_refused(folder: Path) -> None:
+    code, _, err = call("run", folder, "--temperature", "1", given="1,2\n")
+    assert code == 2
+    assert "Unknown run option 'temperature'" in err

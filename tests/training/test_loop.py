@@ -1,0 +1,78 @@
+"""The loop's own options: noisy weights, and a judgement before the first update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from tests.tolerances import assert_close
+from unrolled.data import Batch
+from unrolled.training import Goal, Loss, Trainer, TrainSettings
+from unrolled.training.loop import noisy_weights
+
+
+class One:
+    """The same batch again and again."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Batch:
+        return Batch(torch.ones(1, 1, 3), torch.zeros(1, 1))
+
+    def order(self, epoch: int) -> None:
+        pass
+
+
+def trainer(network: nn.Linear, **options: Any) -> Trainer:
+    def loss(batch: Batch, state: Any) -> Loss:
+        return Loss(network.weight.square().sum() / 2, torch.tensor(1))
+
+    judge = options.pop("judge_start", False)
+    settings = TrainSettings(**{"max_steps": 3, "clip_norm": None, "warmup_steps": 0, **options})
+    return Trainer(
+        network,
+        loss,
+        One(),
+        settings,
+        goal=Goal("score"),
+        evaluate=lambda: {"score": float(network.weight.detach().square().sum())},
+        device=torch.device("cpu"),
+        judge_start=judge,
+    )
+
+
+def test_gradients_are_those_of_the_noisy_weights() -> None:
+    """Of ½‖w‖² the gradient is w: with noise it is w + noise, and w itself comes back."""
+    network = nn.Linear(3, 1, bias=False)
+    before = network.weight.detach().clone()
+    torch.manual_seed(5)
+    with noisy_weights(network, 0.1):
+        noisy = network.weight.detach().clone()
+    assert torch.equal(network.weight, before)
+    torch.manual_seed(5)
+    trainer(network, weight_noise=0.1).gradients()
+    assert network.weight.grad is not None
+    assert_close(network.weight.grad, noisy)
+    assert torch.equal(network.weight, before)
+
+
+def test_the_noise_has_its_deviation() -> None:
+    network = nn.Linear(100, 100)
+    before = network.weight.detach().clone()
+    with noisy_weights(network, 0.075):
+        noise = network.weight.detach() - before
+    assert abs(float(noise.std()) - 0.075) < 0.005
+
+
+def test_a_network_is_judged_before_the_first_update_where_that_is_asked_for() -> None:
+    network = nn.Linear(3, 1, bias=False)
+    start = float(network.weight.detach().square().sum())
+    infos = list(trainer(network, judge_start=True, lr=1.0, optimizer="sgd", eval_every=1).steps())
+    assert [info.step for info in infos] == [0, 1, 2, 3]
+    assert infos[0].scores == {"score": start}
+    assert infos[0].is_best
+    again = trainer(nn.Linear(3, 1, bias=False), lr=0.1, optimizer="rmsprop")
+    assert [info.step for info in again.steps()] == [1, 2, 3]

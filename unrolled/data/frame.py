@@ -1,0 +1,181 @@
+"""Frame: which columns of a series are read and which are predicted, their scales, and the way to and from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.lanes import Steps
+from unrolled.data.series import Numbers, Series
+from unrolled.errors import UserError
+
+Scaling = Literal["standard", "robust", "none"]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns that are read and those that are predicted, and how many steps ahead; 0 is the same step."""
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    horizons: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns, each once: the order of a series' values."""
+        return tuple(dict.fromkeys([*self.inputs, *self.targets]))
+
+    @property
+    def aligned(self) -> bool:
+        return self.horizons == (0,)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A series, or the part of one that is scored: rows before `first` are there to be read only."""
+
+    series: Series
+    first: int = 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is learnt of the columns before training, from the training part alone; it is kept in the model file.
+
+    `center` and `scale` belong to the columns `roles.names`: scaled = (value − center) / scale. Columns of zeros and
+    ones are left as they are. `mean` is the training mean of each target.
+    """
+
+    roles: Roles
+    center: tuple[float, ...]
+    scale: tuple[float, ...]
+    mean: tuple[float, ...]
+    binary: tuple[bool, ...]
+    missing: bool
+    start_row: bool
+
+    @property
+    def positions(self) -> list[int]:
+        """For each target its place among the inputs, −1 where it is none."""
+        inputs = self.roles.inputs
+        return [inputs.index(name) if name in inputs else -1 for name in self.roles.targets]
+
+    @property
+    def target_columns(self) -> list[int]:
+        """For each target its place in `roles.names`."""
+        return [self.roles.names.index(name) for name in self.roles.targets]
+
+    @property
+    def features(self) -> int:
+        return len(self.roles.inputs) * (2 if self.missing else 1)
+
+    def scaled(self, values: Numbers) -> Numbers:
+        """Values (…, C) of all columns in their scales."""
+        scaled: Numbers = (values - np.array(self.center)) / np.array(self.scale)
+        return scaled
+
+    def inputs(self, values: Numbers, last: Numbers | None = None) -> tuple[NDArray[np.float32], Numbers]:
+        """Input columns (T, D) → features (T, F), and the last known value of each column.
+
+        A missing value is the last one that was there, or, before any, the training mean; with `missing`, further
+        features are 1 where a value is there.
+        """
+        width = len(self.roles.inputs)
+        values = (values - np.array(self.center[:width])) / np.array(self.scale[:width])
+        last = np.zeros(width) if last is None else last
+        if self.missing:
+            here = ~np.isnan(values)
+            filled = _filled(values, last)
+            return np.concatenate([filled, here], axis=1).astype(np.float32), filled[-1] if len(filled) else last
+        return values.astype(np.float32), values[-1] if len(values) else last
+
+    def steps(self, part: Part) -> Steps:
+        """A series as the network reads it, with the scaled target of each horizon at each step, (T, horizons, K)."""
+        values = part.series.values
+        features, _ = self.inputs(values[:, : len(self.roles.inputs)])
+        wanted = self.scaled(values)[:, self.target_columns].copy()
+        wanted[: part.first] = np.nan
+        if self.start_row:
+            features = np.concatenate([self.start_features(), features])
+            wanted = np.concatenate([np.full((1, wanted.shape[1]), np.nan), wanted])
+        targets = np.full((len(wanted), len(self.roles.horizons), wanted.shape[1]), np.nan, dtype=np.float32)
+        for index, horizon in enumerate(self.roles.horizons):
+            targets[: max(0, len(wanted) - horizon), index] = wanted[horizon:]
+        return Steps(features, targets)
+
+    def start_features(self) -> NDArray[np.float32]:
+        """The row of zeros that stands before a series, (1, F)."""
+        return np.zeros((1, self.features), dtype=np.float32)
+
+    def unscaled(self, targets: NDArray[Any]) -> Numbers:
+        """Scaled targets (…, K) in the data's own units."""
+        columns = self.target_columns
+        values: Numbers = targets.astype(np.float64) * np.array(self.scale)[columns] + np.array(self.center)[columns]
+        return values
+
+    def target_scale(self) -> Numbers:
+        return np.array(self.scale)[self.target_columns]
+
+    def scaled_mean(self) -> Numbers:
+        """The training mean of each target in its scale."""
+        mean: Numbers = (np.array(self.mean) - np.array(self.center)[self.target_columns]) / self.target_scale()
+        return mean
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(stored: dict[str, Any]) -> Frame:
+        roles = Roles(**{name: tuple(value) for name, value in stored["roles"].items()})
+        rest: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
+        return Frame(**{**rest, "roles": roles})
+
+
+def fit_frame(roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing: bool, start_row: bool) -> Frame:
+    """Scales from the training parts."""
+    rows = np.concatenate([part.series.values for part in parts])
+    for name, column in zip(roles.names, rows.T, strict=True):
+        if np.isnan(column).all():
+            raise UserError(f"Column {name!r} has no value in the training part.", "Leave it out.")
+    binary = [bool(np.isin(column[~np.isnan(column)], (0.0, 1.0)).all()) for column in rows.T]
+    center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+    if scaling != "none":
+        center, scale = _standard(rows) if scaling == "standard" else _robust(rows)
+    center, scale = np.where(binary, 0.0, center), np.where(binary, 1.0, scale)
+    targets = [roles.names.index(name) for name in roles.targets]
+    mean = np.nanmean(rows[:, targets], axis=0)
+    return Frame(
+        roles, tuple(center.tolist()), tuple(scale.tolist()), tuple(mean.tolist()), tuple(binary), missing, start_row
+    )
+
+
+def constant_columns(roles: Roles, parts: Sequence[Part]) -> list[str]:
+    """The columns that never change."""
+    rows = np.concatenate([part.series.values for part in parts])
+    return [name for name, column in zip(roles.names, rows.T, strict=True) if np.nanmin(column) == np.nanmax(column)]
+
+
+def _standard(rows: Numbers) -> tuple[Numbers, Numbers]:
+    center, deviation = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
+    tiny = deviation <= 1e-12 * np.maximum(1e-300, np.abs(center))  # a constant, up to rounding
+    return center, np.where(tiny, np.maximum(1.0, np.abs(center)), deviation)
+
+
+def _robust(rows: Numbers) -> tuple[Numbers, Numbers]:
+    """Median and quartiles, which outliers do not move; the deviation where more than half of the values are equal."""
+    low, center, high = np.nanquantile(rows, [0.25, 0.5, 0.75], axis=0)
+    spread = (high - low) / 1.349  # of a normal distribution: its standard deviation
+    return center, np.where(spread > 0, spread, _standard(rows)[1])
+
+
+def _filled(values: Numbers, last: Numbers) -> Numbers:
+    """Each missing value replaced by the last one before it."""
+    stacked = np.concatenate([last[None], values])  # (1 + T, D)
+    known = np.where(np.isnan(stacked), 0, np.arange(len(stacked))[:, None])
+    rows = np.maximum.accumulate(known, axis=0)
+    filled: Numbers = np.take_along_axis(stacked, rows, axis=0)[1:]
+    return filled

@@ -1,0 +1,307 @@
+"""Sequences of numbers in files: columns of tables (csv, tsv, jsonl, Parquet), or ragged arrays (npz)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.arrays import read_ragged
+from unrolled.data.text import read_text, reading
+from unrolled.errors import UserError, note, unknown_name
+
+KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".npz")
+MISSING = {"", "na", "n/a", "nan", "null", "none"}
+EMBEDDED_SERIES = "a membrane potential, 12,000 samples of 0.5 ms, that ships with matplotlib (membrane.dat)"
+LOOKED_AT = 100  # cells that decide whether a column is one of numbers
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One sequence: a row for each step, a column for each quantity, NaN where a value is missing."""
+
+    values: Numbers  # (T, C)
+    name: str  # in messages: the file, or the file and the value of its sequence column
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """All series of a file under the same columns. An npz file with targets says itself which columns those are."""
+
+    columns: tuple[str, ...]
+    series: list[Series]
+    own_targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """A table as it was read: the cells of each column, and where each row stands."""
+
+    names: list[str]
+    columns: list[list[Any]]
+    places: list[str] | range  # of each row; a range where a row is its number
+
+    def place(self, path: Path, row: int) -> str:
+        return f"{path}:{self.places[row]}" if isinstance(self.places, list) else f"{path}, row {self.places[row]}"
+
+
+def read_series(
+    path: str | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    sequence_column: str | None = None,
+    missing: bool = False,
+    optional: Sequence[str] = (),
+) -> Sheet:
+    """The series of a file, in its order.
+
+    Tables: `columns` are names, or numbers from 1 on where the first row is not one of names; None: all columns whose
+    cells are numbers, judged by their beginnings (a note names those left out). `sequence_column` tells the series of
+    one file apart; without it the file is one. npz: see `read_ragged`; `inputs` and, if there is one, `targets`, with
+    `lengths`. An empty cell or NaN is an error unless `missing`; an infinite number is one always. Columns named in
+    `optional` are left away where the file does not have them.
+    """
+    path = Path(path)
+    suffix = kind_of(path)
+    if suffix == ".npz":
+        sheet = _arrays(path)
+        sheet = sheet if columns is None else _selected(path, sheet, columns, optional)
+        for series in sheet.series:
+            _check(series.values, sheet.columns, missing, _numbered(series.name))
+        return sheet
+    readers = {".jsonl": _json_lines, ".parquet": _parquet}
+    separators = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+    cells = readers[suffix](path) if suffix in readers else _separated(path, separators[suffix])
+    return _from_table(path, cells, columns, sequence_column, optional, missing)
+
+
+def kind_of(path: Path) -> str:
+    """The ending that tells a file's kind, without .gz."""
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix not in KINDS:
+        raise unknown_name("kind of file", suffix or path.name, KINDS)
+    return suffix
+
+
+def number_of(cell: Any) -> float | None:
+    """The number in a cell, NaN where it is missing, None where it is something else.
+
+    >>> number_of(" 2.5 "), number_of("NA"), number_of("12 March")
+    (2.5, nan, None)
+    """
+    if isinstance(cell, (bool, int, float)):
+        return float(cell)
+    if cell is None:
+        return float("nan")
+    if not isinstance(cell, str):
+        return None
+    text = cell.strip().lower()
+    if text in MISSING:
+        return float("nan")
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_header(row: Sequence[str]) -> bool:
+    """Whether a row is one of names: some cell is neither a number nor empty."""
+    return any(number_of(cell) is None for cell in row)
+
+
+def _separated(path: Path, separator: str) -> _Cells:
+    text = read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows: list[list[str]] = []
+    places: list[str] = []
+    for row in reader:
+        if not row or (row == [""] and rows and len(rows[0]) > 1):
+            continue
+        if rows and len(row) != len(rows[0]):
+            kind = "tab" if separator == "\t" else "comma"
+            raise UserError(
+                f"{path}:{reader.line_num} has {len(row)} {kind}-separated columns, expected {len(rows[0])}.",
+                "Make every row the same.",
+            )
+        rows.append(row)
+        places.append(str(reader.line_num))
+    names = [str(i + 1) for i in range(len(rows[0]))]
+    if is_header(rows[0]):
+        names = [name.strip() for name in rows.pop(0)]
+        places.pop(0)
+    _need_rows(path, len(rows))
+    return _Cells(names, [list(column) for column in zip(*rows, strict=True)], places)
+
+
+def _json_lines(path: Path) -> _Cells:
+    names: list[str] = []
+    columns: list[list[Any]] = []
+    places = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{path}:{number} is not JSON: {error}.", "Expected one object on each line.") from None
+        if not isinstance(record, dict) or (names and set(record) - set(names)):
+            raise UserError(f"{path}:{number} is not like the lines before it.", f"Expected the keys {names}.")
+        if not names:
+            names, columns = list(record), [[] for _ in record]
+        for name, column in zip(names, columns, strict=True):
+            column.append(record.get(name))
+        places.append(str(number))
+    return _Cells(names, columns, places)
+
+
+def _parquet(path: Path) -> _Cells:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with reading(path, "Parquet file"):
+            table = pyarrow.parquet.read_table(path)
+    except pyarrow.ArrowInvalid as error:
+        raise UserError(f"{path} is not a Parquet file: {error}.") from None
+    _need_rows(path, table.num_rows)
+    columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
+    return _Cells(list(table.column_names), columns, range(1, table.num_rows + 1))
+
+
+def _need_rows(path: Path, rows: int) -> None:
+    if rows == 0:
+        raise UserError(f"{path} holds no row of numbers.", "Give a file with a row for each step.")
+
+
+def _from_table(
+    path: Path,
+    cells: _Cells,
+    columns: Sequence[str] | None,
+    sequence: str | None,
+    optional: Sequence[str],
+    missing: bool,
+) -> Sheet:
+    for name in {name for name in cells.names if cells.names.count(name) > 1}:
+        raise UserError(f"{path} has two columns {name!r}.", "Give every column a name of its own.")
+    wanted = _numeric(path, cells, sequence) if columns is None else _known(path, cells.names, columns, optional)
+    positions = {name: i for i, name in enumerate(cells.names)}
+    values = np.stack([_numbers(path, cells, positions[name]) for name in wanted], axis=1)  # (rows, C)
+    _check(values, wanted, missing, lambda row: cells.place(path, row))
+    if sequence is None:
+        return Sheet(tuple(wanted), [Series(values, str(path))])
+    _known(path, cells.names, [sequence], ())
+    rows: dict[Any, list[int]] = {}
+    for row, key in enumerate(cells.columns[positions[sequence]]):
+        rows.setdefault(key, []).append(row)
+    return Sheet(tuple(wanted), [Series(values[where], f"{path}, {sequence} {key}") for key, where in rows.items()])
+
+
+def _known(path: Path, names: Sequence[str], wanted: Sequence[str], optional: Sequence[str]) -> list[str]:
+    for name in wanted:
+        if name not in names and name not in optional:
+            shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+            raise UserError(f"{path} has no column {name!r}.", f"Its columns: {shown}.")
+    return [name for name in dict.fromkeys(wanted) if name in names]
+
+
+def _numeric(path: Path, cells: _Cells, sequence: str | None) -> list[str]:
+    """The columns whose beginnings are numbers; a note names the others."""
+    wanted: list[str] = []
+    left_out: list[str] = []
+    for name, column in zip(cells.names, cells.columns, strict=True):
+        found = [number_of(cell) for cell in column[:LOOKED_AT]]
+        numeric = sum(number is not None for number in found) > len(found) / 2
+        present = any(number is None or number == number for number in found) or len(column) > LOOKED_AT
+        if name != sequence:
+            (wanted if numeric and present else left_out).append(name)
+    if not wanted:
+        raise UserError(f"{path} has no column of numbers.", f"Its columns: {', '.join(cells.names)}.")
+    if left_out:
+        note(f"{path}: not numbers, and left out: {', '.join(map(repr, left_out))}.")
+    return wanted
+
+
+def _numbers(path: Path, cells: _Cells, position: int) -> Numbers:
+    """A column as numbers; text in it, and what is infinite, are errors that say where."""
+    column, name = cells.columns[position], cells.names[position]
+    try:
+        values = np.array(column).astype(np.float64)
+    except (ValueError, TypeError):
+        values = np.empty(len(column))
+        for row, cell in enumerate(column):
+            number = number_of(cell)
+            if number is None:
+                raise UserError(
+                    f"{cells.place(path, row)}, column {name!r}: {str(cell)[:40]!r} is not a number.",
+                    "Correct it, or leave the column out: data.input_columns.",
+                ) from None
+            values[row] = number
+    return values
+
+
+def _arrays(path: Path) -> Sheet:
+    arrays = read_ragged(path, ["inputs"], ["targets"])
+    parts = {name: [_two_axes(path, name, array) for array in found] for name, found in arrays.items()}
+    inputs, targets = parts["inputs"], parts.get("targets")
+    columns = [str(i + 1) for i in range(inputs[0].shape[1])]
+    if targets is None:
+        return Sheet(tuple(columns), [Series(x, f"{path}, sequence {i}") for i, x in enumerate(inputs, 1)])
+    own = [f"target {i + 1}" for i in range(targets[0].shape[1])]
+    series = []
+    for number, (x, y) in enumerate(zip(inputs, targets, strict=True), 1):
+        if len(x) != len(y):
+            raise UserError(
+                f"{path}, sequence {number}: {len(x)} inputs and {len(y)} targets.", "Expected a target for each input."
+            )
+        series.append(Series(np.concatenate([x, y], axis=1), f"{path}, sequence {number}"))
+    return Sheet((*columns, *own), series, tuple(own))
+
+
+def _two_axes(path: Path, name: str, array: NDArray[Any]) -> Numbers:
+    if array.dtype.kind not in "biuf" or array.ndim > 2 or array.ndim == 0:
+        raise UserError(
+            f"{path}: a sequence of {name} has shape {array.shape} and type {array.dtype}.",
+            "Expected numbers (steps, columns) or (steps,).",
+        )
+    return array.astype(np.float64).reshape(len(array), -1) if array.size else np.zeros((0, 1))
+
+
+def _selected(path: Path, sheet: Sheet, wanted: Sequence[str], optional: Sequence[str]) -> Sheet:
+    names = _known(path, sheet.columns, wanted, optional)
+    positions = [sheet.columns.index(name) for name in names]
+    series = [Series(series.values[:, positions], series.name) for series in sheet.series]
+    return Sheet(tuple(names), series, tuple(name for name in sheet.own_targets if name in names))
+
+
+def embedded_series() -> Sheet:
+    """A real recording that ships with matplotlib: a membrane potential in mV, 12,000 samples of half a millisecond."""
+    from matplotlib import cbook
+
+    path = cbook.get_sample_data("membrane.dat", asfileobj=False)
+    potential = 100 * np.fromfile(str(path), dtype="<f4").astype(np.float64)  # the file holds tenths of a volt
+    return Sheet(("potential",), [Series(potential[:, None], EMBEDDED_SERIES)])
+
+
+def _check(values: Numbers, columns: Sequence[str], missing: bool, place: Callable[[int], str]) -> None:
+    """Refuses what is infinite, and what is missing unless that is allowed."""
+    wrong = np.isinf(values) if missing else ~np.isfinite(values)
+    if not wrong.any():
+        return
+    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    where = f"{place(row)}, column {columns[column]!r}"
+    if np.isinf(values[row, column]):
+        raise UserError(f"{where}: {values[row, column]} is not finite.", "Correct it, or leave the cell empty.")
+    raise UserError(f"{where} is empty or NaN.", "Fill it in, or allow missing values: data.missing=mask.")
+
+
+def _numbered(name: str) -> Callable[[int], str]:
+    return lambda row: f"{name}, row {row + 1}"

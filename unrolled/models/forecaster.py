@@ -1,0 +1,257 @@
+"""Vectors in, an estimate of vectors to come out, at every step: feed-forward layers under recurrent ones (S22)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from unrolled.cells import Trace
+from unrolled.models.outputs import LossName, Output
+from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
+from unrolled.nn.front import DenseFront
+
+CALM = 3.0  # scaled inputs beyond it are drawn in: nothing much larger was seen in training
+
+
+class ForecasterSettings(RecurrentSettings):
+    """The `model` section of `forecast`."""
+
+    hidden_size: int = Field(64, ge=1, description="Units in a layer.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropped in the front, between layers and before the output.")
+    front: list[int] = Field([], description="Widths of feed-forward layers under the recurrent ones: [64, 64].")
+    loss: LossName | None = Field(
+        None,
+        description="What is learnt: a value by squared (mse) or absolute error (mae), a mean and a deviation "
+        "(gaussian), quantiles, or the probability of a 1 (bernoulli); none: mse, or bernoulli where every target is "
+        "0 or 1.",
+    )
+    quantiles: list[float] = Field([0.1, 0.5, 0.9], min_length=1, description="Which ones, for loss=quantiles.")
+    residual: bool | None = Field(
+        None,
+        description="Learn the difference from the last value; none: where a target is an input too, bernoulli apart.",
+    )
+    changes: bool | None = Field(
+        None, description="Read the change of each input beside the input; none: yes, unless all are 0 or 1."
+    )
+    lags: int | None = Field(
+        None,
+        ge=0,
+        description="Past changes that a linear path beside the recurrent layers reads, fitted before training; "
+        "none: 24, fewer where there are many columns, 0 for bernoulli.",
+    )
+
+    @field_validator("quantiles")
+    @classmethod
+    def _between(cls, value: list[float]) -> list[float]:
+        if not all(0 < q < 1 for q in value) or sorted(set(value)) != value:
+            raise ValueError("quantiles must rise and lie between 0 and 1, such as [0.1, 0.5, 0.9]")
+        return value
+
+    @field_validator("front")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        if any(size < 1 for size in value):
+            raise ValueError("a layer needs at least one unit")
+        return value
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What goes in and out of a forecaster, in numbers."""
+
+    inputs: int  # D columns of values
+    missing: bool  # whether D further features are 1 where a value is there
+    horizons: tuple[int, ...]
+    positions: tuple[int, ...]  # for each target its place among the inputs, −1 where it is none
+    residual: bool
+    changes: bool
+    lags: int
+
+    @property
+    def features(self) -> int:
+        return self.inputs * (2 if self.missing else 1)
+
+    @property
+    def outputs(self) -> tuple[int, int]:
+        return len(self.horizons), len(self.positions)
+
+    @property
+    def next(self) -> int:
+        """Which horizon is the next step's."""
+        return self.horizons.index(1)
+
+
+class Forecaster(nn.Module):
+    """x_t and its change → feed-forward layers → recurrent layers → estimates for all horizons, plus a linear path.
+
+        ŷ = base + scale ∘ (W h_t + V [x_t ; Δx_t … Δx_{t−p+1}] + b)
+
+    `base` is the last value of the target where that is an input, else 0; `scale` its usual change. The state is the
+    recurrent layers' and the last rows, so that a sequence can be cut anywhere.
+    """
+
+    change_scale: Tensor
+    scale: Tensor
+
+    def __init__(self, settings: ForecasterSettings, layout: Layout, output: Output) -> None:
+        super().__init__()
+        self.layout, self.output = layout, output
+        self.rows = max(1, layout.lags)  # past rows kept in the state
+        width = layout.features + (layout.inputs if layout.changes else 0)
+        self.front = DenseFront(width, settings.front, settings.dropout)
+        self.layer = recurrent_layer(settings, self.front.output_size)
+        self.dropout = nn.Dropout(settings.dropout)
+        outputs = math.prod(layout.outputs) * output.size
+        self.head = nn.Linear(settings.output_size, outputs)
+        self.linear = nn.Linear(layout.inputs * (1 + layout.lags), outputs, bias=False) if layout.lags else None
+        self.register_buffer("change_scale", torch.ones(layout.inputs))
+        self.register_buffer("scale", torch.ones(layout.outputs))
+
+    def forward(
+        self, x: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Features (B, T, F) → estimates (B, T, horizons, K, P), and the state after the last step."""
+        past = self.past(x, state, resets)
+        seen = torch.cat([past, x[..., : self.layout.inputs]], dim=1)  # (B, rows + T, D)
+        carried = None if state is None else to_torch(state[:-1])
+        output, final = self.layer(self.front(self.read(x, seen)), carried, lengths=lengths, resets=resets)
+        raw = self.head(self.dropout(output))
+        if self.linear is not None:
+            raw = raw + self.linear(self.linear_features(seen))
+        ends = lengths if lengths is not None else torch.full((len(x),), x.shape[1], device=x.device)
+        last = ends[:, None] + torch.arange(self.rows, device=x.device)  # (B, rows)
+        kept = seen.gather(1, last[..., None].expand(-1, -1, seen.shape[-1]))
+        return self.place(raw, x), (*from_torch(final), kept)
+
+    def read(self, x: Tensor, seen: Tensor) -> Tensor:
+        """What the first layer gets: features and changes, drawn in where they are extreme."""
+        parts = [calmed(x)]
+        if self.layout.changes:
+            parts.append(calmed((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale))
+        return torch.cat(parts, dim=-1)
+
+    def linear_features(self, seen: Tensor) -> Tensor:
+        """All rows with the ones before them (B, rows + T, D) → what the linear path reads, (B, T, D · (1 + lags))."""
+        changes = (seen[:, 1:] - seen[:, :-1]) / self.change_scale
+        windows = changes.unfold(1, self.rows, 1).flatten(2)  # (B, T, D · lags)
+        return torch.cat([seen[:, self.rows :], windows], dim=-1)
+
+    def place(self, raw: Tensor, x: Tensor) -> Tensor:
+        raw = raw.view(*raw.shape[:-1], *self.layout.outputs, self.output.size)
+        return self.output.place(raw, self.base(x), self.scale)
+
+    def base(self, x: Tensor) -> Tensor:
+        """The value that a raw output of zero stands for, (B, T, 1, K)."""
+        if not self.layout.residual:
+            return x.new_zeros(*x.shape[:-1], 1, len(self.layout.positions))
+        if self.layout.positions == tuple(range(self.layout.inputs)):
+            return x[..., : self.layout.inputs].unsqueeze(-2)
+        zero = x.new_zeros(*x.shape[:-1], 1)
+        columns = torch.cat([x[..., : self.layout.inputs], zero], dim=-1)
+        return columns[..., list(self.layout.positions)].unsqueeze(-2)
+
+    def with_guess(self, x: Tensor, guess: Tensor) -> Tensor:
+        """Features (…, F) in which the inputs that are targets are a guess (…, K)."""
+        layout = self.layout
+        targets = [k for k, position in enumerate(layout.positions) if position >= 0]
+        places = [layout.positions[k] for k in targets]
+        x = x.clone()
+        x[..., places] = guess[..., targets]
+        if layout.missing:
+            x[..., [layout.inputs + place for place in places]] = 1.0
+        return x
+
+    def trace(self, x: Tensor) -> tuple[Tensor, Trace]:
+        """The estimates, and the trace of the recurrent layers."""
+        seen = torch.cat([self.past(x, None), x[..., : self.layout.inputs]], dim=1)
+        trace: Trace = self.layer.trace(self.front(self.read(x, seen)))
+        raw = self.head(trace.output)
+        if self.linear is not None:
+            raw = raw + self.linear(self.linear_features(seen))
+        return self.place(raw, x), trace
+
+    def past(self, x: Tensor, state: State | None, resets: Tensor | None = None) -> Tensor:
+        """The rows before the first, (B, rows, D): carried, or, where a sequence begins, its first row again."""
+        first = x[:, :1, : self.layout.inputs].expand(-1, self.rows, -1)
+        if state is None:
+            return first
+        if resets is None:
+            return state[-1]
+        return torch.where(resets[:, None, None], first, state[-1])
+
+
+def calmed(x: Tensor) -> Tensor:
+    """x as it is up to ±3, and beyond it only its logarithm more.
+
+    >>> calmed(torch.tensor([0.5, -3.0, 102.0]))
+    tensor([ 0.5000, -3.0000,  7.6052])
+    """
+    size = x.abs()
+    return torch.where(size <= CALM, x, x.sign() * (CALM + (size - CALM).clamp(min=0).log1p()))
+
+
+class Stepping:
+    """A forecaster one row at a time, for streams and control loops: its layer's stepper, and NumPy around it.
+
+    On a GPU each row is a call of the network. The weights are copied when it is made.
+    """
+
+    def __init__(self, network: Forecaster) -> None:
+        self._network = network
+        self._on_cpu = network.head.weight.device.type == "cpu"
+        if not self._on_cpu:
+            return
+        self._stepper = network.layer.stepper()
+        self._front = [
+            (_array(layer.weight).T.copy(), _array(layer.bias))
+            for layer in network.front.layers
+            if isinstance(layer, nn.Linear)
+        ]
+        paths = [network.head.weight] + ([network.linear.weight] if network.linear is not None else [])
+        self._weight, self._bias = _array(torch.cat(paths, dim=1)), _array(network.head.bias)
+        self._change_scale, self._scale = _array(network.change_scale), network.scale.clone()
+
+    @torch.no_grad()
+    def __call__(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
+        """Features (1, F) → estimates (horizons, K, P), and the state."""
+        network, layout = self._network, self._network.layout
+        if not self._on_cpu:
+            row = torch.from_numpy(x).to(network.scale.device)
+            estimate, state = network(row[None], state)
+            return estimate[0, 0], state
+        values = x[:, : layout.inputs]
+        past, carried = (np.repeat(values, network.rows, 0), self._stepper.initial_state(1)) if state is None else state
+        seen = np.concatenate([past, values])  # (rows + 1, D)
+        changes = (seen[1:] - seen[:-1]) / self._change_scale
+        read = np.concatenate([_calmed(x), _calmed(changes[-1:])], axis=1) if layout.changes else _calmed(x)
+        for weight, bias in self._front:
+            read = np.maximum(read @ weight + bias, 0)
+        output, carried = self._stepper(torch.from_numpy(read), carried)
+        parts = [output.numpy()[0]]
+        if network.linear is not None:
+            parts += [values[0], changes.T.ravel()]
+        raw = torch.from_numpy(self._weight @ np.concatenate(parts) + self._bias)
+        base = network.base(torch.from_numpy(x))[0]  # (1, K)
+        raw = raw.view(*layout.outputs, network.output.size)
+        return network.output.place(raw, base, self._scale), (seen[1:], carried)
+
+
+def _array(tensor: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = tensor.detach().numpy().copy()
+    return array
+
+
+def _calmed(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`calmed` for a single row, where nearly always nothing is to be done."""
+    beyond = np.abs(x) - CALM
+    if beyond.max() <= 0:
+        return x
+    drawn_in: NDArray[np.float32] = np.where(beyond <= 0, x, np.sign(x) * (CALM + np.log1p(np.maximum(beyond, 0))))
+    return drawn_in.astype(np.float32)

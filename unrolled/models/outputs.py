@@ -1,0 +1,164 @@
+"""What a forecaster says of a number to come: a value, a probability, a distribution or quantiles; and its loss (S18).
+
+All work on scaled numbers. A network gives raw outputs (…, K, P) for K columns; `place` moves them to `base`, the value
+that a zero stands for, in units of `scale`, and the result, `estimate`, is what losses and readers take.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LossName = Literal["mse", "mae", "gaussian", "quantiles", "bernoulli"]
+LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Output(ABC):
+    """One kind of estimate with `size` numbers for each column."""
+
+    size: int = 1
+    values: slice = slice(0, 1)  # which of the numbers are values of the column itself
+    per_step = False  # whether the loss is one of a step, summed over its columns, or one of each number
+
+    @abstractmethod
+    def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        """Estimates (…, K, P) and targets (…, K) → the loss of each number (…, K)."""
+
+    def place(self, raw: Tensor, base: Tensor, scale: Tensor) -> Tensor:
+        return base.unsqueeze(-1) + scale.unsqueeze(-1) * raw
+
+    def point(self, estimate: Tensor) -> Tensor:
+        """The one number to say, (…, K)."""
+        return estimate[..., 0]
+
+    def start(self, deviation: Tensor) -> Tensor:
+        """Raw outputs (…, P) for errors of this standard deviation (…), in units of the scale."""
+        return torch.zeros(*deviation.shape, self.size)
+
+    def nll(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor | None:
+        """Nats of each number (…, K), where the output is a distribution."""
+        return None
+
+    def draw(self, estimate: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
+        """A number from the distribution, where the output is one."""
+        return None
+
+    def guess(self, estimate: Tensor) -> Tensor:
+        """What a model reads in the place of a number that has not come, (…, K)."""
+        return self.point(estimate)
+
+    def details(self, estimate: Tensor) -> dict[str, Tensor]:
+        """What is said besides the point: name → (…, K)."""
+        return {}
+
+
+class Value(Output):
+    """One number, by its squared (mse) or absolute (mae) error in units of the scale."""
+
+    def __init__(self, absolute: bool) -> None:
+        self.absolute = absolute
+
+    def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        error = (estimate[..., 0] - target) / scale
+        return error.abs() if self.absolute else error.square()
+
+
+class Gaussian(Output):
+    """A mean and a deviation that the network learns: −log N(y; μ, σ²)."""
+
+    size = 2
+
+    def place(self, raw: Tensor, base: Tensor, scale: Tensor) -> Tensor:
+        log_deviation = raw[..., 1].clamp(-9.0, 9.0) + scale.log()
+        return torch.stack([base + scale * raw[..., 0], log_deviation], dim=-1)
+
+    def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        return self.nll(estimate, target, scale) - scale.log()  # in units of the scale, as the other losses
+
+    def nll(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        mean, log_deviation = estimate.unbind(-1)
+        return 0.5 * ((target - mean) * (-log_deviation).exp()).square() + log_deviation + LOG_ROOT_2PI
+
+    def start(self, deviation: Tensor) -> Tensor:
+        return torch.stack([torch.zeros_like(deviation), deviation.clamp(min=1e-3).log()], dim=-1)
+
+    def draw(self, estimate: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        mean, log_deviation = estimate.unbind(-1)
+        noise = torch.randn(mean.shape, generator=generator)
+        return mean + log_deviation.exp() * noise.to(mean.device)
+
+    def details(self, estimate: Tensor) -> dict[str, Tensor]:
+        return {"deviation": estimate[..., 1].exp()}
+
+
+class Quantiles(Output):
+    """Several quantiles by the pinball loss: q · max(y − ŷ, 0) + (1 − q) · max(ŷ − y, 0), their mean times two.
+
+    The point is the median, or the one nearest to it. Those that cross are put in order when they are read.
+    """
+
+    def __init__(self, levels: Sequence[float]) -> None:
+        self.levels, self.size, self.values = tuple(levels), len(levels), slice(None)
+
+    def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        levels = torch.tensor(self.levels, dtype=estimate.dtype, device=estimate.device)
+        error = (target.unsqueeze(-1) - estimate) / scale.unsqueeze(-1)  # (…, K, Q)
+        return 2 * torch.maximum(levels * error, (levels - 1) * error).mean(-1)
+
+    def point(self, estimate: Tensor) -> Tensor:
+        middle = min(range(self.size), key=lambda i: abs(self.levels[i] - 0.5))
+        return estimate.sort(-1).values[..., middle]
+
+    def start(self, deviation: Tensor) -> Tensor:
+        normal: Tensor = torch.special.ndtri(torch.tensor(self.levels, dtype=torch.float64)).float()
+        return deviation.unsqueeze(-1) * normal
+
+    def details(self, estimate: Tensor) -> dict[str, Tensor]:
+        ordered = estimate.sort(-1).values
+        return {f"q{level:g}": ordered[..., i] for i, level in enumerate(self.levels)}
+
+
+class Bernoulli(Output):
+    """The probability that a number that is 0 or 1 will be 1; the loss of a step is the sum over its columns."""
+
+    per_step = True
+
+    def place(self, raw: Tensor, base: Tensor, scale: Tensor) -> Tensor:
+        return raw
+
+    def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(estimate[..., 0], target, reduction="none")
+
+    def nll(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        return self.loss(estimate, target, scale)
+
+    def point(self, estimate: Tensor) -> Tensor:
+        return estimate[..., 0].sigmoid()
+
+    def guess(self, estimate: Tensor) -> Tensor:
+        return (estimate[..., 0] >= 0).to(estimate.dtype)
+
+    def draw(self, estimate: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        chance = self.point(estimate)
+        return (torch.rand(chance.shape, generator=generator).to(chance.device) < chance).to(chance.dtype)
+
+
+def make_output(loss: LossName, quantiles: Sequence[float]) -> Output:
+    """The output that a loss needs.
+
+    >>> make_output("quantiles", [0.1, 0.5, 0.9]).size
+    3
+    """
+    if loss == "gaussian":
+        return Gaussian()
+    if loss == "quantiles":
+        return Quantiles(quantiles)
+    if loss == "bernoulli":
+        return Bernoulli()
+    return Value(absolute=loss == "mae")

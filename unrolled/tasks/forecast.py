@@ -1,0 +1,297 @@
+"""`forecast`: vectors in, a vector for each step out: the next ones, or a signal for each input (S22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from unrolled.cells import Trace
+from unrolled.config import Section
+from unrolled.data import Batch
+from unrolled.data.frame import Frame, Part, fit_frame
+from unrolled.data.lanes import Lanes, Steps
+from unrolled.data.series import Numbers, read_series
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout
+from unrolled.models.outputs import Output, make_output
+from unrolled.nn.checks import check_options
+from unrolled.tasks.base import Data, Request, Task, table_of
+from unrolled.tasks.forecast_free import free_run
+from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, usable
+from unrolled.tasks.forecast_rows import answers
+from unrolled.tasks.forecast_scores import Tally
+from unrolled.tasks.forecast_start import start_from
+from unrolled.tasks.forecast_stream import RowStream, as_rows, can_roll_out, check_roll_out
+from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
+
+EVALUATED_AT_ONCE = 64  # series side by side
+OPTIONS = ("steps", "sample", "seed")
+
+
+class ForecastTraining(TrainSettings):
+    """Training on windows of long series: truncated backpropagation."""
+
+    lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
+    eval_every: int | None = Field(50, ge=1, description="Updates between evaluations; none: ten in a run.")
+    window: int = Field(100, ge=1, description="Steps of a series between updates, and that gradients go back.")
+    stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
+    teacher_forcing: Forcing = Field(
+        "always", description="Read the true past always, never, or less and less over the run (scheduled sampling)."
+    )
+    free_running: bool = Field(
+        False, description="Choose the best model by roll-outs on its own predictions, not by its next step."
+    )
+    rollout_steps: int = Field(24, ge=1, description="Steps of the roll-outs that evaluations make.")
+
+
+class ForecastConfig(Section):
+    """A config of `forecast`."""
+
+    task: Literal["forecast"] = Field("forecast", description="What the config is for.")
+    data: ForecastData = ForecastData()
+    model: ForecasterSettings = ForecasterSettings()
+    train: ForecastTraining = ForecastTraining()
+
+
+class Forecast(Task):
+    """Numbers to come, or a signal for each input."""
+
+    name: ClassVar[str] = "forecast"
+    config_class: ClassVar[type[Section]] = ForecastConfig
+    unit: ClassVar[str] = "steps"
+    inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
+
+    def goal(self, config: ForecastConfig, assets: Frame) -> Goal:
+        return Goal("free_running_mse" if config.train.free_running else "loss")
+
+    def read(self, config: ForecastConfig) -> Data:
+        return read_data(config.data)
+
+    def make_assets(self, config: ForecastConfig, data: Data, init: Frame | None = None) -> Frame:
+        table: Table = data.train
+        if init is not None:
+            if init.roles != table.roles:
+                raise UserError(
+                    f"The model reads {', '.join(init.roles.inputs[:10])} and predicts "
+                    f"{', '.join(init.roles.targets[:10])}; the data gives {', '.join(table.roles.names[:10])}.",
+                    "Give data with the same columns.",
+                )
+            return init
+        settings = config.data
+        frame = fit_frame(
+            table.roles,
+            table.parts,
+            settings.scaling,
+            missing=settings.missing == "mask",
+            start_row=settings.start_row,
+        )
+        if config.train.free_running or config.train.teacher_forcing != "always":
+            check_roll_out(frame)
+        return frame
+
+    def assets_to_json(self, assets: Frame) -> Any:
+        return assets.to_json()
+
+    def assets_from_json(self, stored: Any) -> Frame:
+        return Frame.from_json(stored)
+
+    def build(self, config: ForecastConfig, assets: Frame) -> nn.Module:
+        return Forecaster(config.model, layout_of(config.model, assets), output_of(config.model, assets))
+
+    def initialize(self, network: nn.Module, config: ForecastConfig, assets: Frame, data: Data) -> None:
+        """The scales of changes, and the linear path by least squares: training starts from a linear forecast."""
+        assert isinstance(network, Forecaster)
+        start_from(network, [assets.steps(part) for part in data.train.parts], assets)
+
+    def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
+        sequences = steps_of(config.model, assets, examples.parts)
+        if not training:
+            return Lanes(sequences, lanes=EVALUATED_AT_ONCE, window=1000)
+        settings = config.train
+        least = 4 * settings.window  # shorter pieces would be mostly warming up
+        return Lanes(sequences, lanes=settings.batch_size, window=settings.window, seed=settings.seed, least=least)
+
+    def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
+        assert isinstance(network, Forecaster)
+        estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+        output, scale = network.output, network.scale
+        scored = ~batch.targets.isnan()  # (B, T, horizons, K)
+        losses = output.loss(estimate.float(), batch.targets.nan_to_num(), scale)
+        count = scored.any(-1).sum() if output.per_step else scored.sum()
+        return Loss(torch.where(scored, losses, 0.0).sum(), count, state)
+
+    def prepare(self, network: nn.Module, config: ForecastConfig, batch: Batch, state: Any, done: float) -> Batch:
+        """Puts the model's own predictions in place of some true inputs, as `train.teacher_forcing` says.
+
+        All steps are drawn at once from one run on the true inputs, as for text.
+        """
+        share = own_share(config.train.teacher_forcing, done)
+        if share == 0 or batch.inputs.shape[1] < 2:
+            return batch
+        assert isinstance(network, Forecaster)
+        with torch.no_grad():
+            estimate, _ = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+        guess = network.output.guess(estimate[:, :-1, network.layout.next])  # of the inputs from the second on
+        own = torch.rand(batch.inputs.shape[0], batch.inputs.shape[1] - 1, 1, device=batch.inputs.device) < share
+        rest = torch.where(own, network.with_guess(batch.inputs[:, 1:], guess), batch.inputs[:, 1:])
+        return replace(batch, inputs=torch.cat([batch.inputs[:, :1], rest], dim=1))
+
+    @torch.no_grad()
+    def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
+        assert isinstance(batches, Lanes)
+        tally = tallied(model, batches)
+        scores = {k: v for k, v in tally.scores().items() if k not in ("last_mse", "mean_mse", "steps")}
+        if isinstance(model.config, ForecastConfig) and model.config.train.free_running:
+            scores |= free_run(model, batches.pieces, model.config.train.rollout_steps).scores()
+        return scores
+
+    @torch.no_grad()
+    def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
+        """Every step scored once with all of its past; then roll-outs, where the model can go on by itself."""
+        model.network.eval()
+        frame, config = frame_of(model), model.config
+        assert isinstance(config, ForecastConfig)
+        sheet = read_series(path, frame.roles.names, sequence_column=config.data.sequence_column, missing=frame.missing)
+        series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
+        examples = steps_of(config.model, frame, [Part(one) for one in series])
+        tally = tallied(model, Lanes(examples, lanes=EVALUATED_AT_ONCE, window=1000))
+        scores: dict[str, Any] = {**tally.scores(), "series": len(series)}
+        del scores["loss"]
+        free = free_run(model, examples, config.train.rollout_steps) if can_roll_out(frame) else None
+        if free is not None and free.origins:
+            scores |= free.scores()
+        scores["columns"] = tally.table()
+        return scores
+
+    def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
+        """What follows a series (T, D), or each of a list of arrays.
+
+        Without `steps` the horizons' forecasts, (horizons, K); for aligned targets one for each row, (T, K). With
+        `steps` the model goes on from its own predictions: (steps, K), `sample`d from its distribution if asked for.
+        """
+        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
+            return [self._continue(model, one, **options) for one in inputs]
+        return self._continue(model, inputs, **options)
+
+    def _continue(
+        self, model: Model, rows: Any, steps: int | None = None, sample: bool = False, seed: int | None = None
+    ) -> Numbers:
+        frame = frame_of(model)
+        values, single = as_rows(rows, frame)
+        stream = RowStream(model)
+        answer = stream.feed(values)
+        if steps is not None:
+            return stream.roll_out(steps, sample=sample, seed=seed)
+        if frame.roles.aligned:
+            return answer[0] if single else answer
+        if not len(values):
+            raise UserError("There is no row to go on from.", "Give at least one.")
+        return answer[-1:] if len(frame.roles.horizons) == 1 else answer[-1]
+
+    def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
+        """A line out for each row in, at once; with `steps` the continuation of each series."""
+        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        return answers(model, request, **options)
+
+    def report(self, scores: dict[str, Any]) -> str:  # type: ignore[override]
+        rows = {name: " ".join(f"{k} {v:.4g}" for k, v in row.items()) for name, row in scores["columns"].items()}
+        plain = {name: value for name, value in scores.items() if not isinstance(value, dict)}
+        return table_of(plain) + "\n\n" + table_of(rows)
+
+    def stream(self, model: Model, **options: Any) -> RowStream:
+        return RowStream(model)
+
+    def trace(self, model: Model, inputs: Any) -> Trace:
+        """Every gate and state of the recurrent layers on a series (T, D)."""
+        network, frame = model.network, frame_of(model)
+        assert isinstance(network, Forecaster)
+        network.eval()
+        features, _ = frame.inputs(as_rows(inputs, frame)[0])
+        return network.trace(torch.from_numpy(features)[None].to(model.device))[1]
+
+    def stateful(self, config: ForecastConfig) -> bool:
+        return config.train.stateful
+
+    def judge_start(self, config: ForecastConfig) -> bool:
+        return config.model.lags != 0
+
+    def statistics(self, config: ForecastConfig, data: Data, assets: Frame) -> dict[str, Any]:
+        table: Table = data.train
+        lengths = [len(part.series.values) for part in table.parts]
+        values = np.concatenate([part.series.values for part in table.parts])
+        known = {part.series.values.tobytes() for part in table.parts}
+        shared = sum(part.series.values.tobytes() in known for part in data.valid.parts)
+        roles = assets.roles
+        return {
+            "inputs": ", ".join(roles.inputs[:20]),
+            "targets": ", ".join(roles.targets[:20]),
+            "steps ahead": ", ".join(map(str, roles.horizons)) + (" (the same step)" if roles.aligned else ""),
+            "loss": output_name(config.model, assets),
+            "train series / rows": f"{len(lengths)} / {sum(lengths)}",
+            "series length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)}",
+            "valid rows": data.valid.rows,
+            "valid series also in train": f"{shared} of {len(data.valid.parts)}",
+            "missing values in train": int(np.isnan(values).sum()),
+        }
+
+
+def frame_of(model: Model) -> Frame:
+    assert isinstance(model.assets, Frame)
+    return model.assets
+
+
+def output_name(settings: ForecasterSettings, frame: Frame) -> Any:
+    """The loss of the config, or the one that the data asks for."""
+    binary = all(frame.binary[column] for column in frame.target_columns)
+    return settings.loss or ("bernoulli" if binary else "mse")
+
+
+def steps_of(settings: ForecasterSettings, frame: Frame, parts: Sequence[Part]) -> list[Steps]:
+    """Series as the network reads them; targets of a Bernoulli output must be what it can say."""
+    steps = [frame.steps(part) for part in parts]
+    if output_name(settings, frame) == "bernoulli":
+        for part, one in zip(parts, steps, strict=True):
+            wrong = ~np.isin(one.targets, (0.0, 1.0)) & ~np.isnan(one.targets)
+            if wrong.any():
+                target = frame.roles.targets[int(np.argwhere(wrong)[0][-1])]
+                raise UserError(
+                    f"{part.series.name}: column {target!r} holds other numbers than 0 and 1.",
+                    "Correct it, or train with model.loss=mse or gaussian.",
+                )
+    return steps
+
+
+def output_of(settings: ForecasterSettings, frame: Frame) -> Output:
+    return make_output(output_name(settings, frame), settings.quantiles)
+
+
+def layout_of(settings: ForecasterSettings, frame: Frame) -> Layout:
+    """Sizes, and the defaults that depend on the data."""
+    bernoulli = output_name(settings, frame) == "bernoulli"
+    inputs = len(frame.roles.inputs)
+    residual = settings.residual if settings.residual is not None else not bernoulli
+    changes = settings.changes if settings.changes is not None else not all(frame.binary[:inputs])
+    lags = settings.lags if settings.lags is not None else 0 if bernoulli else min(24, max(1, 256 // inputs))
+    positions = tuple(frame.positions)
+    return Layout(inputs, frame.missing, frame.roles.horizons, positions, residual, changes, lags)
+
+
+def tallied(model: Model, batches: Lanes) -> Tally:
+    """Errors over all batches, the state carried from one to the next."""
+    network = model.network
+    assert isinstance(network, Forecaster)
+    tally, state = Tally(frame_of(model), network), None
+    for index in range(len(batches)):
+        batch = batches[index].to(model.device)
+        estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+        tally.add(estimate.float(), batch.inputs, batch.targets)
+    return tally
