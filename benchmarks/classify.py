@@ -14,7 +14,7 @@ import time
 
 from measure import machine, row, show, write
 
-from unrolled import api
+from unrolled import Model, api
 from unrolled.data.docstrings import embedded_labels
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     write("classify", facts, rows, [{"sentences": len(texts), "seconds": best}])
 
 
-def _seconds(model: api.Model, texts: list[str]) -> float:
+def _seconds(model: Model, texts: list[str]) -> float:
     begun = time.perf_counter()
     model.predict(texts)
     return time.perf_counter() - begun
