@@ -26,6 +26,8 @@ from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
 from unrolled.training.run import BEST, CONFIG, LAST, METRICS
 
+FILE_KEYS = ("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target")
+
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
     """A model from its file, or the best of a run folder.
@@ -322,7 +324,7 @@ def _architecture(task: Task, config: Any) -> dict[str, Any]:
 
 
 def _with_absolute_paths(config: Any) -> Any:
-    paths = {f"data.{name}": getattr(config.data, name, None) for name in ("train", "valid", "vectors")}
+    paths = {f"data.{name}": getattr(config.data, name, None) for name in FILE_KEYS}
     return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
 
 

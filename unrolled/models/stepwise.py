@@ -22,6 +22,8 @@ class Stepwise(nn.Module):
     target is longer, it goes on reading end tokens.
     """
 
+    attends = False
+
     def __init__(self, settings: EncoderSettings, width: int, source_size: int, target_size: int, end: int) -> None:
         super().__init__()
         if settings.bidirectional:

@@ -70,6 +70,15 @@ class Translator(nn.Module):
     def device(self) -> torch.device:
         return self.scores.weight.device
 
+    @property
+    def attends(self) -> bool:
+        """Whether steps give attention, if `showing_attention`."""
+        return not isinstance(self.decoder, PlainDecoder)
+
+    def showing_attention(self) -> Translator:
+        """What a search steps through where it wants to see attention."""
+        return self
+
     def forward(self, batch: Batch) -> Decoded:
         """All steps of the target, which is given: what `scores` reads (B, T, F), and the attention (B, T, S)."""
         x = self.dropout(self.embedding(batch.more["target_inputs"]))
