@@ -15,7 +15,8 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.bridge import Bridge
 from unrolled.models.encoder import EncoderSettings, RecurrentEncoder
-from unrolled.models.translator import TranslatorSettings, translator
+from unrolled.models.translator import translator
+from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.search import select
 
 END = 2
@@ -29,6 +30,15 @@ class Sizes:
 
 
 SMALL = {"embedding_size": 6, "encoder.hidden_size": 5, "decoder.hidden_size": 5}
+TINY = {
+    "encoder.hidden_size": 8,
+    "encoder.heads": 2,
+    "decoder.heads": 4,
+    "encoder.blocks": 2,
+    "decoder.blocks": 2,
+    "encoder.feedforward": 7,
+    "decoder.feedforward": 9,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {"decoder.attention": "none"},
     "plain, one direction": {"decoder.attention": "none", "encoder.bidirectional": False},
@@ -44,6 +54,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "scaled": {"decoder.score": "scaled", "decoder.hidden_size": 10, "decoder.num_layers": 2},
     "zero bridge": {"decoder.bridge": "zero", "decoder.score": "additive", "decoder.attention_size": 3},
     "linear bridge": {"decoder.bridge": "linear", "decoder.hidden_size": 10, "tied": False},
+    "transformer": {"kind": "transformer", **TINY},
+    "norm after": {"kind": "transformer", **TINY, "norm_first": False, "positions": "learned"},
+    "fraction": {"kind": "transformer", **TINY, "positions": "fraction", "tied": False},
     "stepwise": {"kind": "stepwise", "encoder.bidirectional": False},
 }
 
@@ -83,7 +96,7 @@ def test_all_steps_at_once_are_one_after_the_other(variant: str) -> None:
         assert_close(step.log_probs, at_once[rows, time])
         if attention is not None:
             assert_close(step.attention, attention[rows, time])
-    assert (attention is None) == (variant in ("stepwise", "layers", "reversed") or variant.startswith("plain"))
+    assert network.attends == (variant not in ("stepwise", "layers", "reversed") and not variant.startswith("plain"))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -113,6 +126,21 @@ def test_every_weight_learns(variant: str) -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     still = [name for name, p in network.named_parameters() if p.grad is None or not bool(p.grad.abs().sum() > 0)]
     assert still == []
+
+
+def test_a_transformer_can_show_where_it_looks() -> None:
+    network: Any = a_network("transformer")
+    batch = a_batch([4, 1, 7], [5, 5, 5])
+    memory = network.encode(batch)
+    plain, shown = network.start(memory), network.start(memory)
+    for time in range(5):
+        tokens = batch.more["target_inputs"][:, time]
+        one, two = network.step(tokens, plain), network.showing_attention().step(tokens, shown)
+        assert_close(two.log_probs, one.log_probs)
+        assert one.attention is None
+        assert_close(two.attention.sum(-1), torch.ones(3, dtype=torch.float64))
+        assert not bool(two.attention[~memory.mask].any())
+        plain, shown = one.state, two.state
 
 
 def test_states_of_equal_shape_are_handed_over_as_they_are() -> None:

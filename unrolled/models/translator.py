@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from unrolled.config import Section
 from unrolled.data import Batch
-from unrolled.models.decoders import AttentiveDecoder, Decoded, DecoderSettings, PlainDecoder
-from unrolled.models.encoder import Encoded, EncoderSettings, RecurrentEncoder
+from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder
+from unrolled.models.embedding import Sizes, token_embedding
+from unrolled.models.encoder import Encoded, RecurrentEncoder
 from unrolled.models.stepwise import Stepwise
+from unrolled.models.transformer import TransformerTranslator
+from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.search import Step
-
-
-class TranslatorSettings(Section):
-    """The `model` section of `translate`."""
-
-    kind: Literal["recurrent", "stepwise"] = Field(
-        "recurrent",
-        description="recurrent: encoder and decoder; stepwise, the baseline that fails: one network, a token out for "
-        "each token in.",
-    )
-    embedding_size: int = Field(256, ge=1, description="Width of a token's vector; a Transformer's is hidden_size.")
-    tied: bool = Field(True, description="One matrix for the target tokens going in and their scores coming out.")
-    shared: bool = Field(True, description="Source and target have one embedding, where they have one vocabulary.")
-    encoder: EncoderSettings = Field(EncoderSettings(), description="What reads the source.")
-    decoder: DecoderSettings = Field(DecoderSettings(), description="What writes the target.")
-
-
-class Sizes(Protocol):
-    """How many tokens there are on both sides, and whether they are the same ones."""
-
-    @property
-    def source_size(self) -> int: ...
-    @property
-    def target_size(self) -> int: ...
-    @property
-    def joint(self) -> bool: ...
 
 
 class Translator(nn.Module):
@@ -105,15 +80,10 @@ class Translator(nn.Module):
         return read
 
 
-def translator(settings: TranslatorSettings, sizes: Sizes, end: int) -> Translator | Stepwise:
+def translator(settings: TranslatorSettings, sizes: Sizes, end: int) -> Translator | TransformerTranslator | Stepwise:
     """The network that the settings describe; `end` is the end token of the source."""
+    if settings.kind == "transformer":
+        return TransformerTranslator(settings, sizes)
     if settings.kind == "stepwise":
         return Stepwise(settings.encoder, settings.embedding_size, sizes.source_size, sizes.target_size, end)
     return Translator(settings, sizes)
-
-
-def token_embedding(size: int, width: int) -> nn.Embedding:
-    """Vectors of length about one, so that a tied matrix gives scores of a fitting size."""
-    embedding = nn.Embedding(size, width)
-    nn.init.normal_(embedding.weight, std=width**-0.5)
-    return embedding

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from unrolled.config import Section
-from unrolled.models.translator import TranslatorSettings
+from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.tasks.translate_text import Normalize
 from unrolled.training import Forcing, TrainSettings
 
