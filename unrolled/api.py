@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from unrolled.config import Section, apply, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model, current_versions, find_file, load_weights, read_about
-from unrolled.see import curves
+from unrolled.see import curves, length_figure
+from unrolled.see.translation import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Run, Trainer, new_folder
 from unrolled.training.checkpoint import write_atomically
@@ -244,6 +245,20 @@ class Job:
         if type(self.task).samples is not Task.samples:
             text += "; lines marked │ are samples of what the model does"
         return "\n".join([text, *self.task.warnings(self.config, trainer.batches)])
+
+
+def compare(
+    models: Sequence[str | Path], data: Any, picture: str | Path | None = None, *, device: str = "cpu"
+) -> dict[str, dict[str, Any]]:
+    """Scores of several models on the same data, and a picture of them by the length of the source."""
+    place = check_picture(picture) if picture is not None else None
+    scores = {str(path): load(path, device=device).evaluate(data) for path in models}
+    if place is not None:
+        tables = {name: found.get("by_length") for name, found in scores.items()}
+        if not all(tables.values()):
+            raise UserError("There is no picture of these scores.", "--picture is for models of translate.")
+        length_figure({name: table for name, table in tables.items() if table}).savefig(place, dpi=120)
+    return scores
 
 
 @dataclass(frozen=True)

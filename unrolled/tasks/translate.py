@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
 from unrolled.nn.checks import check_options
+from unrolled.see.translation import attention_figure, check_picture
 from unrolled.tasks.base import Data, Request, Task, table_of
 from unrolled.tasks.translate_batch import pair_batch, real_scores, source_batch
 from unrolled.tasks.translate_config import SideSettings, TranslateConfig, TranslateData
@@ -28,6 +29,9 @@ from unrolled.tasks.translate_run import OPTIONS, RunOptions, Translation, trans
 from unrolled.tasks.translate_scores import exposure, length_table, score_file
 from unrolled.tasks.translate_text import Normalize, TranslateAssets
 from unrolled.training import Batches, Goal, Loss, hash_of, own_share, with_own_guesses
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 AT_ONCE = 8000  # target tokens in a batch when there are no gradients
 
@@ -186,14 +190,35 @@ class Translate(Task):
         answers = translate(model, texts, RunOptions(**options))
         return answers[0] if isinstance(inputs, str) else answers
 
-    def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+    def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
+        """A line for each source; with `picture` one source's attention is drawn too."""
+        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        if picture is not None:
+            request = self._draw(model, request, picture, options)
         if request.format != "text":
             options = {"attention": True, **options}
         notes = _Notes(model.assets)
         lines = notes.read(self.inputs(model, request))
         yield from super().run(model, Request(lines=lines, format=request.format), **options)
         notes.say()
+
+    def _draw(self, model: Model, request: Request, picture: str, options: Mapping[str, Any]) -> Request:
+        """Draws the attention of the request's only source."""
+        place = check_picture(picture)
+        texts = list(self.inputs(model, request))
+        if len(texts) != 1:
+            raise UserError(f"A picture shows one input, and there are {len(texts)}.", "Give one with --text.")
+        self.trace(model, texts[0], **options).savefig(place, dpi=150)
+        return Request(texts=texts, format=request.format)
+
+    def trace(self, model: Model, inputs: str, **options: Any) -> Figure:
+        """Where each token of the translation looked, as a figure: `savefig` writes PNG, SVG or PDF."""
+        if not getattr(model.network, "attends", False):
+            raise UserError("This model has no attention to show.", "Train with model.decoder.attention=luong.")
+        answer: Translation = self.predict(model, inputs, **{**options, "attention": True})
+        if answer.attention is None or not answer.target_tokens:
+            raise UserError("There is no text to show.", "Give a source with at least one token.")
+        return attention_figure(answer.source_tokens, answer.target_tokens, answer.attention)
 
     def inputs(self, model: Model, request: Request) -> Iterator[str]:
         """Texts, or the lines of files: only a line feed ends one, so that answers stay beside their sources."""
@@ -211,7 +236,7 @@ class Translate(Task):
             "n_best": [_told(other) for other in (answer, *answer.others)] if answer.others else [],
             "source_tokens": answer.source_tokens,
             "target_tokens": answer.target_tokens,
-            "attention": None if answer.attention is None else np.round(answer.attention, 4).tolist(),
+            "attention": None if answer.attention is None else np.round(answer.attention.astype(float), 4).tolist(),
             "alignment": answer.alignment,
         }
 

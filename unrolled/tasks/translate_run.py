@@ -40,7 +40,7 @@ class RunOptions:
     length_penalty: LengthPenalty = "gnmt"
     alpha: float = 1.0
     coverage: float = 0.0
-    stop: Literal["safe", "enough"] = "safe"
+    search_stop: Literal["safe", "enough"] = "safe"
     no_repeat_ngram: int = 0
     min_tokens: int = 0
     max_tokens: int | None = None  # None: by the length of the source
@@ -60,7 +60,7 @@ class RunOptions:
     @property
     def search(self) -> Beam:
         ranking = Ranking(self.length_penalty, self.alpha, self.coverage)
-        return Beam(self.beam, self.n_best, ranking, self.stop, self.min_tokens, self.no_repeat_ngram)
+        return Beam(self.beam, self.n_best, ranking, self.search_stop, self.min_tokens, self.no_repeat_ngram)
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
