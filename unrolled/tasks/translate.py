@@ -33,6 +33,8 @@ from unrolled.training import Batches, Goal, Loss, hash_of, own_share, with_own_
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WORDS_FOR_BLEU = 6  # in a target, the mean: BLEU of fewer than four is 0 whatever they are
+TOKENS_TO_MATCH = 15  # in a target, the mean: more of them are rarely all right
 AT_ONCE = 8000  # target tokens in a batch when there are no gradients
 
 
@@ -70,7 +72,8 @@ class Translate(Task):
     def goal(self, config: TranslateConfig, assets: TranslateAssets) -> Goal:
         metric = config.train.select
         if metric == "auto":
-            metric = "bleu" if assets.target.tokenizer.level in ("word", "bpe") else "exact_match"
+            sentences = assets.target.tokenizer.level in ("word", "bpe") and assets.target_words >= WORDS_FOR_BLEU
+            metric = "bleu" if sentences else "exact_match" if assets.target_tokens <= TOKENS_TO_MATCH else "chrf"
         return Goal(metric, higher_is_better=metric != "nats_per_token")
 
     def read(self, config: TranslateConfig) -> Data:
@@ -188,6 +191,8 @@ class Translate(Task):
             raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text or a list of texts.")
         check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         answers = translate(model, texts, RunOptions(**options))
+        if cut := sum(not answer.ended for answer in answers):
+            note(f"{cut} translations had not ended after the most tokens allowed, and were cut.")
         return answers[0] if isinstance(inputs, str) else answers
 
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:

@@ -79,8 +79,10 @@ class TranslateTraining(TrainSettings):
     valid_free: int = Field(
         500, ge=1, description="Validation pairs that are also translated at every evaluation, greedily."
     )
-    select: Literal["auto", "nats_per_token", "bleu", "exact_match"] = Field(
-        "auto", description="What the best model is best at; auto: bleu for words and bpe, exact_match otherwise."
+    select: Literal["auto", "nats_per_token", "bleu", "chrf", "exact_match"] = Field(
+        "auto",
+        description="What the best model is best at; auto: bleu for sentences, exact_match for short targets, "
+        "chrf for long ones that are no words.",
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from unrolled.data import Pair
-from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, translation_scores
+from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
 from unrolled.model import Model
 from unrolled.search import Sampling, sample
 from unrolled.tasks.translate_batch import pair_batch
@@ -96,6 +96,7 @@ def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[dict[str, 
     ]
     scores = {
         "bleu": bleu_of(outputs, references, tokenize=tokenize, lowercase=lowercase),
+        "chrf": chrf_of(outputs, references, lowercase=lowercase),
         "exact_match": sum(a == b for a, b in zip(outputs, references, strict=True)) / len(outputs),
         "forced_accuracy": forced / tokens,
         "free_accuracy": free / tokens,

@@ -96,6 +96,8 @@ class TranslateAssets:
     joint: bool  # one set of tokens for both
     longest_source: int
     ratio: float  # of target to source tokens, which few pairs pass
+    target_words: float  # between blanks, in a target of training, the mean
+    target_tokens: float  # the mean
 
     @property
     def source_size(self) -> int:
@@ -115,6 +117,8 @@ class TranslateAssets:
             "target": None if self.joint else self.target.to_json(),
             "longest_source": self.longest_source,
             "ratio": self.ratio,
+            "target_words": self.target_words,
+            "target_tokens": self.target_tokens,
         }
 
     @classmethod
@@ -122,7 +126,8 @@ class TranslateAssets:
         source = Side.from_json(stored["source"])
         joint = stored["target"] is None
         target = source if joint else Side.from_json(stored["target"])
-        return cls(source, target, joint, stored["longest_source"], stored["ratio"])
+        numbers = [stored[name] for name in ("longest_source", "ratio", "target_words", "target_tokens")]
+        return cls(source, target, joint, *numbers)
 
     @classmethod
     def train(
@@ -134,18 +139,24 @@ class TranslateAssets:
         together = joint and levels == ["bpe", "bpe"] and source.lowercase == target.lowercase and forms[0] == forms[1]
         if together:
             one = _side(source, "bpe", [*sources, *targets], forms[0])
-            made = cls(one, one, True, 0, 1.0)
+            made = cls(one, one, True, 0, 1.0, 0.0, 0.0)
         else:
             first, second = _side(source, levels[0], sources, forms[0]), _side(target, levels[1], targets, forms[1])
-            made = cls(first, second, False, 0, 1.0)
+            made = cls(first, second, False, 0, 1.0, 0.0, 0.0)
         return made.measured(sources, targets)
 
     def measured(self, sources: Sequence[str], targets: Sequence[str]) -> TranslateAssets:
         """The same with the lengths of these texts."""
         lengths = [len(self.source.ids(text)) + 1 for text in sources]
-        ratios = [(len(self.target.ids(t)) + 1) / n for t, n in zip(targets, lengths, strict=True)]
-        longest = max([self.longest_source, *lengths])
-        return replace(self, longest_source=longest, ratio=max(1.0, float(np.quantile(ratios, 0.999))))
+        written = [len(self.target.ids(text)) + 1 for text in targets]
+        ratios = [tokens / length for tokens, length in zip(written, lengths, strict=True)]
+        return replace(
+            self,
+            longest_source=max([self.longest_source, *lengths]),
+            ratio=max(1.0, float(np.quantile(ratios, 0.999))),
+            target_words=float(np.mean([len(text.split()) for text in targets])),
+            target_tokens=float(np.mean(written)),
+        )
 
     def extended(self, sources: Sequence[str], targets: Sequence[str]) -> TranslateAssets:
         """Also knows what is new in these; what was known keeps its number."""
@@ -165,7 +176,9 @@ def prepared(text: str, level: str, form: str) -> str:
 
 
 def choose_level(texts: Sequence[str]) -> Level:
-    """char where a text is a word or two, symbols where it is many of a few short signs, otherwise bpe.
+    """char where a text is a word or two, symbols where it is many of a few signs, otherwise bpe.
+
+    Few are 256 different ones at the most, which are short, or come ten times each.
 
     >>> choose_level(["thought", "aardvark"]), choose_level(["TH AO T", "AA R D"]), choose_level(["a dog runs home"])
     ('char', 'symbols', 'bpe')
@@ -173,10 +186,10 @@ def choose_level(texts: Sequence[str]) -> Level:
     some = [text.split() for text in texts[:20_000]]
     lengths = sorted(len(words) for words in some)
     seen = {word for words in some for word in words}
-    short = sum(len(word) for word in seen) <= 3 * len(seen)
-    if lengths[len(lengths) // 2] > 2:
-        return "symbols" if short and len(seen) <= MOST_SYMBOLS else "bpe"
-    return "symbols" if short and lengths[-1] > 2 and len(seen) <= MOST_SYMBOLS else "char"
+    short = sum(len(word) for word in seen) <= 2.5 * len(seen)
+    if len(seen) <= MOST_SYMBOLS and (short or sum(lengths) >= 10 * len(seen)) and lengths[-1] > 2:
+        return "symbols"
+    return "bpe" if lengths[len(lengths) // 2] > 2 else "char"
 
 
 def _level(side: SideReading, texts: Sequence[str]) -> str:
