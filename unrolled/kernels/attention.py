@@ -8,7 +8,7 @@ from torch import Tensor
 
 from unrolled.cells import AttentionCell, State
 from unrolled.errors import UserError
-from unrolled.kernels import attention_reference
+from unrolled.kernels import ENGINES, attention_reference
 from unrolled.kernels.attention_job import Attended, AttentionJob
 from unrolled.kernels.choice import Choice, choose_of
 
@@ -25,6 +25,11 @@ __all__ = [
 # In the order in which `auto` tries them: modules with DESCRIPTION, refuses(job), run(job) and, where another is
 # faster for some jobs, outdone(job).
 ATTENTION_ENGINES: dict[str, ModuleType] = {"reference": attention_reference}
+
+if "native" in ENGINES:
+    from unrolled.kernels import attention_native
+
+    ATTENTION_ENGINES = {"native": attention_native, **ATTENTION_ENGINES}
 
 
 def attention_scan(
