@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
+#include <tuple>
 
 namespace unrolled {
 
@@ -62,14 +63,10 @@ void NGramModel::finish_building() {
 
 void NGramModel::link(uint32_t node) {
   Node& self = nodes_[node];
-  uint32_t found = 0;  // the longest n-gram that this one ends in
+  uint32_t found = 0;
   if (lengths_[node] > 1) {
-    float skipped = nodes_[self.parent].backoff;
-    uint32_t context = nodes_[self.parent].target();
-    while (!(found = child(context, self.word))) {
-      skipped += nodes_[context].backoff;
-      context = nodes_[context].target();
-    }
+    float skipped;
+    std::tie(found, skipped) = ending(node);
     if (blanks_.contains(node)) self.prob = skipped + nodes_[found].prob;
   }
   const bool matters = lengths_[node] < order_ && (self.link & kIsState || self.backoff != 0);
@@ -84,8 +81,22 @@ float NGramModel::score_log10(const NGramState& state, uint32_t word, NGramState
     context = nodes_[context].target();
   }
   next.node = next_of(found);
-  if (length) *length = lengths_[found];
+  if (length) {
+    uint32_t stored = found;
+    while (blanks_.contains(stored)) stored = ending(stored).first;
+    *length = lengths_[stored];
+  }
   return skipped + nodes_[found].prob;
+}
+
+std::pair<uint32_t, float> NGramModel::ending(uint32_t node) const {
+  float skipped = nodes_[nodes_[node].parent].backoff;
+  uint32_t context = nodes_[nodes_[node].parent].target(), found;
+  while (!(found = child(context, nodes_[node].word))) {
+    skipped += nodes_[context].backoff;
+    context = nodes_[context].target();
+  }
+  return {found, skipped};
 }
 
 uint32_t NGramModel::child(uint32_t parent, uint32_t word) const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "words.h"
@@ -94,6 +95,8 @@ class NGramModel {
   void put(uint32_t node);
   void grow(size_t slots);
   void link(uint32_t node);
+  // The longest n-gram that another one, of two words or more, ends in, and the back-offs on the way there.
+  std::pair<uint32_t, float> ending(uint32_t node) const;
 
   int order_;
   Words words_;
