@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind_ngram.h"
+#include "ctc_calls.h"
 #include "dispatch.h"
 #include "parallel.h"
 #include "step_calls.h"
@@ -97,6 +98,7 @@ NB_MODULE(_native, m) {
           const auto as = [](uintptr_t address) { return reinterpret_cast<int64_t*>(address); };
           sort_by_length(as(lengths), batch, steps, as(order), as(active));
         }, "Which sequences have a step t; see job.h.");
+  bind_ctc(m);
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {
     std::vector<std::string> names;

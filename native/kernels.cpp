@@ -12,6 +12,8 @@
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
+void ctc_loss(const CtcJob& job, int threads);  // ctc_kernels.cpp
+
 static void forward(const ScanJob& job, int threads) {
   switch (static_cast<CellKind>(job.kind)) {
     case CellKind::rnn_tanh:
@@ -34,6 +36,7 @@ static void backward(const ScanJob& job, int threads) {
 
 extern const Kernels kKernels;
 const Kernels kKernels = {
-    UNROLLED_STRING(UNROLLED_NAMESPACE), kLanes, forward, backward, {pack_matrix, free_matrix, step_layer, step_scratch}};
+    UNROLLED_STRING(UNROLLED_NAMESPACE), kLanes, forward, backward, {pack_matrix, free_matrix, step_layer, step_scratch},
+    ctc_loss};
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

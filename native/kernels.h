@@ -1,6 +1,7 @@
 // What each instruction set's build offers.
 #pragma once
 
+#include "ctc.h"
 #include "job.h"
 #include "step.h"
 
@@ -12,6 +13,7 @@ struct Kernels {
   void (*forward)(const ScanJob&, int threads);
   void (*backward)(const ScanJob&, int threads);
   StepKernels step;
+  void (*ctc_loss)(const CtcJob&, int threads);
 };
 
 }  // namespace unrolled

@@ -130,3 +130,22 @@ def isa() -> str: ...
 def isas() -> list[str]: ...
 def threading() -> str: ...
 def set_scratch_nan(wanted: bool, /) -> None: ...
+def ctc_loss(
+    log_probs: int,
+    batch: int,
+    steps: int,
+    labels: int,
+    batch_stride: int,
+    step_stride: int,
+    blank: int,
+    targets: int,
+    offsets: int,
+    target_lengths: int,
+    input_lengths: int,
+    losses: int,
+    gradient: int,
+    threads: int,
+) -> None: ...
+def ctc_align(
+    log_probs: int, steps: int, labels: int, step_stride: int, blank: int, target: int, length: int, path: int
+) -> float: ...

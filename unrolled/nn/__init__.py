@@ -1,4 +1,4 @@
-"""Layers: drop-in RNN, LSTM and GRU, and `Recurrent` for a cell of your own."""
+"""Layers: drop-in RNN, LSTM and GRU, and `Recurrent` for a cell of your own; the CTC loss."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from torch import nn
 
 from unrolled.cells import Cell
 from unrolled.errors import UserError, unknown_name
+from unrolled.nn.ctc import ctc_align, ctc_loss, find_infeasible
 from unrolled.nn.init import INITS, initialize
 from unrolled.nn.layers import GRU, LSTM, RNN
 from unrolled.nn.recurrent import Recurrent
 from unrolled.nn.stack import COMBINATIONS
 
-__all__ = ["CELLS", "COMBINATIONS", "GRU", "INITS", "LSTM", "RNN", "Recurrent", "initialize", "layer"]
+__all__ = [
+    "CELLS",
+    "COMBINATIONS",
+    "GRU",
+    "INITS",
+    "LSTM",
+    "RNN",
+    "Recurrent",
+    "ctc_align",
+    "ctc_loss",
+    "find_infeasible",
+    "initialize",
+    "layer",
+]
 
 CELLS: dict[str, type[nn.Module]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
 
