@@ -42,15 +42,16 @@ def refuses(job: Job) -> str | None:
             return f"it computes in float32, got {tensor.dtype}"
     if x.shape[0] == 0:
         return "the batch is empty"
-    if not torch.compiler.is_compiling() and _transformed():
+    if not torch.compiler.is_compiling() and transformed():
         return "it has no torch.func transforms and no forward-mode derivatives"
     masks = [cell.hidden_mask, *(job.keep or ())]
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
-    return _refuses_activations(cell)
+    return refuses_activations(cell)
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
+    """Whether torch.func or forward-mode differentiation is at work."""
     functorch = torch._C._functorch.peek_interpreter_stack() is not None
     return functorch or torch.autograd.forward_ad._current_level >= 0
 
@@ -89,7 +90,8 @@ def _tensors(job: Job) -> Iterator[Tensor]:
     yield from (keep for keep in job.keep or () if isinstance(keep, Tensor))
 
 
-def _refuses_activations(cell: BuiltIn) -> str | None:
+def refuses_activations(cell: BuiltIn) -> str | None:
+    """Why the kernels cannot run a cell, if it has other activations than theirs."""
     if isinstance(cell, RNNCell):
         usual = cell.activation in (torch.tanh, torch.relu)
     elif isinstance(cell, LSTMCell):
