@@ -4,6 +4,7 @@ from unrolled.search.beam import Beam, beam_search
 from unrolled.search.constraints import Constraint
 from unrolled.search.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.hypotheses import Found, Hypothesis, Node, Tree
+from unrolled.search.ngram import NGram, WordScore
 from unrolled.search.ranking import LengthPenalty, Ranking
 from unrolled.search.sampling import Sampling
 from unrolled.search.scoring import score_targets
@@ -16,6 +17,7 @@ __all__ = [
     "Found",
     "Hypothesis",
     "LengthPenalty",
+    "NGram",
     "Node",
     "PrefillModel",
     "Ranking",
@@ -29,6 +31,7 @@ __all__ = [
     "Token",
     "TokenModel",
     "Tree",
+    "WordScore",
     "beam_search",
     "generate",
     "reorder",
