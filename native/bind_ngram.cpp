@@ -147,8 +147,8 @@ void bind_ngram(nb::module_& m) {
       .def("estimate", &KneserNey::estimate, nb::call_guard<nb::gil_scoped_release>())
       .def("next", &next_piece<KneserNey, &KneserNey::next_piece>)
       .def("model", &KneserNey::model, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("counts", &KneserNey::counts)
       .def_prop_ro("sentences", &KneserNey::sentences)
-      .def_prop_ro("words", &KneserNey::words)
       .def_prop_ro("longest", &KneserNey::longest);
   nb::class_<ArpaWriter>(m, "ArpaWriter")
       .def(nb::init<std::shared_ptr<const NGramModel>>())

@@ -124,18 +124,25 @@ class NGram:
         memory: int | str = "1G",
         scratch: str | Path | None = None,
         backend: Backend = "auto",
-    ) -> None:
-        """The same to a new ARPA file, without ever holding the model."""
+    ) -> list[int]:
+        """The same to a new ARPA file, without ever holding the model; how many n-grams of each order it got."""
         order = check_order(order)
         prune, memory, folder = check_prune(prune, order), check_memory(memory), check_scratch(scratch)
 
+        counts: list[int] = []
+
         def pieces() -> Iterator[bytes]:  # runs when it is certain that the file can be written
             if picked(backend) == "native":
-                yield from arpa.write_native(train_native(text, order, prune, memory, folder))
+                trainer = train_native(text, order, prune, memory, folder)
+                counts.extend(trainer.counts)
+                yield from arpa.write_native(trainer)
             else:
-                yield from arpa.write_plain(train_plain(text, order, prune))
+                model = train_plain(text, order, prune)
+                counts.extend(model.count(length) for length in range(1, order + 1))
+                yield from arpa.write_plain(model)
 
         arpa.save(pieces(), Path(path))
+        return counts
 
     def save(self, path: str | Path) -> None:
         """Writes a new ARPA file, packed where its name ends in .gz."""
