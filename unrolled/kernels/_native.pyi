@@ -71,6 +71,72 @@ class ScanJob:
     def forward(self, threads: int, /) -> None: ...
     def backward(self, threads: int, /) -> None: ...
 
+class AttentionJob:
+    kind: int
+    batch: int
+    steps: int
+    positions: int
+    hidden: int
+    key_size: int
+    value_size: int
+    feed: int
+    luong: bool
+    scale: float
+    weight_hh: int
+    bias_hh: int
+    weight_feed: int
+    weight_query: int
+    vector: int
+    weight_mix: int
+    bias_mix: int
+    keys: int
+    values: int
+    mask: int
+    hidden_mask: int
+    lengths: int
+    order: int
+    active: int
+    h_0: int
+    c_0: int
+    fed_0: int
+    h_n: int
+    c_n: int
+    fed_n: int
+    output: int
+    context: int
+    weights: int
+    gates: int
+    h_entering: int
+    seen: int
+    c_entering: int
+    candidate: int
+    hidden_rows: int
+    fed_rows: int
+    query_rows: int
+    mixed: int
+    d_h_n: int
+    d_c_n: int
+    d_fed_n: int
+    d_h_0: int
+    d_c_0: int
+    d_fed_0: int
+    d_gates: int
+    d_candidate: int
+    d_seen: int
+    d_scores: int
+    d_query: int
+    d_mixed: int
+    d_keys: int
+    d_vector: int
+    def set_gates_x(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_feed_mask(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_mix_mask(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_output(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_context(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_weights(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def forward(self, threads: int, /) -> None: ...
+    def backward(self, threads: int, /) -> None: ...
+
 class Stepper:
     def __init__(self, weights: int, /) -> None: ...
     def add_layer(
@@ -146,3 +212,22 @@ def isa() -> str: ...
 def isas() -> list[str]: ...
 def threading() -> str: ...
 def set_scratch_nan(wanted: bool, /) -> None: ...
+def ctc_loss(
+    log_probs: int,
+    batch: int,
+    steps: int,
+    labels: int,
+    batch_stride: int,
+    step_stride: int,
+    blank: int,
+    targets: int,
+    offsets: int,
+    target_lengths: int,
+    input_lengths: int,
+    losses: int,
+    gradient: int,
+    threads: int,
+) -> None: ...
+def ctc_align(
+    log_probs: int, steps: int, labels: int, step_stride: int, blank: int, target: int, length: int, path: int
+) -> float: ...
