@@ -6,6 +6,7 @@ from unrolled.search.generation import Sample, StopCondition, StoppedBy, Token, 
 from unrolled.search.hypotheses import Found, Hypothesis, Node, Tree
 from unrolled.search.ngram import NGram, WordScore
 from unrolled.search.ranking import LengthPenalty, Ranking
+from unrolled.search.rescoring import Rescored, TextScorer, rescore
 from unrolled.search.sampling import Sampling
 from unrolled.search.scoring import score_targets
 from unrolled.search.steps import PrefillModel, Shared, Step, TokenModel, reorder, select
@@ -21,6 +22,7 @@ __all__ = [
     "Node",
     "PrefillModel",
     "Ranking",
+    "Rescored",
     "Sample",
     "Sampling",
     "Shared",
@@ -28,6 +30,7 @@ __all__ = [
     "StopCondition",
     "StopStrings",
     "StoppedBy",
+    "TextScorer",
     "Token",
     "TokenModel",
     "Tree",
@@ -35,6 +38,7 @@ __all__ = [
     "beam_search",
     "generate",
     "reorder",
+    "rescore",
     "sample",
     "score_targets",
     "select",
