@@ -1,11 +1,13 @@
 """Turning a model's distributions into tokens. A model is seen only through `start` and `step`."""
 
 from unrolled.search.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
+from unrolled.search.ngram import NGram, WordScore
 from unrolled.search.sampling import Sampling
 from unrolled.search.steps import PrefillModel, Step, TokenModel, select
 from unrolled.search.stop_strings import StopStrings
 
 __all__ = [
+    "NGram",
     "PrefillModel",
     "Sample",
     "Sampling",
@@ -15,6 +17,7 @@ __all__ = [
     "StoppedBy",
     "Token",
     "TokenModel",
+    "WordScore",
     "generate",
     "sample",
     "select",
