@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "arpa.h"
+#include "kneser_ney.h"
 #include "ngram.h"
 
 namespace nb = nanobind;
@@ -49,6 +50,17 @@ std::vector<std::tuple<std::vector<uint32_t>, float, float>> ngrams(const NGramM
   return found;
 }
 
+// Text as it is made, piece by piece.
+template <class Writer, std::string (Writer::*next)()>
+nb::bytes next_piece(Writer& writer) {
+  std::string piece;
+  {
+    nb::gil_scoped_release release;
+    piece = (writer.*next)();
+  }
+  return nb::bytes(piece.data(), piece.size());
+}
+
 }  // namespace
 
 void bind_ngram(nb::module_& m) {
@@ -85,16 +97,23 @@ void bind_ngram(nb::module_& m) {
         self.feed(text);
       })
       .def("finish", &ArpaReader::finish, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<KneserNey>(m, "KneserNey")
+      .def(nb::init<int, std::vector<uint32_t>, size_t, std::string>())
+      .def("feed", [](KneserNey& self, nb::bytes piece) {
+        const std::string_view text(piece.c_str(), piece.size());
+        nb::gil_scoped_release release;
+        self.feed(text);
+      })
+      .def("adjust", &KneserNey::adjust, nb::call_guard<nb::gil_scoped_release>())
+      .def("estimate", &KneserNey::estimate, nb::call_guard<nb::gil_scoped_release>())
+      .def("next", &next_piece<KneserNey, &KneserNey::next_piece>)
+      .def("model", &KneserNey::model, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("sentences", &KneserNey::sentences)
+      .def_prop_ro("words", &KneserNey::words)
+      .def_prop_ro("longest", &KneserNey::longest);
   nb::class_<ArpaWriter>(m, "ArpaWriter")
       .def(nb::init<std::shared_ptr<const NGramModel>>())
-      .def("next", [](ArpaWriter& self) {
-        std::string piece;
-        {
-          nb::gil_scoped_release release;
-          piece = self.next();
-        }
-        return nb::bytes(piece.data(), piece.size());
-      });
+      .def("next", &next_piece<ArpaWriter, &ArpaWriter::next>);
 }
 
 }  // namespace unrolled

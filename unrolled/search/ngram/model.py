@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +12,15 @@ from unrolled.kernels import check_engine
 from unrolled.search.ngram import arpa
 from unrolled.search.ngram.native import NATIVE, NativeNGram
 from unrolled.search.ngram.plain import END, UNKNOWN, Entry, PlainNGram, words_of
+from unrolled.search.ngram.training import (
+    Text,
+    check_memory,
+    check_order,
+    check_prune,
+    check_scratch,
+    train_native,
+    train_plain,
+)
 
 State = Any  # hashable; equal states have equal futures
 Backend = Literal["auto", "native", "reference"]
@@ -72,6 +81,57 @@ class NGram:
         if picked(backend) == "native":
             return cls(NativeNGram(arpa.read_native(pieces, str(path), NATIVE.ArpaReader())))
         return cls(arpa.read_plain(arpa.lines_of(pieces), str(path)))
+
+    @classmethod
+    def train(
+        cls,
+        text: Text,
+        *,
+        order: int = 3,
+        prune: Sequence[int] = (0,),
+        memory: int | str = "1G",
+        scratch: str | Path | None = None,
+        backend: Backend = "auto",
+    ) -> NGram:
+        """Modified Kneser–Ney estimates from a text (see estimate.py for the equations).
+
+        `text` is a file, with a sentence on each line, or sentences. n-grams that occur `prune[k - 1]` times or less
+        are left out, of each order k; the last number goes for all higher orders. Counting holds about `memory` bytes
+        and the vocabulary; what is more goes to files in the folder `scratch`, which leave nothing behind. The model
+        itself is held in memory: `train_to` writes a larger one.
+
+        >>> model = NGram.train(["the cat sat", "the cat ran", "a dog sat"], order=2)
+        >>> model.score("the cat sat") > model.score("the dog sat") > model.score("sat dog the")
+        True
+        """
+        order = check_order(order)
+        prune, memory, folder = check_prune(prune, order), check_memory(memory), check_scratch(scratch)
+        if picked(backend) == "native":
+            return cls(NativeNGram(train_native(text, order, prune, memory, folder).model()))
+        return cls(train_plain(text, order, prune))
+
+    @staticmethod
+    def train_to(
+        path: str | Path,
+        text: Text,
+        *,
+        order: int = 3,
+        prune: Sequence[int] = (0,),
+        memory: int | str = "1G",
+        scratch: str | Path | None = None,
+        backend: Backend = "auto",
+    ) -> None:
+        """The same to a new ARPA file, without ever holding the model."""
+        order = check_order(order)
+        prune, memory, folder = check_prune(prune, order), check_memory(memory), check_scratch(scratch)
+
+        def pieces() -> Iterator[bytes]:  # runs when it is certain that the file can be written
+            if picked(backend) == "native":
+                yield from arpa.write_native(train_native(text, order, prune, memory, folder))
+            else:
+                yield from arpa.write_plain(train_plain(text, order, prune))
+
+        arpa.save(pieces(), Path(path))
 
     def save(self, path: str | Path) -> None:
         """Writes a new ARPA file, packed where its name ends in .gz."""
