@@ -1,5 +1,9 @@
-"""Turning a model's distributions into tokens. A model is seen only through `start` and `step`."""
+"""Turning a model's distributions into tokens.
 
+A model is seen through `start` and `step`, or as a matrix of posteriors (`unrolled.search.frames`).
+"""
+
+from unrolled.search.frames import Decoder, DecoderStream, Hypothesis, Lexicon, Word, best_path, decode, prefix_search
 from unrolled.search.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.ngram import NGram, WordScore
 from unrolled.search.sampling import Sampling
@@ -7,6 +11,10 @@ from unrolled.search.steps import PrefillModel, Step, TokenModel, select
 from unrolled.search.stop_strings import StopStrings
 
 __all__ = [
+    "Decoder",
+    "DecoderStream",
+    "Hypothesis",
+    "Lexicon",
     "NGram",
     "PrefillModel",
     "Sample",
@@ -17,8 +25,12 @@ __all__ = [
     "StoppedBy",
     "Token",
     "TokenModel",
+    "Word",
     "WordScore",
+    "best_path",
+    "decode",
     "generate",
+    "prefix_search",
     "sample",
     "select",
 ]
