@@ -12,6 +12,7 @@ from unrolled.errors import UserError, unknown_name
 
 Kind = Literal["log_probs", "probs", "logits"]
 KINDS = ("log_probs", "probs", "logits")
+IMPOSSIBLE = -1e30  # what some write for the logarithm of 0
 OFF = 0.05  # how far from 1 a row of rounded probabilities may add up to
 
 
@@ -48,7 +49,7 @@ def as_log_probs(
             f"{name} are not log-probabilities: {_looks(frames)}.",
             "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' or kind='probs'.",
         )
-    return frames.contiguous()
+    return frames.masked_fill(frames < IMPOSSIBLE, -torch.inf).contiguous()
 
 
 def _far(values: Tensor, wanted: float) -> bool:
