@@ -343,6 +343,13 @@ class TestChoice:
             attention_choice(job, "native")
         assert attention_choice(job).engine == "reference"
 
+    def test_where_the_loop_is_faster(self) -> None:
+        job, _ = cast(make(USUAL), torch.float32)
+        assert attention_choice(job).engine == "native"
+        short, _ = cast(make({**USUAL, "steps": 1}), torch.float32)
+        assert str(attention_choice(short)) == "reference: not native: torch is faster on so few steps"
+        assert attention_choice(short, "native").engine == "native"
+
     def test_attention_scan_reaches_it(self) -> None:
         job, _ = cast(make({**USUAL, "mask": "ragged"}), torch.float32)
         seen = attention_scan(job.cell, job.gates_x, job.keys, job.values, job.mask, job.state, backend="native")

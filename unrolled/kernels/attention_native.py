@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 
 import torch
@@ -42,6 +43,23 @@ def refuses(job: AttentionJob) -> str | None:
     if any(mask is not None and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
     return refuses_activations(cell)
+
+
+def outdone(job: AttentionJob) -> str | None:
+    """Why `auto` should leave the job to the loop in torch, which is faster; None where it is not.
+
+    Measured on 2 cores with AVX-512 (benchmarks/attention_scan.py): packing the weights pays from the second step on.
+    """
+    batch, steps = job.gates_x.shape[:2]
+    hidden = job.state[0].shape[1]
+    if steps == 1 or (batch * steps < _ROWS and hidden > _WIDE):
+        return "torch is faster on so few steps"
+    if ISA == "plain" and platform.machine() in ("x86_64", "AMD64") and hidden >= _WIDE:
+        return "torch is faster than its plain kernels"
+    return None
+
+
+_ROWS, _WIDE = 4, 512
 
 
 def _tensors(job: AttentionJob) -> Iterator[Tensor]:
