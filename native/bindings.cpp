@@ -6,6 +6,8 @@
 #include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind_ngram.h"
+#include "ctc_calls.h"
 #include "dispatch.h"
 #include "parallel.h"
 #include "step_calls.h"
@@ -122,6 +124,7 @@ NB_MODULE(_native, m) {
       .def("feed", [](Stream& self, nb::handle x) { return owned(call_feed(self, x.ptr())); })
       .def("state", [](Stream& self) { return owned(stream_state(self)); })
       .def("set_state", [](Stream& self, nb::handle state) { return set_stream_state(self, state.ptr()); });
+  bind_ngram(m);
   m.def("connect", [](nb::handle tensor_type, nb::handle table) { return connect_tensors(tensor_type.ptr(), table.ptr()); },
         "Where torch's tensors are to be had; see tensors.h.");
   m.def("sort_by_length",
@@ -129,6 +132,7 @@ NB_MODULE(_native, m) {
           const auto as = [](uintptr_t address) { return reinterpret_cast<int64_t*>(address); };
           sort_by_length(as(lengths), batch, steps, as(order), as(active));
         }, "Which sequences have a step t; see job.h.");
+  bind_ctc(m);
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {
     std::vector<std::string> names;

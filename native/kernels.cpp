@@ -13,6 +13,8 @@
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
+void ctc_loss(const CtcJob& job, int threads);  // ctc_kernels.cpp
+
 static void forward(const ScanJob& job, int threads) {
   switch (static_cast<CellKind>(job.kind)) {
     case CellKind::rnn_tanh:
@@ -41,6 +43,7 @@ const Kernels kKernels = {
     backward,
     run_attention<AttentionForward>,
     run_attention<AttentionBackward>,
-    {pack_matrix, free_matrix, step_layer, step_scratch}};
+    {pack_matrix, free_matrix, step_layer, step_scratch},
+    ctc_loss};
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

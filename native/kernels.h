@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_job.h"
+#include "ctc.h"
 #include "job.h"
 #include "step.h"
 
@@ -15,6 +16,7 @@ struct Kernels {
   void (*attention_forward)(const AttentionJob&, int threads);
   void (*attention_backward)(const AttentionJob&, int threads);
   StepKernels step;
+  void (*ctc_loss)(const CtcJob&, int threads);
 };
 
 }  // namespace unrolled

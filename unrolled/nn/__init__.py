@@ -1,4 +1,4 @@
-"""Layers: drop-in RNN, LSTM and GRU, `Recurrent` for a cell of your own, attention and the Transformer."""
+"""Layers: drop-in RNN, LSTM and GRU, `Recurrent` for a cell of your own, attention, the Transformer; the CTC loss."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from unrolled.cells import Cell
 from unrolled.errors import UserError, unknown_name
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.attention_decoder import AttentionDecoder
+from unrolled.nn.ctc import ctc_align, ctc_loss, find_infeasible
 from unrolled.nn.init import INITS, initialize
 from unrolled.nn.layers import GRU, LSTM, RNN
 from unrolled.nn.positions import POSITIONS, Positions
@@ -33,6 +34,9 @@ __all__ = [
     "Recurrent",
     "TransformerDecoder",
     "TransformerEncoder",
+    "ctc_align",
+    "ctc_loss",
+    "find_infeasible",
     "initialize",
     "layer",
 ]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unrolled.errors import UserError
 from unrolled.search.sampling import Sampling, choose
-from unrolled.search.steps import PrefillModel, Step, TokenModel, select
+from unrolled.search.steps import PrefillModel, Step, TokenModel, checked_step, is_whole, select
 
 StoppedBy = Literal["end", "stop", "length"]  # an end token, the stop condition, max_tokens
 StopCondition = Callable[[int, Sequence[int]], bool]
@@ -74,7 +74,7 @@ def generate(
     [(0, 3, 'length'), (1, 3, None)]
     [(1, 4, 'end')]
     """
-    if not _is_whole(max_tokens) or max_tokens < 1:
+    if not is_whole(max_tokens) or max_tokens < 1:
         raise UserError(
             f"max_tokens={max_tokens!r} is not a whole number from 1 up.", "Use the most tokens a row may get."
         )
@@ -194,7 +194,7 @@ def _first(model: TokenModel, rows: list[_Row], state: Any) -> Step:
     step = model.prefill(torch.tensor(padded, device=device), torch.tensor(lengths, device=device), state)
     for row in rows:
         row.fed = len(row.prompt)
-    return _checked(step, len(rows), "prefill")
+    return checked_step(step, len(rows), "prefill")
 
 
 def _next(model: TokenModel, rows: list[_Row], state: Any) -> Step:
@@ -207,7 +207,7 @@ def _next(model: TokenModel, rows: list[_Row], state: Any) -> Step:
             tokens.append(row.prompt[row.fed])
             row.fed += 1
     step = model.step(torch.tensor(tokens, device=getattr(model, "device", None)), state)
-    return _checked(step, len(rows), "step")
+    return checked_step(step, len(rows), "step")
 
 
 def _choose(
@@ -264,10 +264,6 @@ def _seen(rows: list[_Row], log_probs: Tensor) -> Tensor:
     return seen
 
 
-def _is_whole(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
 def _prompt(index: int, prompt: Sequence[int]) -> list[int]:
     if isinstance(prompt, str):
         raise UserError(f"prompts[{index}] is the text {prompt!r}, expected tokens.", "Encode it first.")
@@ -280,7 +276,7 @@ def _prompt(index: int, prompt: Sequence[int]) -> list[int]:
             f"prompts[{index}] is empty: the model has nothing to continue.", "Begin it with a start token."
         )
     for token in prompt:
-        if not _is_whole(token):
+        if not is_whole(token):
             raise UserError(f"prompts[{index}] holds {token!r}, expected whole numbers.", "Encode the text first.")
     return [operator.index(token) for token in prompt]
 
@@ -290,7 +286,7 @@ def _seeds(seeds: int | Sequence[int] | None, count: int) -> list[int]:
         return [int(seed) for seed in torch.randint(2**63 - 1, (count,))]
     given = list(seeds) if isinstance(seeds, Sequence) else [seeds]
     for seed in given:
-        if not _is_whole(seed) or seed < 0:
+        if not is_whole(seed) or seed < 0:
             raise UserError(f"seed {seed!r} is not a whole number from 0 up.", "Use one such as 1.")
     if not isinstance(seeds, Sequence):
         return [operator.index(seeds) + row for row in range(count)]
@@ -309,13 +305,3 @@ def _check_ids(rows: list[_Row], forbidden: Collection[int], vocabulary: int) ->
                     f"{name} holds token {token}, but the model knows {vocabulary} tokens.",
                     f"Use tokens from 0 to {vocabulary - 1}.",
                 )
-
-
-def _checked(step: Step, batch: int, method: str) -> Step:
-    shape = tuple(step.log_probs.shape)
-    if len(shape) != 2 or shape[0] != batch:
-        raise UserError(
-            f"The model's {method} gave log_probs of shape {shape}, expected ({batch}, V).",
-            "Return one row for each row of the tokens; a memory needs a row for each prompt.",
-        )
-    return step

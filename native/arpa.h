@@ -1,0 +1,62 @@
+// ARPA files, the text form of n-gram models. Python opens and unpacks the file, these turn its bytes into a model and back.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ngram.h"
+
+namespace unrolled {
+
+// A line that is not as it should be. The words are those of unrolled/search/ngram/arpa.py.
+struct ArpaError : std::runtime_error {
+  ArpaError(size_t line, const std::string& problem, const std::string& fix = "")
+      : std::runtime_error(std::to_string(line) + "\n" + problem + "\n" + fix) {}
+};
+
+class ArpaReader {
+ public:
+  // The next bytes of the file, cut anywhere.
+  void feed(std::string_view bytes);
+  // The model, once all has been fed.
+  std::shared_ptr<NGramModel> finish();
+
+ private:
+  enum class Place { before, counts, ngrams, after };
+
+  void read(std::string_view line);
+  void read_count(std::string_view line);
+  void begin_section(std::string_view line);
+  void read_ngram(std::string_view line);
+  void check_count() const;
+  float number(std::string_view text, const char* what) const;
+  ArpaError wrong(const std::string& problem, const std::string& fix = "") const { return {line_, problem, fix}; }
+
+  Place place_ = Place::before;
+  size_t line_ = 0;
+  std::string rest_;  // of a line whose end has not come
+  std::vector<size_t> counts_;
+  int order_ = 0;     // of the section
+  size_t found_ = 0;  // n-grams of the section
+  std::vector<std::string_view> fields_;
+  std::vector<uint32_t> words_;
+  std::shared_ptr<NGramModel> model_;
+};
+
+// The file of a model, piece by piece.
+class ArpaWriter {
+ public:
+  explicit ArpaWriter(std::shared_ptr<const NGramModel> model) : model_(std::move(model)) {}
+  // The next piece; empty after the last.
+  std::string next();
+
+ private:
+  std::shared_ptr<const NGramModel> model_;
+  int order_ = 0;
+  uint32_t node_ = 0;
+};
+
+}  // namespace unrolled

@@ -1,0 +1,163 @@
+#include "ngram.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <tuple>
+
+namespace unrolled {
+
+NGramModel::NGramModel(int order) : order_(order) {
+  if (order < 1 || order > kMostOrder) throw std::invalid_argument("the order must be from 1 to 255");
+  nodes_.push_back({0, 0, 0, 0, 0});
+  lengths_.push_back(0);
+  words_.add("<unk>");
+  append(0, kUnknown, kUnknownMissing, 0);
+  slots_.resize(1024);
+}
+
+bool NGramModel::add_unigram(std::string_view word, float prob, float backoff) {
+  const bool unknown = word == "<unk>" || word == "<UNK>";
+  if (unknown) {
+    if (has_unknown_) return false;
+    has_unknown_ = true;
+    nodes_[node_of(kUnknown)].prob = prob;
+    nodes_[node_of(kUnknown)].backoff = backoff;
+    return true;
+  }
+  const uint32_t before = words_.size();
+  const uint32_t number = words_.add(word);
+  if (words_.size() == before) return false;
+  if (word == "<s>") begin_ = number;
+  if (word == "</s>") end_ = number;
+  append(0, number, prob, backoff);
+  return true;
+}
+
+bool NGramModel::add(const uint32_t* words, int count, float prob, float backoff) {
+  uint32_t parent = node_of(words[0]);
+  for (int i = 1; i + 1 < count; ++i) {
+    uint32_t node = child(parent, words[i]);
+    if (!node) {  // some tools leave out what leads to an n-gram
+      node = append(parent, words[i], std::numeric_limits<float>::quiet_NaN(), 0);
+      put(node);
+      blanks_.insert(node);
+    }
+    parent = node;
+  }
+  if (child(parent, words[count - 1])) return false;
+  put(append(parent, words[count - 1], prob, backoff));
+  return true;
+}
+
+void NGramModel::reserve(size_t ngrams) {
+  nodes_.reserve(ngrams);
+  lengths_.reserve(ngrams);
+}
+
+void NGramModel::finish_building() {
+  for (int length = 1; length <= order_; ++length)  // what a node links to is shorter
+    for (uint32_t node = 1; node < node_count(); ++node)
+      if (lengths_[node] == length) link(node);
+}
+
+void NGramModel::link(uint32_t node) {
+  Node& self = nodes_[node];
+  uint32_t found = 0;
+  if (lengths_[node] > 1) {
+    float skipped;
+    std::tie(found, skipped) = ending(node);
+    if (blanks_.contains(node)) self.prob = skipped + nodes_[found].prob;
+  }
+  const bool matters = lengths_[node] < order_ && (self.link & kIsState || self.backoff != 0);
+  self.link = next_of(found) | (matters ? kIsState : 0);
+}
+
+float NGramModel::score_log10(const NGramState& state, uint32_t word, NGramState& next, int* length) const {
+  float skipped = 0;
+  uint32_t context = state.node, found;
+  while (!(found = child(context, word))) {
+    skipped += nodes_[context].backoff;
+    context = nodes_[context].target();
+  }
+  next.node = next_of(found);
+  if (length) {
+    uint32_t stored = found;
+    while (blanks_.contains(stored)) stored = ending(stored).first;
+    *length = lengths_[stored];
+  }
+  return skipped + nodes_[found].prob;
+}
+
+std::pair<uint32_t, float> NGramModel::ending(uint32_t node) const {
+  float skipped = nodes_[nodes_[node].parent].backoff;
+  uint32_t context = nodes_[nodes_[node].parent].target(), found;
+  while (!(found = child(context, nodes_[node].word))) {
+    skipped += nodes_[context].backoff;
+    context = nodes_[context].target();
+  }
+  return {found, skipped};
+}
+
+uint32_t NGramModel::child(uint32_t parent, uint32_t word) const {
+  if (parent == 0) return node_of(word);
+  const uint64_t key = hash(parent, word);
+  const size_t mask = slots_.size() - 1;
+  for (size_t place = key & mask;; place = (place + 1) & mask) {
+    const uint64_t slot = slots_[place];
+    if (slot == 0) return 0;
+    if (slot >> 32 != key >> 32) continue;
+    const auto node = static_cast<uint32_t>(slot);
+    if (nodes_[node].parent == parent && nodes_[node].word == word) return node;
+  }
+}
+
+uint64_t NGramModel::hash(uint32_t parent, uint32_t word) {
+  uint64_t mixed = (uint64_t{parent} << 32 | word) * 0x9E3779B97F4A7C15u;
+  mixed = (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93u;
+  return mixed ^ mixed >> 29;
+}
+
+uint32_t NGramModel::append(uint32_t parent, uint32_t word, float prob, float backoff) {
+  const uint32_t node = node_count();
+  if (node >= kIsState) throw std::length_error("an n-gram model holds fewer than 2,147,483,648 n-grams");
+  nodes_.push_back({parent, word, prob, backoff, 0});
+  lengths_.push_back(lengths_[parent] + 1);
+  nodes_[parent].link |= kIsState;
+  return node;
+}
+
+void NGramModel::put(uint32_t node) {
+  const size_t stored = nodes_.size() - words_.size();
+  if (stored * 10 > slots_.size() * 7) return grow(slots_.size() * 2);  // which puts all nodes
+  const uint64_t key = hash(nodes_[node].parent, nodes_[node].word);
+  const size_t mask = slots_.size() - 1;
+  size_t place = key & mask;
+  while (slots_[place]) place = (place + 1) & mask;
+  slots_[place] = key >> 32 << 32 | node;
+}
+
+void NGramModel::grow(size_t slots) {
+  slots_.assign(slots, 0);
+  for (uint32_t node = node_of(words_.size()); node < node_count(); ++node) put(node);
+}
+
+bool NGramModel::is_blank(uint32_t node) const {
+  return blanks_.contains(node) || (node == node_of(kUnknown) && !has_unknown_);
+}
+
+void NGramModel::words_of(uint32_t node, uint32_t* words) const {
+  for (int place = lengths_[node]; place > 0; node = nodes_[node].parent) words[--place] = nodes_[node].word;
+}
+
+size_t NGramModel::count(int order) const {
+  size_t all = std::count(lengths_.begin(), lengths_.end(), static_cast<uint8_t>(order));
+  for (uint32_t node : blanks_) all -= lengths_[node] == order;
+  return all - (order == 1 && !has_unknown_);
+}
+
+size_t NGramModel::bytes() const {
+  return nodes_.capacity() * sizeof(Node) + lengths_.capacity() + slots_.size() * sizeof(uint64_t);
+}
+
+}  // namespace unrolled

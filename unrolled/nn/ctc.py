@@ -1,0 +1,328 @@
+"""Connectionist temporal classification: the loss, alignments, and targets that have no path (S18)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unrolled.errors import UserError, unknown_name
+from unrolled.kernels import ENGINES
+
+REDUCTIONS = ("none", "mean", "sum")
+BACKENDS = ("auto", "native", "reference")
+NEVER = -1e30  # stands for log 0: finite, so that no derivative is NaN
+Lengths = Tensor | Sequence[int] | int
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor | Sequence[Sequence[int]],
+    input_lengths: Lengths | None = None,
+    target_lengths: Lengths | None = None,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+    backend: str = "auto",
+) -> Tensor:
+    """−log of the probability of all paths that read as the target (Graves et al. 2006).
+
+    A path has one label or a blank for each frame; it reads as what is left when repeated labels become one and then
+    blanks are removed. The arguments are those of `torch.nn.functional.ctc_loss`, but batch first:
+
+    - `log_probs` (B, T, V), or (T, V) for one sequence: log-probabilities, the result of `log_softmax`.
+    - `targets` (B, L) padded with anything, or all labels one after the other (ΣL,), or a list of lists.
+    - `input_lengths`, `target_lengths` (B,); none: all frames, all labels.
+    - `reduction`: "none"; "sum"; or "mean", which divides each loss by its target's length (at least 1) first.
+    - `zero_infinity`: a target that has no path counts 0. Without it its loss is infinite; its gradient is 0 always.
+
+    An empty target is read by blanks alone. The gradient is the derivative with respect to `log_probs` themselves;
+    torch's own has softmax(log_probs) added to it. Below a `log_softmax` the two are the same.
+
+    `backend`: "native" (C++, float32), "reference" (plain torch in float64, derivatives of any order) or "auto".
+
+    >>> log_probs = torch.tensor([[0.4, 0.6], [0.4, 0.6]]).log()  # two frames of blank and "a"
+    >>> round(ctc_loss(log_probs, torch.tensor([1])).neg().exp().item(), 4)  # "aa", "a−" and "−a"
+    0.84
+    """
+    if reduction not in REDUCTIONS:
+        raise unknown_name("reduction", reduction, REDUCTIONS)
+    single = log_probs.dim() == 2
+    if single:
+        log_probs = log_probs[None]
+        targets = targets.reshape(1, -1) if isinstance(targets, Tensor) else [targets]  # type: ignore[list-item]
+    job = _job(log_probs, targets, input_lengths, target_lengths, blank)
+    losses = _native_losses(job) if _choose(backend, log_probs) == "native" else _plain_losses(job)
+    if zero_infinity:
+        losses = torch.where(losses.isinf(), 0.0, losses)
+    losses = losses.to(log_probs.dtype)
+    if reduction == "mean":
+        return (losses / job.target_lengths.clamp(min=1).to(losses)).mean()
+    if reduction == "sum":
+        return losses.sum()
+    return losses[0] if single else losses
+
+
+class Infeasible(NamedTuple):
+    """A target that no path through its frames can read as."""
+
+    sample: int  # its index
+    frames: int
+    needed: int  # one frame for each label, and one for the blank between two that are the same
+
+    def __str__(self) -> str:
+        return f"sample {self.sample} has {self.frames} frames, its target needs {self.needed}"
+
+
+def find_infeasible(targets: Sequence[Sequence[int] | Tensor], input_lengths: Lengths) -> list[Infeasible]:
+    """The samples whose targets are too long for their frames, to be named before training begins.
+
+    >>> found = find_infeasible([[1, 2], [1, 1], [], [3]], [2, 2, 0, 0])
+    >>> for one in found:
+    ...     print(one)
+    sample 1 has 2 frames, its target needs 3
+    sample 3 has 0 frames, its target needs 1
+    """
+    lengths = _as_lengths(input_lengths, len(targets), "input_lengths")
+    found = []
+    for index, (target, frames) in enumerate(zip(targets, lengths.tolist(), strict=True)):
+        labels = target.tolist() if isinstance(target, Tensor) else list(target)
+        needed = len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
+        if needed > frames:
+            found.append(Infeasible(index, frames, needed))
+    return found
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where in time each label of a target stands."""
+
+    log_prob: float  # of this one path
+    path: list[int]  # (T,): the label, or the blank, of each frame
+    spans: list[tuple[int, int]]  # for each label of the target, its first frame and the one after its last
+
+
+def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0, backend: str = "auto") -> Alignment:
+    """The likeliest path that reads as the target: log_probs (T, V), forced alignment (Viterbi).
+
+    >>> likely = torch.tensor([0, 1, 1, 0, 2])
+    >>> ctc_align(torch.eye(3)[likely].mul(5).log_softmax(-1), [1, 2])
+    Alignment(log_prob=-0.066..., path=[0, 1, 1, 0, 2], spans=[(1, 3), (4, 5)])
+    """
+    if log_probs.dim() != 2:
+        raise UserError(f"log_probs must be (frames, labels), got shape {tuple(log_probs.shape)}.")
+    labels = torch.as_tensor(target, dtype=torch.int64).reshape(-1).cpu()
+    job = _job(log_probs[None].detach().cpu(), labels[None], None, None, blank)
+    if _choose(backend, job.log_probs) == "native":
+        from unrolled.kernels.ctc_ops import ctc_align as native_align
+
+        score, states = native_align(job.log_probs[0].float(), labels, blank)
+        path = states.tolist()
+    else:
+        score, path = _plain_align(job.log_probs[0].double(), labels, blank)
+    if math.isnan(score):
+        raise _not_numbers(job)
+    if score < NEVER / 2:
+        (frames, count) = (len(log_probs), len(labels))
+        raise UserError(
+            f"No path of {frames} frames reads as the target of {count} labels.",
+            "A target needs a frame for each label, a blank between two that are the same, and probabilities above 0.",
+        )
+    spans = [(path.index(2 * j + 1), len(path) - path[::-1].index(2 * j + 1)) for j in range(len(labels))]
+    shown = [int(labels[s // 2]) if s % 2 else blank for s in path]
+    return Alignment(score, shown, spans)
+
+
+class _Job(NamedTuple):
+    """A checked call: B sequences, their labels one after the other."""
+
+    log_probs: Tensor  # (B, T, V)
+    targets: Tensor  # (ΣL,) int64, on the CPU as all the lengths are
+    offsets: Tensor  # (B,)
+    input_lengths: Tensor
+    target_lengths: Tensor
+    blank: int
+
+
+def _job(
+    log_probs: Tensor,
+    targets: Tensor | Sequence[Sequence[int]],
+    input_lengths: Lengths | None,
+    target_lengths: Lengths | None,
+    blank: int,
+) -> _Job:
+    if log_probs.dim() != 3:
+        raise UserError(f"log_probs must be (batch, frames, labels), got shape {tuple(log_probs.shape)}.")
+    if not log_probs.is_floating_point():
+        raise UserError(f"log_probs must be floating-point numbers, got {log_probs.dtype}.")
+    batch, steps, labels = log_probs.shape
+    if not 0 <= blank < labels:
+        raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
+    inputs = (
+        torch.full((batch,), steps) if input_lengths is None else _as_lengths(input_lengths, batch, "input_lengths")
+    )
+    if batch and not 0 <= int(inputs.min()) <= int(inputs.max()) <= steps:
+        raise UserError(
+            f"input_lengths has {inputs.tolist()}, but there are {steps} frames.", f"Use lengths from 0 to {steps}."
+        )
+    flat, offsets, lengths = _flat_targets(targets, target_lengths, batch)
+    allowed = (flat >= 0) & (flat < labels) & (flat != blank)
+    if not bool(allowed.all()):
+        place = int((~allowed).nonzero()[0])
+        sample = int((offsets <= place).sum()) - 1
+        raise UserError(
+            f"The target of sample {sample} holds the label {int(flat[place])}.",
+            f"Labels go from 0 to {labels - 1}, and the blank {blank} is not one of a target's.",
+        )
+    return _Job(log_probs, flat, offsets, inputs, lengths, blank)
+
+
+def _flat_targets(
+    targets: Tensor | Sequence[Sequence[int]], target_lengths: Lengths | None, batch: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All labels in one row, where each target begins, and its length."""
+    if not isinstance(targets, Tensor):
+        rows = [torch.as_tensor(row, dtype=torch.int64) for row in targets]
+        own = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+        if target_lengths is None:
+            target_lengths = own
+        targets = torch.cat([*rows, own.new_empty(0)])
+        if len(own) != batch or not torch.equal(own, _as_lengths(target_lengths, batch, "target_lengths")):
+            raise UserError(f"The targets have lengths {own.tolist()}, for a batch of {batch}.")
+    if targets.is_floating_point():
+        raise UserError(f"targets must be whole numbers, got {targets.dtype}.")
+    targets = targets.to("cpu", torch.int64)
+    if targets.dim() == 2:
+        lengths = torch.full((batch,), targets.shape[1])
+        if target_lengths is not None:
+            lengths = _as_lengths(target_lengths, batch, "target_lengths")
+        if len(targets) != batch or (batch and not 0 <= int(lengths.min()) <= int(lengths.max()) <= targets.shape[1]):
+            raise UserError(
+                f"targets of shape {tuple(targets.shape)} do not go with target_lengths {lengths.tolist()} "
+                f"and a batch of {batch}."
+            )
+        targets = targets[torch.arange(targets.shape[1]) < lengths[:, None]]
+    elif target_lengths is None:
+        raise UserError("targets one after the other need target_lengths.", "Say how long each is.")
+    else:
+        lengths = _as_lengths(target_lengths, batch, "target_lengths")
+    if int(lengths.sum()) != len(targets):
+        raise UserError(f"target_lengths add up to {int(lengths.sum())}, but there are {len(targets)} labels.")
+    return targets.contiguous(), (lengths.cumsum(0) - lengths).contiguous(), lengths.contiguous()
+
+
+def _as_lengths(lengths: Lengths, batch: int, name: str) -> Tensor:
+    found = torch.as_tensor(lengths).reshape(-1)
+    if found.is_floating_point() or (len(found) and int(found.min()) < 0):
+        raise UserError(f"{name} must be whole numbers from 0 up, got {found.tolist()}.")
+    if len(found) != batch:
+        raise UserError(f"{name} has {len(found)} numbers for a batch of {batch}.")
+    return found.to("cpu", torch.int64).contiguous()
+
+
+def _choose(backend: str, log_probs: Tensor) -> str:
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    reason = None
+    if "native" not in ENGINES:
+        reason = "it was not built"
+    elif log_probs.dtype == torch.float64:
+        reason = "it computes in float32, got torch.float64"
+    if backend == "native" and reason is not None:
+        raise UserError(f"The backend 'native' cannot do this: {reason}.", "Use backend='auto'.")
+    return "reference" if reason is not None or backend == "reference" else "native"
+
+
+def _native_losses(job: _Job) -> Tensor:
+    from unrolled.kernels import ctc_ops
+
+    log_probs = job.log_probs.float().cpu()  # from a GPU: two megabytes for 32 × 500 × 32
+    save = torch.is_grad_enabled() and log_probs.requires_grad
+    losses: Tensor
+    losses, _ = ctc_ops.ctc(log_probs, job.targets, job.offsets, job.input_lengths, job.target_lengths, job.blank, save)
+    if not torch.compiler.is_compiling() and bool(losses.isnan().any()):
+        raise _not_numbers(job)
+    return losses.to(job.log_probs.device)
+
+
+def _not_numbers(job: _Job) -> UserError:
+    for row, length in enumerate(job.input_lengths.tolist()):
+        bad = ~(job.log_probs[row, :length].detach() <= 1e6)
+        if bool(bad.any()):
+            frame, label = bad.nonzero()[0].tolist()
+            value = job.log_probs[row, frame, label].item()
+            return UserError(
+                f"log_probs[{row}, {frame}, {label}] is {value}.",
+                "The network's weights may not be finite: use a lower learning rate, or clip gradients.",
+            )
+    raise AssertionError("a loss is NaN though all log-probabilities are numbers")
+
+
+def _plain_losses(job: _Job) -> Tensor:
+    """The forward algorithm step by step, in logarithms and float64, (B,); any order of derivative.
+
+        α_t(s) = log p_t(z_s) + log(e^α_t-1(s) + e^α_t-1(s-1) + [z_s ≠ z_s-2 and no blank] e^α_t-1(s-2))
+
+    over the states z: a blank, a label, a blank, a label …, a blank.
+    """
+    device = job.log_probs.device
+    x = job.log_probs.double()
+    if bool((~(x.detach() <= 1e6)).any()):
+        inside = torch.arange(x.shape[1], device=device) < job.input_lengths.to(device)[:, None]
+        if bool((~(x.detach() <= 1e6)).any(-1).logical_and(inside).any()):
+            raise _not_numbers(job)
+        x = x.masked_fill(~inside[..., None], 0.0)
+    x = x.clamp(min=NEVER)
+    steps = x.shape[1]
+    states, skips = _states(job)
+    states, skips, lengths = states.to(device), skips.to(device), job.input_lengths.to(device)
+    before = torch.where(torch.arange(states.shape[1], device=device) == 0, 0.0, NEVER)
+    nothing = x[:, :0].sum((1, 2))  # (B,) zeros that depend on x: without a frame there is a gradient all the same
+    alpha = before + nothing[:, None]  # before the first frame: as if a blank had come
+    for t in range(steps):
+        one = torch.nn.functional.pad(alpha[:, :-1], (1, 0), value=NEVER)
+        two = torch.nn.functional.pad(alpha[:, :-2], (2, 0), value=NEVER).masked_fill(~skips, NEVER)
+        new = torch.stack([alpha, one, two[:, : alpha.shape[1]]]).logsumexp(0) + x[:, t].gather(1, states)
+        alpha = torch.where((lengths > t)[:, None], new, alpha)
+    last = 2 * job.target_lengths.to(device)[:, None]
+    ends = alpha.gather(1, torch.cat([last, (last - 1).clamp(min=0)], dim=1))  # (B, 2)
+    single = (last == 0) & torch.tensor([False, True], device=device)  # an empty target ends in one state only
+    total = ends.masked_fill(single, NEVER).logsumexp(1)
+    return torch.where(total < NEVER / 2, torch.inf, -total)
+
+
+def _states(job: _Job) -> tuple[Tensor, Tensor]:
+    """The labels of all states (B, 2L + 1), padded with blanks, and where a state may be reached from two before."""
+    batch, longest = len(job.target_lengths), int(job.target_lengths.max()) if len(job.target_lengths) else 0
+    states = torch.full((batch, 2 * longest + 1), job.blank)
+    for row, (offset, length) in enumerate(zip(job.offsets.tolist(), job.target_lengths.tolist(), strict=True)):
+        states[row, 1 : 2 * length : 2] = job.targets[offset : offset + length]
+    skips = torch.zeros_like(states, dtype=torch.bool)
+    skips[:, 2:] = (states[:, 2:] != states[:, :-2]) & (states[:, 2:] != job.blank)
+    return states, skips
+
+
+def _plain_align(log_probs: Tensor, target: Tensor, blank: int) -> tuple[float, list[int]]:
+    """The best path's log-probability and its states, step by step."""
+    x, labels = log_probs.tolist(), target.tolist()
+    states = [labels[s // 2] if s % 2 else blank for s in range(2 * len(labels) + 1)]
+    score = [0.0] + [-math.inf] * (len(states) - 1)  # before the first frame
+    came: list[list[int]] = []
+    for frame in x:
+        moves = []
+        for s, label in enumerate(states):
+            ways = [0] + ([1] if s >= 1 else []) + ([2] if s % 2 and s >= 3 and label != states[s - 2] else [])
+            moves.append(max(ways, key=lambda way: (score[s - way], -way)))
+        score = [score[s - move] + frame[states[s]] for s, move in enumerate(moves)]
+        came.append(moves)
+    s = max({len(states) - 1, max(len(states) - 2, 0)}, key=lambda s: (score[s], s))
+    found, path = score[s], []
+    for moves in reversed(came):
+        path.append(s)
+        s -= moves[s]
+    return found, path[::-1]

@@ -1,0 +1,238 @@
+r"""ARPA files: n-gram models as text, a probability, the words and a back-off on each line.
+
+    \data\
+    ngram 1=5
+    ngram 2=3
+
+    \1-grams:
+    -0.6    the    -0.3
+    …
+    \end\
+
+Numbers are log10. Words stand between blanks or tabs. What comes before \data\ is not read.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, NoReturn, cast
+
+import numpy as np
+
+from unrolled.errors import UserError
+from unrolled.search.ngram.plain import BEGIN, END, UNKNOWN, PlainNGram
+from unrolled.text.files import opened, written
+
+PIECE = 1 << 20  # bytes
+MOST_ORDER = 255
+_BLANKS = re.compile(r"[ \t]+")
+
+
+def pieces(path: Path, kind: str = "text file") -> Iterator[bytes]:
+    """The bytes of a file, checked to be UTF-8 text, unpacked where its name ends in .gz."""
+    with opened(path, kind) as file:
+        yield from checked_pieces(file, str(path))
+
+
+def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """The bytes of an open file, checked to be UTF-8 text."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    lines = 0
+    waiting = b""  # the beginning of a character whose end is in the next piece
+    while True:
+        piece = file.read(PIECE)
+        try:
+            decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as error:
+            place = waiting + piece
+            line = lines + place.count(b"\n", 0, error.start) + 1
+            raise UserError(
+                f"{name}:{line}: The text is not UTF-8: byte 0x{place[error.start]:02x}.",
+                f"Convert it, for example: iconv -f latin1 -t utf-8 {name} > converted.txt",
+            ) from None
+        if (zero := piece.find(b"\0")) >= 0:
+            raise UserError(f"{name}:{lines + piece.count(10, 0, zero) + 1}: A zero byte: this is not text.")
+        if not piece:
+            return
+        waiting = decoder.getstate()[0]
+        lines += piece.count(b"\n")
+        yield piece
+
+
+def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The lines of checked bytes, wherever the pieces end. Only a new-line character ends a line."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode()
+    if rest:
+        yield rest.decode()
+
+
+def read_plain(lines: Iterable[str], name: str) -> PlainNGram:
+    """The model of an ARPA file's lines; a bad line is named. The wording is that of native/arpa.cpp."""
+    reader = _Reader(name)
+    for line in lines:
+        reader.feed(line)
+    return reader.finish()
+
+
+def read_native(pieces: Iterable[bytes], name: str, reader: Any) -> Any:
+    """The same in C++: `reader` is an ArpaReader."""
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+        return reader.finish()
+    except RuntimeError as error:
+        raise at_line(error, name) from None
+
+
+def at_line(error: RuntimeError, name: str) -> UserError:
+    """What the C++ core says of a bad line, LINE, PROBLEM and FIX, as the user's mistake; other errors as they are."""
+    if isinstance(error, UserError):
+        return error
+    line, problem, fix = str(error).split("\n")
+    return UserError(f"{name}:{line}: {problem}", fix)
+
+
+class _Reader:
+    def __init__(self, name: str) -> None:
+        self.name, self.line = name, 0
+        self.read: Callable[[str], None] = self._before
+        self.counts: list[int] = []
+        self.order, self.found = 0, 0  # of the section
+        self.model = PlainNGram(1)
+
+    def feed(self, line: str) -> None:
+        self.line += 1
+        self.read(line.strip(" \t\r"))
+
+    def finish(self) -> PlainNGram:
+        if self.read == self._before:
+            self._wrong("The file has no line \\data\\: it is not an ARPA file.")
+        if self.read != self._after:
+            self._wrong("The file ends before \\end\\.", "It was cut off: get the whole of it.")
+        for needed in (BEGIN, END):
+            if self.model.find(needed) != needed:
+                self._wrong(f"The model has no unigram {needed}.", "Every ARPA file needs <s> and </s>.")
+        return self.model
+
+    def _wrong(self, problem: str, fix: str = "") -> NoReturn:
+        raise UserError(f"{self.name}:{self.line}: {problem}", fix)
+
+    def _before(self, line: str) -> None:
+        if line == "\\data\\":
+            self.read = self._count
+
+    def _after(self, line: str) -> None:
+        pass
+
+    def _count(self, line: str) -> None:
+        if not line or self._begins_section(line):
+            return
+        match = re.fullmatch(r"ngram [ \t]*([0-9]+)[ \t]*=[ \t]*([0-9]+)", line)
+        if match is None:
+            self._wrong(f"Got '{line}'.", "Expected a line such as: ngram 2=1000")
+        order = int(match[1])
+        if order != len(self.counts) + 1 or order > MOST_ORDER:
+            self._wrong(f"Got the count of {order}-grams, expected that of {len(self.counts) + 1}-grams.")
+        self.counts.append(int(match[2]))
+
+    def _begins_section(self, line: str) -> bool:
+        if not (line == "\\end\\" or (line.startswith("\\") and line.endswith("-grams:"))):
+            return False
+        if self.order == 0:
+            if not self.counts:
+                self._wrong("There are no counts after \\data\\.", "Expected a line such as: ngram 1=1000")
+            self.model = PlainNGram(len(self.counts))
+        elif self.found != self.counts[self.order - 1]:
+            self._wrong(
+                f"There are {self.found} {self.order}-grams, the header says {self.counts[self.order - 1]}.",
+                "The file was cut or changed: get the whole of it.",
+            )
+        last = self.order == len(self.counts)
+        expected = "\\end\\" if last else f"\\{self.order + 1}-grams:"
+        if line != expected:
+            self._wrong(f"Got {line}, expected {expected}.")
+        self.read = self._after if last else self._ngram
+        self.order, self.found = self.order + 1, 0
+        return True
+
+    def _ngram(self, line: str) -> None:
+        if not line or self._begins_section(line):
+            return
+        fields = _BLANKS.split(line)
+        order = self.order
+        if len(fields) - order not in (1, 2):
+            self._wrong(
+                f"Got {len(fields)} fields in a line of the {order}-grams.",
+                f"Expected a log10 probability, {order} {'word' if order == 1 else 'words'}, and a back-off or none.",
+            )
+        prob = self._number(fields[0], "a log10 probability")
+        if prob > 0:
+            self._wrong(f"The log10 probability {fields[0]} is above 0.")
+        backoff = self._number(fields[-1], "a back-off") if len(fields) == order + 2 else 0.0
+        if math.isinf(backoff):
+            self._wrong(f"Got '{fields[-1]}' as a back-off.", "Expected a number.")
+        if backoff != 0 and order == len(self.counts):
+            self._wrong(
+                f"An n-gram of the highest order has the back-off {fields[-1]}.", "Nothing is longer: leave it out."
+            )
+        self.found += 1
+        words = [UNKNOWN if word == "<UNK>" else word for word in fields[1 : order + 1]]
+        for place, word in enumerate(words):
+            if order > 1 and (word,) not in self.model.tables[0]:
+                self._wrong(f"The word '{fields[1 + place]}' has no unigram.")
+        if not self.model.add(words, prob, backoff):
+            again = " ".join(fields[1 : order + 1])
+            self._wrong(f"The {order}-gram '{again}' stands here again.", "Leave one of them out.")
+
+    def _number(self, text: str, what: str) -> float:
+        try:
+            number = math.nan if "_" in text else float(text)
+        except ValueError:
+            number = math.nan
+        if math.isnan(number):
+            self._wrong(f"Got '{text}' as {what}.", "Expected a number.")
+        return number
+
+
+def write_plain(model: PlainNGram) -> Iterator[bytes]:
+    """The ARPA file of a model, line by line."""
+    yield b"\\data\\\n"
+    for order in range(1, model.order + 1):
+        yield f"ngram {order}={model.count(order)}\n".encode()
+    for order in range(1, model.order + 1):
+        yield f"\n\\{order}-grams:\n".encode()
+        for words, prob, backoff in model.ngrams(order):
+            end = f"\t{_digits(backoff)}" if order < model.order else ""
+            yield f"{_digits(prob)}\t{' '.join(words)}{end}\n".encode()
+    yield b"\n\\end\\\n"
+
+
+def write_native(writer: Any) -> Iterator[bytes]:
+    """The same in C++: `writer` is an ArpaWriter."""
+    while piece := writer.next():
+        yield piece
+
+
+def save(pieces: Iterable[bytes], path: Path) -> None:
+    """Puts a new file in its place when it is whole, packed where its name ends in .gz."""
+    with written(path) as beside, beside.open("wb") as raw, ExitStack() as stack:
+        file: IO[bytes] = raw
+        if path.suffix == ".gz":  # without a time and a name in it, the same model gives the same bytes
+            file = cast(IO[bytes], stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0)))
+        for piece in pieces:
+            file.write(piece)
+
+
+def _digits(number: float) -> str:
+    """The fewest digits that bring back the same float32."""
+    return np.format_float_positional(np.float32(number), unique=True, trim="-")
