@@ -14,7 +14,7 @@ from unrolled.kernels.attention_job import Attended, AttentionJob
 from unrolled.kernels.native import kind_of, refuses_activations, transformed
 from unrolled.kernels.native_ops import ISA
 
-DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32, one head, RNN, LSTM and GRU without layer norm"
+DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without layer norm"
 
 
 def refuses(job: AttentionJob) -> str | None:
@@ -26,8 +26,8 @@ def refuses(job: AttentionJob) -> str | None:
     for name in ("norm_hh", "norm_c", "weight_hr", "weight_peephole"):
         if getattr(cell, name, None) is not None:
             return f"its decoders have no {name}"
-    if score.heads != 1 or score.weight_out is not None or score.bias_query is not None:
-        return "it has one head"
+    if score.heads > 1 and score.vector is not None:
+        return "it has additive scores of one head"
     if job.gates_x.device.type != "cpu":
         return f"it runs on a CPU, the input is on {job.gates_x.device}"
     if torch.is_autocast_enabled("cpu"):
@@ -81,6 +81,9 @@ def run(job: AttentionJob) -> Attended:
         cell.bias_hh,
         job.cell.weight_feed,
         score.weight_query,
+        score.bias_query,
+        score.weight_out,
+        score.bias_out,
         score.vector,
         luong.weight_mix if luong else None,
         luong.bias_mix if luong else None,
@@ -100,6 +103,7 @@ def run(job: AttentionJob) -> Attended:
         job.lengths,
         score.scale,
         kind_of(cell),
+        score.heads,
         luong is not None,
         graph,
     )
