@@ -28,11 +28,11 @@ def refuses(job: AttentionJob) -> str | None:
             return f"its decoders have no {name}"
     if score.heads > 1 and score.vector is not None:
         return "it has additive scores of one head"
-    if job.gates_x.device.type != "cpu":
-        return f"it runs on a CPU, the input is on {job.gates_x.device}"
     if torch.is_autocast_enabled("cpu"):
         return "it computes in float32, autocast asks for less"
     for tensor in _tensors(job):
+        if tensor.device.type != "cpu":
+            return f"it runs on a CPU, got a tensor on {tensor.device}"
         if tensor.dtype != torch.float32:
             return f"it computes in float32, got {tensor.dtype}"
     if job.gates_x.shape[0] == 0:
@@ -63,10 +63,15 @@ _ROWS, _WIDE = 4, 512
 
 
 def _tensors(job: AttentionJob) -> Iterator[Tensor]:
-    cell = job.cell.cell
+    """Everything that is read as float32."""
+    cell, score = job.cell.cell, job.cell.score
     assert isinstance(cell, BuiltIn)
-    yield from (job.gates_x, cell.weight_hh, job.cell.weight_feed, job.keys, job.values, *job.state)
-    yield from (mask for mask in (job.feed_mask, job.mix_mask, cell.hidden_mask) if mask is not None)
+    yield from (job.gates_x, job.keys, job.values, *job.state)
+    given = [job.feed_mask, job.mix_mask, cell.hidden_mask, cell.weight_hh, cell.bias_hh, job.cell.weight_feed]
+    given += [score.weight_query, score.bias_query, score.vector, score.weight_out, score.bias_out]
+    if isinstance(job.cell, LuongCell):
+        given += [job.cell.weight_mix, job.cell.bias_mix]
+    yield from (tensor for tensor in given if tensor is not None)
 
 
 def run(job: AttentionJob) -> Attended:
