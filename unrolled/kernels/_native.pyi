@@ -79,6 +79,8 @@ class AttentionJob:
     hidden: int
     key_size: int
     value_size: int
+    context_size: int
+    heads: int
     feed: int
     luong: bool
     scale: float
@@ -86,6 +88,12 @@ class AttentionJob:
     bias_hh: int
     weight_feed: int
     weight_query: int
+    bias_query: int
+    weight_out: int
+    bias_out: int
+    looked: int
+    head_weights: int
+    d_looked: int
     vector: int
     weight_mix: int
     bias_mix: int
