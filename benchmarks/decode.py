@@ -3,8 +3,8 @@
     UNROLLED_DATA=... python benchmarks/decode.py [--quick] [--pyctcdecode PYTHON] [--seconds 3]
 
 Sentences of the Penn treebank's test part are turned into posteriors of T = 500 frames and V = 32 labels, peaky ones
-(spikes between blanks, some of them wrong) and flat ones (labels over several frames in noise). The 3-gram is trained on
-its training part; the lexicons are its words, and these with those of a word list. The same beam and margin for all; a
+(spikes between blanks, some wrong) and flat ones (labels over several frames in noise). The 3-gram is trained on its
+ training part; the lexicons are its words, and these with those of a word list. The same beam and margin for all; a
 decoder's word error is in the table beside its time. pyctcdecode pins numpy 1: name a Python that has it.
 """
 
@@ -153,7 +153,7 @@ def against_flashlight(options: argparse.Namespace, arpa: Path, lm: NGram) -> tu
                 wrong = {name: error_rate([way(one) for one in frames], expected) for name, way in ways.items()}
                 timed = frames[: 4 if beam < 500 else 2]
                 times = interleaved(
-                    {name: lambda way=way: [way(one) for one in timed] for name, way in ways.items()},  # type: ignore[misc]
+                    {name: lambda way=way, timed=timed: [way(one) for one in timed] for name, way in ways.items()},  # type: ignore[misc]
                     options.seconds,
                     least=3,
                 )
@@ -194,9 +194,7 @@ def against_lexicon_free(options: argparse.Namespace) -> tuple[list[Any], list[A
 
             spelt = [[LABELS.index(letter) for word in one for letter in word + "|"] for one in expected]
             wrong = {
-                name: sum(
-                    word_errors(list(map(str, a)), list(map(str, b))) for a, b in zip(way(), spelt, strict=True)
-                )
+                name: sum(word_errors(list(map(str, a)), list(map(str, b))) for a, b in zip(way(), spelt, strict=True))
                 / sum(map(len, spelt))
                 for name, way in (("ours", ours), ("flashlight", theirs))
             }

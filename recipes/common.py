@@ -45,6 +45,7 @@ class Part:
     vectors: bool = False
     scores: Callable[[Model, Path], Mapping[str, Any]] = Model.evaluate
     beside: Callable[[Path, Path], dict[str, float]] | None = None
+    unit: float = 0.01  # what a score is shown in: hundredths, or, of scores that go up to 100, ones
 
 
 def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, changes: list[str]) -> dict[str, Any]:
@@ -92,9 +93,12 @@ def _cpu() -> str:
     return line.split(":")[-1].strip()
 
 
-def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2") -> None:
-    """The command line of a recipe: runs what is asked for and not there yet, then shows the table of all."""
-    options = _options(about, parts, seeds)
+def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2", only: str | None = None) -> None:
+    """The command line of a recipe: runs what is asked for and not there yet, then shows the table of all.
+
+    `only` are the parts that run where none are named; by default all.
+    """
+    options = _options(about, parts, seeds, only or ",".join(parts))
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.only.split(","):
         if name not in parts:
@@ -104,15 +108,17 @@ def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2
             if not path.exists():
                 result = run(script, name, parts[name], seed, options.data, options.device, options.set)
                 path.write_text(json.dumps(result, indent=1) + "\n")
-                shown = ", ".join(f"{metric} {100 * result['scores'][metric]:.2f}" for metric in parts[name].bars)
+                shown = ", ".join(
+                    f"{metric} {result['scores'][metric] / parts[name].unit:.2f}" for metric in parts[name].bars
+                )
                 print(f"{name} seed {seed}: {shown}", flush=True)
     _collect(script, parts, options.out)
 
 
-def _options(about: str, parts: Mapping[str, Part], seeds: str) -> argparse.Namespace:
+def _options(about: str, parts: Mapping[str, Part], seeds: str, only: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("UNROLLED_DATA"), help="folder of the data sets")
-    parser.add_argument("--only", default=",".join(parts), help="parts, with commas: " + ", ".join(parts))
+    parser.add_argument("--only", default=only, help="parts, with commas: " + ", ".join(parts))
     parser.add_argument("--seeds", default=seeds)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting, to try it")
@@ -146,9 +152,10 @@ def _row(name: str, part: Part, metric: str, runs: Sequence[Mapping[str, Any]]) 
     spread = statistics.stdev(scores) if len(scores) > 1 else None
     beside = {key: statistics.mean(one["beside"][key] for one in runs) for key in runs[0].get("beside", {})}
     minutes = statistics.mean(one["minutes"] for one in runs)
-    shown = f"{name:<16} {metric:<16} {100 * mean:6.2f}" + (f" ± {100 * spread:.2f}" if spread else "")
-    shown += f" ({len(scores)} seeds)" + (f", bar {100 * bar:.1f}" if bar else "")
-    shown += "".join(f", {key} {100 * value:.2f}" for key, value in beside.items())
+    unit = part.unit
+    shown = f"{name:<16} {metric:<16} {mean / unit:6.2f}" + (f" ± {spread / unit:.2f}" if spread else "")
+    shown += f" ({len(scores)} seeds)" + (f", bar {bar / unit:.1f}" if bar else "")
+    shown += "".join(f", {key} {value / unit:.2f}" for key, value in beside.items())
     print(f"{shown}, {minutes:.1f} minutes. {part.about}. {part.published}".strip())
     return {
         "part": name,
