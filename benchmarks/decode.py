@@ -4,7 +4,7 @@
 
 Sentences of the Penn treebank's test part are turned into posteriors of T = 500 frames and V = 32 labels, peaky ones
 (spikes between blanks, some wrong) and flat ones (labels over several frames in noise). The 3-gram is trained on its
- training part; the lexicons are its words, and these with those of a word list. The same beam and margin for all; a
+training part; the lexicons are its words, and these with those of a word list. The same beam and margin for all; a
 decoder's word error is in the table beside its time. pyctcdecode pins numpy 1: name a Python that has it.
 """
 
