@@ -74,7 +74,7 @@ def part(source: str, target: str, kind: str, scored: str = "test_2016_flickr") 
     about = f"{source} → {target}, {'lower-cased' if lower else 'cased'}, {kind}, {scored}"
     bar = None if scored == "val" else 36.0 if kind == "rnn" else 38.0
     published = "26.8 attention, 36.5 Transformer (bentrevett)" if lower else "41.0 Transformer-tiny (Wu et al. 2021)"
-    return Part(about, "translate", pairs(source, target, scored), "bleu", bar, published, settings, unit=1.0)
+    return Part(about, "translate", pairs(source, target, scored), {"bleu": bar}, published, settings, unit=1.0)
 
 
 DIRECTIONS = (("de", "en"), ("en", "de"))
