@@ -67,7 +67,9 @@ class Ours:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "train.tsv"
             columns = [(data / "multi30k" / f"train.{side}").read_text().split("\n") for side in ("de", "en")]
-            path.write_text("".join(f"{' '.join(s.split())}\t{' '.join(t.split())}\n" for s, t in zip(*columns, strict=True) if s))
+            path.write_text(
+                "".join(f"{' '.join(s.split())}\t{' '.join(t.split())}\n" for s, t in zip(*columns, strict=True) if s)
+            )
             job = api.Job(api.configure("translate", extra=settings(path)))
         self.model, self.trainer = job.model, job.trainer()
         buckets = self.trainer.batches

@@ -61,7 +61,9 @@ def pairs(source: str, target: str, scored: str) -> Callable[[Path, Path], Files
         for name in ("train", scored):
             columns = [(data / "multi30k" / f"{name}.{side}").read_text().split("\n") for side in (source, target)]
             path = work / f"{name}.tsv"
-            path.write_text("".join(f"{' '.join(s.split())}\t{' '.join(t.split())}\n" for s, t in zip(*columns, strict=True) if s))
+            path.write_text(
+                "".join(f"{' '.join(s.split())}\t{' '.join(t.split())}\n" for s, t in zip(*columns, strict=True) if s)
+            )
             made.append(path)
         return made[0], made[1]
 

@@ -18,12 +18,12 @@ import unrolled
 from unrolled import Model, UserError, api
 from unrolled.data import Pair
 from unrolled.errors import Note
-from unrolled.search import Ranking, score_targets
+from unrolled.search import Found, Hypothesis, Ranking, score_targets
 from unrolled.tasks import Request
-from unrolled.tasks.translate import Translate
+from unrolled.tasks.translate import Reading, Translate
 from unrolled.tasks.translate_batch import pair_batch, real_scores, source_batch
 from unrolled.tasks.translate_config import TranslateConfig
-from unrolled.tasks.translate_run import Translation
+from unrolled.tasks.translate_run import Translation, answer_of
 from unrolled.tasks.translate_text import TranslateAssets, choose_level
 
 SMALL: dict[str, Any] = {
@@ -199,16 +199,42 @@ def test_options_of_the_search(model: Model) -> None:
     assert str(model.predict("3 5 8", beam=3, coverage=0.2, length_penalty="average")) == "eight five three"
 
 
+@pytest.mark.parametrize("level", ["symbols", "char", "bpe"])
+def test_only_words_of_a_list(level: str, file: Path, tmp_path: Path) -> None:
+    model = small(file, tmp_path / "run", data__target__level=level, train__max_steps=60)
+    (tmp_path / "words.txt").write_text("three\nseven\n")
+    texts = [source for source, _ in numbers()][::5]
+    for words in (str(tmp_path / "words.txt"), ("three", "seven")):
+        for answer in model.predict(texts, words=words, beam=3, n_best=2):
+            for one in (answer, *answer.others):
+                assert set(str(one).split()) <= {"three", "seven"} or not one.ended
+
+
 def test_unknown_words_are_replaced_by_attention(tmp_path: Path) -> None:
-    """Names, each seen once and so unknown, stand where they stood."""
+    """Names, each seen once and so unknown, become a word of the source; which one, the attention says."""
     rows = [(f"call name{i} now", f"now ring name{i}") for i in range(60)] + [("call me now", "now ring me")] * 60
     path = tmp_path / "names.tsv"
     path.write_text(table(rows))
     settings = {**SMALL, "data.level": "word", "data.min_count": 2, "train.max_steps": 150}
     model = unrolled.train("translate", train=path, valid=path, out=tmp_path / "run", set=settings, quiet=True)
     assert str(model.predict("call Ada now", unknown="keep")) == "now ring <unk>"
-    assert str(model.predict("call Ada now")) == "now ring Ada"
+    answer = model.predict("call Ada now", attention=True)
+    looked = int(answer.attention[2].argmax())
+    assert str(answer) == f"now ring {['call', 'Ada', 'now'][looked]}"
     assert "<unk>" not in str(model.predict("call Ada now", unknown="forbid"))
+
+
+@pytest.mark.parametrize(("place", "word"), [(0, "Call"), (1, "Ada!"), (2, "now")])
+def test_the_word_that_was_looked_at_takes_the_place(place: int, word: str) -> None:
+    reading = Reading("word", 2, None, False, "auto")
+    assets = TranslateAssets.train(["call now"] * 2, ["now ring"] * 2, reading, reading, joint=True)
+    ids = assets.source.ids("Call  Ada! now")
+    attention = torch.zeros(3, 4)
+    attention[:, 3] = 0.1  # the end of the source is no word
+    attention[1, place] = 1.0
+    hypothesis = Hypothesis(assets.target.ids("now what").tolist(), -1.0, -1.0, True, attention)
+    answer = answer_of(assets, "Call  Ada! now", ids, Found([hypothesis]), replace=True, shown=False)
+    assert answer.text == f"now {word}"
 
 
 def test_levels_of_each_side(file: Path, tmp_path: Path) -> None:

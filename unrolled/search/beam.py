@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
-from unrolled.search.constraints import Constraint, forced, repeated_ngrams
+from unrolled.search.blocking import forced, repeated_ngrams
+from unrolled.search.constraints import Constraint
 from unrolled.search.hypotheses import Fate, Found, Hypothesis, Node, Tree
 from unrolled.search.ranking import Ranking, unread
 from unrolled.search.steps import TokenModel, checked_step, is_whole, reorder, select
@@ -126,7 +127,7 @@ class _Live:
     log_probs: Tensor  # (B, W), -inf where there is none
     written: Tensor  # (B, W, T)
     state: Any  # of the model, B·W rows
-    allowed: Any  # state of the constraint, B·W rows
+    allowed: Tensor | None  # state of the constraint, B·W rows
     covered: Tensor | None  # (B, W, S), the attention paid so far
     attention: Tensor | None  # (B, W, T, S)
     nodes: Tensor | None  # (B, W), in the tree
@@ -158,7 +159,7 @@ class _Search:
             torch.zeros(rows, 1, dtype=torch.float64, device=self.device),
             torch.empty(rows, 1, 0, dtype=torch.int64, device=self.device),
             state,
-            self.constraint.initial(rows) if self.constraint is not None else None,
+            self.constraint.initial(rows).to(self.device) if self.constraint is not None else None,
             None,
             None,
             torch.full((rows, 1), -1) if tree else None,
@@ -203,7 +204,7 @@ class _Search:
             blocked[:, self.end] = True
         if self.beam.no_repeat_ngram:
             blocked = blocked | repeated_ngrams(live.written.flatten(0, 1), self.beam.no_repeat_ngram, vocabulary)
-        if self.constraint is not None:
+        if self.constraint is not None and live.allowed is not None:
             blocked = blocked | ~self.constraint.allowed(live.allowed)
         must = forced([self.prefixes[row] for row in live.rows], time, log_probs.device)
         if bool((must >= 0).any()):
@@ -285,7 +286,7 @@ class _Search:
         flat = (torch.arange(rows, device=self.device)[:, None] * width + origins).flatten()  # (B·W',)
         same = width == totals.shape[1]
         live.state = reorder(state, flat) if same else select(state, flat)
-        if self.constraint is not None:
+        if self.constraint is not None and live.allowed is not None:
             live.allowed = self.constraint.advance(self.constraint.reorder(live.allowed, flat), tokens.flatten())
         shape = totals.shape
         live.covered, live.attention = (
@@ -328,7 +329,7 @@ class _Search:
             (live.log_probs, live.written, live.covered, live.attention, live.nodes), kept
         )
         live.state, self.last = select((live.state, self.last), flat)
-        if self.constraint is not None:
+        if self.constraint is not None and live.allowed is not None:
             live.allowed = self.constraint.reorder(live.allowed, flat)
 
     def _done(self, row: int, bound: float) -> bool:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data import Batch, Buckets
+from unrolled.data import Batch, Buckets, read_text
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model
 from unrolled.search import (
@@ -24,8 +24,9 @@ from unrolled.search import (
     beam_search,
     sample,
 )
+from unrolled.search.constraints import WordList
 from unrolled.tasks.translate_batch import source_batch
-from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.translate_text import Side, TranslateAssets
 
 TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
 UNKNOWNS = ("auto", "keep", "forbid", "replace")
@@ -46,6 +47,7 @@ class RunOptions:
     max_tokens: int | None = None  # None: by the length of the source
     prefix: str | None = None  # what every translation begins with
     unknown: str = "auto"  # keep, forbid or replace <unk>; auto: words are replaced where there is attention
+    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
     temperature: float | None = None  # draw at random instead of searching
     top_k: int = 0
     top_p: float = 1.0
@@ -115,7 +117,7 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
         found = _search(model, network, batches[index].to(model.device), options, unknown, wanted)
         for place, one in zip(batches.rows(index), found, strict=True):
             i = rows[place]
-            answers[i] = _answer(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
+            answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
     return [answer for answer in answers if answer is not None]
 
 
@@ -143,8 +145,19 @@ def _search(model: Model, network: Any, batch: Batch, options: RunOptions, unkno
         memory_mask=memory.mask,
         prefixes=[prefix] * len(lengths),
         forbidden=forbidden,
+        constraint=_word_list(target, options.words) if options.words is not None else None,
         attention=wanted,
     )
+
+
+def _word_list(side: Side, words: str | Sequence[str]) -> WordList:
+    """Keeps to the words of a file, or to those given; capitals are free."""
+    listed = read_text(words).split() if isinstance(words, str) else list(words)
+    tokenizer = side.tokenizer
+    whole = tokenizer.level in ("word", "symbols")  # a token is a word
+    pieces = [tokenizer.piece(number, None).decode("utf-8", "replace") for number in range(len(tokenizer))]
+    pieces = ["" if "\ufffd" in piece else piece for piece in pieces]  # only part of a character
+    return WordList(listed, pieces, ends=[side.end], ignore_case=True, joined=not whole)
 
 
 def _samples(
@@ -170,9 +183,10 @@ def _nothing() -> Translation:
     return Translation("", 0.0, 0.0, True, [], [])
 
 
-def _answer(
+def answer_of(
     assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: Found, replace: bool, shown: bool
 ) -> Translation:
+    """What a search found, as texts; with `replace` an unknown word becomes the source's that it looked at most."""
     best, *rest = [_one(assets, source, ids, hypothesis, replace, shown) for hypothesis in found.hypotheses]
     if not rest:
         return best
