@@ -196,6 +196,8 @@ def test_options_of_the_search(model: Model) -> None:
     drawn = [str(t) for t in model.predict(["3 5 8"] * 4, temperature=2.0, seed=3)]
     assert drawn == [str(t) for t in model.predict(["3 5 8"] * 4, temperature=2.0, seed=3)]
     assert len(set(drawn)) > 1
+    mixed = model.predict(["3 5 8", "3", "3 5 8"], temperature=2.0, seed=3)
+    assert [str(mixed[0]), str(mixed[2])] == [drawn[0], drawn[2]]
     assert str(model.predict("3 5 8", beam=3, coverage=0.2, length_penalty="average")) == "eight five three"
 
 
@@ -233,7 +235,7 @@ def test_the_word_that_was_looked_at_takes_the_place(place: int, word: str) -> N
     attention[:, 3] = 0.1  # the end of the source is no word
     attention[1, place] = 1.0
     hypothesis = Hypothesis(assets.target.ids("now what").tolist(), -1.0, -1.0, True, attention)
-    answer = answer_of(assets, "Call  Ada! now", ids, Found([hypothesis]), replace=True, shown=False)
+    answer = answer_of(assets, "Call  Ada! now", ids, Found([hypothesis]), replacing=True, shown=False)
     assert answer.text == f"now {word}"
 
 

@@ -41,6 +41,10 @@ class Stepwise(nn.Module):
     def device(self) -> torch.device:
         return self.scores.weight.device
 
+    def showing_attention(self) -> Stepwise:
+        """Itself: there is none to show."""
+        return self
+
     def forward(self, batch: Batch) -> Decoded:
         """All steps of the target: what `scores` reads, (B, T, F)."""
         read = self.encode(batch).memory

@@ -162,7 +162,7 @@ class _Search:
             self.constraint.initial(rows).to(self.device) if self.constraint is not None else None,
             None,
             None,
-            torch.full((rows, 1), -1) if tree else None,
+            torch.full((rows, 1), -1, device=self.device) if tree else None,
         )
         self.last = torch.full((rows,), self.start, device=self.device)  # (B·W,) what the model reads next
         self.active = True
@@ -303,7 +303,7 @@ class _Search:
         for i, row in enumerate(zip(origins, tokens, totals, strict=True)):
             choices = zip(*row, strict=True)
             made.append([self._node(i, o, t, p, "continued") if p > -torch.inf else -1 for o, t, p in choices])
-        return torch.tensor(made)
+        return torch.tensor(made, device=self.device)
 
     def _node(self, i: int, origin: int, token: int, log_prob: float, fate: Fate) -> int:
         assert self.trees is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -114,14 +114,23 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
     room = max(1, TOKENS_AT_ONCE // options.beam)
     batches = Buckets(rows, [len(ids[i]) + 1 for i in rows], collate, batch_size=1, batch_tokens=room)
     for index in range(len(batches)):
-        found = _search(model, network, batches[index].to(model.device), options, unknown, wanted)
-        for place, one in zip(batches.rows(index), found, strict=True):
-            i = rows[place]
+        places = [rows[place] for place in batches.rows(index)]
+        found = _search(model, network, batches[index].to(model.device), options, unknown, wanted, places)
+        for i, one in zip(places, found, strict=True):
             answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
     return [answer for answer in answers if answer is not None]
 
 
-def _search(model: Model, network: Any, batch: Batch, options: RunOptions, unknown: str, wanted: bool) -> list[Found]:
+def _search(
+    model: Model,
+    network: Any,
+    batch: Batch,
+    options: RunOptions,
+    unknown: str,
+    wanted: bool,
+    places: Sequence[int],
+) -> list[Found]:
+    """What was found for each source of a batch; `places` are their numbers among all sources."""
     assets: TranslateAssets = model.assets
     assert batch.lengths is not None
     memory = network.encode(batch)
@@ -132,7 +141,7 @@ def _search(model: Model, network: Any, batch: Batch, options: RunOptions, unkno
     if target.tokenizer.vocabulary.unk is not None and unknown == "forbid":
         forbidden.append(target.tokenizer.vocabulary.unk)
     if options.temperature is not None:
-        return _samples(network, memory, len(lengths), most, forbidden, options, target)
+        return _samples(network, memory, places, most, forbidden, options, target)
     prefix = target.ids(options.prefix).tolist() if options.prefix else []
     return beam_search(
         network.showing_attention() if wanted or options.coverage else network,
@@ -161,19 +170,25 @@ def _word_list(side: Side, words: str | Sequence[str]) -> WordList:
 
 
 def _samples(
-    network: Any, memory: Any, rows: int, most: list[int], forbidden: list[int], options: RunOptions, target: Any
+    network: Any,
+    memory: Any,
+    places: Sequence[int],
+    most: list[int],
+    forbidden: list[int],
+    options: RunOptions,
+    target: Side,
 ) -> list[Found]:
     """Translations drawn from the model's distribution; ranked by nothing, their score is log P."""
     assert options.temperature is not None
     drawn = sample(
         network,
-        [[target.begin]] * rows,
+        [[target.begin]] * len(places),
         max_tokens=max(most),
         memory=memory,
         sampling=Sampling(options.temperature, options.top_k, options.top_p, options.min_p),
         end_tokens=[target.end],
         stop=lambda row, tokens: len(tokens) >= most[row],
-        seeds=options.seed,
+        seeds=None if options.seed is None else [options.seed + place for place in places],
         forbidden=forbidden,
     )
     return [Found([Hypothesis(d.tokens, d.log_prob, d.log_prob, d.stopped_by == "end")]) for d in drawn]
@@ -184,33 +199,22 @@ def _nothing() -> Translation:
 
 
 def answer_of(
-    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: Found, replace: bool, shown: bool
+    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: Found, replacing: bool, shown: bool
 ) -> Translation:
-    """What a search found, as texts; with `replace` an unknown word becomes the source's that it looked at most."""
-    best, *rest = [_one(assets, source, ids, hypothesis, replace, shown) for hypothesis in found.hypotheses]
-    if not rest:
-        return best
-    return Translation(
-        best.text,
-        best.score,
-        best.log_prob,
-        best.ended,
-        best.source_tokens,
-        best.target_tokens,
-        best.attention,
-        tuple(rest),
-    )
+    """What a search found, as texts; with `replacing` an unknown word becomes the source's that it looked at most."""
+    best, *rest = [_one(assets, source, ids, hypothesis, replacing, shown) for hypothesis in found.hypotheses]
+    return replace(best, others=tuple(rest))
 
 
 def _one(
-    assets: TranslateAssets, source: str, ids: NDArray[np.int32], hypothesis: Hypothesis, replace: bool, shown: bool
+    assets: TranslateAssets, source: str, ids: NDArray[np.int32], hypothesis: Hypothesis, replacing: bool, shown: bool
 ) -> Translation:
     looked = (
         None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), len(ids))
     )
     instead: list[str | None] = []
     unk = assets.target.tokenizer.vocabulary.unk
-    if replace and looked is not None and unk is not None and unk in hypothesis.tokens:
+    if replacing and looked is not None and unk is not None and unk in hypothesis.tokens:
         words = _words(assets, source)
         instead = [
             words[int(row.argmax())] if token == unk else None
