@@ -53,7 +53,7 @@ def model_of(job: dict[str, Any]) -> Any:
         },
     }
     model = build_model(config, *vocabularies)
-    model.loss_function = ("crossentropy", 0.0, 0.0)
+    model.loss_function = ("crossentropy", 0.0)
     return model
 
 
