@@ -50,6 +50,16 @@ void append(std::string& text, float value) {
 
 }  // namespace
 
+void append_line(std::string& text, float prob, const Words& words, const uint32_t* ngram, int order) {
+  append(text, prob);
+  for (int i = 0; i < order; ++i) text.append(i ? " " : "\t").append(words[ngram[i]]);
+}
+
+void append_backoff(std::string& text, float backoff) {
+  text += '\t';
+  append(text, backoff);
+}
+
 void ArpaReader::feed(std::string_view bytes) {
   while (!bytes.empty()) {
     const size_t end = bytes.find('\n');
@@ -190,13 +200,9 @@ std::string ArpaWriter::next() {
     }
     const uint32_t node = node_++;
     if (model_->length(node) != order_ || model_->is_blank(node)) continue;
-    append(text, model_->prob(node));
     model_->words_of(node, words);
-    for (int i = 0; i < order_; ++i) text.append(i ? " " : "\t").append(model_->words()[words[i]]);
-    if (order_ < orders) {
-      text += '\t';
-      append(text, model_->backoff(node));
-    }
+    append_line(text, model_->prob(node), model_->words(), words, order_);
+    if (order_ < orders) append_backoff(text, model_->backoff(node));
     text += '\n';
   }
   return text;

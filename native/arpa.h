@@ -11,7 +11,7 @@
 
 namespace unrolled {
 
-// A line that is not as it should be. The words are those of unrolled/search/ngram/arpa.py.
+// A line that is not as it should be: its number, what is wrong and what to do, for Python to name the file.
 struct ArpaError : std::runtime_error {
   ArpaError(size_t line, const std::string& problem, const std::string& fix = "")
       : std::runtime_error(std::to_string(line) + "\n" + problem + "\n" + fix) {}
@@ -45,6 +45,10 @@ class ArpaReader {
   std::vector<uint32_t> words_;
   std::shared_ptr<NGramModel> model_;
 };
+
+// A line of a file, without its end, and the back-off that all but the highest order have.
+void append_line(std::string& text, float prob, const Words& words, const uint32_t* ngram, int order);
+void append_backoff(std::string& text, float backoff);
 
 // The file of a model, piece by piece.
 class ArpaWriter {

@@ -6,8 +6,9 @@
 #include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind_ctc.h"
 #include "bind_ngram.h"
-#include "ctc_calls.h"
+#include "bind_search.h"
 #include "dispatch.h"
 #include "parallel.h"
 #include "step_calls.h"
@@ -136,6 +137,7 @@ NB_MODULE(_native, m) {
           sort_by_length(as(lengths), batch, steps, as(order), as(active));
         }, "Which sequences have a step t; see job.h.");
   bind_ctc(m);
+  bind_search(m);
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {
     std::vector<std::string> names;

@@ -12,6 +12,7 @@ from unrolled import __version__
 from unrolled.cli.config import check, info, new
 from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
+from unrolled.cli.lm import lm
 from unrolled.cli.run import run
 from unrolled.cli.train import train
 from unrolled.cli.words import words
@@ -28,6 +29,7 @@ app.command()(train)
 app.command()(run)
 app.command("eval")(evaluate)
 app.command()(words)
+app.add_typer(lm)
 app.command()(new)
 app.command()(check)
 app.command()(info)

@@ -1,0 +1,99 @@
+"""Training n-gram models: the options, and which engine does it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unrolled.errors import UserError
+from unrolled.search.ngram import arpa
+from unrolled.search.ngram.estimate import discounts_of, estimate
+from unrolled.search.ngram.native import NATIVE
+from unrolled.search.ngram.plain import PlainNGram, words_of
+from unrolled.search.ngram.texts import Text, name_of, read_lines
+
+MOST_ORDER = 20
+
+
+def train_plain(text: Text, order: int, prune: Sequence[int]) -> PlainNGram:
+    """All counts in dictionaries."""
+    sentences = [words for line in arpa.lines_of(read_lines(text)) if (words := words_of(line))]
+    _check_any(text, len(sentences))
+    return estimate(sentences, order, prune)
+
+
+def train_native(text: Text, order: int, prune: Sequence[int], memory: int, folder: Path) -> Any:
+    """A KneserNey with its estimates made, to be taken as a model or as the pieces of a file."""
+    trainer = NATIVE.KneserNey(order, list(prune), memory, str(folder))
+    try:
+        for piece in read_lines(text):
+            trainer.feed(piece)
+        counts = trainer.adjust()
+        _check_any(text, trainer.sentences)
+        trainer.estimate([list(amounts) for amounts in discounts_of(counts, trainer.longest)])
+    except RuntimeError as error:
+        raise _from_core(error, text) from None
+    return trainer
+
+
+def _from_core(error: RuntimeError, text: Text) -> UserError:
+    """An error of the C++ core: of a line of the text, or of its scratch files."""
+    if not isinstance(error, UserError) and str(error).startswith("scratch\n"):
+        _, problem, fix = str(error).split("\n")
+        return UserError(problem, fix)
+    return arpa.at_line(error, name_of(text))
+
+
+def _check_any(text: Text, sentences: int) -> None:
+    if sentences == 0:
+        raise UserError(f"There are no words in {name_of(text)}.", "Give a text with a sentence on each line.")
+
+
+def check_order(order: int) -> int:
+    if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= MOST_ORDER:
+        raise UserError(f"order={order!r} is not a whole number from 1 to {MOST_ORDER}.", "3 is usual.")
+    return order
+
+
+def check_prune(prune: Sequence[int], order: int) -> list[int]:
+    """A threshold for each order; the last one given goes on."""
+    given = list(prune) or [0]
+    if not all(isinstance(t, int) and not isinstance(t, bool) and 0 <= t < 2**31 for t in given):
+        raise UserError(f"prune={given} are not counts.", "Give whole numbers from 0 up, such as 0, 0, 1.")
+    if given[0] != 0:
+        raise UserError(f"prune={given} would leave words out.", "Begin with 0: all words are kept.")
+    if given != sorted(given):
+        raise UserError(
+            f"prune={given} falls: an n-gram would be kept without what it ends in.", "Give numbers that never fall."
+        )
+    if len(given) > order:
+        raise UserError(f"prune={given} has {len(given)} numbers for {order} orders.", "Give one for each at the most.")
+    return given + [given[-1]] * (order - len(given))
+
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+LEAST_MEMORY = 2**16
+
+
+def check_memory(memory: int | str) -> int:
+    """A number of bytes; texts may end in K, M, G or T.
+
+    >>> check_memory("500M")
+    524288000
+    """
+    match = re.fullmatch(r"([0-9]+)([KMGT]?)", str(memory).strip().upper())
+    size = int(match[1]) * _UNITS[match[2]] if match else 0
+    if size < LEAST_MEMORY:
+        raise UserError(f"memory={memory!r} is not a size from 64K up.", "Use one such as 500M or 2G.")
+    return size
+
+
+def check_scratch(folder: str | Path | None) -> Path:
+    """The folder for scratch files; none: the system's."""
+    path = Path(tempfile.gettempdir() if folder is None else folder)
+    if not path.is_dir():
+        raise UserError(f"scratch={str(path)!r} is not a folder.", "Give one with room for the text's n-grams.")
+    return path
