@@ -11,6 +11,7 @@ namespace unrolled {
 
 namespace {
 
+constexpr uint32_t kAhead = 16;    // nodes
 constexpr double kNothing = 1e-6;  // of probabilities in float32 that sum to one
 
 }  // namespace
@@ -67,19 +68,31 @@ bool NGramModel::has(const uint32_t* words, int count) const {
 void NGramModel::reserve(size_t ngrams) {
   nodes_.reserve(ngrams);
   lengths_.reserve(ngrams);
+  size_t slots = slots_.size();
+  while (ngrams * 10 > slots * 7) slots *= 2;
+  if (slots > slots_.size()) grow(slots);
 }
 
 void NGramModel::finish_building() {
-  for (int length = 1; length <= order_; ++length)  // what a node links to is shorter
-    for (uint32_t node = 1; node < node_count(); ++node)
-      if (lengths_[node] == length) link(node);
+  for (int length = 1; length <= order_; ++length) link_all(length);  // what a node links to is shorter
 }
 
 void NGramModel::finish_normalised() {
   for (int length = 1; length <= order_; ++length) {
     if (length > 1) normalise(length - 1);
-    for (uint32_t node = 1; node < node_count(); ++node)
-      if (lengths_[node] == length) link(node);
+    link_all(length);
+  }
+}
+
+void NGramModel::link_all(int length) {
+  for (uint32_t node = 1; node < node_count(); ++node) {
+    // what is far away is asked for some nodes ahead: the parent, and then where the ending would be
+    if (node + 2 * kAhead < node_count()) __builtin_prefetch(&nodes_[nodes_[node + 2 * kAhead].parent]);
+    if (node + kAhead < node_count()) {
+      const Node& soon = nodes_[node + kAhead];
+      __builtin_prefetch(&slots_[hash(nodes_[soon.parent].target(), soon.word) & (slots_.size() - 1)]);
+    }
+    if (lengths_[node] == length) link(node);
   }
 }
 
@@ -179,7 +192,7 @@ void NGramModel::put(uint32_t node) {
 
 void NGramModel::grow(size_t slots) {
   slots_.assign(slots, 0);
-  for (uint32_t node = node_of(words_.size()); node < node_count(); ++node) put(node);
+  for (size_t node = node_of(words_.size()); node < nodes_.size(); ++node) put(static_cast<uint32_t>(node));
 }
 
 bool NGramModel::is_blank(uint32_t node) const {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "huge.h"
 #include "words.h"
 
 namespace unrolled {
@@ -39,7 +40,7 @@ class NGramModel {
   bool add_unigram(std::string_view word, float prob, float backoff);
   bool add(const uint32_t* words, int count, float prob, float backoff);
   bool has(const uint32_t* words, int count) const;
-  void reserve(size_t ngrams);
+  void reserve(size_t ngrams);  // of all orders, where it is known
   // Links the nodes. Nothing is added after this, and nothing is scored before.
   void finish_building();
   // The same, with back-offs such that the probabilities after every context sum to one.
@@ -98,6 +99,7 @@ class NGramModel {
   uint32_t append(uint32_t parent, uint32_t word, float prob, float backoff);
   void put(uint32_t node);
   void grow(size_t slots);
+  void link_all(int length);
   void link(uint32_t node);
   void normalise(int length);
   // The longest n-gram that another one, of two words or more, ends in, and the back-offs on the way there.
@@ -107,9 +109,9 @@ class NGramModel {
   Words words_;
   uint32_t begin_ = Words::kNone, end_ = Words::kNone;
   bool has_unknown_ = false;
-  std::vector<Node> nodes_;        // 0 is the root, then the unigrams in the order of their words
+  HugeVector<Node> nodes_;         // 0 is the root, then the unigrams in the order of their words
   std::vector<uint8_t> lengths_;   // of the nodes' n-grams
-  std::vector<uint64_t> slots_;    // of longer n-grams: half of the hash, then the node; 0 where empty
+  HugeVector<uint64_t> slots_;     // of longer n-grams: half of the hash, then the node; 0 where empty
   std::unordered_set<uint32_t> blanks_;
 };
 
