@@ -100,11 +100,12 @@ def read_native(pieces: Iterable[bytes], name: str, reader: Any) -> Any:
         raise at_line(error, name) from None
 
 
-def at_line(error: RuntimeError, name: str) -> UserError:
+def at_line(error: RuntimeError, name: str) -> RuntimeError:
     """What the C++ core says of a bad line, LINE, PROBLEM and FIX, as the user's mistake; other errors as they are."""
-    if isinstance(error, UserError):
+    parts = str(error).split("\n")
+    if isinstance(error, UserError) or len(parts) != 3:
         return error
-    line, problem, fix = str(error).split("\n")
+    line, problem, fix = parts
     return UserError(f"{name}:{line}: {problem}", fix)
 
 
