@@ -7,8 +7,7 @@
 namespace unrolled {
 namespace {
 
-constexpr size_t kReserve = size_t{1} << 26;  // n-grams: no header makes us ask for more memory at once
-constexpr size_t kPiece = size_t{1} << 20;    // bytes
+constexpr size_t kPiece = size_t{1} << 20;  // bytes
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
@@ -122,8 +121,8 @@ void ArpaReader::begin_section(std::string_view line) {
     if (counts_.empty()) throw wrong("There are no counts after \\data\\.", "Expected a line such as: ngram 1=1000");
     model_ = std::make_shared<NGramModel>(static_cast<int>(counts_.size()));
     size_t all = 2;
-    for (size_t count : counts_) all = count < kReserve && all < kReserve ? all + count : kReserve;
-    model_->reserve(std::min(all, kReserve));
+    for (size_t count : counts_) all += std::min(count, most_);
+    model_->reserve(std::min(all, most_));
   } else {
     check_count();
   }

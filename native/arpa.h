@@ -19,6 +19,8 @@ struct ArpaError : std::runtime_error {
 
 class ArpaReader {
  public:
+  // `most` n-grams are made room for at once, whatever the header says.
+  explicit ArpaReader(size_t most) : most_(most) {}
   // The next bytes of the file, cut anywhere.
   void feed(std::string_view bytes);
   // The model, once all has been fed.
@@ -35,6 +37,7 @@ class ArpaReader {
   float number(std::string_view text, const char* what) const;
   ArpaError wrong(const std::string& problem, const std::string& fix = "") const { return {line_, problem, fix}; }
 
+  const size_t most_;
   Place place_ = Place::before;
   size_t line_ = 0;
   std::string rest_;  // of a line whose end has not come

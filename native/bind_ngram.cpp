@@ -120,7 +120,7 @@ void bind_ngram(nb::module_& m) {
       .def("score_words", &score_words)
       .def("score_text", &score_text)
       .def("find", &NGramModel::find)
-      .def("word", [](const NGramModel& self, uint32_t word) { return self.words()[checked_word(self, word)]; })
+      .def("word", [](const NGramModel& self, uint32_t word) { return std::string(self.words()[checked_word(self, word)]); })
       .def("ngrams", &ngrams)
       .def("count", &NGramModel::count)
       .def_prop_ro("order", &NGramModel::order)
@@ -129,7 +129,7 @@ void bind_ngram(nb::module_& m) {
       .def_prop_ro("bytes", &NGramModel::bytes);
   m.def("mix_ngrams", &mix, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<ArpaReader>(m, "ArpaReader")
-      .def(nb::init<>())
+      .def(nb::init<size_t>())
       .def("feed", [](ArpaReader& self, nb::bytes piece) {
         const std::string_view text(piece.c_str(), piece.size());
         nb::gil_scoped_release release;

@@ -11,6 +11,7 @@ namespace unrolled {
 
 namespace {
 
+constexpr uint32_t kAhead = 16;    // nodes
 constexpr double kNothing = 1e-6;  // of probabilities in float32 that sum to one
 
 }  // namespace
@@ -67,19 +68,41 @@ bool NGramModel::has(const uint32_t* words, int count) const {
 void NGramModel::reserve(size_t ngrams) {
   nodes_.reserve(ngrams);
   lengths_.reserve(ngrams);
+  if (!has_room(ngrams)) grow(ngrams * 4 / 3 + 1);
 }
 
 void NGramModel::finish_building() {
-  for (int length = 1; length <= order_; ++length)  // what a node links to is shorter
-    for (uint32_t node = 1; node < node_count(); ++node)
-      if (lengths_[node] == length) link(node);
+  for (int length = 1; length <= order_; ++length) link_all(length);  // what a node links to is shorter
+  fill_slots();
 }
 
 void NGramModel::finish_normalised() {
   for (int length = 1; length <= order_; ++length) {
     if (length > 1) normalise(length - 1);
-    for (uint32_t node = 1; node < node_count(); ++node)
-      if (lengths_[node] == length) link(node);
+    link_all(length);
+  }
+  fill_slots();
+}
+
+void NGramModel::fill_slots() {
+  for (size_t place = 0; place < slots_.size(); ++place) {
+    if (place + kAhead < slots_.size()) __builtin_prefetch(&nodes_[slots_[place + kAhead].node]);
+    Slot& slot = slots_[place];
+    if (!slot.node) continue;
+    slot.next = next_of(slot.node);
+    slot.prob = nodes_[slot.node].prob;
+  }
+}
+
+void NGramModel::link_all(int length) {
+  for (uint32_t node = 1; node < node_count(); ++node) {
+    // what is far away is asked for some nodes ahead: the parent, and then where the ending would be
+    if (node + 2 * kAhead < node_count()) __builtin_prefetch(&nodes_[nodes_[node + 2 * kAhead].parent]);
+    if (node + kAhead < node_count()) {
+      const Node& soon = nodes_[node + kAhead];
+      __builtin_prefetch(&slots_[place_of(hash(nodes_[soon.parent].target(), soon.word))]);
+    }
+    if (lengths_[node] == length) link(node);
   }
 }
 
@@ -115,18 +138,26 @@ void NGramModel::link(uint32_t node) {
 
 float NGramModel::score_log10(const NGramState& state, uint32_t word, NGramState& next, int* length) const {
   float skipped = 0;
-  uint32_t context = state.node, found;
-  while (!(found = child(context, word))) {
+  uint32_t found = 0;
+  for (uint32_t context = state.node; context; context = nodes_[context].target()) {
+    if (const Slot* slot = slot_of(context, word)) {
+      next.node = slot->next;
+      skipped += slot->prob;
+      found = slot->node;
+      break;
+    }
     skipped += nodes_[context].backoff;
-    context = nodes_[context].target();
   }
-  next.node = next_of(found);
+  if (!found) {
+    found = node_of(word);
+    next.node = next_of(found);
+    skipped += nodes_[found].prob;
+  }
   if (length) {
-    uint32_t stored = found;
-    while (blanks_.contains(stored)) stored = ending(stored).first;
-    *length = lengths_[stored];
+    while (blanks_.contains(found)) found = ending(found).first;
+    *length = lengths_[found];
   }
-  return skipped + nodes_[found].prob;
+  return skipped;
 }
 
 std::pair<uint32_t, float> NGramModel::ending(uint32_t node) const {
@@ -139,17 +170,17 @@ std::pair<uint32_t, float> NGramModel::ending(uint32_t node) const {
   return {found, skipped};
 }
 
+const NGramModel::Slot* NGramModel::slot_of(uint32_t parent, uint32_t word) const {
+  const Slot* slot = &slots_[place_of(hash(parent, word))];
+  for (; slot->node; slot = slot + 1 == slots_.data() + slots_.size() ? slots_.data() : slot + 1)
+    if (slot->parent == parent && slot->word == word) return slot;
+  return nullptr;
+}
+
 uint32_t NGramModel::child(uint32_t parent, uint32_t word) const {
   if (parent == 0) return node_of(word);
-  const uint64_t key = hash(parent, word);
-  const size_t mask = slots_.size() - 1;
-  for (size_t place = key & mask;; place = (place + 1) & mask) {
-    const uint64_t slot = slots_[place];
-    if (slot == 0) return 0;
-    if (slot >> 32 != key >> 32) continue;
-    const auto node = static_cast<uint32_t>(slot);
-    if (nodes_[node].parent == parent && nodes_[node].word == word) return node;
-  }
+  const Slot* slot = slot_of(parent, word);
+  return slot ? slot->node : 0;
 }
 
 uint64_t NGramModel::hash(uint32_t parent, uint32_t word) {
@@ -168,18 +199,15 @@ uint32_t NGramModel::append(uint32_t parent, uint32_t word, float prob, float ba
 }
 
 void NGramModel::put(uint32_t node) {
-  const size_t stored = nodes_.size() - words_.size();
-  if (stored * 10 > slots_.size() * 7) return grow(slots_.size() * 2);  // which puts all nodes
-  const uint64_t key = hash(nodes_[node].parent, nodes_[node].word);
-  const size_t mask = slots_.size() - 1;
-  size_t place = key & mask;
-  while (slots_[place]) place = (place + 1) & mask;
-  slots_[place] = key >> 32 << 32 | node;
+  if (!has_room(nodes_.size() - words_.size())) return grow(slots_.size() * 2);  // which puts all nodes
+  size_t place = place_of(hash(nodes_[node].parent, nodes_[node].word));
+  while (slots_[place].node) place = place + 1 == slots_.size() ? 0 : place + 1;
+  slots_[place] = {nodes_[node].parent, nodes_[node].word, node, 0, 0};
 }
 
 void NGramModel::grow(size_t slots) {
-  slots_.assign(slots, 0);
-  for (uint32_t node = node_of(words_.size()); node < node_count(); ++node) put(node);
+  slots_.assign(slots, {});
+  for (size_t node = node_of(words_.size()); node < nodes_.size(); ++node) put(static_cast<uint32_t>(node));
 }
 
 bool NGramModel::is_blank(uint32_t node) const {
@@ -197,7 +225,7 @@ size_t NGramModel::count(int order) const {
 }
 
 size_t NGramModel::bytes() const {
-  return nodes_.capacity() * sizeof(Node) + lengths_.capacity() + slots_.size() * sizeof(uint64_t);
+  return nodes_.capacity() * sizeof(Node) + lengths_.capacity() + slots_.capacity() * sizeof(Slot);
 }
 
 }  // namespace unrolled

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "huge.h"
 #include "words.h"
 
 namespace unrolled {
@@ -39,7 +40,7 @@ class NGramModel {
   bool add_unigram(std::string_view word, float prob, float backoff);
   bool add(const uint32_t* words, int count, float prob, float backoff);
   bool has(const uint32_t* words, int count) const;
-  void reserve(size_t ngrams);
+  void reserve(size_t ngrams);  // of all orders, where it is known
   // Links the nodes. Nothing is added after this, and nothing is scored before.
   void finish_building();
   // The same, with back-offs such that the probabilities after every context sum to one.
@@ -91,13 +92,26 @@ class NGramModel {
     uint32_t target() const { return link & ~kIsState; }
   };
 
+  // An n-gram of two words or more in the hash table, with what scoring asks for: one read of a far place finds it all.
+  struct Slot {
+    uint32_t parent = 0, word = 0;
+    uint32_t node = 0;  // 0 where the slot is empty
+    uint32_t next = 0;  // the state after it
+    float prob = 0;
+  };
+
   static uint32_t node_of(uint32_t word) { return 1 + word; }
   static uint64_t hash(uint32_t parent, uint32_t word);
   uint32_t next_of(uint32_t node) const { return nodes_[node].link & kIsState ? node : nodes_[node].target(); }
+  size_t place_of(uint64_t hash) const { return static_cast<unsigned __int128>(hash) * slots_.size() >> 64; }
+  const Slot* slot_of(uint32_t parent, uint32_t word) const;
   uint32_t child(uint32_t parent, uint32_t word) const;
   uint32_t append(uint32_t parent, uint32_t word, float prob, float backoff);
   void put(uint32_t node);
   void grow(size_t slots);
+  bool has_room(size_t ngrams) const { return ngrams * 4 <= slots_.size() * 3; }
+  void link_all(int length);
+  void fill_slots();
   void link(uint32_t node);
   void normalise(int length);
   // The longest n-gram that another one, of two words or more, ends in, and the back-offs on the way there.
@@ -107,9 +121,9 @@ class NGramModel {
   Words words_;
   uint32_t begin_ = Words::kNone, end_ = Words::kNone;
   bool has_unknown_ = false;
-  std::vector<Node> nodes_;        // 0 is the root, then the unigrams in the order of their words
+  HugeVector<Node> nodes_;         // 0 is the root, then the unigrams in the order of their words
   std::vector<uint8_t> lengths_;   // of the nodes' n-grams
-  std::vector<uint64_t> slots_;    // of longer n-grams: half of the hash, then the node; 0 where empty
+  HugeVector<Slot> slots_;         // of longer n-grams; an n-gram stands where its hash says, or in the next free place
   std::unordered_set<uint32_t> blanks_;
 };
 

@@ -204,6 +204,26 @@ def test_little_memory_changes_nothing(order: int, tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@needs_native
+def test_a_full_disk(tmp_path: Path) -> None:
+    """The largest file that this process may write is smaller than what has to go to disk."""
+    code = (
+        "import resource, sys, warnings\n"
+        "from pydoc_data.topics import topics\n"
+        "from unrolled.search import NGram\n"
+        "warnings.simplefilter('ignore')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+        "try: NGram.train('\\n'.join(topics.values()).split('\\n'), order=3, memory='64K', scratch=sys.argv[1])\n"
+        "except ValueError as error: print(error)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert result.stdout == (
+        "A scratch file could not be written: File too large. "
+        "Choose another folder for scratch files, or more memory.\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("backend", ENGINES)
 def test_a_file_is_trained_to_a_file(backend: Any, tmp_path: Path) -> None:
     text = "\n\n".join(zen()) + "\n\n"

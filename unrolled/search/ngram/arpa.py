@@ -40,6 +40,12 @@ def pieces(path: Path, kind: str = "text file") -> Iterator[bytes]:
         yield from checked_pieces(file, str(path))
 
 
+def most_ngrams(path: Path) -> int:
+    """So many lines a file of its size may have: room is made for no more, whatever its header says."""
+    size = path.stat().st_size if path.is_file() else 0
+    return size // 8 * (10 if path.suffix == ".gz" else 1)
+
+
 def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
     """The bytes of an open file, checked to be UTF-8 text."""
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -94,11 +100,12 @@ def read_native(pieces: Iterable[bytes], name: str, reader: Any) -> Any:
         raise at_line(error, name) from None
 
 
-def at_line(error: RuntimeError, name: str) -> UserError:
+def at_line(error: RuntimeError, name: str) -> RuntimeError:
     """What the C++ core says of a bad line, LINE, PROBLEM and FIX, as the user's mistake; other errors as they are."""
-    if isinstance(error, UserError):
+    parts = str(error).split("\n")
+    if isinstance(error, UserError) or len(parts) != 3:
         return error
-    line, problem, fix = str(error).split("\n")
+    line, problem, fix = parts
     return UserError(f"{name}:{line}: {problem}", fix)
 
 

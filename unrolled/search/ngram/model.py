@@ -83,7 +83,8 @@ class NGram:
         path = Path(path)
         pieces = arpa.pieces(path, "ARPA file")
         if picked(backend) == "native":
-            return cls(NativeNGram(arpa.read_native(pieces, str(path), NATIVE.ArpaReader())))
+            reader = NATIVE.ArpaReader(arpa.most_ngrams(path))
+            return cls(NativeNGram(arpa.read_native(pieces, str(path), reader)))
         return cls(arpa.read_plain(arpa.lines_of(pieces), str(path)))
 
     @classmethod

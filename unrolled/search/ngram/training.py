@@ -39,9 +39,9 @@ def train_native(text: Text, order: int, prune: Sequence[int], memory: int, fold
     return trainer
 
 
-def _from_core(error: RuntimeError, text: Text) -> UserError:
+def _from_core(error: RuntimeError, text: Text) -> RuntimeError:
     """An error of the C++ core: of a line of the text, or of its scratch files."""
-    if not isinstance(error, UserError) and str(error).startswith("scratch\n"):
+    if str(error).startswith("scratch\n"):
         _, problem, fix = str(error).split("\n")
         return UserError(problem, fix)
     return arpa.at_line(error, name_of(text))
