@@ -10,6 +10,7 @@ import typer
 
 from unrolled import __version__
 from unrolled.cli.config import check, info, new
+from unrolled.cli.decode import decode
 from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
 from unrolled.cli.run import run
@@ -28,6 +29,7 @@ app.command()(train)
 app.command()(run)
 app.command("eval")(evaluate)
 app.command()(words)
+app.command()(decode)
 app.command()(new)
 app.command()(check)
 app.command()(info)

@@ -37,6 +37,9 @@ def run(
     ] = None,
     stop: Annotated[Several, typer.Option(help="generate: end before this text; again and again.")] = None,
     seed: Annotated[int | None, typer.Option(help="generate: the same seed writes the same text.")] = None,
+    words: Annotated[
+        str | None, typer.Option(metavar="FILE", help="generate: only words of this file, one in each line.")
+    ] = None,
     weights: Annotated[
         str | None, typer.Option(help="generate: fp32, or fp16, int16 or int8 for speed on a CPU.")
     ] = None,
@@ -50,7 +53,18 @@ def run(
     from unrolled.tasks import Request
 
     given = dict(locals())
-    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "weights", "steps")
+    names = (
+        "max_tokens",
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "repetition_penalty",
+        "seed",
+        "words",
+        "weights",
+        "steps",
+    )
     options = {name: given[name] for name in names if given[name] is not None}
     if stop:
         options["stop"] = tuple(stop)

@@ -3,6 +3,7 @@
 A model is seen through `start` and `step`, or as a matrix of posteriors (`unrolled.search.frames`).
 """
 
+from unrolled.search.constraints import Constraint, WordList
 from unrolled.search.frames import Decoder, DecoderStream, Hypothesis, Lexicon, Word, best_path, decode, prefix_search
 from unrolled.search.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.ngram import NGram, WordScore
@@ -11,6 +12,7 @@ from unrolled.search.steps import PrefillModel, Step, TokenModel, select
 from unrolled.search.stop_strings import StopStrings
 
 __all__ = [
+    "Constraint",
     "Decoder",
     "DecoderStream",
     "Hypothesis",
@@ -26,6 +28,7 @@ __all__ = [
     "Token",
     "TokenModel",
     "Word",
+    "WordList",
     "WordScore",
     "best_path",
     "decode",
