@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import RESULTS, machine
+from measure import RESULTS, machine
 
 WORDS = 10_000_000
 MEMORY = ("64M", "1G")
@@ -72,7 +72,7 @@ def measured(job: Callable[[], Any]) -> dict[str, float]:
 
 def apart(name: str, *arguments: str | Path) -> dict[str, Any]:
     """One of the jobs below in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.ngram", "--job", name, *map(str, arguments)]
+    command = [sys.executable, __file__, "--job", name, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     print(f"{name:<14} {Path(arguments[0]).name:<14} {' '.join(map(str, arguments[2:])):<6} {found}", flush=True)

@@ -11,8 +11,13 @@ namespace unrolled {
 namespace {
 
 constexpr double kLog10 = 2.302585092994045684;
-constexpr size_t kCache = 1 << 13;
+constexpr size_t kCache = 1 << 15;
 constexpr size_t kGarbage = 1 << 16;  // records, before it is worth looking for those that nobody needs
+
+uint64_t key_hash(int32_t node, uint32_t lm, int32_t history) {
+  const uint64_t key = static_cast<uint64_t>(lm) << 32 | static_cast<uint32_t>(node);
+  return scrambled(key ^ static_cast<uint64_t>(history) * 0xD6E8FEB86659FD93u);
+}
 
 }  // namespace
 
@@ -74,7 +79,7 @@ void DictionarySearch::step(const float* x) {
   table_.clear();
   bar_ = kNever;
   for (const Slot& slot : slots_) stay(slot, total_of(slot), x);
-  raise_bar();
+  raise_bar(x);
   for (const Slot& slot : slots_) move(slot, total_of(slot), x);
   ++frame_;
   keep_best();
@@ -121,14 +126,20 @@ void DictionarySearch::move_in_tree(const Slot& slot, const Path& total, const f
   const bool single = !begins || !options_.sum;  // only from here can the child be reached in this frame
   for (int32_t node = here.first_child; node < here.first_child + here.child_count; ++node) {
     const Lexicon::Node& child = (*lexicon_)[node];
-    Path path = child.label == last ? slot.blank : total;  // a doubled label needs a blank between
-    if (path.score == kNever) continue;
-    path.score += x[child.label] - expected;
+    const Path& from = child.label == last ? slot.blank : total;  // a doubled label needs a blank between
+    if (from.score == kNever) continue;
+    const double score = from.score + (x[child.label] - expected);
+    if (!child.word_count && single && hopeless(key_hash(node, slot.lm, slot.history), score + look_ahead(node))) continue;
+    Path path = from;
+    path.score = score;
     path.fresh = true;
     path.word = -1;
+    const bool ends_may_stay = options_.sum || !lm_ || score + options_.word_bonus >= bar_;
     for (int32_t i = 0; i < child.word_count; ++i) {
       const int32_t word = lexicon_->words_of(child)[i];
-      end_word(slot, path, child.label, word, lm_ ? dictionary_->lm_words[word] : 0, word);
+      const uint32_t lm_word = lm_ ? dictionary_->lm_words[word] : 0;
+      if (!ends_may_stay && no_end_stays(child.label, lm_word)) continue;
+      end_word(slot, path, child.label, word, lm_word, word);
     }
     if (child.child_count) {
       path.score += look_ahead(node);
@@ -178,21 +189,20 @@ double DictionarySearch::score_word(uint32_t state, uint32_t word, uint32_t& nex
   Cached& cached = cache_[scrambled(key) % kCache];
   if (cached.key != key) {
     NGramState after;
-    cached.score = static_cast<double>(lm_->score_log10({state}, word, after)) * kLog10;
+    cached.log10 = lm_->score_log10({state}, word, after);
     cached.key = key;
     cached.next = after.node;
   }
   next = cached.next;
-  return cached.score;
+  return static_cast<double>(cached.log10) * kLog10;
 }
 
 // Adds a path to its slot. A new slot that is sure not to stay is not made, where no other path can come to it (`single`).
 void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Path& path, bool blank, bool single) {
   if (path.score == kNever) return;
-  const auto hash = [](int32_t n, uint32_t l, int32_t h) {
-    return scrambled((static_cast<uint64_t>(l) << 32 | static_cast<uint32_t>(n)) ^ static_cast<uint64_t>(h) * 0xD6E8FEB86659FD93u);
-  };
-  int32_t* place = table_.find(hash(node, lm, history), [&](int32_t i) {
+  const uint64_t hash = key_hash(node, lm, history);
+  if (single && hopeless(hash, path.score)) return;
+  int32_t* place = table_.find(hash, [&](int32_t i) {
     return next_[i].node == node && next_[i].lm == lm && next_[i].history == history;
   });
   if (*place < 0) {
@@ -204,23 +214,76 @@ void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Pat
     if (table_.full()) {
       table_.grow();
       for (int32_t i = 0; i <= made; ++i)
-        table_.put(table_.find(hash(next_[i].node, next_[i].lm, next_[i].history), [](int32_t) { return false; }), i);
+        table_.put(table_.find(key_hash(next_[i].node, next_[i].lm, next_[i].history), [](int32_t) { return false; }), i);
     }
     return;
   }
   merge(blank ? next_[*place].blank : next_[*place].label, path);
 }
 
-// What the worst slot that is kept will have at least, as far as the stays tell.
-void DictionarySearch::raise_bar() {
+// What the worst slot that is kept will have at least.
+//
+// Every slot has its score from staying, or from its parent in the tree, or both: among the best 2·beam of these scores
+// are at least `beam` slots.
+void DictionarySearch::raise_bar(const float* x) {
+  any_end_.assign(options_.labels, 0);
   if (next_.empty()) return;
+  std::fill(staying_.begin(), staying_.end(), 0);
+  std::fill(ends_.begin(), ends_.end(), 0);
   scores_.clear();
-  for (const Slot& slot : next_) scores_.push_back(merged(slot.blank.score, slot.label.score, options_.sum));
+  for (const Slot& slot : next_) {
+    const uint64_t hash = key_hash(slot.node, slot.lm, slot.history);
+    staying_[hash % kStaying / 64] |= uint64_t{1} << hash % 64;
+    if (lm_ && slot.node >= ends_at() && slot.node < unknowns_at()) note_end(slot);
+    scores_.push_back(merged(slot.blank.score, slot.label.score, options_.sum));
+  }
   bar_ = *std::max_element(scores_.begin(), scores_.end()) - options_.margin;
   const auto beam = static_cast<size_t>(options_.beam);
-  if (options_.per_node || scores_.size() < beam) return;
-  std::nth_element(scores_.begin(), scores_.begin() + (beam - 1), scores_.end(), std::greater<>());
-  bar_ = std::max(bar_, scores_[beam - 1]);
+  if (options_.per_node) return;
+  const auto reach = [&](size_t rank) {
+    if (scores_.size() < rank) return;
+    std::nth_element(scores_.begin(), scores_.begin() + (rank - 1), scores_.end(), std::greater<>());
+    bar_ = std::max(bar_, scores_[rank - 1]);
+  };
+  reach(beam);
+  collect_scores(x);
+  reach(2 * beam);
+}
+
+// A model's state ends in the last word, unless nothing of the words matters: with that, a word whose end would not stay
+// need not be scored to know that no slot at all waits for it.
+void DictionarySearch::note_end(const Slot& slot) {
+  const int32_t label = slot.node - ends_at(), length = lm_->length(slot.lm);
+  if (slot.lm == 0 || length == 0) {
+    any_end_[label] = 1;
+    return;
+  }
+  state_words_.resize(length);
+  lm_->words_of(slot.lm, state_words_.data());
+  const uint64_t hash = key_hash(label, state_words_.back(), 0);
+  ends_[hash % kStaying / 64] |= uint64_t{1} << hash % 64;
+}
+
+bool DictionarySearch::no_end_stays(int32_t label, uint32_t lm_word) const {
+  const uint64_t hash = key_hash(label, lm_word, 0);
+  return !any_end_[label] && !(ends_[hash % kStaying / 64] >> hash % 64 & 1);
+}
+
+// Adds what moving on in the tree gives, as far as it is above the bar.
+void DictionarySearch::collect_scores(const float* x) {
+  for (const Slot& slot : slots_) {
+    if (slot.node >= ends_at() || (slot.node == 0 && options_.separator < 0)) continue;
+    const int32_t last = label_of(slot.node);
+    const double total = merged(slot.blank.score, slot.label.score, options_.sum);
+    const double expected = look_ahead(slot.node);
+    const Lexicon::Node& here = (*lexicon_)[slot.node];
+    for (int32_t node = here.first_child; node < here.first_child + here.child_count; ++node) {
+      const Lexicon::Node& child = (*lexicon_)[node];
+      if (!child.child_count) continue;
+      const double score = (child.label == last ? slot.blank.score : total) + (x[child.label] - expected) + look_ahead(node);
+      if (score > bar_) scores_.push_back(score);
+    }
+  }
 }
 
 void DictionarySearch::keep_best() {

@@ -85,13 +85,17 @@ class DictionarySearch {
   void move_unknown(const Slot& slot, const Path& total, const float* x);
   void end_word(const Slot& slot, const Path& path, int32_t label, int32_t word, uint32_t lm_word, int32_t identity);
   void add(int32_t node, uint32_t lm, int32_t history, const Path& path, bool blank, bool single);
+  bool hopeless(uint64_t hash, double score) const { return score < bar_ && !(staying_[hash % kStaying / 64] >> hash % 64 & 1); }
   void keep_best();
-  void raise_bar();
+  void raise_bar(const float* x);
+  void collect_scores(const float* x);
   void write_records();
   void collect_garbage();
   Path total_of(const Slot& slot) const;
   void merge(Path& into, const Path& path) const;
   double score_word(uint32_t state, uint32_t word, uint32_t& next);
+  bool no_end_stays(int32_t label, uint32_t lm_word) const;
+  void note_end(const Slot& slot);
   double look_ahead(int32_t node) const { return looks_ahead_ && node < ends_at() ? options_.lm_weight * dictionary_->look_ahead[node] : 0.0; }
   Found trace_back(const Path& path, double score, bool complete) const;
   static bool same_words(const Found& a, const Found& b);
@@ -110,11 +114,16 @@ class DictionarySearch {
   GrowingTree histories_;  // of word sequences, where they are told apart
   GrowingTree unknowns_;   // of what unknown words have been spelt
   std::vector<int32_t> unknown_in_tree_;  // the node of the lexicon that has the same spelling, or -1
+  static constexpr uint64_t kStaying = 1 << 14;
+  std::vector<uint64_t> staying_ = std::vector<uint64_t>(kStaying / 64);  // a bit for the hash of each slot that stays
+  std::vector<uint64_t> ends_ = std::vector<uint64_t>(kStaying / 64);  // the same for label and word of those at word ends
+  std::vector<uint8_t> any_end_;  // by label: whether one of them stays whose word the model has forgotten
+  std::vector<uint32_t> state_words_;
   std::vector<double> scores_;
   std::vector<int32_t> chosen_;
   struct Cached {
     uint64_t key = ~uint64_t{0};
-    double score = 0;
+    float log10 = 0;
     uint32_t next = 0;
   };
   std::vector<Cached> cache_;

@@ -424,3 +424,27 @@ def test_check_runs_one_update_and_counts(book: Path) -> None:
     assert facts["train tokens"] + facts["valid tokens"] == len(TEXT)
     assert facts["updates"].startswith("60 ")
     json.dumps(facts)
+
+
+@pytest.mark.parametrize("level", ["char", "word", "bpe"])
+def test_writes_only_listed_words(book: Path, tmp_path: Path, level: str) -> None:
+    model = small(book, tmp_path / "run", data__level=level)
+    options: dict[str, Any] = {"max_tokens": 60, "seed": 3, "temperature": 1.0}
+    text = model.predict("1 ", words=("and", "m"), **options)
+    found = set("".join(c if c.isalpha() else " " for c in text.lower()).split())
+    assert found <= ({"and", "m", "an", "a"} if level != "word" else {"and"})  # the last may be cut off
+    assert found
+    free = model.predict("1 ", **options)
+    assert any(word not in free for word in found) or free != text
+    (tmp_path / "words.txt").write_text("and\nm\n")
+    assert model.predict("1 ", words=str(tmp_path / "words.txt"), **options) == text
+
+
+def test_backward_models_keep_to_no_list(book: Path, tmp_path: Path) -> None:
+    model = small(book, tmp_path / "run", data__direction="backward")
+    with pytest.raises(UserError) as error:
+        model.predict("1", words=("and",))
+    assert str(error.value) == (
+        "A backward model writes words from their end: it cannot keep to a list. "
+        "Train with data.direction=forward, or leave out --words."
+    )

@@ -10,6 +10,7 @@ import typer
 
 from unrolled import __version__
 from unrolled.cli.config import check, info, new
+from unrolled.cli.decode import decode
 from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
 from unrolled.cli.lm import lm
@@ -30,6 +31,7 @@ app.command()(run)
 app.command("eval")(evaluate)
 app.command()(words)
 app.add_typer(lm)
+app.command()(decode)
 app.command()(new)
 app.command()(check)
 app.command()(info)

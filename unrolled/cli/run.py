@@ -12,7 +12,7 @@ from unrolled.errors import UserError, unknown_name
 
 FORMATS = ("text", "jsonl", "csv")
 Several = list[str] | None
-GENERATE = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "weights")
+GENERATE = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "words", "weights")
 TRANSLATE = (
     "beam",
     "n_best",
@@ -55,6 +55,9 @@ def run(
     ] = None,
     stop: Annotated[Several, typer.Option(help="generate: end before this text; again and again.")] = None,
     seed: Annotated[int | None, typer.Option(help="generate: the same seed writes the same text.")] = None,
+    words: Annotated[
+        str | None, typer.Option(metavar="FILE", help="generate, translate: only words of this file, one in each line.")
+    ] = None,
     weights: Annotated[
         str | None, typer.Option(help="generate: fp32, or fp16, int16 or int8 for speed on a CPU.")
     ] = None,

@@ -4,7 +4,7 @@ A model is seen through `start` and `step`, or as a matrix of posteriors (`unrol
 """
 
 from unrolled.search.beam import Beam, beam_search
-from unrolled.search.constraints import Constraint
+from unrolled.search.constraints import Constraint, WordList
 from unrolled.search.frames import Decoded, Decoder, DecoderStream, Lexicon, Word, best_path, decode, prefix_search
 from unrolled.search.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.hypotheses import Found, Hypothesis, Node, Tree
@@ -43,6 +43,7 @@ __all__ = [
     "TokenModel",
     "Tree",
     "Word",
+    "WordList",
     "WordScore",
     "beam_search",
     "best_path",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
+from unrolled.search.constraints import Constraint
 from unrolled.search.sampling import Sampling, choose
 from unrolled.search.steps import PrefillModel, Step, TokenModel, checked_step, is_whole, select
 
@@ -48,12 +49,13 @@ def generate(
     stop: StopCondition | None = None,
     seeds: int | Sequence[int] | None = None,
     forbidden: Collection[int] = (),
+    constraint: Constraint | None = None,
 ) -> Iterator[list[Token]]:
     """Continues every prompt, yielding after each step the new token of each row that is still running.
 
     Rows leave when they choose one of `end_tokens`, when `stop(row, tokens)` is true of the tokens written so far,
-    or after `max_tokens`. Tokens in `forbidden` are never chosen. `memory`, if any, has a row for each prompt and
-    goes to `model.start`.
+    or after `max_tokens`. Tokens in `forbidden` are never chosen, nor those that the `constraint` does not allow after
+    the prompt and what was written. `memory`, if any, has a row for each prompt and goes to `model.start`.
 
     Each row draws from a random generator of its own: a prompt with its seed gives the same tokens alone and in any
     batch (as far as the model's own numbers do not depend on the batch). A whole number s gives row i the seed
@@ -83,7 +85,7 @@ def generate(
         for index, (prompt, seed) in enumerate(zip(prompts, _seeds(seeds, len(prompts)), strict=True))
     ]
     limits = _Limits(max_tokens, frozenset(end_tokens), stop, tuple(forbidden))
-    return _run(model, rows, memory, sampling, limits)
+    return _run(model, rows, memory, sampling, limits, None if constraint is None else _Guard(constraint, rows))
 
 
 def sample(
@@ -97,6 +99,7 @@ def sample(
     stop: StopCondition | None = None,
     seeds: int | Sequence[int] | None = None,
     forbidden: Collection[int] = (),
+    constraint: Constraint | None = None,
 ) -> list[Sample]:
     """What `generate` writes, all at once: one Sample for each prompt, in their order.
 
@@ -121,6 +124,7 @@ def sample(
         stop=stop,
         seeds=seeds,
         forbidden=forbidden,
+        constraint=constraint,
     ):
         for token in step:
             log_probs[token.row] += token.log_prob
@@ -159,10 +163,35 @@ class _Limits:
         return "length" if len(row.tokens) == self.max_tokens else None
 
 
+class _Guard:
+    """A constraint and its state, a row for each that is running. It has read each row's whole prompt."""
+
+    def __init__(self, constraint: Constraint, rows: list[_Row]) -> None:
+        self._constraint = constraint
+        self._state = constraint.initial(len(rows))
+        for place in range(max((len(row.prompt) for row in rows), default=0)):
+            tokens = [row.prompt[place] if place < len(row.prompt) else -1 for row in rows]
+            reading = torch.tensor([i for i, token in enumerate(tokens) if token >= 0])
+            read = constraint.advance(constraint.reorder(self._state, reading), torch.tensor(tokens)[reading])
+            self._state = self._state.index_copy(0, reading, read)
+
+    def masked(self, log_probs: Tensor, places: list[int]) -> Tensor:
+        allowed = self._constraint.allowed(self._constraint.reorder(self._state, torch.tensor(places)))
+        return log_probs.masked_fill(~allowed.to(log_probs.device), -torch.inf)
+
+    def advance(self, places: list[int], tokens: list[int]) -> None:
+        index = torch.tensor(places)
+        after = self._constraint.advance(self._constraint.reorder(self._state, index), torch.tensor(tokens))
+        self._state = self._state.index_copy(0, index, after)
+
+    def keep(self, places: list[int]) -> None:
+        self._state = self._constraint.reorder(self._state, torch.tensor(places))
+
+
 # no_grad wraps each resumption of the generator: between two steps the caller's own mode holds.
 @torch.no_grad()
 def _run(
-    model: TokenModel, rows: list[_Row], memory: Any, sampling: Sampling, limits: _Limits
+    model: TokenModel, rows: list[_Row], memory: Any, sampling: Sampling, limits: _Limits, guard: _Guard | None
 ) -> Iterator[list[Token]]:
     if not rows:
         return
@@ -170,7 +199,7 @@ def _run(
     _check_ids(rows, limits.forbidden, vocabulary=step.log_probs.shape[-1])
     seen = _seen(rows, step.log_probs) if sampling.repetition_penalty != 1 else None
     while True:
-        news = _choose(rows, step.log_probs, seen, sampling, limits)
+        news = _choose(rows, step.log_probs, seen, sampling, limits, guard)
         if news:
             yield news
         ended = {token.row for token in news if token.stopped_by is not None}
@@ -181,6 +210,8 @@ def _run(
             if not rows:
                 return
             state, seen = select((state, seen), torch.tensor(running, device=step.log_probs.device))
+            if guard is not None:
+                guard.keep(running)
         step = _next(model, rows, state)
 
 
@@ -211,7 +242,12 @@ def _next(model: TokenModel, rows: list[_Row], state: Any) -> Step:
 
 
 def _choose(
-    rows: list[_Row], log_probs: Tensor, seen: Tensor | None, sampling: Sampling, limits: _Limits
+    rows: list[_Row],
+    log_probs: Tensor,
+    seen: Tensor | None,
+    sampling: Sampling,
+    limits: _Limits,
+    guard: _Guard | None,
 ) -> list[Token]:
     """A new token for every row whose prompt has been read; `seen` is brought up to date."""
     places = [i for i, row in enumerate(rows) if row.writing]
@@ -224,10 +260,14 @@ def _choose(
     allowed = log_probs
     if limits.forbidden:
         allowed = log_probs.index_fill(-1, torch.tensor(limits.forbidden, device=device), -torch.inf)
+    if guard is not None:
+        allowed = guard.masked(allowed, places)
     tokens = choose(sampling, allowed, seen_here, [rows[i].random.random() for i in places])
     if -1 in tokens:
         broken = tokens.index(-1)
         raise _no_choice(rows[places[broken]], allowed[broken])
+    if guard is not None:
+        guard.advance(places, tokens)
     if seen is not None:
         seen[places, tokens] = True
     news = []

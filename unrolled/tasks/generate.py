@@ -23,7 +23,7 @@ from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.inputs import token_vectors
 from unrolled.models.language import LanguageModel, RecurrentLM
 from unrolled.nn.checks import check_options
-from unrolled.search import Sampling, StopStrings, generate
+from unrolled.search import Sampling, StopStrings, WordList, generate
 from unrolled.see import TextTrace
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.generate_scores import log_probs_of
@@ -88,6 +88,7 @@ class RunOptions:
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
     weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
 
     @property
@@ -213,6 +214,11 @@ class Generate(Task):
         ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
         writers = [_Writer(tokenizer, prompt, options.stop, backward) for prompt in ids]
         unknown = tokenizer.vocabulary.unk
+        if backward and options.words is not None:
+            raise UserError(
+                "A backward model writes words from their end: it cannot keep to a list.",
+                "Train with data.direction=forward, or leave out --words.",
+            )
         steps = generate(
             stepping(network_of(model), len(ids), options.weights),
             ids,
@@ -222,6 +228,7 @@ class Generate(Task):
             stop=lambda row, _: writers[row].ended,
             seeds=options.seed,
             forbidden=[unknown] if unknown is not None else [],
+            constraint=word_list(tokenizer, options.words),
         )
         for step in steps:
             for token in step:
@@ -416,12 +423,27 @@ class TextStream:
             sampling=settings.sampling,
             stop=lambda row, _: writer.ended,
             seeds=settings.seed,
+            constraint=word_list(self._tokenizer, settings.words),
         )
         for step in steps:
             if piece := writer.feed(step[0].id):
                 yield piece
         if piece := writer.finish():
             yield piece
+
+
+def word_list(tokenizer: Tokenizer, words: str | Sequence[str] | None) -> WordList | None:
+    """The constraint that keeps to the words of a file, or to those given; capitals are free.
+
+    Tokens that are only part of a character are not written: what they will be is not known in time.
+    """
+    if words is None:
+        return None
+    listed = read_text(words).split() if isinstance(words, str) else list(words)
+    separate = tokenizer.level in ("word", "symbols")
+    pieces = [tokenizer.piece(number, None).decode("utf-8", "replace") for number in range(len(tokenizer))]
+    pieces = ["" if "\ufffd" in piece else piece for piece in pieces]
+    return WordList(listed, pieces, ignore_case=True, joined=not separate)
 
 
 def start_token(tokenizer: Tokenizer) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any
 
@@ -123,7 +124,8 @@ class Decoder:
         check_limits(self.options.beam, n_best, self.options.margin)
         chosen = self.lexicon if lexicon is None else self._checked_lexicon(lexicon)
         if chosen is None:
-            return [self._spell(one, n_best) for one in frames]
+            with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # the search itself runs without the GIL
+                return list(pool.map(lambda one: self._spell(one, n_best), frames))
         streams = [DecoderStream(self, chosen, n_best) for _ in frames]
         if self.backend == "native":
             from unrolled.kernels import _native

@@ -1,0 +1,147 @@
+"""`unrolled decode`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from unrolled.cli.app import app
+from unrolled.errors import UserError
+
+ARPA = r"""
+\data\
+ngram 1=5
+ngram 2=1
+\1-grams:
+-99 <s> -0.3
+-1.0 </s>
+-2.0 <unk>
+-1.0 ab -0.2
+-0.5 b
+\2-grams:
+-0.1 ab b
+\end\
+"""
+
+
+def one_hot(path: list[int], labels: int = 4, height: float = 5.0) -> Any:
+    scores = np.eye(labels)[path] * height
+    return (scores - np.log(np.exp(scores).sum(1, keepdims=True))).astype(np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.txt").write_text("-\na\nb\n|\n")
+    (tmp_path / "words.txt").write_text("ab\nb\nbb b b\n")
+    (tmp_path / "lm.arpa").write_text(ARPA)
+    np.savez("posteriors.npz", first=one_hot([1, 2, 3, 2]), second=one_hot([2, 0, 2]))
+    return tmp_path
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["decode", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+COMMON = ("posteriors.npz", "--labels", "labels.txt")
+
+
+def test_reads_words(folder: Path) -> None:
+    words = ("--lexicon", "words.txt", "--separator", "|")
+    assert run(*COMMON, *words) == "first\tab b\nsecond\tbb\n"
+    assert run(*COMMON, *words, "--lm", "lm.arpa", "--lm-weight", "0.5", "--beam", "10") == "first\tab b\nsecond\tbb\n"
+    assert run(*COMMON) == "first\tab|b\nsecond\tbb\n"
+    lines = run(*COMMON, *words, "--n-best", "2").splitlines()
+    assert [line.split("\t")[::2] for line in lines[:1]] == [["first", "ab b"]]
+    assert len(lines) == 4
+
+
+def test_json_has_scores_and_times(folder: Path) -> None:
+    lines = run(*COMMON, "--lexicon", "words.txt", "--separator", "|", "--json", "--n-best", "2").splitlines()
+    first = json.loads(lines[0])
+    assert first["name"] == "first"
+    best = first["hypotheses"][0]
+    assert best["text"] == "ab b"
+    assert best["complete"] is True
+    assert best["words"][1] == {"text": "b", "start": 3, "end": 4, "known": True}
+    assert best["labels"][0] == {"label": "a", "start": 0, "end": 1}
+    assert best["score"] > first["hypotheses"][1]["score"]
+
+
+def test_padded_arrays_and_other_kinds(folder: Path) -> None:
+    padded = np.full((2, 6, 4), np.nan, np.float32)
+    padded[0, :4], padded[1, :3] = one_hot([1, 2, 3, 2]), one_hot([2, 0, 2])
+    np.savez("posteriors.npz", padded=padded, lengths=np.array([4, 3]))
+    assert run(*COMMON, "--lexicon", "words.txt", "--separator", "|") == "0\tab b\n1\tbb\n"
+    np.savez("posteriors.npz", a=np.exp(one_hot([1, 2])))
+    assert run(*COMMON, "--kind", "probs") == "a\tab\n"
+    np.savez("posteriors.npz", a=one_hot([1, 2]) + 3)
+    assert run(*COMMON, "--kind", "logits", "--blank", "|", "--merge", "sum") == "a\tab\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.npz", "--labels", "labels.txt"], "nowhere.npz does not exist. Give an .npz file of posteriors."),
+        (["lm.arpa", "--labels", "labels.txt"], None),
+        (
+            ["ints.npz", "--labels", "labels.txt"],
+            "ints.npz: the array 'a' is int64 of shape (2, 4), expected numbers "
+            "(frames, labels). Several utterances in one padded array need an array of lengths.",
+        ),
+        (
+            ["probs.npz", "--labels", "labels.txt"],
+            "posteriors are not log-probabilities: they look like probabilities, "
+            "each row adds up to 1. Take log_softmax of logits and the logarithm of probabilities, "
+            "or say kind='logits' or kind='probs'.",
+        ),
+        (
+            ["shapes.npz", "--labels", "labels.txt"],
+            "shapes.npz has lengths (2,) beside a (2, 4). With lengths (B,) there "
+            "is one array (B, T, V); without, one array (T, V) for each utterance.",
+        ),
+        (["long.npz", "--labels", "labels.txt"], "long.npz: lengths has [9], but there are 3 frames."),
+        (["none.npz", "--labels", "labels.txt"], "none.npz has no arrays of posteriors. Write them with numpy.savez."),
+        (
+            ["posteriors.npz", "--labels", "nowhere.txt"],
+            "Cannot read nowhere.txt: No such file or directory. Give a file with a label in each line.",
+        ),
+        (["posteriors.npz", "--labels", "gap.txt"], "gap.txt:2: the line is empty. Name a label in each line."),
+        (
+            ["posteriors.npz", "--labels", "labels.txt", "--lm", "lm.arpa"],
+            "A language model of words needs a lexicon. Give the words there are.",
+        ),
+        (
+            ["posteriors.npz", "--labels", "labels.txt", "--lexicon", "bad.txt"],
+            "bad.txt:1: The word 'axe' is spelt with "
+            "'x', which is none of the labels. Spell it with labels, or leave such words out with skip_unspellable "
+            "(--skip-unspellable).",
+        ),
+        (
+            ["posteriors.npz", "--labels", "labels.txt", "--lexicon", "empty.txt"],
+            "The lexicon has no words. Give at least one word that the labels can spell.",
+        ),
+    ],
+)
+def test_mistakes(folder: Path, arguments: list[str], message: str | None) -> None:
+    np.savez("ints.npz", a=np.zeros((2, 4), np.int64))
+    np.savez("probs.npz", a=np.exp(one_hot([1, 2])))
+    np.savez("shapes.npz", a=one_hot([1, 2]), lengths=np.array([1, 2]))
+    np.savez("long.npz", a=one_hot([1, 2, 0])[None], lengths=np.array([9]))
+    np.savez("none.npz", lengths=np.array([9]))
+    (folder / "gap.txt").write_text("-\n\nb\n|\n")
+    (folder / "bad.txt").write_text("axe\n")
+    (folder / "empty.txt").write_text("\n")
+    with pytest.raises(UserError) as error:
+        CliRunner().invoke(app, ["decode", *arguments], catch_exceptions=False)
+    if message is None:
+        assert str(error.value).startswith("lm.arpa is not an .npz file: ")
+    else:
+        assert str(error.value) == message

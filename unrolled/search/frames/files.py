@@ -1,0 +1,85 @@
+"""Posteriors, labels, lexicons and models from files."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError
+from unrolled.search.frames.decoder import Decoder
+from unrolled.search.frames.lexicon import Lexicon
+from unrolled.search.ngram import NGram
+
+LENGTHS = "lengths"
+
+
+def read_posteriors(path: str | Path) -> dict[str, NDArray[Any]]:
+    """The utterances of an .npz file by name: an array (T, V) each, or one array (B, T, V) beside `lengths` (B,)."""
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, NDArray[Any]] = dict(file) if isinstance(file, np.lib.npyio.NpzFile) else {}
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.", "Give an .npz file of posteriors.") from None
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is not an .npz file: {error}.", "Write it with numpy.savez.") from None
+    lengths = arrays.pop(LENGTHS, None)
+    if not arrays:
+        raise UserError(f"{path} has no arrays of posteriors.", "Write them with numpy.savez.")
+    if lengths is None:
+        return {name: _matrix(path, name, array) for name, array in arrays.items()}
+    padded, *others = arrays.values()
+    if others or padded.ndim != 3 or lengths.shape != padded.shape[:1]:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise UserError(
+            f"{path} has lengths {lengths.shape} beside {shapes}.",
+            "With lengths (B,) there is one array (B, T, V); without, one array (T, V) for each utterance.",
+        )
+    if ((lengths < 0) | (lengths > padded.shape[1])).any():
+        raise UserError(f"{path}: lengths has {lengths.tolist()}, but there are {padded.shape[1]} frames.")
+    return {str(i): row[: int(length)] for i, (row, length) in enumerate(zip(padded, lengths, strict=True))}
+
+
+def _matrix(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    if array.ndim != 2 or array.dtype.kind != "f":
+        raise UserError(
+            f"{path}: the array {name!r} is {array.dtype} of shape {array.shape}, expected numbers (frames, labels).",
+            "Several utterances in one padded array need an array of lengths.",
+        )
+    return array
+
+
+def read_labels(path: str | Path) -> list[str]:
+    """A label in each line; a line of one blank is the label " "."""
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a label in each line.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
+    labels = [line.strip() or line[:1] for line in lines]
+    if "" in labels:
+        raise UserError(f"{path}:{labels.index('') + 1}: the line is empty.", "Name a label in each line.")
+    return labels
+
+
+def decoder_from_files(
+    labels: str | Path,
+    lexicon: str | Path | None = None,
+    lm: str | Path | None = None,
+    *,
+    blank: str | None = None,
+    separator: str | None = None,
+    skip_unspellable: bool = False,
+    **options: Any,
+) -> Decoder:
+    """The decoder that these files make."""
+    names = read_labels(labels)
+    words = None if lexicon is None else Lexicon.read(lexicon, names, skip_unspellable=skip_unspellable)
+    model = None if lm is None else NGram.load(lm)
+    return Decoder(names, words, model, blank=0 if blank is None else blank, separator=separator, **options)
