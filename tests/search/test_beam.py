@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tests.search.toy import Fixed, Markov
 from unrolled.errors import UserError
+from unrolled.models import LanguageModelSettings, language_model
 from unrolled.search import Beam, Hypothesis, Ranking, Sampling, Shared, Step, beam_search, sample, score_targets
 
 V, START, END = 5, 0, 4
@@ -299,3 +300,18 @@ def test_weights_that_are_not_finite() -> None:
 def test_targets_the_model_does_not_know() -> None:
     with pytest.raises(UserError, match=r"targets\[1\] holds token 7, but the model knows 5 tokens"):
         score_targets(Markov(torch.zeros(V, V)), [[1], [7]], start=START, end=END)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "feedforward"])
+def test_language_models_are_searched_the_same_way(kind: str) -> None:
+    """A wide beam finds the likeliest of all texts of a network whose state is made in its first step."""
+    settings = LanguageModelSettings(kind=kind, hidden_size=6, embedding_size=4, context=3)
+    network = language_model(settings, V, START).eval()
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight)
+    (found,) = beam_search(network, 1, start=START, end=END, max_tokens=4, beam=Beam(V**4, n_best=5))
+    inner = [token for token in range(V) if token != END]
+    targets = [list(t) for length in range(4) for t in itertools.product(inner, repeat=length)]
+    best = sorted(score_targets(network, targets, start=START, end=END), key=lambda h: -h.score)[:5]
+    assert [h.tokens for h in found.hypotheses] == [h.tokens for h in best]
+    assert [h.score for h in found.hypotheses] == pytest.approx([h.score for h in best], abs=1e-5)
