@@ -19,5 +19,5 @@ spec.loader.exec_module(module)
 
 # what starts processes of its own, or torch's compiler, would not run the sanitised extension, or not in time
 skipped = "not compile and not checks and not without and not instruction and not forked and not auto"
-tests = ["tests/kernels/test_native.py", "tests/nn/test_stepper.py"]
+tests = ["tests/kernels/test_native.py", "tests/kernels/test_attention.py", "tests/nn/test_stepper.py"]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", skipped, *tests]))

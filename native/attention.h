@@ -41,7 +41,7 @@ class AttentionScan {
       : job(job),
         hidden_(job.hidden),
         wide_(gates() * job.hidden),
-        mix_(job.value_size + job.hidden),
+        mix_(job.context_size + job.hidden),
         groups_(plan.groups),
         id_(space.id),
         everyone_(space.everyone),
@@ -165,6 +165,7 @@ class AttentionForward : protected AttentionScan {
         u_n_(packed(space, hidden_, gru() ? hidden_ : 0)),
         w_feed_(packed(space, job.feed, wide_)),
         w_query_(packed(space, hidden_, job.weight_query ? job.key_size : 0)),
+        w_out_(packed(space, job.value_size, job.weight_out ? job.context_size : 0)),
         w_mix_(packed(space, mix_, job.luong ? job.feed : 0)),
         h_(block(space, hidden_)),
         c_(block(space, hidden_)),
@@ -174,7 +175,8 @@ class AttentionForward : protected AttentionScan {
         sums_(block(space, wide_)),
         candidate_(block(space, hidden_)),
         query_(block(space, job.key_size)),
-        context_(block(space, job.value_size)),
+        looked_(block(space, job.value_size)),
+        context_(block(space, job.context_size)),
         both_(block(space, mix_)) {}
 
   void run() {
@@ -182,6 +184,7 @@ class AttentionForward : protected AttentionScan {
     if (gru()) pack_rows(u_n_, job.weight_hh + static_cast<size_t>(2) * hidden_ * hidden_);
     pack_rows(w_feed_, job.weight_feed);
     if (job.weight_query) pack_rows(w_query_, job.weight_query);
+    if (job.weight_out) pack_rows(w_out_, job.weight_out);
     if (job.luong) pack_rows(w_mix_, job.weight_mix);
     find_real_positions();
     for (int j = 0; j < sequences(); ++j) {
@@ -190,10 +193,11 @@ class AttentionForward : protected AttentionScan {
       if (job.c_0) fetch(c_[j], job.c_0 + b * hidden_, hidden_);
       if (job.luong) fetch(fed_[j], job.fed_0 + b * job.feed, job.feed);
     }
-    clear_padding({{job.output, job.luong ? job.feed : hidden_}, {job.context, job.value_size},
+    clear_padding({{job.output, job.luong ? job.feed : hidden_}, {job.context, job.context_size},
                    {job.weights, job.positions}, {job.h_entering, hidden_}, {job.seen, hidden_},
                    {job.candidate, hidden_}, {job.hidden_rows, hidden_}, {job.fed_rows, job.feed},
-                   {job.query_rows, job.key_size}, {job.mixed, mix_}});
+                   {job.query_rows, job.key_size}, {job.head_weights, job.heads * job.positions},
+                   {job.looked, job.value_size}, {job.mixed, mix_}});
     meet_everyone();
     for (int t = 0; t < job.steps; ++t) step(t, active(t));
     for (int j = 0; j < sequences(); ++j) {
@@ -240,22 +244,33 @@ class AttentionForward : protected AttentionScan {
 
   void look_around(int t, int count) {
     if (job.weight_query)
-      multiply(h_, count, w_query_, [&](int j, int unit, Vec v) { store(query_[j] + unit, v); });
+      multiply(h_, count, w_query_, [&](int j, int unit, Vec v) {
+        if (job.bias_query) v += load(job.bias_query + unit, job.key_size - unit);
+        store(query_[j] + unit, v);
+      });
+    const Block& looked = job.weight_out ? looked_ : context_;
     for (int j = 0; j < count; ++j) {
       const int b = batch_of(j);
       const float* query = job.weight_query ? query_[j] : h_[j];
       if (job.weight_query) keep(job.query_rows, b, t, query, job.key_size);
-      look(job, memory(j, b), query, scratch_, at(job.weights, b, t, job.positions), context_[j]);
-      copy(at(job.context, b, t, job.value_size), context_[j], job.value_size);
+      look(job, memory(j, b), query, scratch_, at(job.weights, b, t, job.positions),
+           job.head_weights ? at(job.head_weights, b, t, job.heads * job.positions) : nullptr, looked[j]);
+      keep(job.looked, b, t, looked[j], job.value_size);
     }
+    if (job.weight_out)
+      multiply(looked_, count, w_out_, [&](int j, int unit, Vec v) {
+        if (job.bias_out) v += load(job.bias_out + unit, job.context_size - unit);
+        store(context_[j] + unit, v);
+      });
+    for (int j = 0; j < count; ++j) keep(job.context, batch_of(j), t, context_[j], job.context_size);
   }
 
   // h̃ = tanh(W_c [c; h] + b_c)
   void mix(int t, int count) {
     for (int j = 0; j < count; ++j) {
       const int b = batch_of(j);
-      fetch(both_[j], context_[j], job.value_size);
-      fetch(both_[j] + job.value_size, h_[j], hidden_);
+      fetch(both_[j], context_[j], job.context_size);
+      fetch(both_[j] + job.context_size, h_[j], hidden_);
       if (job.mix_mask.data) times(both_[j], job.mix_mask.at(b, t), mix_);
       keep(job.mixed, b, t, both_[j], mix_);
     }
@@ -327,8 +342,8 @@ class AttentionForward : protected AttentionScan {
     }
   }
 
-  const Packed u_, u_n_, w_feed_, w_query_, w_mix_;
-  const Block h_, c_, seen_, fed_, fed_in_, sums_, candidate_, query_, context_, both_;
+  const Packed u_, u_n_, w_feed_, w_query_, w_out_, w_mix_;
+  const Block h_, c_, seen_, fed_, fed_in_, sums_, candidate_, query_, looked_, context_, both_;
 };
 
 class AttentionBackward : protected AttentionScan {
@@ -339,13 +354,15 @@ class AttentionBackward : protected AttentionScan {
         u_n_(packed(space, hidden_, gru() ? hidden_ : 0)),
         w_feed_(packed(space, wide_, job.feed)),
         w_query_(packed(space, job.key_size, job.weight_query ? hidden_ : 0)),
+        w_out_(packed(space, job.context_size, job.weight_out ? job.value_size : 0)),
         w_mix_(packed(space, job.feed, job.luong ? mix_ : 0)),
         dh_(block(space, hidden_)),
         dc_(block(space, hidden_)),
         d_fed_(block(space, job.feed)),
         d_gates_(block(space, wide_)),
         d_candidate_(block(space, hidden_)),
-        d_context_(block(space, job.value_size)),
+        d_context_(block(space, job.context_size)),
+        d_looked_(block(space, job.value_size)),
         d_query_(block(space, job.key_size)),
         d_mixed_(block(space, job.feed)),
         d_both_(block(space, mix_)) {}
@@ -355,6 +372,7 @@ class AttentionBackward : protected AttentionScan {
     if (gru()) pack_as_is(u_n_, job.weight_hh + static_cast<size_t>(2) * hidden_ * hidden_);
     pack_as_is(w_feed_, job.weight_feed);
     if (job.weight_query) pack_as_is(w_query_, job.weight_query);
+    if (job.weight_out) pack_as_is(w_out_, job.weight_out);
     if (job.luong) pack_as_is(w_mix_, job.weight_mix);
     find_real_positions();
     for (int j = 0; j < sequences(); ++j) {
@@ -365,8 +383,8 @@ class AttentionBackward : protected AttentionScan {
       if (job.d_keys) std::memset(job.d_keys + b * keys, 0, sizeof(float) * keys);
       if (job.d_vector) std::memset(job.d_vector + b * job.key_size, 0, sizeof(float) * job.key_size);
     }
-    clear_padding({{job.d_gates, wide_}, {job.d_candidate, hidden_}, {job.d_seen, job.value_size},
-                   {job.d_scores, job.positions}, {job.d_query, job.key_size}, {job.d_mixed, job.feed}});
+    clear_padding({{job.d_gates, wide_}, {job.d_candidate, hidden_}, {job.d_seen, job.context_size},
+                   {job.d_looked, job.value_size}, {job.d_scores, job.heads * job.positions}, {job.d_query, job.key_size}, {job.d_mixed, job.feed}});
     meet_everyone();
     for (int t = job.steps - 1; t >= 0; --t) step(t, active(t));
     for (int j = 0; j < sequences(); ++j) {
@@ -395,7 +413,7 @@ class AttentionBackward : protected AttentionScan {
     });
     if (job.luong) return;
     for (int j = 0; j < count && job.d_context.data; ++j)
-      plus(d_context_[j], job.d_context.at(batch_of(j), t), job.value_size);
+      plus(d_context_[j], job.d_context.at(batch_of(j), t), job.context_size);
     look_back_around(t, count);
   }
 
@@ -419,22 +437,27 @@ class AttentionBackward : protected AttentionScan {
     for (int j = 0; j < count; ++j) {
       const int b = batch_of(j);
       if (job.mix_mask.data) times(d_both_[j], job.mix_mask.at(b, t), mix_);
-      plus(dh_[j], d_both_[j] + job.value_size, hidden_);
-      fetch(d_context_[j], d_both_[j], job.value_size);
-      if (job.d_context.data) plus(d_context_[j], job.d_context.at(b, t), job.value_size);
+      plus(dh_[j], d_both_[j] + job.context_size, hidden_);
+      fetch(d_context_[j], d_both_[j], job.context_size);
+      if (job.d_context.data) plus(d_context_[j], job.d_context.at(b, t), job.context_size);
     }
   }
 
   // From ∂L/∂c to, added to what is there, ∂L/∂h of the h that looked.
   void look_back_around(int t, int count) {
+    if (job.weight_out)
+      multiply(d_context_, count, w_out_, [&](int j, int unit, Vec v) { store(d_looked_[j] + unit, v); });
+    const Block& d_looked = job.weight_out ? d_looked_ : d_context_;
     for (int j = 0; j < count; ++j) {
       const int b = batch_of(j);
-      keep(job.d_seen, b, t, d_context_[j], job.value_size);
+      keep(job.d_seen, b, t, d_context_[j], job.context_size);
+      keep(job.d_looked, b, t, d_looked[j], job.value_size);
       const float* query = at(query_rows(), b, t, job.key_size);
       const size_t keys = static_cast<size_t>(b) * job.positions * job.key_size;
-      look_back(job, memory(j, b), query, at(job.weights, b, t, job.positions), d_context_[j],
+      const int all = job.heads * job.positions;
+      look_back(job, memory(j, b), query, at(job.head_weights ? job.head_weights : job.weights, b, t, all), d_looked[j],
                 job.d_weights.data ? job.d_weights.at(b, t) : nullptr, scratch_, d_query_[j],
-                at(job.d_scores, b, t, job.positions), job.d_keys ? job.d_keys + keys : nullptr,
+                at(job.d_scores, b, t, all), job.d_keys ? job.d_keys + keys : nullptr,
                 job.d_vector ? job.d_vector + static_cast<size_t>(b) * job.key_size : nullptr);
       keep(job.d_query, b, t, d_query_[j], job.key_size);
       if (!job.weight_query) plus(dh_[j], d_query_[j], hidden_);
@@ -516,8 +539,8 @@ class AttentionBackward : protected AttentionScan {
     multiply(d_gates_, count, u_, [&](int j, int unit, Vec v) { add_hidden(j, unit, v); });
   }
 
-  const Packed u_, u_n_, w_feed_, w_query_, w_mix_;
-  const Block dh_, dc_, d_fed_, d_gates_, d_candidate_, d_context_, d_query_, d_mixed_, d_both_;
+  const Packed u_, u_n_, w_feed_, w_query_, w_out_, w_mix_;
+  const Block dh_, dc_, d_fed_, d_gates_, d_candidate_, d_context_, d_looked_, d_query_, d_mixed_, d_both_;
 };
 
 template <class Pass>

@@ -1,8 +1,9 @@
 // What one call of an attending decoder asks for. Plain data: filled in by the bindings, read by every instruction set's
 // build. The equations are in unrolled/cells/attention.py.
 //
-// B batch, T steps, S positions of the memory, G gates, H units, A width of a key, C of a value, F of what the cell is fed
-// beside its input (the context, or Luong's attentional vector). Everything is float32; where no Sequence is named, a
+// B batch, T steps, S positions of the memory, N heads, G gates, H units, A width of a key, V of a value, C of a context (V,
+// unless W_o makes it another), F of what the cell is fed beside its input (the context, or Luong's attentional vector).
+// Each head has its part of a key and of a value. Everything is float32; where no Sequence is named, a
 // tensor is contiguous. A null pointer is a thing not asked for.
 #pragma once
 
@@ -15,7 +16,8 @@ namespace unrolled {
 struct AttentionJob {
   int kind = 0;  // CellKind
   int batch = 0, steps = 0, positions = 0;
-  int hidden = 0, key_size = 0, value_size = 0, feed = 0;
+  int hidden = 0, key_size = 0, value_size = 0, context_size = 0, feed = 0;
+  int heads = 1;
   bool luong = false;  // looks after the step, not before it
   float scale = 1;     // of a dot score
 
@@ -24,11 +26,14 @@ struct AttentionJob {
   const float* bias_hh = nullptr;       // (G·H,)
   const float* weight_feed = nullptr;   // (G·H, F)
   const float* weight_query = nullptr;  // (A, H); null: the query is h
+  const float* bias_query = nullptr;    // (A,)
+  const float* weight_out = nullptr;    // (C, V), W_o; null: the heads' contexts side by side are the context
+  const float* bias_out = nullptr;      // (C,)
   const float* vector = nullptr;        // (A,): the score is additive; null: a dot product
   const float* weight_mix = nullptr;    // (F, C + H), Luong's
   const float* bias_mix = nullptr;      // (F,)
   const float* keys = nullptr;          // (B, S, A)
-  const float* values = nullptr;        // (B, S, C)
+  const float* values = nullptr;        // (B, S, V)
   const uint8_t* mask = nullptr;        // (B, S), 1 where real; null is everywhere
   const float* hidden_mask = nullptr;   // (B, H)
   Sequence feed_mask;                   // (B, T, F)
@@ -43,7 +48,7 @@ struct AttentionJob {
 
   float* output = nullptr;   // (B, T, H), or (B, T, F) in Luong's form; zero past a length, as the next two
   float* context = nullptr;  // (B, T, C)
-  float* weights = nullptr;  // (B, T, S)
+  float* weights = nullptr;  // (B, T, S), the mean over the heads
 
   // What the backward pass reads, (B, T, ·) each; written if there is a place for it.
   float* gates = nullptr;       // G·H, after their activations
@@ -53,17 +58,20 @@ struct AttentionJob {
   float* candidate = nullptr;   // H: GRU: U_n h + b_hn (reset after), or r∘h (reset before)
   float* hidden_rows = nullptr;  // H: the step's own h, in Luong's form
   float* fed_rows = nullptr;     // F: what the cell was fed
-  float* query_rows = nullptr;   // A: W q, where there is a W
+  float* query_rows = nullptr;   // A: W q + b, where there is a W
+  float* head_weights = nullptr;  // N·S, where there are several heads
+  float* looked = nullptr;        // V: what W_o read, where there is one
   float* mixed = nullptr;        // C + H: [c; h] as W_c saw it
 
   // Gradients, as what they are gradients of; null is zero, or not wanted.
   Sequence d_output, d_context, d_weights;
   const float *d_h_n = nullptr, *d_c_n = nullptr, *d_fed_n = nullptr;
   float *d_h_0 = nullptr, *d_c_0 = nullptr, *d_fed_0 = nullptr;
-  float* d_gates = nullptr;      // (B, T, G·H), zero past a length, as the next five
+  float* d_gates = nullptr;      // (B, T, G·H), zero past a length, as the next six
   float* d_candidate = nullptr;  // (B, T, H): ∂L/∂(U_n h) of a GRU that resets after
   float* d_seen = nullptr;       // (B, T, C): ∂L/∂context, all of it
-  float* d_scores = nullptr;     // (B, T, S)
+  float* d_looked = nullptr;     // (B, T, V): the same before W_o, where there is one
+  float* d_scores = nullptr;     // (B, T, N, S)
   float* d_query = nullptr;      // (B, T, A)
   float* d_mixed = nullptr;      // (B, T, F): ∂L/∂(W_c [c; h])
   float* d_keys = nullptr;       // (B, S, A), of an additive score alone; the others' is a product

@@ -47,65 +47,88 @@ static inline void softmax(float* scores, int count) {
   for (int i = 0; i < count; i += kLanes) store(scores + i, load(scores + i) * inverse);
 }
 
-// weights (S) and context (C, room for a whole vector at the end); `scratch` holds S + kLanes.
+// One head's part of keys and values, of `key` and `value` columns from its first on.
+struct Head {
+  int first_key, key, first_value, value;
+  Head(const AttentionJob& job, int n)
+      : first_key(job.key_size / job.heads * n),
+        key(job.key_size / job.heads),
+        first_value(job.value_size / job.heads * n),
+        value(job.value_size / job.heads) {}
+};
+
+// Weights (S), those of each head (N, S) if wanted, and context (V); `scratch` holds S + kLanes.
 static void look(const AttentionJob& job, MemoryRows memory, const float* query, float* scratch, float* weights,
-                 float* context) {
-  const int size = job.key_size;
-  for (int i = 0; i < memory.count; ++i) {
-    const float* key = memory.keys + static_cast<size_t>(memory.real[i]) * size;
-    scratch[i] = job.vector ? additive_score(query, key, job.vector, size) : job.scale * dot(query, key, size);
-  }
-  if (memory.count > 0) softmax(scratch, memory.count);
+                 float* head_weights, float* context) {
   for (int s = 0; s < job.positions; ++s) weights[s] = 0;
-  for (int i = 0; i < memory.count; ++i) weights[memory.real[i]] = scratch[i];
-  for (int unit = 0; unit < job.value_size; unit += kLanes) {
-    const int count = job.value_size - unit;
-    Vec total = {};
-    for (int i = 0; i < memory.count; ++i)
-      total += scratch[i] * load(memory.values + static_cast<size_t>(memory.real[i]) * job.value_size + unit, count);
-    store(context + unit, total);
+  for (int n = 0; n < job.heads; ++n) {
+    const Head head(job, n);
+    const float *q = query + head.first_key, *keys = memory.keys + head.first_key;
+    for (int i = 0; i < memory.count; ++i) {
+      const float* key = keys + static_cast<size_t>(memory.real[i]) * job.key_size;
+      scratch[i] = job.vector ? additive_score(q, key, job.vector + head.first_key, head.key)
+                              : job.scale * dot(q, key, head.key);
+    }
+    if (memory.count > 0) softmax(scratch, memory.count);
+    for (int i = 0; i < memory.count; ++i) weights[memory.real[i]] += scratch[i] / job.heads;
+    if (head_weights) {
+      float* own = head_weights + static_cast<size_t>(n) * job.positions;
+      for (int s = 0; s < job.positions; ++s) own[s] = 0;
+      for (int i = 0; i < memory.count; ++i) own[memory.real[i]] = scratch[i];
+    }
+    const float* values = memory.values + head.first_value;
+    for (int unit = 0; unit < head.value; unit += kLanes) {
+      const int count = head.value - unit;
+      Vec total = {};
+      for (int i = 0; i < memory.count; ++i)
+        total += scratch[i] * load(values + static_cast<size_t>(memory.real[i]) * job.value_size + unit, count);
+      store(context + head.first_value + unit, total, count);
+    }
   }
 }
 
-// From ∂L/∂context and ∂L/∂weights (or null) to d_query (A, room for a whole vector) and d_scores (S). Of an additive
-// score, d_keys (S, A) and d_vector (A) are added to; of others they follow from d_scores.
+// From ∂L/∂context and ∂L/∂weights (or null) to d_query (A) and d_scores (N, S); `weights` are each head's. Of an
+// additive score, d_keys (S, A) and d_vector (A) are added to; of others they follow from d_scores.
 static void look_back(const AttentionJob& job, MemoryRows memory, const float* query, const float* weights,
                       const float* d_context, const float* d_weights, float* scratch, float* d_query, float* d_scores,
                       float* d_keys, float* d_vector) {
-  const int size = job.key_size;
-  float common = 0;
-  for (int i = 0; i < memory.count; ++i) {
-    const int s = memory.real[i];
-    scratch[i] = dot(d_context, memory.values + static_cast<size_t>(s) * job.value_size, job.value_size);
-    if (d_weights) scratch[i] += d_weights[s];
-    common += weights[s] * scratch[i];
-  }
-  for (int s = 0; s < job.positions; ++s) d_scores[s] = 0;
-  for (int i = 0; i < memory.count; ++i) {
-    const int s = memory.real[i];
-    d_scores[s] = scratch[i] = weights[s] * (scratch[i] - common);
-  }
-  for (int unit = 0; unit < size; unit += kLanes) {
-    const int count = size - unit;
-    Vec d_q = {};
-    if (!job.vector) {
-      for (int i = 0; i < memory.count; ++i)
-        d_q += scratch[i] * load(memory.keys + static_cast<size_t>(memory.real[i]) * size + unit, count);
-      store(d_query + unit, d_q * job.scale);
-      continue;
-    }
-    const Vec q = load(query + unit, count), v = load(job.vector + unit, count);
-    Vec d_v = {};
+  for (int n = 0; n < job.heads; ++n, weights += job.positions, d_scores += job.positions) {
+    const Head head(job, n);
+    const float* values = memory.values + head.first_value;
+    float common = 0;
     for (int i = 0; i < memory.count; ++i) {
-      const size_t at = static_cast<size_t>(memory.real[i]) * size + unit;
-      const Vec shown = tanh(q + load(memory.keys + at, count));
-      const Vec gradient = scratch[i] * v * (1.0f - shown * shown);
-      d_v += scratch[i] * shown;
-      d_q += gradient;
-      store(d_keys + at, load(d_keys + at, count) + gradient, count);
+      const int s = memory.real[i];
+      scratch[i] = dot(d_context + head.first_value, values + static_cast<size_t>(s) * job.value_size, head.value);
+      if (d_weights) scratch[i] += d_weights[s] / job.heads;
+      common += weights[s] * scratch[i];
     }
-    store(d_vector + unit, load(d_vector + unit, count) + d_v, count);
-    store(d_query + unit, d_q);
+    for (int s = 0; s < job.positions; ++s) d_scores[s] = 0;
+    for (int i = 0; i < memory.count; ++i) {
+      const int s = memory.real[i];
+      d_scores[s] = scratch[i] = weights[s] * (scratch[i] - common);
+    }
+    for (int unit = head.first_key; unit < head.first_key + head.key; unit += kLanes) {
+      const int count = head.first_key + head.key - unit;
+      Vec d_q = {};
+      if (!job.vector) {
+        for (int i = 0; i < memory.count; ++i)
+          d_q += scratch[i] * load(memory.keys + static_cast<size_t>(memory.real[i]) * job.key_size + unit, count);
+        store(d_query + unit, d_q * job.scale, count);
+        continue;
+      }
+      const Vec q = load(query + unit, count), v = load(job.vector + unit, count);
+      Vec d_v = {};
+      for (int i = 0; i < memory.count; ++i) {
+        const size_t at = static_cast<size_t>(memory.real[i]) * job.key_size + unit;
+        const Vec shown = tanh(q + load(memory.keys + at, count));
+        const Vec gradient = scratch[i] * v * (1.0f - shown * shown);
+        d_v += scratch[i] * shown;
+        d_q += gradient;
+        store(d_keys + at, load(d_keys + at, count) + gradient, count);
+      }
+      store(d_vector + unit, load(d_vector + unit, count) + d_v, count);
+      store(d_query + unit, d_q, count);
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 """Questions, opinions, names and spoken digits: published classifiers' scores, reached anew.
 
-    python recipes/classification.py --data FOLDER [--only trec6,sst2] [--seeds 0,1,2,3,4] [--device cpu] [--out FOLDER]
+    python recipes/classification.py --data FOLDER [--only trec,sst2] [--seeds 0,1,2,3,4] [--device cpu] [--out FOLDER]
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds trec, sst2, sst_trees, names, fsdd and glove. Every run writes
@@ -8,10 +8,11 @@ OUT/classification-PART-SEED.json when it is done, and is not made again: severa
 and --seeds. At the end the runs that are there become a table and OUT/classification.json.
 
 Settings were chosen on slices of the training data; the scored examples are seen once, after the last update.
-TREC's and SST-2's sets are the published ones. SST-2 trains on the labelled phrases of the training trees (neutral ones
-left out) and is scored on the 872 sentences of its dev set. Names: duplicates removed, 15 % of them held out, always
-the same. FSDD: recordings 0–4 of each digit and speaker are the official test; `fsdd-SPEAKER` leaves that speaker out
-of training. The spectrogram has 40 bands on a mel scale, 100 frames a second.
+TREC's and SST-2's sets are the published ones; TREC-6 is read off the same model as TREC-50. SST-2 trains on the
+labelled phrases of the training trees (neutral ones left out) and is scored on the 872 sentences of its dev set. Names:
+duplicates removed, 15 % of them held out, always the same. FSDD: recordings 0–4 of each digit and speaker are the
+official test; `fsdd-SPEAKER` leaves that speaker out of training. The spectrogram has 40 bands on a mel scale, 100
+frames a second.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import torch
 from common import Files, Part, main
 from numpy.typing import NDArray
 
+from unrolled import Model
 from unrolled.data import held_out
 
 SPEAKERS = ("george", "jackson", "nicolas", "yweweler")
@@ -39,17 +41,25 @@ def write_tsv(path: Path, rows: Iterable[tuple[str, str]]) -> Path:
     return path
 
 
-def trec(fine: bool) -> Callable[[Path, Path], Files]:
-    """coarse TAB fine TAB question → label TAB question; a fine label stands under its coarse one."""
+def trec(data: Path, work: Path) -> Files:
+    """coarse TAB fine TAB question → coarse:fine TAB question."""
+    made = []
+    for part in ("train", "test"):
+        rows = [line.split("\t") for line in (data / "trec" / f"{part}.tsv").read_text().splitlines()]
+        made.append(write_tsv(work / f"{part}.tsv", ((f"{c}:{f}", text) for c, f, text in rows)))
+    return made[0], made[1]
 
-    def files(data: Path, work: Path) -> Files:
-        made = []
-        for part in ("train", "test"):
-            rows = [line.split("\t") for line in (data / "trec" / f"{part}.tsv").read_text().splitlines()]
-            made.append(write_tsv(work / f"{part}.tsv", ((f"{c}:{f}" if fine else c, text) for c, f, text in rows)))
-        return made[0], made[1]
 
-    return files
+def trec_scores(model: Model, test: Path) -> dict[str, float]:
+    """Of 50 classes, and of the 6 that they belong to: a coarse class is as probable as its fine ones together."""
+    labels, questions = zip(*(line.split("\t") for line in test.read_text().splitlines()), strict=True)
+    coarse = []
+    for label, answer in zip(labels, model.predict(list(questions)), strict=True):
+        sums: dict[str, float] = {}
+        for name, probability in answer.probabilities.items():
+            sums[name.split(":")[0]] = sums.get(name.split(":")[0], 0.0) + probability
+        coarse.append(max(sums, key=sums.__getitem__) == label.split(":")[0])
+    return {"trec6": sum(coarse) / len(coarse), "trec50": float(model.evaluate(test)["accuracy"])}
 
 
 def sst2(data: Path, work: Path) -> Files:
@@ -161,42 +171,30 @@ def log_mel(samples: torch.Tensor, rate: int, bands: int = 40) -> NDArray[np.flo
 
 
 PARTS = {
-    "trec6": Part(
-        "TREC questions, 6 classes, GloVe 100",
+    "trec": Part(
+        "TREC questions, trained on the 50 classes, GloVe 100",
         "classify",
-        trec(fine=False),
-        "accuracy",
-        0.93,
-        "CNN 91.2 random, 92.8 static, 93.6 tuned vectors (Kim 2014)",
-        {"model.dropout": 0.5, "train.epochs": 12},
-        vectors=True,
-    ),
-    "trec50": Part(
-        "TREC questions, 50 classes, GloVe 100",
-        "classify",
-        trec(fine=True),
-        "accuracy",
-        0.85,
-        "",
+        trec,
+        {"trec6": 0.93, "trec50": 0.85},
+        "6 classes: CNN 91.2 random, 92.8 static, 93.6 tuned vectors (Kim 2014)",
         {"model.dropout": 0.5, "train.lr": 8e-3, "train.epochs": 15},
         vectors=True,
+        scores=trec_scores,
     ),
     "sst2": Part(
         "SST-2 dev, phrases of the training trees, GloVe 100",
         "classify",
         sst2,
-        "accuracy",
-        0.86,
+        {"accuracy": 0.86},
         "LSTM 84.9, BiLSTM 87.5 (Tai 2015, test)",
-        {"model.dropout": 0.5, "model.tune_vectors": False, "train.epochs": 4, "train.batch_size": 64},
+        {"model.dropout": 0.5, "train.epochs": 3, "train.batch_size": 64},
         vectors=True,
     ),
     "names": Part(
         "surnames of 18 languages, duplicates removed, 15 % held out",
         "classify",
         names,
-        "accuracy",
-        None,
+        {"accuracy": None},
         "bar: 2 points over the linear model beside it",
         {"model.dropout": 0.3},
         beside=linear,
@@ -205,12 +203,11 @@ PARTS = {
         "Free Spoken Digits, official split",
         "classify",
         fsdd(),
-        "accuracy",
-        0.99,
+        {"accuracy": 0.99},
         "log-mel means and logistic regression 96.5",
     ),
     **{
-        f"fsdd-{speaker}": Part(f"Free Spoken Digits, {speaker} unheard", "classify", fsdd(speaker), "accuracy")
+        f"fsdd-{speaker}": Part(f"Free Spoken Digits, {speaker} unheard", "classify", fsdd(speaker), {"accuracy": None})
         for speaker in SPEAKERS
     },
 }

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import unrolled
-from unrolled import api
+from unrolled import Model, api
 
 Files = tuple[Path, Path]  # to train on, to score
 LAST_ONLY: dict[str, Any] = {
@@ -31,18 +31,21 @@ GLOVE = Path("glove") / "glove.6B.100d.subset.npz"
 class Part:
     """One result: its data, its settings, the score it is known by and what others reached.
 
-    `files(data, work)` gives the files to train on and to score; `beside(train, test)` measures a peer in the same run.
+    `bars` are the metrics to report and the least that each should reach. `files(data, work)` gives the files to train
+    on and to score, `scores(model, test)` the metrics, unless they are `Model.evaluate`'s; `beside(train, test)`
+    measures a peer in the same run.
     """
 
     about: str
     task: str
     files: Callable[[Path, Path], Files]
-    metric: str
-    bar: float | None = None
+    bars: Mapping[str, float | None]
     published: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     vectors: bool = False
+    scores: Callable[[Model, Path], Mapping[str, Any]] = Model.evaluate
     beside: Callable[[Path, Path], dict[str, float]] | None = None
+    unit: float = 0.01  # what a score is shown in: hundredths, or, of scores that go up to 100, ones
 
 
 def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, changes: list[str]) -> dict[str, Any]:
@@ -57,12 +60,11 @@ def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, 
         began = time.perf_counter()
         model = api.Job(api.configure(part.task, changes, settings | files)).run(work / "run", quiet=True)
         minutes = (time.perf_counter() - began) / 60
-        scores = model.evaluate(test)
+        scores = part.scores(model, test)
         beside = part.beside(train, test) if part.beside else {}
     return {
         "part": name,
         "seed": seed,
-        "score": scores[part.metric],
         "scores": {key: value for key, value in scores.items() if not isinstance(value, dict)},
         **({"beside": beside} if beside else {}),
         "minutes": round(minutes, 2),
@@ -91,9 +93,12 @@ def _cpu() -> str:
     return line.split(":")[-1].strip()
 
 
-def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2") -> None:
-    """The command line of a recipe: runs what is asked for and not there yet, then shows the table of all."""
-    options = _options(about, parts, seeds)
+def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2", only: str | None = None) -> None:
+    """The command line of a recipe: runs what is asked for and not there yet, then shows the table of all.
+
+    `only` are the parts that run where none are named; by default all.
+    """
+    options = _options(about, parts, seeds, only or ",".join(parts))
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.only.split(","):
         if name not in parts:
@@ -103,14 +108,17 @@ def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2
             if not path.exists():
                 result = run(script, name, parts[name], seed, options.data, options.device, options.set)
                 path.write_text(json.dumps(result, indent=1) + "\n")
-                print(f"{name} seed {seed}: {parts[name].metric} {100 * result['score']:.2f}", flush=True)
+                shown = ", ".join(
+                    f"{metric} {result['scores'][metric] / parts[name].unit:.2f}" for metric in parts[name].bars
+                )
+                print(f"{name} seed {seed}: {shown}", flush=True)
     _collect(script, parts, options.out)
 
 
-def _options(about: str, parts: Mapping[str, Part], seeds: str) -> argparse.Namespace:
+def _options(about: str, parts: Mapping[str, Part], seeds: str, only: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("UNROLLED_DATA"), help="folder of the data sets")
-    parser.add_argument("--only", default=",".join(parts), help="parts, with commas: " + ", ".join(parts))
+    parser.add_argument("--only", default=only, help="parts, with commas: " + ", ".join(parts))
     parser.add_argument("--seeds", default=seeds)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting, to try it")
@@ -122,7 +130,7 @@ def _options(about: str, parts: Mapping[str, Part], seeds: str) -> argparse.Name
 
 
 def _collect(script: str, parts: Mapping[str, Part], out: Path) -> None:
-    """The table, and one file of all runs; their own files go once the set is whole."""
+    """The table, and one file of all runs: those it held and those that have files of their own."""
     stored = out / f"{script}.json"
     runs = (
         {(one["part"], one["seed"]): one for one in json.loads(stored.read_text())["runs"]} if stored.exists() else {}
@@ -134,27 +142,28 @@ def _collect(script: str, parts: Mapping[str, Part], out: Path) -> None:
     for name, part in parts.items():
         mine = [one for (which, _), one in sorted(runs.items()) if which == name]
         if mine:
-            rows.append(_row(name, part, mine))
+            rows += [_row(name, part, metric, mine) for metric in part.bars]
     stored.write_text(json.dumps({"table": rows, "runs": [runs[key] for key in sorted(runs)]}, indent=1) + "\n")
 
 
-def _row(name: str, part: Part, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    scores = [one["score"] for one in runs]
+def _row(name: str, part: Part, metric: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    scores, bar = [one["scores"][metric] for one in runs], part.bars[metric]
     mean = statistics.mean(scores)
     spread = statistics.stdev(scores) if len(scores) > 1 else None
     beside = {key: statistics.mean(one["beside"][key] for one in runs) for key in runs[0].get("beside", {})}
     minutes = statistics.mean(one["minutes"] for one in runs)
-    shown = f"{name:<18} {part.metric:<9} {100 * mean:6.2f}" + (f" ± {100 * spread:.2f}" if spread else "")
-    shown += f" ({len(scores)} seeds)" + (f", bar {100 * part.bar:.1f}" if part.bar else "")
-    shown += "".join(f", {key} {100 * value:.2f}" for key, value in beside.items())
+    unit = part.unit
+    shown = f"{name:<16} {metric:<16} {mean / unit:6.2f}" + (f" ± {spread / unit:.2f}" if spread else "")
+    shown += f" ({len(scores)} seeds)" + (f", bar {bar / unit:.1f}" if bar else "")
+    shown += "".join(f", {key} {value / unit:.2f}" for key, value in beside.items())
     print(f"{shown}, {minutes:.1f} minutes. {part.about}. {part.published}".strip())
     return {
         "part": name,
         "about": part.about,
-        "metric": part.metric,
+        "metric": metric,
         "mean": mean,
         "spread": spread,
         "seeds": len(scores),
-        "bar": part.bar,
+        "bar": bar,
         **({"beside": beside} if beside else {}),
     }

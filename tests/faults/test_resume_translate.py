@@ -23,11 +23,11 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", ["luong", "transformer"])
-@pytest.mark.parametrize("tokens", [None, 60])
-def test_resumed_is_as_if_never_stopped(kind: str, tokens: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [{}, {"train.batch_tokens": 60, "train.average_last": 2}])
+def test_resumed_is_as_if_never_stopped(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "numbers.tsv"
     file.write_text(table(numbers()))
-    settings = {**SETTINGS, **KINDS[kind], "train.batch_tokens": tokens}
+    settings = {**SETTINGS, **KINDS[kind], **changes}
     whole, folder, original = tmp_path / "whole", tmp_path / "run", Run.checkpoint
     api.train("translate", train=file, out=whole, set=settings, quiet=True)
 

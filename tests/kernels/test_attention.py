@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif("native" not in ATTENTION_ENGINES, reason="the n
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("rnn", "relu", "lstm", "gru", "gru_before"),
     "luong": (False, True),
-    "score": ("additive", "dot", "scaled", "projected"),
+    "score": ("additive", "dot", "scaled", "projected", "multihead"),
     "batch": (1, 2, 5, 33),
     "steps": (1, 2, 13),
     "positions": (1, 7, 17, 40),
@@ -90,16 +90,23 @@ def make(case: dict[str, Any]) -> AttentionJob:
         given["reset_after"] = False
     cell = {"lstm": LSTMCell, "gru": GRUCell, "gru_before": GRUCell}.get(kind, RNNCell)(**given)
     positions, values = case["positions"], case["values"]
-    keys = {"additive": 20, "projected": 9}.get(case["score"], hidden)
+    heads = 3 if case["score"] == "multihead" else 1
+    context = 7 if case["score"] == "multihead" else values  # of heads, W_o makes it another
+    values *= heads
+    keys = {"additive": 20, "projected": 9, "multihead": 15}.get(case["score"], hidden)
     score = Score(scale={"scaled": hidden**-0.5, "projected": 0.5}.get(case["score"], 1.0))
-    if case["score"] in ("additive", "projected"):
+    if case["score"] in ("additive", "projected", "multihead"):
         score = replace(score, weight_query=normal(keys, hidden))
     if case["score"] == "additive":
         score = replace(score, vector=normal(keys, scale=1.0))
-    feed = case["feed"] if case["luong"] else values
+    if case["score"] == "multihead":
+        score = replace(score, heads=heads, weight_out=normal(context, values, scale=values**-0.5))
+        if case["bias"]:
+            score = replace(score, bias_query=normal(keys), bias_out=normal(context))
+    feed = case["feed"] if case["luong"] else context
     attending: Any = BahdanauCell(cell, score, normal(wide, feed, scale=0.5 / feed**0.5))
     if case["luong"]:
-        mix = normal(feed, values + hidden, scale=1 / (values + hidden) ** 0.5)
+        mix = normal(feed, context + hidden, scale=1 / (context + hidden) ** 0.5)
         attending = LuongCell(cell, score, attending.weight_feed, mix, normal(feed) if case["bias"] else None)
     mask = None
     if case["mask"] == "ragged":
@@ -116,7 +123,7 @@ def make(case: dict[str, Any]) -> AttentionJob:
         tuple(normal(batch, size) for size in attending.state_sizes),
         lengths=lengths,
         feed_mask=dropped(batch, steps, feed) if case["dropout"] else None,
-        mix_mask=dropped(batch, steps, values + hidden) if case["dropout"] and case["luong"] else None,
+        mix_mask=dropped(batch, steps, context + hidden) if case["dropout"] and case["luong"] else None,
     )
 
 
@@ -328,7 +335,7 @@ class TestChoice:
         assert self.refusal(with_cell(weight_peephole=torch.ones(3, 17))) == "its decoders have no weight_peephole"
         assert "usual activations only" in self.refusal(with_cell(activation=torch.relu))
         several = replace(job, cell=replace(job.cell, score=replace(job.cell.score, heads=2)))
-        assert self.refusal(several) == "it has one head"
+        assert self.refusal(several) == "it has additive scores of one head"
         assert "on a CPU" in self.refusal(replace(job, gates_x=job.gates_x.to("meta")))
         assert self.refusal(replace(job, gates_x=job.gates_x[:0])) == "the batch is empty"
         drawn = torch.ones(5, 6, 1, requires_grad=True)
@@ -342,6 +349,13 @@ class TestChoice:
         with pytest.raises(UserError, match=message):
             attention_choice(job, "native")
         assert attention_choice(job).engine == "reference"
+
+    def test_where_the_loop_is_faster(self) -> None:
+        job, _ = cast(make(USUAL), torch.float32)
+        assert attention_choice(job).engine == "native"
+        short, _ = cast(make({**USUAL, "steps": 1}), torch.float32)
+        assert str(attention_choice(short)) == "reference: not native: torch is faster on so few steps"
+        assert attention_choice(short, "native").engine == "native"
 
     def test_attention_scan_reaches_it(self) -> None:
         job, _ = cast(make({**USUAL, "mask": "ragged"}), torch.float32)

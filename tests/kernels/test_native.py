@@ -416,6 +416,7 @@ class TestChoice:
     def test_auto_leaves_to_torch_what_it_is_faster_at(self) -> None:
         short, large, alone = torch.zeros(4, 2, 128), torch.zeros(40, 64, 128), torch.zeros(40, 1, 128)
         assert str(unrolled.GRU(128, 8).backend_for(short)) == "torch: not native: torch is faster on so few steps"
+        assert unrolled.GRU(128, 8).backend_for(short, lengths=[4, 2]).engine == "native"  # torch would pack and loop
         assert unrolled.LSTM(128, 8).backend_for(short).engine == "native"
         for layer in (unrolled.LSTM(128, 128), unrolled.GRU(128, 128), unrolled.RNN(128, 128)):
             assert layer.backend_for(large).engine == "native"

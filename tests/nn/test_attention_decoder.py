@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.tolerances import assert_close
-from unrolled.cells import BahdanauCell, RNNCell, Score
+from unrolled.cells import BahdanauCell, LuongCell, RNNCell, Score
 from unrolled.errors import UserError
 from unrolled.kernels.attention import ATTENTION_ENGINES, attention_scan
 from unrolled.nn.attention_decoder import AttentionDecoder
@@ -230,8 +230,40 @@ Z = torch.zeros
             "The state has 2 tensors. Expected 1: h.",
         ),
         (
-            lambda: attention_scan(LOOK, Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 2), lengths=Z(3)),
-            "lengths has shape (3,). Expected (2,): one for each sequence.",
+            lambda: attention_scan(LOOK, Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 2), lengths=torch.tensor([1, 5])),
+            "lengths[1]=5 is longer than the input's 4 steps. Expected 0 to 4.",
+        ),
+        (
+            lambda: attention_scan(LOOK, Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 2), Z(2, 3)),
+            "mask is torch.float32. Expected torch.bool, True where the memory is real.",
+        ),
+        (
+            lambda: attention_scan(LOOK, Z(2, 4, 3), Z(2, 3, 2), Z(2, 3, 2)),
+            "gates_x is 3 wide. Expected 2: as many as weight_feed has rows.",
+        ),
+        (
+            lambda: attention_scan(LOOK, Z(2, 4, 2), Z(2, 3, 5), Z(2, 3, 2)),
+            "keys is 5 wide. Expected 2: as the query they are compared with.",
+        ),
+        (
+            lambda: attention_scan(LOOK, Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 7)),
+            "weight_feed is 2 wide. Expected 7: as the context.",
+        ),
+        (
+            lambda: attention_scan(LOOK, Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 2), feed_mask=Z(2, 4, 1)),
+            "feed_mask is 1 wide. Expected 2: as what the cell is fed.",
+        ),
+        (
+            lambda: attention_scan(LuongCell(RNN, Score(), Z(2, 5), Z(5, 3)), Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 2)),
+            "weight_mix is 3 wide. Expected 4: context and h side by side.",
+        ),
+        (
+            lambda: attention_scan(LuongCell(RNN, Score(), Z(2, 6), Z(5, 4)), Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 2)),
+            "weight_feed is 6 wide. Expected 5: as what weight_mix gives.",
+        ),
+        (
+            lambda: AttentionDecoder(2, 3, 4)(Z(1, 5, 2), Z(1, 3, 4), lengths=torch.tensor([6])),
+            "lengths[0]=6 is longer than the input's 5 steps. Expected 0 to 5.",
         ),
         (
             lambda: attention_scan(LOOK, Z(2, 4, 2), Z(2, 3, 2), Z(2, 3, 2), feed_mask=Z(2, 2)),

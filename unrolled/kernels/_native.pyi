@@ -79,6 +79,8 @@ class AttentionJob:
     hidden: int
     key_size: int
     value_size: int
+    context_size: int
+    heads: int
     feed: int
     luong: bool
     scale: float
@@ -86,6 +88,12 @@ class AttentionJob:
     bias_hh: int
     weight_feed: int
     weight_query: int
+    bias_query: int
+    weight_out: int
+    bias_out: int
+    looked: int
+    head_weights: int
+    d_looked: int
     vector: int
     weight_mix: int
     bias_mix: int
@@ -231,3 +239,38 @@ def ctc_loss(
 def ctc_align(
     log_probs: int, steps: int, labels: int, step_stride: int, blank: int, target: int, length: int, path: int
 ) -> float: ...
+
+class PrefixSearch:
+    def __init__(self, labels: int, blank: int, beam: int, margin: float, add: bool, /) -> None: ...
+    def feed(self, frames: int, count: int, labels: int, /) -> None: ...
+    def best(self, count: int, /) -> list[tuple[float, list[int]]]: ...
+
+class Lexicon:
+    def size(self) -> int: ...
+
+class Dictionary: ...
+
+class DictionaryOptions:
+    labels: int
+    blank: int
+    separator: int
+    beam: int
+    per_node: int
+    margin: float
+    sum: bool
+    recombine: bool
+    look_ahead: bool
+    lm_weight: float
+    word_bonus: float
+    unknown_penalty: float
+
+class DictionarySearch:
+    def __init__(self, dictionary: Dictionary, options: DictionaryOptions, /) -> None: ...
+    def feed(self, frames: int, count: int, labels: int, /) -> None: ...
+    def best(
+        self, count: int, /
+    ) -> list[tuple[float, bool, list[int], list[int], list[int], list[int], list[int]]]: ...
+
+def make_lexicon(labels: int, starts: int, words: int, count: int, /) -> Lexicon: ...
+def make_dictionary(lexicon: Lexicon, lm: NGramModel | None, words: list[str]) -> Dictionary: ...
+def feed_all(searches: list[DictionarySearch], frames: list[tuple[int, int, int]], threads: int, /) -> None: ...

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
-from unrolled.cells import AttentionCell, State
+from unrolled.cells import AttentionCell, BuiltIn, LuongCell, State
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, attention_reference
 from unrolled.kernels.attention_job import Attended, AttentionJob
 from unrolled.kernels.choice import Choice, choose_of
+from unrolled.kernels.lengths import check_lengths
 
 __all__ = [
     "ATTENTION_ENGINES",
@@ -105,6 +107,8 @@ def make_attention_job(
             raise UserError(problem, f"Expected (batch, positions, size) of both, batch {batch}.")
     if mask is not None:
         _check("mask", mask, (batch, keys.shape[1]), "(batch, positions)")
+        if mask.dtype != torch.bool:
+            raise UserError(f"mask is {mask.dtype}.", "Expected torch.bool, True where the memory is real.")
     if state is None:
         state = tuple(gates_x.new_zeros(batch, size) for size in cell.state_sizes)
     if len(state) != len(cell.state_names):
@@ -113,11 +117,42 @@ def make_attention_job(
     for name, size, part in zip(cell.state_names, cell.state_sizes, state, strict=True):
         _check(f"The state {name}", part, (batch, size), "(batch, size)")
     if lengths is not None:
-        _check("lengths", lengths, (batch,), "one for each sequence")
+        lengths = check_lengths(lengths, batch, steps, gates_x.device)
     for name, drawn in (("feed_mask", feed_mask), ("mix_mask", mix_mask)):
         if drawn is not None and (drawn.dim() != 3 or drawn.shape[:2] != (batch, steps)):
             raise UserError(f"{name} has shape {tuple(drawn.shape)}.", f"Expected ({batch}, {steps}, size).")
-    return AttentionJob(cell, gates_x, keys, values, mask, state, lengths, feed_mask, mix_mask)
+    job = AttentionJob(cell, gates_x, keys, values, mask, state, lengths, feed_mask, mix_mask)
+    _check_widths(job)
+    return job
+
+
+def _check_widths(job: AttentionJob) -> None:
+    """Everything that is multiplied must fit."""
+    cell, score = job.cell, job.cell.score
+    gates, feed = cell.weight_feed.shape
+    query, values = cell.cell.state_sizes[0], job.values.shape[2]
+    key = query if score.weight_query is None else score.weight_query.shape[0]
+    context = values if score.weight_out is None else score.weight_out.shape[0]
+    widths = [
+        ("gates_x", job.gates_x.shape[2], gates, "as many as weight_feed has rows"),
+        ("keys", job.keys.shape[2], key, "as the query they are compared with"),
+    ]
+    if isinstance(cell.cell, BuiltIn):
+        widths.append(("gates_x", job.gates_x.shape[2], cell.cell.weight_hh.shape[0], "as many as weight_hh has rows"))
+    if score.vector is not None:
+        widths.append(("The vector of the score", score.vector.shape[0], key, "as the keys"))
+    if isinstance(cell, LuongCell):
+        widths.append(("weight_mix", cell.weight_mix.shape[1], context + query, "context and h side by side"))
+        widths.append(("weight_feed", feed, cell.weight_mix.shape[0], "as what weight_mix gives"))
+        if job.mix_mask is not None:
+            widths.append(("mix_mask", job.mix_mask.shape[2], context + query, "context and h side by side"))
+    else:
+        widths.append(("weight_feed", feed, context, "as the context"))
+    if job.feed_mask is not None:
+        widths.append(("feed_mask", job.feed_mask.shape[2], feed, "as what the cell is fed"))
+    for name, got, expected, meaning in widths:
+        if got != expected:
+            raise UserError(f"{name} is {got} wide.", f"Expected {expected}: {meaning}.")
 
 
 def _check(name: str, tensor: Tensor, shape: tuple[int, ...], meaning: str) -> None:

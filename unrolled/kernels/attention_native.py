@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 
 import torch
@@ -13,7 +14,7 @@ from unrolled.kernels.attention_job import Attended, AttentionJob
 from unrolled.kernels.native import kind_of, refuses_activations, transformed
 from unrolled.kernels.native_ops import ISA
 
-DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32, one head, RNN, LSTM and GRU without layer norm"
+DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without layer norm"
 
 
 def refuses(job: AttentionJob) -> str | None:
@@ -25,13 +26,13 @@ def refuses(job: AttentionJob) -> str | None:
     for name in ("norm_hh", "norm_c", "weight_hr", "weight_peephole"):
         if getattr(cell, name, None) is not None:
             return f"its decoders have no {name}"
-    if score.heads != 1 or score.weight_out is not None or score.bias_query is not None:
-        return "it has one head"
-    if job.gates_x.device.type != "cpu":
-        return f"it runs on a CPU, the input is on {job.gates_x.device}"
+    if score.heads > 1 and score.vector is not None:
+        return "it has additive scores of one head"
     if torch.is_autocast_enabled("cpu"):
         return "it computes in float32, autocast asks for less"
     for tensor in _tensors(job):
+        if tensor.device.type != "cpu":
+            return f"it runs on a CPU, got a tensor on {tensor.device}"
         if tensor.dtype != torch.float32:
             return f"it computes in float32, got {tensor.dtype}"
     if job.gates_x.shape[0] == 0:
@@ -44,11 +45,33 @@ def refuses(job: AttentionJob) -> str | None:
     return refuses_activations(cell)
 
 
+def outdone(job: AttentionJob) -> str | None:
+    """Why `auto` should leave the job to the loop in torch, which is faster; None where it is not.
+
+    Measured on 2 cores with AVX-512 (benchmarks/attention_scan.py): packing the weights pays from the second step on.
+    """
+    batch, steps = job.gates_x.shape[:2]
+    hidden = job.state[0].shape[1]
+    if steps == 1 or (batch * steps < _ROWS and hidden > _WIDE):
+        return "torch is faster on so few steps"
+    if ISA == "plain" and platform.machine() in ("x86_64", "AMD64") and hidden >= _WIDE:
+        return "torch is faster than its plain kernels"
+    return None
+
+
+_ROWS, _WIDE = 4, 512
+
+
 def _tensors(job: AttentionJob) -> Iterator[Tensor]:
-    cell = job.cell.cell
+    """Everything that is read as float32."""
+    cell, score = job.cell.cell, job.cell.score
     assert isinstance(cell, BuiltIn)
-    yield from (job.gates_x, cell.weight_hh, job.cell.weight_feed, job.keys, job.values, *job.state)
-    yield from (mask for mask in (job.feed_mask, job.mix_mask, cell.hidden_mask) if mask is not None)
+    yield from (job.gates_x, job.keys, job.values, *job.state)
+    given = [job.feed_mask, job.mix_mask, cell.hidden_mask, cell.weight_hh, cell.bias_hh, job.cell.weight_feed]
+    given += [score.weight_query, score.bias_query, score.vector, score.weight_out, score.bias_out]
+    if isinstance(job.cell, LuongCell):
+        given += [job.cell.weight_mix, job.cell.bias_mix]
+    yield from (tensor for tensor in given if tensor is not None)
 
 
 def run(job: AttentionJob) -> Attended:
@@ -63,6 +86,9 @@ def run(job: AttentionJob) -> Attended:
         cell.bias_hh,
         job.cell.weight_feed,
         score.weight_query,
+        score.bias_query,
+        score.weight_out,
+        score.bias_out,
         score.vector,
         luong.weight_mix if luong else None,
         luong.bias_mix if luong else None,
@@ -82,6 +108,7 @@ def run(job: AttentionJob) -> Attended:
         job.lengths,
         score.scale,
         kind_of(cell),
+        score.heads,
         luong is not None,
         graph,
     )

@@ -3,7 +3,8 @@
 `torch.ops.unrolled.attention` takes projected inputs, a memory and weights to outputs, contexts, weights and the final
 state; what the backward pass needs comes out as one flat buffer (see `Sections`). Everything is float32 on the CPU.
 
-B batch, T steps, S positions, G gates, H units, A width of a key, C of a value, F of what the cell is fed.
+B batch, T steps, S positions, N heads, G gates, H units, A width of a key, V of a value, C of a context, F of what the
+cell is fed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.cells.attention import join_heads, split_heads
 from unrolled.kernels.native_buffers import (
     GRU_RESET_AFTER,
     GRU_RESET_BEFORE,
@@ -41,9 +43,18 @@ def _sections(given: dict[str, Any]) -> Sections:
         shapes["candidate"] = (rows, hidden)
     if given["weight_query"] is not None:
         shapes["query_rows"] = (rows, given["keys"].shape[2])
+    if given["heads"] > 1:
+        shapes["head_weights"] = (rows, given["heads"] * given["keys"].shape[1])
+    if given["weight_out"] is not None:
+        shapes["looked"] = (rows, given["values"].shape[2])
     if given["luong"]:
-        shapes |= {"hidden_rows": (rows, hidden), "mixed": (rows, hidden + given["values"].shape[2])}
+        shapes |= {"hidden_rows": (rows, hidden), "mixed": (rows, hidden + _context_size(given))}
     return Sections(shapes)
+
+
+def _context_size(given: dict[str, Any]) -> int:
+    size: int = given["values"].shape[2] if given["weight_out"] is None else given["weight_out"].shape[0]
+    return size
 
 
 def _describe(job: _native.AttentionJob, given: dict[str, Any]) -> list[Any]:
@@ -52,7 +63,7 @@ def _describe(job: _native.AttentionJob, given: dict[str, Any]) -> list[Any]:
     job.batch, job.steps, _ = gates_x.shape
     _, job.positions, job.key_size = keys.shape
     job.hidden, job.feed = given["weight_hh"].shape[1], given["weight_feed"].shape[1]
-    job.value_size = values.shape[2]
+    job.value_size, job.context_size, job.heads = values.shape[2], _context_size(given), given["heads"]
     job.kind, job.luong, job.scale = given["kind"], given["luong"], given["scale"]
     alive: list[Any] = []
     for name in _POINTERS:
@@ -66,18 +77,10 @@ def _describe(job: _native.AttentionJob, given: dict[str, Any]) -> list[Any]:
     return [*alive, order]
 
 
-_POINTERS: tuple[str, ...] = (
-    "weight_hh",
-    "bias_hh",
-    "weight_feed",
-    "weight_query",
-    "vector",
-    "weight_mix",
-    "bias_mix",
-    "keys",
-    "values",
+_POINTERS = (
+    *("weight_hh", "bias_hh", "weight_feed", "weight_query", "bias_query", "weight_out", "bias_out", "vector"),
+    *("weight_mix", "bias_mix", "keys", "values", "mask", "hidden_mask"),
 )
-_POINTERS += ("mask", "hidden_mask")
 
 
 def _forward(*inputs: Any, allocate: Callable[[int], Tensor] = empty) -> tuple[Tensor, ...]:
@@ -106,12 +109,11 @@ def _shapes(given: dict[str, Any]) -> list[tuple[int, ...]]:
     """Of the results but the last; (0,) for what there is not."""
     batch, steps = given["gates_x"].shape[:2]
     hidden, feed = given["weight_hh"].shape[1], given["weight_feed"].shape[1]
-    positions, values = given["values"].shape[1:]
     luong = given["luong"]
     return [
         (batch, steps, feed if luong else hidden),
-        (batch, steps, values),
-        (batch, steps, positions),
+        (batch, steps, _context_size(given)),
+        (batch, steps, given["keys"].shape[1]),
         (batch, hidden),
         (batch, hidden) if given["kind"] == LSTM else (0,),
         (batch, feed) if luong else (0,),
@@ -138,7 +140,7 @@ def _backward(*inputs: Any) -> list[Tensor]:
         setattr(job, name, gradient.data_ptr())
     job.backward(torch.get_num_threads())
     gradients = _gradients(given, parts, found)
-    for name in ("bias_hh", "bias_mix"):
+    for name in ("bias_hh", "bias_query", "bias_out", "bias_mix"):
         if given[name] is None:
             gradients.pop(name, None)
     return [gradients[name] if name in gradients else empty(0) for name in _FORWARD_NAMES[:_DIFFERENTIABLE]]
@@ -151,8 +153,8 @@ def _gradient_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     hidden, feed = given["weight_hh"].shape[1], given["weight_feed"].shape[1]
     shapes: dict[str, tuple[int, ...]] = {
         "d_gates": (batch, steps, wide),
-        "d_seen": (batch, steps, value_size),
-        "d_scores": (batch, steps, positions),
+        "d_seen": (batch, steps, _context_size(given)),
+        "d_scores": (batch, steps, given["heads"], positions),
         "d_query": (batch, steps, key_size),
         "d_h_0": (batch, hidden),
     }
@@ -160,6 +162,8 @@ def _gradient_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         shapes["d_c_0"] = (batch, hidden)
     if given["kind"] == GRU_RESET_AFTER:
         shapes["d_candidate"] = (batch, steps, hidden)
+    if given["weight_out"] is not None:
+        shapes["d_looked"] = (batch, steps, value_size)
     if given["vector"] is not None:
         shapes |= {"d_keys": (batch, positions, key_size), "d_vector": (batch, key_size)}
     if given["luong"]:
@@ -175,18 +179,34 @@ def _gradients(given: dict[str, Any], parts: dict[str, Tensor], found: dict[str,
     for name in ("c_0", "fed_0"):
         if f"d_{name}" in found:
             result[name] = found[f"d_{name}"]
-    result["values"] = given["weights"].mT @ found["d_seen"]
-    if given["vector"] is not None:
-        result |= {"keys": found["d_keys"], "vector": found["d_vector"].sum(0)}
-    else:
-        query = parts.get("query_rows", looking).view_as(found["d_query"])
-        result["keys"] = (found["d_scores"].mT @ query).mul_(given["scale"])
+    query = parts.get("query_rows", looking).view_as(found["d_query"])
+    result |= _memory_gradients(given, parts, found, query)
     if given["weight_query"] is not None:
-        result["weight_query"] = found["d_query"].flatten(0, 1).t() @ looking
+        d_query = found["d_query"].flatten(0, 1)
+        result |= {"weight_query": d_query.t() @ looking, "bias_query": d_query.sum(0)}
+    if given["weight_out"] is not None:
+        d_seen = found["d_seen"].flatten(0, 1)
+        result |= {"weight_out": d_seen.t() @ parts["looked"], "bias_out": d_seen.sum(0)}
     if given["luong"]:
         d_mixed = found["d_mixed"].flatten(0, 1)
         result |= {"weight_mix": d_mixed.t() @ parts["mixed"], "bias_mix": d_mixed.sum(0)}
     return result
+
+
+def _memory_gradients(
+    given: dict[str, Any], parts: dict[str, Tensor], found: dict[str, Tensor], query: Tensor
+) -> dict[str, Tensor]:
+    """Of keys, values and the vector of an additive score, head by head."""
+    heads, (batch, steps) = given["heads"], query.shape[:2]
+    weights = parts["head_weights"].view(batch, steps, heads, -1).transpose(1, 2) if heads > 1 else given["weights"]
+    d_looked = found.get("d_looked", found["d_seen"])
+    d_values = weights.mT @ (split_heads(d_looked, heads) if heads > 1 else d_looked)
+    result = {"values": join_heads(d_values) if heads > 1 else d_values}
+    if given["vector"] is not None:
+        return result | {"keys": found["d_keys"], "vector": found["d_vector"].sum(0)}
+    d_scores = found["d_scores"].transpose(1, 2) if heads > 1 else found["d_scores"].squeeze(2)
+    d_keys = d_scores.mT @ (split_heads(query, heads) if heads > 1 else query)
+    return result | {"keys": (join_heads(d_keys) if heads > 1 else d_keys).mul_(given["scale"])}
 
 
 def _recurrent_gradients(
@@ -207,16 +227,18 @@ def _recurrent_gradients(
     return {"weight_hh": weight, "bias_hh": torch.cat([d_gates[:, :gates].sum(0), d_candidate.sum(0)])}
 
 
-_GIVEN = """Tensor gates_x, Tensor weight_hh, Tensor? bias_hh, Tensor weight_feed, Tensor? weight_query, Tensor? vector,
-Tensor? weight_mix, Tensor? bias_mix, Tensor keys, Tensor values"""
+_GIVEN = """Tensor gates_x, Tensor weight_hh, Tensor? bias_hh, Tensor weight_feed, Tensor? weight_query,
+Tensor? bias_query, Tensor? weight_out, Tensor? bias_out, Tensor? vector, Tensor? weight_mix, Tensor? bias_mix,
+Tensor keys, Tensor values"""
 _RUN = """Tensor? mask, Tensor? hidden_mask, Tensor? feed_mask, Tensor? mix_mask, Tensor? lengths, float scale,
-int kind, bool luong"""
+int kind, int heads, bool luong"""
 _FORWARD_SCHEMA = f"""({_GIVEN}, Tensor h_0, Tensor? c_0, Tensor? fed_0, {_RUN},
 bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"""
 _BACKWARD_SCHEMA = f"""(Tensor? d_output, Tensor? d_context, Tensor? d_weights, Tensor? d_h_n, Tensor? d_c_n,
 Tensor? d_fed_n, Tensor saved, Tensor output, Tensor weights, {_GIVEN}, {_RUN}) -> Tensor[]"""
 _FORWARD_NAMES, _BACKWARD_NAMES = names_of(_FORWARD_SCHEMA), names_of(_BACKWARD_SCHEMA)
-_DIFFERENTIABLE = 13  # gates_x, the weights, the memory and the states
+_STATES = 3
+_DIFFERENTIABLE = len(_GIVEN.split(",")) + _STATES  # gates_x, the weights, the memory and the states
 
 attention = torch.library.custom_op(
     "unrolled::attention", lambda *inputs: _forward(*inputs), mutates_args=(), schema=_FORWARD_SCHEMA
@@ -239,7 +261,9 @@ def _(*inputs: Any) -> list[Tensor]:
     given = dict(zip(_BACKWARD_NAMES, inputs, strict=True))
     like: Tensor = given["gates_x"]
     states = _shapes(given)[3:]
-    shapes = [(0,) if given[name] is None else given[name].shape for name in _FORWARD_NAMES[:10]]
+    shapes = [
+        (0,) if given[name] is None else given[name].shape for name in _FORWARD_NAMES[: _DIFFERENTIABLE - _STATES]
+    ]
     return [like.new_empty(shape) for shape in (*shapes, *states)]
 
 
@@ -247,7 +271,7 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...], saved
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[6])
     ctx.kept = saved  # not seen from outside; otherwise it is among the results
-    tensors = [*inputs[:10], *inputs[_DIFFERENTIABLE : _DIFFERENTIABLE + 5]]
+    tensors = [*inputs[: _DIFFERENTIABLE - _STATES], *inputs[_DIFFERENTIABLE : _DIFFERENTIABLE + 5]]
     ctx.save_for_backward(output[6] if saved is None else None, output[0], output[2], *tensors)
     ctx.options = inputs[_DIFFERENTIABLE + 5 : -1]
 

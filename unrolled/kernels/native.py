@@ -61,7 +61,8 @@ def outdone(job: Job) -> str | None:
 
     Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library whose products are close to what
     the processor can do: without gradients it is ahead on a single long sequence, and on three, since the products here
-    take rows by twos. Its GRU and RNN are several calls a step, and ahead only where there are few steps.
+    take rows by twos. Its GRU and RNN are several calls a step, and ahead only where there are few steps. With lengths
+    it packs the batch and loops over the steps of any cell, and is ahead nowhere.
     """
     cell = job.cell
     assert isinstance(cell, BuiltIn)
@@ -71,6 +72,8 @@ def outdone(job: Job) -> str | None:
         return "torch is faster in autocast's precision"
     if ops.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
         return "torch is faster than its plain kernels"
+    if job.lengths is not None:
+        return None
     batch, steps = job.x.shape[:2]
     if isinstance(cell, LSTMCell):
         if not torch.is_grad_enabled() and batch in (1, 3) and steps >= _LONG and cell.hidden_size >= _WIDE:

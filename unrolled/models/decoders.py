@@ -50,7 +50,7 @@ class Decoded(NamedTuple):
 class PlainDecoder(nn.Module):
     """Recurrent layers that begin where the encoder ended: the whole source in one fixed state (Sutskever 2014)."""
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder) -> None:
+    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
         super().__init__()
         self.layer = recurrent_layer(settings, input_size)
         self.bridge = bridge_between(encoder.layer, self.layer, settings.num_layers, settings.bridge)
@@ -74,12 +74,14 @@ class PlainDecoder(nn.Module):
 class AttentiveDecoder(nn.Module):
     """A recurrent layer that attends to the encoder's memory, further layers on top of it.
 
-    Bahdanau's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i.
+    Bahdanau's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want it,
+    `width`, where no layer is above it.
     """
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder) -> None:
+    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
         super().__init__()
         self.bahdanau = settings.attention == "bahdanau"
+        mixed = width if settings.num_layers == 1 else settings.hidden_size
         self.attend = AttentionDecoder(
             input_size,
             settings.hidden_size,
@@ -89,6 +91,7 @@ class AttentiveDecoder(nn.Module):
             score=settings.score,
             attention_size=settings.attention_size if settings.score == "additive" else None,
             num_heads=settings.heads if settings.score == "multihead" else 1,
+            output_size=None if self.bahdanau else mixed,
             feed_dropout=settings.dropout,
             mix_dropout=settings.dropout,
             **cell_options(settings, attending=True),
@@ -100,7 +103,7 @@ class AttentiveDecoder(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.bridge = bridge_between(encoder.layer, self.attend.rnn, settings.num_layers, settings.bridge)
         looked = self.attend.context_size + input_size if self.bahdanau else 0
-        self.output_size = settings.hidden_size + looked
+        self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
     def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
         lower, upper = self._begin(encoded)

@@ -32,10 +32,10 @@ class Translator(nn.Module):
         source = self.embedding if one else token_embedding(sizes.source_size, width)
         self.encoder = RecurrentEncoder(settings.encoder, source)
         make = PlainDecoder if settings.decoder.attention == "none" else AttentiveDecoder
-        self.decoder: PlainDecoder | AttentiveDecoder = make(settings.decoder, width, self.encoder)
-        self.dropout = nn.Dropout(settings.decoder.dropout)
         inner = width if settings.tied else settings.decoder.hidden_size
-        self.readout = nn.Linear(self.decoder.output_size, inner)
+        self.decoder: PlainDecoder | AttentiveDecoder = make(settings.decoder, width, self.encoder, inner)
+        self.dropout = nn.Dropout(settings.decoder.dropout)
+        self.readout = nn.Linear(self.decoder.output_size, inner) if self.decoder.output_size != inner else None
         self.scores = nn.Linear(inner, sizes.target_size)
         if settings.tied:
             self.scores.weight = self.embedding.weight
@@ -76,7 +76,9 @@ class Translator(nn.Module):
         return Step(scores.float().log_softmax(-1), state, decoded.attention)
 
     def _read_out(self, features: Tensor) -> Tensor:
-        read: Tensor = self.dropout(torch.tanh(self.readout(self.dropout(features))))
+        if self.readout is not None:
+            features = torch.tanh(self.readout(self.dropout(features)))
+        read: Tensor = self.dropout(features)
         return read
 
 

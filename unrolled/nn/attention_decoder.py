@@ -19,6 +19,7 @@ from unrolled.kernels.attention import (
     run_attention_job,
 )
 from unrolled.kernels.choice import Choice, known_engine
+from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
 from unrolled.nn.layers import GRU, LSTM, RNN
@@ -180,6 +181,7 @@ class AttentionDecoder(nn.Module):
         feed, mix = self._drawn(x, x.shape[1])
         keys, values = self._project(memory, mask)
         if lengths is not None:
+            lengths = check_lengths(lengths, x.shape[0], x.shape[1], x.device)
             x = torch.where((torch.arange(x.shape[1], device=x.device) < lengths[:, None])[..., None], x, 0)
         return make_attention_job(
             cell,

@@ -1,7 +1,11 @@
-"""Turning a model's distributions into tokens. A model is seen only through `start` and `step`."""
+"""Turning a model's distributions into tokens.
+
+A model is seen through `start` and `step`, or as a matrix of posteriors (`unrolled.search.frames`).
+"""
 
 from unrolled.search.beam import Beam, beam_search
 from unrolled.search.constraints import Constraint
+from unrolled.search.frames import Decoded, Decoder, DecoderStream, Lexicon, Word, best_path, decode, prefix_search
 from unrolled.search.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.hypotheses import Found, Hypothesis, Node, Tree
 from unrolled.search.ngram import NGram, WordScore
@@ -15,9 +19,13 @@ from unrolled.search.stop_strings import StopStrings
 __all__ = [
     "Beam",
     "Constraint",
+    "Decoded",
+    "Decoder",
+    "DecoderStream",
     "Found",
     "Hypothesis",
     "LengthPenalty",
+    "Lexicon",
     "NGram",
     "Node",
     "PrefillModel",
@@ -34,9 +42,13 @@ __all__ = [
     "Token",
     "TokenModel",
     "Tree",
+    "Word",
     "WordScore",
     "beam_search",
+    "best_path",
+    "decode",
     "generate",
+    "prefix_search",
     "reorder",
     "rescore",
     "sample",

@@ -45,7 +45,7 @@ class RunOptions:
     min_tokens: int = 0
     max_tokens: int | None = None  # None: by the length of the source
     prefix: str | None = None  # what every translation begins with
-    unknown: str = "auto"  # keep, forbid or replace <unk>; auto: replace by attention where there is any, or forbid
+    unknown: str = "auto"  # keep, forbid or replace <unk>; auto: words are replaced where there is attention
     temperature: float | None = None  # draw at random instead of searching
     top_k: int = 0
     top_p: float = 1.0
@@ -96,7 +96,9 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
     attends: bool = network.attends
-    unknown = options.unknown if options.unknown != "auto" else "replace" if attends else "forbid"
+    unknown = options.unknown
+    if unknown == "auto":
+        unknown = "replace" if attends and assets.target.tokenizer.level == "word" else "forbid"
     wanted = attends and (options.attention or unknown == "replace")
     if unknown == "replace" and not attends:
         raise UserError("Unknown words are replaced by attention, and this model has none.", "Use unknown=forbid.")

@@ -1,4 +1,4 @@
-// The Python face of the CTC loss.
+// The part of the Python module that is about CTC.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-#include "ctc_calls.h"
+#include "bind_ctc.h"
 
 #include "ctc.h"
 #include "dispatch.h"

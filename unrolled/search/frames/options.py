@@ -1,0 +1,44 @@
+"""How a dictionary search weighs and limits its hypotheses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from unrolled.errors import UserError, unknown_name
+from unrolled.search.frames.prefix import MERGES, check_limits
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Scores are natural logarithms; a sentence's is
+
+    log p(frames | labels) + lm_weight · log p(words) + word_bonus · number of words
+    + unknown_penalty · number of words that are not in the lexicon
+    """
+
+    beam: int = 100  # most hypotheses after each frame
+    per_node: int | None = None  # most of them at one place of the tree
+    margin: float = math.inf  # none is more nats below the best
+    merge: str = "max"  # of paths that come together the best counts, or their "sum"
+    recombine: bool | None = None  # whether histories the model cannot tell apart come together; none: for 1-best only
+    look_ahead: bool = True  # inside a word, the best unigram score of the words that begin so is counted already
+    lm_weight: float = 1.0
+    word_bonus: float = 0.0
+    unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
+
+    def __post_init__(self) -> None:
+        check_limits(self.beam, 1, self.margin)
+        if self.per_node is not None and self.per_node < 1:
+            raise UserError(f"per_node={self.per_node!r} is not a whole number from 1 up.", "Use None for no limit.")
+        if self.merge not in MERGES:
+            raise unknown_name("merge", self.merge, MERGES)
+        if not 0 <= self.lm_weight < math.inf:
+            raise UserError(f"lm_weight={self.lm_weight!r} is not a number from 0 up.")
+        for name in ("word_bonus", "unknown_penalty"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise UserError(f"{name}={value!r} is not a number.")
+
+    def recombines(self, n_best: int) -> bool:
+        return n_best == 1 and self.merge == "max" if self.recombine is None else self.recombine

@@ -1,0 +1,64 @@
+"""Posteriors as the searches want them: (T, V) log-probabilities, float32 on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unrolled.errors import UserError, unknown_name
+
+Kind = Literal["log_probs", "probs", "logits"]
+KINDS = ("log_probs", "probs", "logits")
+IMPOSSIBLE = -1e30  # what some write for the logarithm of 0
+OFF = 0.05  # how far from 1 a row of rounded probabilities may add up to
+
+
+def as_log_probs(
+    posteriors: Any, kind: str = "log_probs", labels: int | None = None, name: str = "posteriors"
+) -> Tensor:
+    """The log-probabilities (T, V) of a tensor, an array or lists; whatever is none is refused with what it looks like.
+
+    >>> as_log_probs([[0.5, 0.5]], kind="probs")
+    tensor([[-0.6931, -0.6931]])
+    """
+    if kind not in KINDS:
+        raise unknown_name("kind of posteriors", kind, KINDS)
+    frames = (posteriors if isinstance(posteriors, Tensor) else torch.as_tensor(np.asarray(posteriors))).detach().cpu()
+    if frames.dim() != 2:
+        raise UserError(f"{name} must be (frames, labels), got shape {tuple(frames.shape)}.")
+    if labels is not None and frames.shape[1] != labels:
+        raise UserError(
+            f"{name} has {frames.shape[1]} columns, but there are {labels} labels.",
+            "Name one label for each column, the blank included.",
+        )
+    frames = frames.float()
+    if bool(frames.isnan().any()) or bool((frames == torch.inf).any()):
+        frame, label = (~(frames < torch.inf)).nonzero()[0].tolist()
+        raise UserError(f"{name}[{frame}, {label}] is {frames[frame, label].item()}.", "Posteriors must be numbers.")
+    if kind == "probs":
+        if bool((frames < 0).any()) or _far(frames.sum(1), 1.0):
+            raise UserError(f"The rows of {name} are not probabilities: {_looks(frames)}.", "Say what they are.")
+        return frames.log()
+    if kind == "logits":
+        return frames.log_softmax(1)
+    if _far(frames.exp().sum(1), 1.0):
+        raise UserError(
+            f"{name} are not log-probabilities: {_looks(frames)}.",
+            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' or kind='probs'.",
+        )
+    return frames.masked_fill(frames < IMPOSSIBLE, -torch.inf).contiguous()
+
+
+def _far(values: Tensor, wanted: float) -> bool:
+    return bool(((values - wanted).abs() > OFF).any())
+
+
+def _looks(frames: Tensor) -> str:
+    if bool((frames >= 0).all()) and not _far(frames.sum(1), 1.0):
+        return "they look like probabilities, each row adds up to 1"
+    sums = frames.exp().sum(1)
+    row = int((sums - 1).abs().argmax())
+    return f"the exponentials of row {row} add up to {sums[row].item():.3g}, so they look like logits"
