@@ -34,15 +34,19 @@ $(VENV)/modules: $(BIN)/python FORCE
 	@find unrolled -name '*.py' | sort > $@.now
 	@cmp -s $@.now $@ || cp $@.now $@
 
-# torch first and pinned: a looser request would fetch gigabytes of GPU libraries.
-$(VENV)/installed: $(BIN)/python $(VENV)/modules pyproject.toml constraints.txt $(NATIVE)
+# torch first and pinned: a looser request would fetch gigabytes of GPU libraries. With the development tools or without,
+# it is one installation: the C++ is compiled once.
+SOURCES := $(BIN)/python $(VENV)/modules pyproject.toml constraints.txt $(NATIVE)
+
+$(VENV)/installed: $(SOURCES)
 	$(PIP) install -c constraints.txt torch
 	$(PIP) install -c constraints.txt --editable .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed
+$(VENV)/installed-dev: $(SOURCES)
+	$(PIP) install -c constraints.txt torch
 	$(PIP) install -c constraints.txt --editable '.[dev]'
-	@touch $@
+	@touch $@ $(VENV)/installed
 
 clean:
 	rm -rf $(VENV) build dist

@@ -18,6 +18,7 @@ import unrolled
 from unrolled.kernels import ENGINES
 
 RESULTS = Path(__file__).parent / "results"
+REST = 0.03  # seconds
 
 
 def interleaved(
@@ -25,8 +26,9 @@ def interleaved(
 ) -> dict[str, float]:
     """The best time of each run in seconds, all taking turns, so that a busy machine is busy for all of them.
 
-    With `settle` each turn begins with a rest and a run that is not timed: the threads of the one before, onnxruntime's
-    above all, go on spinning on the cores that the next one needs.
+    With `settle` each turn begins with a rest, since the threads of the one before, onnxruntime's above all, go on
+    spinning on the cores that the next one needs; then come some runs that are not timed, since threads that slept may
+    wake on one core and need some milliseconds to part, and then three that are.
     """
     for run in runs.values():
         run()
@@ -36,11 +38,14 @@ def interleaved(
     while rounds < least or time.perf_counter() < until:
         for name, run in runs.items():
             if settle:
-                time.sleep(0.03)
+                time.sleep(REST)
+                warm = time.perf_counter() + REST
+                while time.perf_counter() < warm:
+                    run()
+            for _ in range(3 if settle else 1):
+                start = time.perf_counter()
                 run()
-            start = time.perf_counter()
-            run()
-            best[name] = min(best[name], time.perf_counter() - start)
+                best[name] = min(best[name], time.perf_counter() - start)
         rounds += 1
     return best
 

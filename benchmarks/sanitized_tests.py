@@ -19,5 +19,6 @@ spec.loader.exec_module(module)
 
 # what starts processes of its own, or torch's compiler, would not run the sanitised extension, or not in time
 skipped = "not compile and not checks and not without and not instruction and not forked and not auto"
-tests = ["tests/kernels/test_native.py", "tests/nn/test_stepper.py", "tests/nn/test_ctc.py", "tests/search/frames"]
+tests = ["tests/kernels/test_native.py", "tests/kernels/test_attention.py", "tests/nn/test_stepper.py"]
+tests += ["tests/nn/test_ctc.py", "tests/search/frames"]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", skipped, *tests]))

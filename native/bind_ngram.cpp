@@ -9,6 +9,7 @@
 
 #include "arpa.h"
 #include "kneser_ney.h"
+#include "mix.h"
 #include "ngram.h"
 
 namespace nb = nanobind;
@@ -37,6 +38,42 @@ std::pair<std::vector<std::pair<float, int>>, uint32_t> score_words(const NGramM
     scores.emplace_back(score, length);
   }
   return {scores, state.node};
+}
+
+bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// Whole lines of text, a sentence each, blank ones apart: float32 log10 of every word and sentence end; a byte for each,
+// whether it is a known word; a byte for each, whether a sentence ends with it.
+nb::tuple score_text(const NGramModel& model, nb::bytes given) {
+  const std::string_view text(given.c_str(), given.size());
+  std::vector<float> scores;
+  std::string known, ends;
+  {
+    nb::gil_scoped_release release;
+    NGramState state = model.start();
+    bool any = false;
+    const auto score = [&](uint32_t word, bool end) {
+      scores.push_back(model.score_log10(state, word, state));
+      known.push_back(word != NGramModel::kUnknown);
+      ends.push_back(end);
+    };
+    for (size_t at = 0; at <= text.size();) {
+      size_t end = at;
+      while (end < text.size() && !is_blank(text[end])) ++end;
+      if (end > at) {
+        any = true;
+        score(model.find(text.substr(at, end - at)), false);
+      }
+      if (any && (end == text.size() || text[end] == '\n')) {
+        score(model.end_word(), true);
+        state = model.start();
+        any = false;
+      }
+      at = end + 1;
+    }
+  }
+  return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(scores.data()), scores.size() * sizeof(float)),
+                        nb::bytes(known.data(), known.size()), nb::bytes(ends.data(), ends.size()));
 }
 
 std::vector<std::tuple<std::vector<uint32_t>, float, float>> ngrams(const NGramModel& model, int order) {
@@ -81,6 +118,7 @@ void bind_ngram(nb::module_& m) {
       })
       .def("finish", [](const NGramModel& self, uint32_t state) { return self.finish(checked_state(self, state)); })
       .def("score_words", &score_words)
+      .def("score_text", &score_text)
       .def("find", &NGramModel::find)
       .def("word", [](const NGramModel& self, uint32_t word) { return self.words()[checked_word(self, word)]; })
       .def("ngrams", &ngrams)
@@ -89,6 +127,7 @@ void bind_ngram(nb::module_& m) {
       .def_prop_ro("word_count", [](const NGramModel& self) { return self.words().size(); })
       .def_prop_ro("has_unknown", &NGramModel::has_unknown)
       .def_prop_ro("bytes", &NGramModel::bytes);
+  m.def("mix_ngrams", &mix, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<ArpaReader>(m, "ArpaReader")
       .def(nb::init<>())
       .def("feed", [](ArpaReader& self, nb::bytes piece) {
@@ -108,8 +147,8 @@ void bind_ngram(nb::module_& m) {
       .def("estimate", &KneserNey::estimate, nb::call_guard<nb::gil_scoped_release>())
       .def("next", &next_piece<KneserNey, &KneserNey::next_piece>)
       .def("model", &KneserNey::model, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("counts", &KneserNey::counts)
       .def_prop_ro("sentences", &KneserNey::sentences)
-      .def_prop_ro("words", &KneserNey::words)
       .def_prop_ro("longest", &KneserNey::longest);
   nb::class_<ArpaWriter>(m, "ArpaWriter")
       .def(nb::init<std::shared_ptr<const NGramModel>>())

@@ -34,7 +34,7 @@ nb::object owned(PyObject* object) {
 }  // namespace
 
 NB_MODULE(_native, m) {
-  m.doc() = "The native engine: recurrent scans on a CPU.";
+  m.doc() = "The native engine: recurrent scans and attending decoders on a CPU.";
 #define UNROLLED_ADDRESS(name) \
   .def_prop_rw(#name, [](Self& s) { return reinterpret_cast<uintptr_t>(s.name); }, address(&Self::name))
 #define UNROLLED_SEQUENCE(name)                                                                      \
@@ -78,6 +78,43 @@ NB_MODULE(_native, m) {
         .def("forward", [](const Self& job, int threads) { kernels().forward(job, threads); },
              nb::call_guard<nb::gil_scoped_release>())
         .def("backward", [](const Self& job, int threads) { kernels().backward(job, threads); },
+             nb::call_guard<nb::gil_scoped_release>());
+  }
+  {
+    using Self = AttentionJob;
+    nb::class_<AttentionJob>(m, "AttentionJob")
+        .def(nb::init<>())
+        .def_rw("kind", &AttentionJob::kind)
+        .def_rw("batch", &AttentionJob::batch)
+        .def_rw("steps", &AttentionJob::steps)
+        .def_rw("positions", &AttentionJob::positions)
+        .def_rw("hidden", &AttentionJob::hidden)
+        .def_rw("key_size", &AttentionJob::key_size)
+        .def_rw("value_size", &AttentionJob::value_size)
+        .def_rw("context_size", &AttentionJob::context_size)
+        .def_rw("heads", &AttentionJob::heads)
+        .def_rw("feed", &AttentionJob::feed)
+        .def_rw("luong", &AttentionJob::luong)
+        .def_rw("scale", &AttentionJob::scale)
+        UNROLLED_SEQUENCE(gates_x) UNROLLED_SEQUENCE(feed_mask) UNROLLED_SEQUENCE(mix_mask)
+        UNROLLED_SEQUENCE(d_output) UNROLLED_SEQUENCE(d_context) UNROLLED_SEQUENCE(d_weights)
+        UNROLLED_ADDRESS(weight_hh) UNROLLED_ADDRESS(bias_hh) UNROLLED_ADDRESS(weight_feed)
+        UNROLLED_ADDRESS(weight_query) UNROLLED_ADDRESS(bias_query) UNROLLED_ADDRESS(weight_out)
+        UNROLLED_ADDRESS(bias_out) UNROLLED_ADDRESS(looked) UNROLLED_ADDRESS(head_weights) UNROLLED_ADDRESS(d_looked)
+        UNROLLED_ADDRESS(vector) UNROLLED_ADDRESS(weight_mix) UNROLLED_ADDRESS(bias_mix) UNROLLED_ADDRESS(keys)
+        UNROLLED_ADDRESS(values) UNROLLED_ADDRESS(mask) UNROLLED_ADDRESS(hidden_mask) UNROLLED_ADDRESS(lengths)
+        UNROLLED_ADDRESS(order) UNROLLED_ADDRESS(active) UNROLLED_ADDRESS(h_0) UNROLLED_ADDRESS(c_0)
+        UNROLLED_ADDRESS(fed_0) UNROLLED_ADDRESS(h_n) UNROLLED_ADDRESS(c_n) UNROLLED_ADDRESS(fed_n)
+        UNROLLED_ADDRESS(output) UNROLLED_ADDRESS(context) UNROLLED_ADDRESS(weights) UNROLLED_ADDRESS(gates)
+        UNROLLED_ADDRESS(h_entering) UNROLLED_ADDRESS(seen) UNROLLED_ADDRESS(c_entering) UNROLLED_ADDRESS(candidate)
+        UNROLLED_ADDRESS(hidden_rows) UNROLLED_ADDRESS(fed_rows) UNROLLED_ADDRESS(query_rows) UNROLLED_ADDRESS(mixed)
+        UNROLLED_ADDRESS(d_h_n) UNROLLED_ADDRESS(d_c_n) UNROLLED_ADDRESS(d_fed_n) UNROLLED_ADDRESS(d_h_0)
+        UNROLLED_ADDRESS(d_c_0) UNROLLED_ADDRESS(d_fed_0) UNROLLED_ADDRESS(d_gates) UNROLLED_ADDRESS(d_candidate)
+        UNROLLED_ADDRESS(d_seen) UNROLLED_ADDRESS(d_scores) UNROLLED_ADDRESS(d_query) UNROLLED_ADDRESS(d_mixed)
+        UNROLLED_ADDRESS(d_keys) UNROLLED_ADDRESS(d_vector)
+        .def("forward", [](const Self& job, int threads) { kernels().attention_forward(job, threads); },
+             nb::call_guard<nb::gil_scoped_release>())
+        .def("backward", [](const Self& job, int threads) { kernels().attention_backward(job, threads); },
              nb::call_guard<nb::gil_scoped_release>());
   }
   nb::class_<Stepper>(m, "Stepper")

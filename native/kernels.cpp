@@ -2,6 +2,7 @@
 // UNROLLED_NAMESPACE; dispatch.cpp picks one at run time.
 #include "kernels.h"
 
+#include "attention.h"
 #include "gru.h"
 #include "lstm.h"
 #include "rnn.h"
@@ -36,7 +37,13 @@ static void backward(const ScanJob& job, int threads) {
 
 extern const Kernels kKernels;
 const Kernels kKernels = {
-    UNROLLED_STRING(UNROLLED_NAMESPACE), kLanes, forward, backward, {pack_matrix, free_matrix, step_layer, step_scratch},
+    UNROLLED_STRING(UNROLLED_NAMESPACE),
+    kLanes,
+    forward,
+    backward,
+    run_attention<AttentionForward>,
+    run_attention<AttentionBackward>,
+    {pack_matrix, free_matrix, step_layer, step_scratch},
     ctc_loss};
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

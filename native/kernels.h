@@ -1,6 +1,7 @@
 // What each instruction set's build offers.
 #pragma once
 
+#include "attention_job.h"
 #include "ctc.h"
 #include "job.h"
 #include "step.h"
@@ -12,6 +13,8 @@ struct Kernels {
   int lanes;
   void (*forward)(const ScanJob&, int threads);
   void (*backward)(const ScanJob&, int threads);
+  void (*attention_forward)(const AttentionJob&, int threads);
+  void (*attention_backward)(const AttentionJob&, int threads);
   StepKernels step;
   void (*ctc_loss)(const CtcJob&, int threads);
 };

@@ -56,13 +56,7 @@ void KneserNey::read(std::string_view line) {
   for (size_t at = 0; at < line.size();) {
     size_t end = at;
     while (end < line.size() && !is_blank(line[end])) ++end;
-    if (end > at) {
-      const std::string_view word = line.substr(at, end - at);
-      if (word == "<s>" || word == "</s>")
-        throw ArpaError(line_, "The text has the word " + std::string(word) + ", which marks the ends of sentences.",
-                        "Remove it: every line is a sentence and gets its ends.");
-      sentence_.push_back(words_.add(word));
-    }
+    if (end > at) sentence_.push_back(words_.add(line.substr(at, end - at)));
     at = end + 1;
   }
   if (!sentence_.empty()) count(sentence_);

@@ -36,8 +36,12 @@ class KneserNey {
   std::string next_piece();
   std::shared_ptr<NGramModel> model();
 
+  std::vector<size_t> counts() const {  // n-grams of each order
+    std::vector<size_t> counts;
+    for (int k = 1; k <= order_; ++k) counts.push_back(finished_[k]->size());
+    return counts;
+  }
   uint64_t sentences() const { return sentences_; }
-  uint64_t words() const { return tokens_; }
   uint32_t longest() const { return longest_; }  // words of a sentence
 
  private:

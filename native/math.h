@@ -1,4 +1,4 @@
-// Sigmoid and tanh on vectors, within a few units in the last place of float32; a NaN stays a NaN.
+// Exponential, sigmoid and tanh on vectors, within a few units in the last place of float32; a NaN stays a NaN.
 #pragma once
 
 #include "vec.h"
@@ -19,28 +19,30 @@ namespace unrolled::UNROLLED_NAMESPACE {
 #endif
 }
 
-// 1 / (1 + 2^n·e^-r) with x = r − n·ln 2, |r| ≤ ln 2 / 2; the polynomial is within 4e-9 of e^-r, relatively.
-[[gnu::always_inline]] static inline Vec sigmoid(Vec x) {
-  x = clamp(x, -88.0f, 87.0f);
+// 2^n·e^r with x = r + n·ln 2, |r| ≤ ln 2 / 2; the polynomial is within 4e-9 of e^r, relatively. Below -87 it stays e^-87.
+[[gnu::always_inline]] static inline Vec exp(Vec x) {
+  x = clamp(x, -87.0f, 88.0f);
   const Vec shifter = splat(12582912.0f);  // 1.5·2^23: adding it rounds to a whole number, in the lowest bits
-  const Vec shifted = x * -1.44269504088896341f + shifter;
+  const Vec shifted = x * 1.44269504088896341f + shifter;
   const Vec n = shifted - shifter;
-  Vec r = x + n * 0.693359375f;
-  r = r + n * -2.12194440e-4f;
+  Vec r = x - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
   Vec p = splat(1.3814540579915047e-3f);
-  p = p * r - 8.36874544620514e-3f;
+  p = p * r + 8.36874544620514e-3f;
   p = p * r + 4.166838899254799e-2f;
-  p = p * r - 1.666652113199234e-1f;
+  p = p * r + 1.666652113199234e-1f;
   p = p * r + 4.999999403953552e-1f;
-  p = p * r - 1.0f;
+  p = p * r + 1.0f;
   p = p * r + 1.0f;
   IntVec power, bits;
   __builtin_memcpy(&power, &shifted, sizeof power);
   __builtin_memcpy(&bits, &p, sizeof bits);
   bits += power << 23;  // n more in the exponent
   __builtin_memcpy(&p, &bits, sizeof p);
-  return 1.0f / (1.0f + p);
+  return p;
 }
+
+[[gnu::always_inline]] static inline Vec sigmoid(Vec x) { return 1.0f / (1.0f + exp(-x)); }
 
 // x·P(x²)/Q(x²), the rational approximation Eigen uses; beyond the clamp tanh is 1 in float32.
 [[gnu::always_inline]] static inline Vec tanh(Vec x) {

@@ -1,11 +1,19 @@
 #include "ngram.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <tuple>
+#include <unordered_map>
 
 namespace unrolled {
+
+namespace {
+
+constexpr double kNothing = 1e-6;  // of probabilities in float32 that sum to one
+
+}  // namespace
 
 NGramModel::NGramModel(int order) : order_(order) {
   if (order < 1 || order > kMostOrder) throw std::invalid_argument("the order must be from 1 to 255");
@@ -50,6 +58,12 @@ bool NGramModel::add(const uint32_t* words, int count, float prob, float backoff
   return true;
 }
 
+bool NGramModel::has(const uint32_t* words, int count) const {
+  uint32_t node = node_of(words[0]);
+  for (int i = 1; i < count && node; ++i) node = child(node, words[i]);
+  return node && !is_blank(node);
+}
+
 void NGramModel::reserve(size_t ngrams) {
   nodes_.reserve(ngrams);
   lengths_.reserve(ngrams);
@@ -59,6 +73,32 @@ void NGramModel::finish_building() {
   for (int length = 1; length <= order_; ++length)  // what a node links to is shorter
     for (uint32_t node = 1; node < node_count(); ++node)
       if (lengths_[node] == length) link(node);
+}
+
+void NGramModel::finish_normalised() {
+  for (int length = 1; length <= order_; ++length) {
+    if (length > 1) normalise(length - 1);
+    for (uint32_t node = 1; node < node_count(); ++node)
+      if (lengths_[node] == length) link(node);
+  }
+}
+
+// Gives contexts of a length, whose own links are there, their back-offs: what the longer n-grams leave, over what those
+// would have without them.
+void NGramModel::normalise(int length) {
+  std::unordered_map<uint32_t, std::pair<double, double>> sums;
+  for (uint32_t node = 1; node < node_count(); ++node) {
+    if (lengths_[node] != length + 1 || blanks_.contains(node)) continue;
+    const auto [found, skipped] = ending(node);
+    auto& [own, lower] = sums[nodes_[node].parent];
+    own += std::pow(10.0, nodes_[node].prob);
+    lower += std::pow(10.0, skipped + nodes_[found].prob);
+  }
+  for (const auto& [context, sum] : sums) {
+    const double left = 1 - sum.first, over = 1 - sum.second;
+    // where all words are there, nothing is ever left to shorter contexts
+    if (over > kNothing) nodes_[context].backoff = left > kNothing ? std::log10(left / over) : kImpossible;
+  }
 }
 
 void NGramModel::link(uint32_t node) {

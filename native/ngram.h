@@ -29,6 +29,7 @@ class NGramModel {
  public:
   static constexpr uint32_t kUnknown = 0;         // the number of <unk>, which every model has
   static constexpr float kUnknownMissing = -100;  // its log10 probability where nobody gave one, as KenLM's
+  static constexpr float kImpossible = -99;       // log10 of what has no probability
   static constexpr int kMostOrder = 255;
 
   explicit NGramModel(int order);
@@ -37,9 +38,12 @@ class NGramModel {
   // unigrams. False for an n-gram that is there already.
   bool add_unigram(std::string_view word, float prob, float backoff);
   bool add(const uint32_t* words, int count, float prob, float backoff);
+  bool has(const uint32_t* words, int count) const;
   void reserve(size_t ngrams);
   // Links the nodes. Nothing is added after this, and nothing is scored before.
   void finish_building();
+  // The same, with back-offs such that the probabilities after every context sum to one.
+  void finish_normalised();
 
   // Scoring, in natural logarithms, from any number of threads. Words are numbers below words().size().
   NGramState start() const { return {begin_ == Words::kNone ? 0 : next_of(node_of(begin_))}; }  // after <s>
@@ -95,6 +99,7 @@ class NGramModel {
   void put(uint32_t node);
   void grow(size_t slots);
   void link(uint32_t node);
+  void normalise(int length);
   // The longest n-gram that another one, of two words or more, ends in, and the back-offs on the way there.
   std::pair<uint32_t, float> ending(uint32_t node) const;
 

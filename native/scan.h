@@ -609,43 +609,18 @@ class BackwardScan : protected Scan {
 // Every thread of a scan runs its own Cell over all steps; `Cell` lays out its memory in its constructor.
 template <class Cell>
 static void run(const ScanJob& job, int threads) {
-  struct Context {
-    const ScanJob& job;
-    Plan plan;
-    size_t shared, of_group, own;
-    float* memory;
-    Barrier* barriers;  // [0] everyone's, then one for each group
-    bool alone;         // the team came out smaller than planned
-  };
   const Plan plan = Cell::plan(job, threads);
   Arena shared(nullptr), of_group(nullptr), own(nullptr);
   Cell(Place{job, plan, 0, nullptr, nullptr, &shared, &of_group, &own});
-  const size_t total = shared.used() + plan.groups * of_group.used() + plan.threads() * own.used();
-  float* memory = allocate_scratch(total);
-  auto* barriers = new Barrier[1 + plan.groups];
-  Context context{job, plan, shared.used(), of_group.used(), own.used(), memory, barriers, false};
-  parallel(
-      plan.threads(),
-      [](void* data, int id, int count) {
-        Context& c = *static_cast<Context*>(data);
-        if (count != c.plan.threads()) {
-          if (id == 0) c.alone = true;
-          return;
-        }
-        const int group = id / c.plan.members;
-        Arena shared(c.memory), of_group(c.memory + c.shared + group * c.of_group);
-        Arena own(c.memory + c.shared + c.plan.groups * c.of_group + id * c.own);
-        Cell cell(Place{c.job, c.plan, id, &c.barriers[0], &c.barriers[1 + group], &shared, &of_group, &own,
-                        c.of_group});
-        cell.prepare();
-        const bool descending = c.job.reverse != Cell::kBackward;
-        for (int s = 0; s < c.job.steps; ++s) cell.step(descending ? c.job.steps - 1 - s : s, s & 1);
-        cell.finish();
-      },
-      &context);
-  delete[] barriers;
-  free_scratch(memory);
-  if (context.alone) run<Cell>(job, 1);
+  const auto body = [&](Workspace space) {
+    Cell cell(Place{job, plan, space.id, space.everyone, space.of_group, &space.shared, &space.group, &space.own,
+                    of_group.used()});
+    cell.prepare();
+    const bool descending = job.reverse != Cell::kBackward;
+    for (int s = 0; s < job.steps; ++s) cell.step(descending ? job.steps - 1 - s : s, s & 1);
+    cell.finish();
+  };
+  if (!launch(plan, shared.used(), of_group.used(), own.used(), body)) run<Cell>(job, 1);
 }
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -75,4 +75,46 @@ class Arena {
   size_t used_ = 0;
 };
 
+// What a thread of a team gets to work with.
+struct Workspace {
+  int id;
+  Barrier* everyone;
+  Barrier* of_group;
+  Arena shared, group, own;  // one for all threads, one for a group, one for a thread
+};
+
+// Runs body(workspace) on every thread of a plan, with scratch of the sizes given. False if the team came out smaller
+// than planned and nothing was run.
+template <class Body>
+static bool launch(Plan plan, size_t shared, size_t of_group, size_t own, Body& body) {
+  struct Context {
+    Plan plan;
+    size_t shared, of_group, own;
+    float* memory;
+    Barrier* barriers;  // [0] everyone's, then one for each group
+    Body& body;
+    bool complete;
+  };
+  float* memory = allocate_scratch(shared + plan.groups * of_group + plan.threads() * own);
+  auto* barriers = new Barrier[1 + plan.groups];
+  Context context{plan, shared, of_group, own, memory, barriers, body, true};
+  parallel(
+      plan.threads(),
+      [](void* data, int id, int count) {
+        Context& c = *static_cast<Context*>(data);
+        if (count != c.plan.threads()) {
+          if (id == 0) c.complete = false;
+          return;
+        }
+        const int group = id / c.plan.members;
+        float *groups = c.memory + c.shared, *threads = groups + c.plan.groups * c.of_group;
+        c.body(Workspace{id, &c.barriers[0], &c.barriers[1 + group], Arena(c.memory), Arena(groups + group * c.of_group),
+                         Arena(threads + id * c.own)});
+      },
+      &context);
+  delete[] barriers;
+  free_scratch(memory);
+  return context.complete;
+}
+
 }  // namespace unrolled::UNROLLED_NAMESPACE

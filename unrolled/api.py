@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,16 @@ from unrolled.config import Section, apply, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model, current_versions, find_file, load_weights, read_about
-from unrolled.see import curves
+from unrolled.see import curves, length_figure
+from unrolled.see.translation import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Run, Trainer, new_folder
 from unrolled.training.checkpoint import write_atomically
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
 from unrolled.training.run import BEST, CONFIG, LAST, METRICS
+
+FILE_KEYS = ("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target")
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
@@ -244,6 +247,20 @@ class Job:
         return "\n".join([text, *self.task.warnings(self.config, trainer.batches)])
 
 
+def compare(
+    models: Sequence[str | Path], data: Any, picture: str | Path | None = None, *, device: str = "cpu"
+) -> dict[str, dict[str, Any]]:
+    """Scores of several models on the same data, and a picture of them by the length of the source."""
+    place = check_picture(picture) if picture is not None else None
+    scores = {str(path): load(path, device=device).evaluate(data) for path in models}
+    if place is not None:
+        tables = {name: found.get("by_length") for name, found in scores.items()}
+        if not all(tables.values()):
+            raise UserError("There is no picture of these scores.", "--picture is for models of translate.")
+        length_figure({name: table for name, table in tables.items() if table}).savefig(place, dpi=120)
+    return scores
+
+
 @dataclass(frozen=True)
 class Check:
     """What a dry run found."""
@@ -322,7 +339,7 @@ def _architecture(task: Task, config: Any) -> dict[str, Any]:
 
 
 def _with_absolute_paths(config: Any) -> Any:
-    paths = {f"data.{name}": getattr(config.data, name, None) for name in ("train", "valid", "vectors")}
+    paths = {f"data.{name}": getattr(config.data, name, None) for name in FILE_KEYS}
     return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
 
 

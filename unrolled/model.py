@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,11 @@ class Model:
     def evaluate(self, data: Any) -> dict[str, Any]:
         """Scores on a file."""
         scores: dict[str, Any] = self.task.evaluate_file(self, data)
+        return scores
+
+    def log_prob(self, texts: Sequence[str]) -> list[float]:
+        """The log-probability of each text, where the model is one of texts; `search.rescore` asks for it."""
+        scores: list[float] = self.task.log_prob(self, texts)
         return scores
 
     def embed(self, inputs: Any) -> Any:

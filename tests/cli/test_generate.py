@@ -166,7 +166,10 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             "--set: model.bidirectional=true: a language model cannot be bidirectional: its backward half would read "
             "the tokens it has to predict. For a model that writes from right to left use data.direction=backward",
         ),
-        "unknown task": (["train", "genrate"], "Unknown task 'genrate'. Did you mean 'generate'? Choices: generate."),
+        "unknown task": (
+            ["train", "genrate"],
+            f"Unknown task 'genrate'. Did you mean 'generate'? Choices: {', '.join(sorted(TASKS))}.",
+        ),
         "nothing to train": (["train"], "What should be trained? Try: unrolled train generate --train book.txt"),
         "resume and more": (
             ["train", "generate", "--resume", folder],

@@ -1,6 +1,7 @@
 """One time step each: the recurrent cells in plain torch, under their equations."""
 
 from unrolled.cells.activations import ACTIVATIONS, Activation, activation
+from unrolled.cells.attention import AttentionCell, AttentionStep, BahdanauCell, LuongCell, Score
 from unrolled.cells.base import AnyCell, BuiltIn, Cell, State, Step
 from unrolled.cells.gru import GRUCell
 from unrolled.cells.lstm import LSTMCell
@@ -11,13 +12,18 @@ __all__ = [
     "ACTIVATIONS",
     "Activation",
     "AnyCell",
+    "AttentionCell",
+    "AttentionStep",
+    "BahdanauCell",
     "BuiltIn",
     "Cell",
     "CellOf",
     "GRUCell",
     "LSTMCell",
+    "LuongCell",
     "RNNCell",
     "ScanTrace",
+    "Score",
     "State",
     "Step",
     "Trace",

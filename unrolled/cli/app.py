@@ -13,6 +13,7 @@ from unrolled.cli.config import check, info, new
 from unrolled.cli.decode import decode
 from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
+from unrolled.cli.lm import lm
 from unrolled.cli.run import run
 from unrolled.cli.train import train
 from unrolled.cli.words import words
@@ -30,6 +31,7 @@ app.command()(run)
 app.command("eval")(evaluate)
 app.command()(words)
 app.command()(decode)
+app.add_typer(lm)
 app.command()(new)
 app.command()(check)
 app.command()(info)

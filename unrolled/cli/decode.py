@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from unrolled.search import Hypothesis
+    from unrolled.search import Decoded
 
 
 def decode(
@@ -63,7 +63,7 @@ def decode(
                 typer.echo(f"{name}\t{one.text}" if n_best == 1 else f"{name}\t{one.score:.4f}\t{one.text}")
 
 
-def _record(found: Hypothesis, labels: list[str]) -> dict[str, Any]:
+def _record(found: Decoded, labels: list[str]) -> dict[str, Any]:
     return {
         "text": found.text,
         "score": found.score,

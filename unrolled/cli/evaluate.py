@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +13,23 @@ def evaluate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Data the model has not been trained on.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    target: Annotated[
+        str | None, typer.Option(metavar="FILE", help="translate: the targets, where FILE holds only sources.")
+    ] = None,
+    picture: Annotated[
+        str | None, typer.Option(metavar="FILE", help="translate: draw BLEU against the source's length, .png or .svg.")
+    ] = None,
+    beside: Annotated[
+        list[str] | None, typer.Option("--with", metavar="MODEL", help="Another model in the picture; again and again.")
+    ] = None,
 ) -> None:
     """Score a model on a file."""
     from unrolled import api
 
     loaded = api.load(model, device=device)
-    scores = loaded.evaluate(file)
+    data: Any = file if target is None else (file, target)
+    if picture is not None or beside:
+        scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
+    else:
+        scores = loaded.evaluate(data)
     typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))

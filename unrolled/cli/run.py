@@ -12,6 +12,21 @@ from unrolled.errors import UserError, unknown_name
 
 FORMATS = ("text", "jsonl", "csv")
 Several = list[str] | None
+GENERATE = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "words", "weights")
+TRANSLATE = (
+    "beam",
+    "n_best",
+    "length_penalty",
+    "alpha",
+    "coverage",
+    "search_stop",
+    "no_repeat_ngram",
+    "min_tokens",
+    "prefix",
+    "unknown",
+    "picture",
+)
+OPTIONS = (*GENERATE, *TRANSLATE, "steps")
 
 
 def run(
@@ -23,9 +38,12 @@ def run(
     format: Annotated[str, typer.Option(help="text, jsonl or csv.")] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="generate: tokens to write at the most (400).")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens to write at the most (generate: 400).")] = None,
     temperature: Annotated[
-        float | None, typer.Option(help="generate: 0: the likeliest; 1: the model's own distribution (0.8).")
+        float | None,
+        typer.Option(
+            help="0: the likeliest; 1: the model's own distribution (generate: 0.8; translate: draws, not searches)."
+        ),
     ] = None,
     top_k: Annotated[int | None, typer.Option(help="generate: only the k likeliest tokens; 0: all.")] = None,
     top_p: Annotated[float | None, typer.Option(help="generate: only the likeliest that hold this share.")] = None,
@@ -43,6 +61,29 @@ def run(
     weights: Annotated[
         str | None, typer.Option(help="generate: fp32, or fp16, int16 or int8 for speed on a CPU.")
     ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="translate: hypotheses side by side; 1: greedy (5).")] = None,
+    n_best: Annotated[int | None, typer.Option(min=1, help="translate: so many outputs for each input (1).")] = None,
+    length_penalty: Annotated[
+        str | None, typer.Option(help="translate: none, average or gnmt, what log P is divided by (gnmt).")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="translate: exponent of gnmt; more: longer outputs (1).")] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="translate: above 0, what was left unread counts against an output (0).")
+    ] = None,
+    search_stop: Annotated[
+        str | None, typer.Option(help="translate: safe: nothing better can come; enough: as many as the beam (safe).")
+    ] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(min=0, help="translate: so many tokens in a row never come twice; 0: off.")
+    ] = None,
+    min_tokens: Annotated[int | None, typer.Option(min=0, help="translate: tokens before an end (0).")] = None,
+    prefix: Annotated[str | None, typer.Option(help="translate: what every output begins with.")] = None,
+    unknown: Annotated[
+        str | None, typer.Option(help="translate: keep, forbid, or replace unknown words by attention.")
+    ] = None,
+    picture: Annotated[
+        str | None, typer.Option(metavar="FILE", help="translate: draw the attention of one input, .png or .svg.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="forecast: go on so far from its own predictions.")] = None,
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.
@@ -53,19 +94,7 @@ def run(
     from unrolled.tasks import Request
 
     given = dict(locals())
-    names = (
-        "max_tokens",
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "repetition_penalty",
-        "seed",
-        "words",
-        "weights",
-        "steps",
-    )
-    options = {name: given[name] for name in names if given[name] is not None}
+    options = {name: given[name] for name in OPTIONS if given[name] is not None}
     if stop:
         options["stop"] = tuple(stop)
     if format not in FORMATS:

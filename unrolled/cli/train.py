@@ -29,6 +29,16 @@ def train(
     valid_file: Annotated[
         str | None, typer.Option("--valid", metavar="FILE", help="Validation data (data.valid).")
     ] = None,
+    train_source: Annotated[
+        str | None, typer.Option(metavar="FILE", help="translate: sources, a line each (data.train_source).")
+    ] = None,
+    train_target: Annotated[
+        str | None, typer.Option(metavar="FILE", help="translate: their targets (data.train_target).")
+    ] = None,
+    valid_source: Annotated[
+        str | None, typer.Option(metavar="FILE", help="translate: the same to validate on (data.valid_source).")
+    ] = None,
+    valid_target: Annotated[str | None, typer.Option(metavar="FILE", help="translate: (data.valid_target).")] = None,
     overrides: Overrides = None,
     horizon: Annotated[
         list[int] | None, typer.Option(help="forecast: steps ahead (data.horizon); again for several.")
@@ -46,7 +56,8 @@ def train(
     The run folder gets config.toml, best.safetensors, last.safetensors, metrics.jsonl and curves.png.
     """
     if resume is not None:
-        if target or train_file or valid_file or overrides or horizon or out or init or device:
+        others = (target, train_file, valid_file, train_source, train_target, valid_source, valid_target)
+        if any(others) or overrides or horizon or out or init or device:
             raise UserError("--resume goes on with a run as it was.", "Give nothing else but --quiet.")
         from unrolled import api
 
@@ -60,6 +71,10 @@ def train(
     flags = {
         "data.train": train_file,
         "data.valid": valid_file,
+        "data.train_source": train_source,
+        "data.train_target": train_target,
+        "data.valid_source": valid_source,
+        "data.valid_target": valid_target,
         "data.horizon": ahead if horizon else None,
         "train.device": device,
     }

@@ -5,6 +5,7 @@ from unrolled.data.batch import Batch, join
 from unrolled.data.buckets import Buckets, held_out
 from unrolled.data.frame import Frame
 from unrolled.data.lanes import Lanes, Steps
+from unrolled.data.pairs import Pair, read_pairs, read_parallel
 from unrolled.data.series import Series, Sheet, read_series
 from unrolled.data.streams import Stream
 from unrolled.data.tables import Row, read_table
@@ -16,6 +17,7 @@ __all__ = [
     "Buckets",
     "Frame",
     "Lanes",
+    "Pair",
     "Row",
     "Series",
     "Sheet",
@@ -24,6 +26,8 @@ __all__ = [
     "embedded_text",
     "held_out",
     "join",
+    "read_pairs",
+    "read_parallel",
     "read_ragged",
     "read_series",
     "read_table",

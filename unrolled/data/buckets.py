@@ -21,7 +21,8 @@ class Buckets:
 
     `collate` makes a batch of a list of examples. Training: the examples are shuffled, those of a pool sorted by
     length and cut into batches, and the batches shuffled, by (seed, epoch) alone. Otherwise (`seed` None) they are in
-    order of length, and `rows` tells which examples a batch holds.
+    order of length, and `rows` tells which examples a batch holds. With `batch_tokens` a batch has as many examples as
+    fit into so many steps, padding included, instead of `batch_size`; the pool is all of them.
 
     >>> import torch
     >>> def collate(part):
@@ -39,10 +40,12 @@ class Buckets:
         *,
         batch_size: int,
         seed: int | None = None,
+        batch_tokens: int | None = None,
     ) -> None:
         self.examples, self.collate, self.batch_size, self.seed = examples, collate, batch_size, seed
         self.lengths = np.asarray(lengths, dtype=np.int64)
-        limit = MOST_STEPS // batch_size
+        self._most_steps = batch_tokens or MOST_STEPS
+        limit = MOST_STEPS // batch_size if batch_tokens is None else -1
         self._short = np.flatnonzero(self.lengths <= limit)
         self._long = np.flatnonzero(self.lengths > limit)
         self._rows = self._draw(0)
@@ -81,11 +84,11 @@ class Buckets:
         return [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
 
     def _cut_long(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Batches of at most MOST_STEPS steps; where they are cut depends on the lengths alone."""
+        """Batches of at most so many steps; where they are cut depends on the lengths alone."""
         batches: list[NDArray[np.int64]] = []
         start = 0
         for end in range(1, len(rows) + 1):
-            if end == len(rows) or (end + 1 - start) * self.lengths[rows[end]] > MOST_STEPS:
+            if end == len(rows) or (end + 1 - start) * self.lengths[rows[end]] > self._most_steps:
                 batches.append(rows[start:end])
                 start = end
         return batches

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from unrolled.cells import AnyCell, ScanTrace, State
-from unrolled.errors import UserError, unknown_name
+from unrolled.errors import UserError
 from unrolled.kernels import aten, reference
+from unrolled.kernels.choice import NOT_BUILT, Choice, choose_of, known_engine
 from unrolled.kernels.job import Job, Keep
 
 __all__ = [
@@ -32,9 +32,6 @@ __all__ = [
 # run_traced(job) if it can show its gates, and outdone(job), if another is faster for some jobs it could do.
 ENGINES: dict[str, ModuleType] = {"torch": aten, "reference": reference}
 
-NOT_BUILT: dict[str, str] = {}
-"""Engines that this installation lacks: name → why."""
-
 try:
     from unrolled.kernels import native
 except ImportError as error:
@@ -44,31 +41,9 @@ else:
     ENGINES = {"native": native, **ENGINES}
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The engine for a job, and why.
-
-    >>> print(Choice("torch", "the fastest that computes this"))
-    torch: the fastest that computes this
-    """
-
-    engine: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.engine}: {self.reason}"
-
-
 def check_engine(backend: str) -> str:
     """The name of an engine or "auto"; anything else is an error."""
-    if backend in NOT_BUILT:
-        raise UserError(
-            f"The engine {backend!r} is not built in this installation: {NOT_BUILT[backend]}.",
-            "Install a C++20 compiler and reinstall unrolled, or use backend='auto'.",
-        )
-    if backend != "auto" and backend not in ENGINES:
-        raise unknown_name("engine", backend, ["auto", *ENGINES])
-    return backend
+    return known_engine(ENGINES, backend)
 
 
 def choose(job: Job, backend: str = "auto", *, traced: bool = False) -> Choice:
@@ -76,34 +51,7 @@ def choose(job: Job, backend: str = "auto", *, traced: bool = False) -> Choice:
 
     A traced run needs an engine that shows its gates.
     """
-    if backend == "auto":
-        passed: list[str] = []
-        for name, engine in ENGINES.items():
-            reason = _refusal(engine, job, traced) or _outdone(engine, job, traced)
-            if reason is None:
-                return Choice(name, "; ".join(passed) or "the fastest engine that computes this")
-            passed.append(f"not {name}: {reason}")
-    reason = _refusal(ENGINES[check_engine(backend)], job, traced)
-    if reason is not None:
-        raise UserError(
-            f"The engine {backend!r} cannot do this: {reason}.",
-            "Use backend='auto', which picks one that can, or backend='reference', which runs everything.",
-        )
-    return Choice(backend, "asked for by name")
-
-
-def _refusal(engine: ModuleType, job: Job, traced: bool) -> str | None:
-    if traced and not hasattr(engine, "run_traced"):
-        return "it does not show its gates"
-    reason: str | None = engine.refuses(job)
-    return reason
-
-
-def _outdone(engine: ModuleType, job: Job, traced: bool) -> str | None:
-    if traced or not hasattr(engine, "outdone"):
-        return None
-    reason: str | None = engine.outdone(job)
-    return reason
+    return choose_of(ENGINES, job, backend, traced=traced)
 
 
 def scan(

@@ -71,6 +71,80 @@ class ScanJob:
     def forward(self, threads: int, /) -> None: ...
     def backward(self, threads: int, /) -> None: ...
 
+class AttentionJob:
+    kind: int
+    batch: int
+    steps: int
+    positions: int
+    hidden: int
+    key_size: int
+    value_size: int
+    context_size: int
+    heads: int
+    feed: int
+    luong: bool
+    scale: float
+    weight_hh: int
+    bias_hh: int
+    weight_feed: int
+    weight_query: int
+    bias_query: int
+    weight_out: int
+    bias_out: int
+    looked: int
+    head_weights: int
+    d_looked: int
+    vector: int
+    weight_mix: int
+    bias_mix: int
+    keys: int
+    values: int
+    mask: int
+    hidden_mask: int
+    lengths: int
+    order: int
+    active: int
+    h_0: int
+    c_0: int
+    fed_0: int
+    h_n: int
+    c_n: int
+    fed_n: int
+    output: int
+    context: int
+    weights: int
+    gates: int
+    h_entering: int
+    seen: int
+    c_entering: int
+    candidate: int
+    hidden_rows: int
+    fed_rows: int
+    query_rows: int
+    mixed: int
+    d_h_n: int
+    d_c_n: int
+    d_fed_n: int
+    d_h_0: int
+    d_c_0: int
+    d_fed_0: int
+    d_gates: int
+    d_candidate: int
+    d_seen: int
+    d_scores: int
+    d_query: int
+    d_mixed: int
+    d_keys: int
+    d_vector: int
+    def set_gates_x(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_feed_mask(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_mix_mask(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_output(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_context(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_d_weights(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def forward(self, threads: int, /) -> None: ...
+    def backward(self, threads: int, /) -> None: ...
+
 class Stepper:
     def __init__(self, weights: int, /) -> None: ...
     def add_layer(
@@ -102,6 +176,7 @@ class NGramModel:
     def score(self, state: int, word: int, /) -> tuple[float, int]: ...
     def finish(self, state: int, /) -> float: ...
     def score_words(self, state: int, words: list[int], /) -> tuple[list[tuple[float, int]], int]: ...
+    def score_text(self, text: builtins.bytes, /) -> tuple[builtins.bytes, builtins.bytes, builtins.bytes]: ...
     def find(self, word: str, /) -> int: ...
     def word(self, number: int, /) -> str: ...
     def ngrams(self, order: int, /) -> list[tuple[list[int], float, float]]: ...
@@ -128,9 +203,9 @@ class KneserNey:
     def next(self) -> builtins.bytes: ...
     def model(self) -> NGramModel: ...
     @property
-    def sentences(self) -> int: ...
+    def counts(self) -> list[int]: ...
     @property
-    def words(self) -> int: ...
+    def sentences(self) -> int: ...
     @property
     def longest(self) -> int: ...
 
@@ -138,6 +213,7 @@ class ArpaWriter:
     def __init__(self, model: NGramModel, /) -> None: ...
     def next(self) -> builtins.bytes: ...
 
+def mix_ngrams(models: list[NGramModel], weights: list[float], /) -> NGramModel: ...
 def connect(tensor_type: type[Tensor], table: object, /) -> bool: ...
 def sort_by_length(lengths: int, batch: int, steps: int, order: int, active: int, /) -> None: ...
 def isa() -> str: ...

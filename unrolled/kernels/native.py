@@ -42,15 +42,16 @@ def refuses(job: Job) -> str | None:
             return f"it computes in float32, got {tensor.dtype}"
     if x.shape[0] == 0:
         return "the batch is empty"
-    if not torch.compiler.is_compiling() and _transformed():
+    if not torch.compiler.is_compiling() and transformed():
         return "it has no torch.func transforms and no forward-mode derivatives"
     masks = [cell.hidden_mask, *(job.keep or ())]
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
-    return _refuses_activations(cell)
+    return refuses_activations(cell)
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
+    """Whether torch.func or forward-mode differentiation is at work."""
     functorch = torch._C._functorch.peek_interpreter_stack() is not None
     return functorch or torch.autograd.forward_ad._current_level >= 0
 
@@ -58,9 +59,10 @@ def _transformed() -> bool:
 def outdone(job: Job) -> str | None:
     """Why `auto` should leave the job to torch, which computes it too and is faster; None where it is not.
 
-    Measured on 2 cores with AVX-512 (benchmarks/recurrent_cpu.py). torch's LSTM is one call of a fused library whose
-    products are close to what the processor can do: it is ahead at inference and on short batches. Its GRU and RNN are
-    several calls a step, and ahead only where there are few steps.
+    Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library whose products are close to what
+    the processor can do: without gradients it is ahead on a single long sequence, and on three, since the products here
+    take rows by twos. Its GRU and RNN are several calls a step, and ahead only where there are few steps. With lengths
+    it packs the batch and loops over the steps of any cell, and is ahead nowhere.
     """
     cell = job.cell
     assert isinstance(cell, BuiltIn)
@@ -70,18 +72,18 @@ def outdone(job: Job) -> str | None:
         return "torch is faster in autocast's precision"
     if ops.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
         return "torch is faster than its plain kernels"
+    if job.lengths is not None:
+        return None
     batch, steps = job.x.shape[:2]
     if isinstance(cell, LSTMCell):
-        if not torch.is_grad_enabled():
-            return "torch is faster without gradients"
-        if batch * steps < (_ROWS if cell.hidden_size < _WIDE else _ROWS_OF_WIDE):
-            return "torch is faster on so short a batch"
+        if not torch.is_grad_enabled() and batch in (1, 3) and steps >= _LONG and cell.hidden_size >= _WIDE:
+            return "torch is faster without gradients on so few sequences"
     elif steps < _STEPS:
         return "torch is faster on so few steps"
     return None
 
 
-_ROWS, _WIDE, _ROWS_OF_WIDE, _STEPS = 2000, 512, 500, 10
+_LONG, _WIDE, _STEPS = 20, 128, 5
 
 
 def _tensors(job: Job) -> Iterator[Tensor]:
@@ -91,7 +93,8 @@ def _tensors(job: Job) -> Iterator[Tensor]:
     yield from (keep for keep in job.keep or () if isinstance(keep, Tensor))
 
 
-def _refuses_activations(cell: BuiltIn) -> str | None:
+def refuses_activations(cell: BuiltIn) -> str | None:
+    """Why the kernels cannot run a cell, if it has other activations than theirs."""
     if isinstance(cell, RNNCell):
         usual = cell.activation in (torch.tanh, torch.relu)
     elif isinstance(cell, LSTMCell):

@@ -97,7 +97,7 @@ class Order:
         self.active = torch.empty(steps, dtype=torch.int64, device="cpu")
         _native.sort_by_length(self.lengths.data_ptr(), batch, steps, self.indices.data_ptr(), self.active.data_ptr())
 
-    def describe(self, job: _native.ScanJob) -> None:
+    def describe(self, job: _native.ScanJob | _native.AttentionJob) -> None:
         if self.lengths is not None:
             job.lengths = self.lengths.data_ptr()
             job.order, job.active = self.indices.data_ptr(), self.active.data_ptr()

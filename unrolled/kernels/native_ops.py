@@ -39,7 +39,7 @@ THREADING: str = _native.threading()
 TAKES_TENSORS: bool = _native.connect(torch.Tensor, getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 
 
-def _address(tensor: Tensor, alive: list[Tensor]) -> int:
+def address(tensor: Tensor, alive: list[Tensor]) -> int:
     """The address of a contiguous tensor, which is kept in `alive` for as long as the address is used."""
     if not tensor.is_contiguous():
         tensor = tensor.contiguous()
@@ -47,7 +47,7 @@ def _address(tensor: Tensor, alive: list[Tensor]) -> int:
     return tensor.data_ptr()
 
 
-def _set_sequence(setter: Callable[[int, int, int], None], tensor: Tensor) -> Tensor:
+def set_sequence(setter: Callable[[int, int, int], None], tensor: Tensor) -> Tensor:
     """Hands over a (B, T, ·) tensor with its strides; the tensor returned must live until the job has run."""
     if tensor.stride(-1) != 1:
         tensor = tensor.contiguous()
@@ -108,19 +108,19 @@ def _forward(
             if name in parts:
                 setattr(job, name, parts[name].data_ptr())
     if norm_ih is None:
-        alive += [_set_sequence(job.set_x, x)]
+        alive += [set_sequence(job.set_x, x)]
         if bias_ih is not None:
-            job.bias_ih = _address(bias_ih, alive)
+            job.bias_ih = address(bias_ih, alive)
     else:
         gates_x = _normed_projection(order.rows(x), weight_ih, bias_ih, norm_ih, parts)
-        job.gates_x = _address(gates_x, alive)
+        job.gates_x = address(gates_x, alive)
     output = like_sequences(x, job.width)
-    _set_sequence(job.set_output, output)
+    set_sequence(job.set_output, output)
     h_n = empty(batch, job.width)
     c_n = empty(batch, job.hidden) if kind == LSTM else empty(0)
     for name, state, initial, final in (("h", job.h, h_0, h_n), ("c", job.c, c_0, c_n)):
         if initial is not None:
-            state.initial, state.final = _address(initial, alive), final.data_ptr()
+            state.initial, state.final = address(initial, alive), final.data_ptr()
             if save:
                 state.entering = parts[f"{name}_entering"].data_ptr()
             if f"{name}_left" in parts:
@@ -171,26 +171,26 @@ def _describe(
     job.hidden, job.width = weight_hh.shape[0] // GATES[kind], weight_hh.shape[1]
     order.describe(job)
     alive: list[Tensor] = []
-    job.weight_ih, job.weight_hh = _address(weight_ih, alive), _address(weight_hh, alive)
+    job.weight_ih, job.weight_hh = address(weight_ih, alive), address(weight_hh, alive)
     if bias_hh is not None:
-        job.bias_hh = _address(bias_hh, alive)
+        job.bias_hh = address(bias_hh, alive)
     if norm_hh is not None:
-        job.norm_hh = _address(norm_hh, alive)
+        job.norm_hh = address(norm_hh, alive)
     if weight_hr is not None:
-        job.weight_hr = _address(weight_hr, alive)
+        job.weight_hr = address(weight_hr, alive)
     if weight_peephole is not None:
-        job.peephole = _address(weight_peephole, alive)
+        job.peephole = address(weight_peephole, alive)
     if norm_c is not None:
-        job.norm_c = _address(norm_c, alive)
+        job.norm_c = address(norm_c, alive)
     if norm_c_bias is not None:
-        job.norm_c_bias = _address(norm_c_bias, alive)
+        job.norm_c_bias = address(norm_c_bias, alive)
     if hidden_mask is not None:
-        job.hidden_mask = _address(hidden_mask, alive)
+        job.hidden_mask = address(hidden_mask, alive)
     for state, reset, keep, rate in ((job.h, reset_h, keep_h, keep_rate_h), (job.c, reset_c, keep_c, keep_rate_c)):
         if reset is not None:
-            state.reset = _address(reset, alive)
+            state.reset = address(reset, alive)
         if keep is not None:
-            alive.append(_set_sequence(state.set_keep, keep))
+            alive.append(set_sequence(state.set_keep, keep))
         elif rate:
             state.keep_rate = rate
     if resets is not None:
@@ -252,7 +252,7 @@ def _backward(
             setattr(job, name, parts[name].data_ptr())
     if d_output is None:
         d_output = zeros(width).expand(batch, steps, width)
-    alive.append(_set_sequence(job.set_d_output, d_output))
+    alive.append(set_sequence(job.set_d_output, d_output))
 
     nothing = empty(0)
     d_x = nothing
@@ -266,10 +266,10 @@ def _backward(
             found[name] = (empty if name.startswith("d_weight") else zeros)(*weight.shape)  # vectors are summed into
             setattr(job, name, found[name].data_ptr())
     if norm_ih is None:
-        alive.append(_set_sequence(job.set_x, x))
+        alive.append(set_sequence(job.set_x, x))
         if x_needs_gradient:
             d_x = like_sequences(x, x.shape[2])
-            _set_sequence(job.set_d_x, d_x)
+            set_sequence(job.set_d_x, d_x)
     else:
         d_gates_x = (empty if lengths is None else zeros)(batch * steps, weight_hh.shape[0])
         job.d_gates_x = d_gates_x.data_ptr()
@@ -281,7 +281,7 @@ def _backward(
         d_initial[i] = empty(batch, size)
         state.d_initial = d_initial[i].data_ptr()
         if d_final is not None:
-            state.d_final = _address(d_final, alive)
+            state.d_final = address(d_final, alive)
         if reset is not None:
             d_reset[i] = zeros(batch, size)
             state.d_reset = d_reset[i].data_ptr()
@@ -393,11 +393,12 @@ def _options(given: dict[str, Any]) -> dict[str, bool]:
     return {name: given[name] is not None for name in asked} | {"traced": given["traced"]}
 
 
-def _names(schema: str) -> list[str]:
+def names_of(schema: str) -> list[str]:
+    """The names of an operator's arguments."""
     return [argument.split()[-1] for argument in schema.split(") ->")[0].strip("(").split(",")]
 
 
-_FORWARD_NAMES, _BACKWARD_NAMES = _names(_FORWARD_SCHEMA), _names(_BACKWARD_SCHEMA)
+_FORWARD_NAMES, _BACKWARD_NAMES = names_of(_FORWARD_SCHEMA), names_of(_BACKWARD_SCHEMA)
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...], saved: Tensor | None = None) -> None:
@@ -427,14 +428,15 @@ def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | 
 recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
 
 
-def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
+def refuse_double_backward(ctx: Any, *gradients: object) -> None:
+    """The derivative of a backward pass of this engine."""
     raise UserError(
         "The native engine has no second derivative.",
         "Use backend='reference', which has derivatives of any order.",
     )
 
 
-recurrence_backward.register_autograd(_refuse_double_backward)
+recurrence_backward.register_autograd(refuse_double_backward)
 
 
 class _Eager(torch.autograd.Function):
@@ -465,7 +467,7 @@ class _EagerBackward(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         pass
 
-    backward = staticmethod(_refuse_double_backward)
+    backward = staticmethod(refuse_double_backward)
 
 
 def run_recurrence(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -44,26 +44,35 @@ class RecurrentSettings(Section):
 
 def recurrent_layer(settings: RecurrentSettings, input_size: int, *, bidirectional: bool = False) -> DropIn:
     """The layers that the settings describe, batch first."""
-    options: dict[str, Any] = {
+    options = {
         "num_layers": settings.num_layers,
         "batch_first": True,
         "bidirectional": bidirectional,
         "dropout": settings.dropout if settings.num_layers > 1 else 0.0,
+        "zoneout": settings.zoneout,
+        "combine": settings.combine,
+    }
+    made = layer(settings.cell, input_size, settings.hidden_size, **options, **cell_options(settings))
+    assert isinstance(made, DropIn)
+    return made
+
+
+def cell_options(settings: RecurrentSettings, *, attending: bool = False) -> dict[str, Any]:
+    """The options of one layer; an attending one refuses those that it cannot have, so these are named where given."""
+    options: dict[str, Any] = {
         "layer_norm": settings.layer_norm,
         "variational_dropout": settings.variational_dropout,
-        "zoneout": settings.zoneout,
         "dropconnect": settings.dropconnect,
-        "combine": settings.combine,
         "init": settings.init.split("+"),
     }
+    if attending and settings.zoneout:
+        options["zoneout"] = settings.zoneout
     own: dict[str, dict[str, Any]] = {
         "lstm": {"peephole": settings.peephole if settings.peephole != "none" else False},
         "gru": {"reset_after": settings.reset_after},
         "rnn": {"nonlinearity": settings.nonlinearity},
     }
-    made = layer(settings.cell, input_size, settings.hidden_size, **options, **own[settings.cell])
-    assert isinstance(made, DropIn)
-    return made
+    return options | own[settings.cell]
 
 
 def to_torch(state: State | None) -> Any:

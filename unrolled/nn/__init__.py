@@ -1,4 +1,4 @@
-"""Layers: drop-in RNN, LSTM and GRU, and `Recurrent` for a cell of your own; the CTC loss."""
+"""Layers: drop-in RNN, LSTM and GRU, `Recurrent` for a cell of your own, attention, the Transformer; the CTC loss."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from torch import nn
 
 from unrolled.cells import Cell
 from unrolled.errors import UserError, unknown_name
+from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
+from unrolled.nn.attention_decoder import AttentionDecoder
 from unrolled.nn.ctc import ctc_align, ctc_loss, find_infeasible
 from unrolled.nn.init import INITS, initialize
 from unrolled.nn.layers import GRU, LSTM, RNN
+from unrolled.nn.positions import POSITIONS, Positions
 from unrolled.nn.recurrent import Recurrent
 from unrolled.nn.stack import COMBINATIONS
+from unrolled.nn.transformer import TransformerDecoder, TransformerEncoder
 
 __all__ = [
     "CELLS",
@@ -20,8 +24,16 @@ __all__ = [
     "GRU",
     "INITS",
     "LSTM",
+    "POSITIONS",
     "RNN",
+    "SCORES",
+    "Attention",
+    "AttentionDecoder",
+    "MultiHeadAttention",
+    "Positions",
     "Recurrent",
+    "TransformerDecoder",
+    "TransformerEncoder",
     "ctc_align",
     "ctc_loss",
     "find_infeasible",

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
 
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-
 
 def check_input(x: Tensor, input_size: int, weight: Tensor) -> None:
     """x must have features last, the weights' dtype and their device."""
@@ -53,25 +51,6 @@ def check_state(name: str, state: Tensor, shape: tuple[int, ...], meaning: str, 
         raise UserError(
             f"The initial state {name} is {state.dtype}, the input {x.dtype}.", f"Use {name}.to({x.dtype})."
         )
-
-
-def check_lengths(lengths: Tensor | Iterable[int], batch: int, steps: int, device: torch.device) -> Tensor:
-    """One whole number from 0 to T for each sequence, moved to the input's device."""
-    if not isinstance(lengths, Tensor):
-        lengths = torch.tensor(list(lengths))
-    if lengths.dtype not in _INTEGERS:
-        raise UserError(f"lengths are {lengths.dtype}.", "Expected whole numbers (torch.int64).")
-    if tuple(lengths.shape) != (batch,):
-        raise UserError(f"lengths have shape {tuple(lengths.shape)}.", f"Expected ({batch},): one for each sequence.")
-    if not torch.compiler.is_compiling():  # looking at values would cut a compiled graph in two
-        for wrong, problem in (
-            (lengths < 0, "is negative"),
-            (lengths > steps, f"is longer than the input's {steps} steps"),
-        ):
-            if wrong.any():
-                at = int(wrong.int().argmax())
-                raise UserError(f"lengths[{at}]={int(lengths[at])} {problem}.", f"Expected 0 to {steps}.")
-    return lengths.to(device=device, dtype=torch.int64)
 
 
 def check_resets(resets: Tensor, batch: int, steps: int, *, time_first: bool, device: torch.device) -> Tensor:

@@ -13,10 +13,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, Trace
 from unrolled.errors import UserError
 from unrolled.kernels import Choice, check_engine, choose
+from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.checks import (
     check_choice,
     check_input,
-    check_lengths,
     check_options,
     check_pair,
     check_probability,
@@ -304,6 +304,16 @@ class DropIn(nn.RNNBase):
             return self.cell_class(**fields, hidden_mask=hidden_mask, **self._cell_options())
 
         return cell_of
+
+    def single_cell(self, batch: int) -> RNNCell | LSTMCell | GRUCell:
+        """The first layer's cell with, while training, freshly drawn masks: for a loop of one's own over its steps."""
+        hidden = self.variational_dropout[1] if self.training else 0.0
+        hidden_mask = variational_mask(hidden, self._weight(), batch, self._state_sizes()[0])
+        cell = self._cell_builder("l0", hidden_mask, self._drawn_dropconnect("l0"))(
+            {f"{kind}_l0": getattr(self, f"{kind}_l0") for kind in self._kinds()}
+        )
+        assert isinstance(cell, self.cell_class)
+        return cell
 
     def _stack(self, layers: list[list[Run]], call: _Call, backend: str, traced: bool = False) -> Stacked:
         dropout = self.dropout if self.training else 0.0

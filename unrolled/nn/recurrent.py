@@ -13,10 +13,10 @@ from torch.func import functional_call
 from unrolled.cells import Cell, CellOf, State, Step, Trace
 from unrolled.errors import UserError
 from unrolled.kernels import Choice, check_engine, choose
+from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.checks import (
     check_choice,
     check_input,
-    check_lengths,
     check_options,
     check_probability,
     check_resets,

@@ -14,7 +14,7 @@ from torch import Tensor
 from unrolled.errors import UserError
 from unrolled.search.constraints import Constraint
 from unrolled.search.sampling import Sampling, choose
-from unrolled.search.steps import PrefillModel, Step, TokenModel, select
+from unrolled.search.steps import PrefillModel, Step, TokenModel, checked_step, is_whole, select
 
 StoppedBy = Literal["end", "stop", "length"]  # an end token, the stop condition, max_tokens
 StopCondition = Callable[[int, Sequence[int]], bool]
@@ -76,7 +76,7 @@ def generate(
     [(0, 3, 'length'), (1, 3, None)]
     [(1, 4, 'end')]
     """
-    if not _is_whole(max_tokens) or max_tokens < 1:
+    if not is_whole(max_tokens) or max_tokens < 1:
         raise UserError(
             f"max_tokens={max_tokens!r} is not a whole number from 1 up.", "Use the most tokens a row may get."
         )
@@ -164,28 +164,25 @@ class _Limits:
 
 
 class _Guard:
-    """A constraint and its state, a row for each that is running. It has read each row's whole prompt."""
+    """A constraint and its state for each row, which has read the row's whole prompt."""
 
     def __init__(self, constraint: Constraint, rows: list[_Row]) -> None:
         self._constraint = constraint
-        self._state = constraint.initial(len(rows))
-        for place in range(max((len(row.prompt) for row in rows), default=0)):
-            tokens = [row.prompt[place] if place < len(row.prompt) else -1 for row in rows]
-            reading = torch.tensor([i for i, token in enumerate(tokens) if token >= 0])
-            read = constraint.advance(constraint.reorder(self._state, reading), torch.tensor(tokens)[reading])
-            self._state = self._state.index_copy(0, reading, read)
+        self._states = {row.index: constraint.initial(1) for row in rows}
+        for row in rows:
+            for token in row.prompt:
+                self._advance(row, token)
 
-    def masked(self, log_probs: Tensor, places: list[int]) -> Tensor:
-        allowed = self._constraint.allowed(self._constraint.reorder(self._state, torch.tensor(places)))
+    def masked(self, log_probs: Tensor, rows: list[_Row]) -> Tensor:
+        allowed = torch.cat([self._constraint.allowed(self._states[row.index]) for row in rows])  # (B, V)
         return log_probs.masked_fill(~allowed.to(log_probs.device), -torch.inf)
 
-    def advance(self, places: list[int], tokens: list[int]) -> None:
-        index = torch.tensor(places)
-        after = self._constraint.advance(self._constraint.reorder(self._state, index), torch.tensor(tokens))
-        self._state = self._state.index_copy(0, index, after)
+    def advance(self, rows: list[_Row], tokens: list[int]) -> None:
+        for row, token in zip(rows, tokens, strict=True):
+            self._advance(row, token)
 
-    def keep(self, places: list[int]) -> None:
-        self._state = self._constraint.reorder(self._state, torch.tensor(places))
+    def _advance(self, row: _Row, token: int) -> None:
+        self._states[row.index] = self._constraint.advance(self._states[row.index], torch.tensor([token]))
 
 
 # no_grad wraps each resumption of the generator: between two steps the caller's own mode holds.
@@ -210,8 +207,6 @@ def _run(
             if not rows:
                 return
             state, seen = select((state, seen), torch.tensor(running, device=step.log_probs.device))
-            if guard is not None:
-                guard.keep(running)
         step = _next(model, rows, state)
 
 
@@ -225,7 +220,7 @@ def _first(model: TokenModel, rows: list[_Row], state: Any) -> Step:
     step = model.prefill(torch.tensor(padded, device=device), torch.tensor(lengths, device=device), state)
     for row in rows:
         row.fed = len(row.prompt)
-    return _checked(step, len(rows), "prefill")
+    return checked_step(step, len(rows), "prefill")
 
 
 def _next(model: TokenModel, rows: list[_Row], state: Any) -> Step:
@@ -238,7 +233,7 @@ def _next(model: TokenModel, rows: list[_Row], state: Any) -> Step:
             tokens.append(row.prompt[row.fed])
             row.fed += 1
     step = model.step(torch.tensor(tokens, device=getattr(model, "device", None)), state)
-    return _checked(step, len(rows), "step")
+    return checked_step(step, len(rows), "step")
 
 
 def _choose(
@@ -261,13 +256,13 @@ def _choose(
     if limits.forbidden:
         allowed = log_probs.index_fill(-1, torch.tensor(limits.forbidden, device=device), -torch.inf)
     if guard is not None:
-        allowed = guard.masked(allowed, places)
+        allowed = guard.masked(allowed, [rows[i] for i in places])
     tokens = choose(sampling, allowed, seen_here, [rows[i].random.random() for i in places])
     if -1 in tokens:
         broken = tokens.index(-1)
         raise _no_choice(rows[places[broken]], allowed[broken])
     if guard is not None:
-        guard.advance(places, tokens)
+        guard.advance([rows[i] for i in places], tokens)
     if seen is not None:
         seen[places, tokens] = True
     news = []
@@ -304,10 +299,6 @@ def _seen(rows: list[_Row], log_probs: Tensor) -> Tensor:
     return seen
 
 
-def _is_whole(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
 def _prompt(index: int, prompt: Sequence[int]) -> list[int]:
     if isinstance(prompt, str):
         raise UserError(f"prompts[{index}] is the text {prompt!r}, expected tokens.", "Encode it first.")
@@ -320,7 +311,7 @@ def _prompt(index: int, prompt: Sequence[int]) -> list[int]:
             f"prompts[{index}] is empty: the model has nothing to continue.", "Begin it with a start token."
         )
     for token in prompt:
-        if not _is_whole(token):
+        if not is_whole(token):
             raise UserError(f"prompts[{index}] holds {token!r}, expected whole numbers.", "Encode the text first.")
     return [operator.index(token) for token in prompt]
 
@@ -330,7 +321,7 @@ def _seeds(seeds: int | Sequence[int] | None, count: int) -> list[int]:
         return [int(seed) for seed in torch.randint(2**63 - 1, (count,))]
     given = list(seeds) if isinstance(seeds, Sequence) else [seeds]
     for seed in given:
-        if not _is_whole(seed) or seed < 0:
+        if not is_whole(seed) or seed < 0:
             raise UserError(f"seed {seed!r} is not a whole number from 0 up.", "Use one such as 1.")
     if not isinstance(seeds, Sequence):
         return [operator.index(seeds) + row for row in range(count)]
@@ -349,13 +340,3 @@ def _check_ids(rows: list[_Row], forbidden: Collection[int], vocabulary: int) ->
                     f"{name} holds token {token}, but the model knows {vocabulary} tokens.",
                     f"Use tokens from 0 to {vocabulary - 1}.",
                 )
-
-
-def _checked(step: Step, batch: int, method: str) -> Step:
-    shape = tuple(step.log_probs.shape)
-    if len(shape) != 2 or shape[0] != batch:
-        raise UserError(
-            f"The model's {method} gave log_probs of shape {shape}, expected ({batch}, V).",
-            "Return one row for each row of the tokens; a memory needs a row for each prompt.",
-        )
-    return step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -46,28 +47,64 @@ class PrefillModel(TokenModel, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Shared:
+    """A part of a state that all hypotheses of one input have in common: what an encoder gave, projected keys.
+
+    A search that only exchanges hypotheses of the same input leaves it where it is.
+    """
+
+    value: Any
+
+
 def select(state: Any, rows: Tensor) -> Any:
     """Gathers `rows` (int64) of every tensor in a state, on dimension 0; a row may be taken more than once.
 
-    A state is a tensor, None, or a tuple, named tuple, list or dictionary of states.
+    A state is a tensor, None, or a tuple, named tuple, list or dictionary of states, or one that is `Shared`.
 
     >>> import torch
     >>> select({"h": torch.tensor([[1.0], [2.0], [3.0]]), "memory": None}, torch.tensor([2, 0, 0]))
     {'h': tensor([[3.], [1.], [1.]]), 'memory': None}
     """
+    return _gather(state, rows, shared=True)
+
+
+def reorder(state: Any, rows: Tensor) -> Any:
+    """`select` where each row is replaced by one of the same input: what is `Shared` stays as it is."""
+    return _gather(state, rows, shared=False)
+
+
+def _gather(state: Any, rows: Tensor, shared: bool) -> Any:
     if state is None:
         return None
     if isinstance(state, Tensor) and state.dim() > 0:
         return state.index_select(0, rows)
+    if isinstance(state, Shared):
+        return Shared(_gather(state.value, rows, shared)) if shared else state
     if isinstance(state, dict):
-        return {key: select(value, rows) for key, value in state.items()}
+        return {key: _gather(value, rows, shared) for key, value in state.items()}
     if isinstance(state, list):
-        return [select(value, rows) for value in state]
+        return [_gather(value, rows, shared) for value in state]
     if isinstance(state, tuple):
-        values = [select(value, rows) for value in state]
+        values = [_gather(value, rows, shared) for value in state]
         return type(state)(*values) if hasattr(state, "_fields") else tuple(values)
     got = "a tensor without dimensions" if isinstance(state, Tensor) else f"{type(state).__name__} {state!r}"
     raise UserError(
         f"A model's state holds {got}, which has no rows to select.",
         "Use tensors with the batch at dimension 0, in tuples, lists or dictionaries, and None.",
     )
+
+
+def checked_step(step: Step, batch: int, method: str) -> Step:
+    """A model's answer, which must have a row for each row it was asked about."""
+    shape = tuple(step.log_probs.shape)
+    if len(shape) != 2 or shape[0] != batch:
+        raise UserError(
+            f"The model's {method} gave log_probs of shape {shape}, expected ({batch}, V).",
+            "Return one row for each row of the tokens; a memory needs a row for each prompt.",
+        )
+    return step
+
+
+def is_whole(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)

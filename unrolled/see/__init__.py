@@ -2,5 +2,6 @@
 
 from unrolled.see.curves import curves
 from unrolled.see.text import TextTrace
+from unrolled.see.translation import attention_figure, length_figure
 
-__all__ = ["TextTrace", "curves"]
+__all__ = ["TextTrace", "attention_figure", "curves", "length_figure"]

@@ -5,7 +5,14 @@ from unrolled.tasks.classify import Classify
 from unrolled.tasks.forecast import Forecast
 from unrolled.tasks.generate import Generate
 from unrolled.tasks.tag import Tag
+from unrolled.tasks.translate import Translate
 
-TASKS: dict[str, type[Task]] = {"generate": Generate, "classify": Classify, "tag": Tag, "forecast": Forecast}
+TASKS: dict[str, type[Task]] = {
+    "generate": Generate,
+    "classify": Classify,
+    "tag": Tag,
+    "forecast": Forecast,
+    "translate": Translate,
+}
 
-__all__ = ["TASKS", "Classify", "Data", "Forecast", "Generate", "Request", "Tag", "Task"]
+__all__ = ["TASKS", "Classify", "Data", "Forecast", "Generate", "Request", "Tag", "Task", "Translate"]

@@ -101,6 +101,10 @@ class Task(ABC):
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """The answer to one input, or to a list of them in its order."""
 
+    def log_prob(self, model: Model, texts: Sequence[str]) -> list[float]:
+        """The log-probability of each text, where the task models texts."""
+        raise UserError(f"A model of {self.name} gives texts no probability.", "Use one of generate.")
+
     def embed(self, model: Model, inputs: Any) -> Any:
         """A vector for each input, where the network has an encoder."""
         raise UserError(f"A model of {self.name} has no encoder that gives one vector.")

@@ -26,6 +26,7 @@ from unrolled.nn.checks import check_options
 from unrolled.search import Sampling, StopStrings, WordList, generate
 from unrolled.see import TextTrace
 from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.generate_scores import log_probs_of
 from unrolled.text import StreamDecoder, Tokenizer, Vectors, tokenizer_from_json, train_tokenizer
 from unrolled.training import (
     Batches,
@@ -259,6 +260,12 @@ class Generate(Task):
 
     def line(self, one: str, answer: str) -> str:
         return f"{one}{answer}\n"
+
+    def log_prob(self, model: Model, texts: Sequence[str]) -> list[float]:
+        """log p of each text as a line of its own, its end included."""
+        tokenizer: Tokenizer = model.assets
+        backward = direction_of(model) == "backward"
+        return log_probs_of(network_of(model), tokenizer, texts, start=start_token(tokenizer), backward=backward)
 
     def word_vectors(self, model: Model) -> Vectors:
         """What the network looks up for each token: words, characters or sub-words, as the level is."""

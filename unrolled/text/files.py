@@ -42,11 +42,16 @@ def opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
             raise UserError(f"{path} is not a whole gzip file: {error}.") from None
 
 
+def check_new(path: Path) -> None:
+    """Nothing is ever overwritten."""
+    if path.exists():
+        raise UserError(f"{path} exists already.", "Choose another name, or remove it first.")
+
+
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
     """A new file: what is written to the path it gives is there whole under `path`, or not at all."""
-    if path.exists():
-        raise UserError(f"{path} exists already.", "Choose another name, or remove it first.")
+    check_new(path)
     beside = path.with_name(f".new-{path.name}")
     try:
         yield beside

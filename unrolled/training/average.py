@@ -1,4 +1,4 @@
-"""A running mean of the weights: smoother than the last ones, and often better (Polyak & Juditsky 1992)."""
+"""Means of the weights on the way: smoother than the last ones, and often better (Polyak & Juditsky 1992)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,65 @@ class Average:
             weight.copy_(mean)
             mean.copy_(now)
 
+    def mark(self) -> None:
+        """An evaluation is coming: nothing to do, since every update counts."""
+
     @torch.no_grad()
     def load(self, means: list[Tensor]) -> None:
         for mean, stored in zip(self.means, means, strict=True):
             mean.copy_(stored)
+
+
+class LastMean:
+    """The mean of the weights at the last `count` evaluations (Vaswani et al. 2017 take 5 to 20 checkpoints).
+
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> mean = LastMean(layer, 2)
+    >>> for value in (1.0, 2.0, 4.0):
+    ...     _ = nn.init.constant_(layer.weight, value)
+    ...     mean.mark()
+    >>> with mean.in_place():
+    ...     layer.weight.item()
+    3.0
+    >>> layer.weight.item()
+    4.0
+    """
+
+    def __init__(self, network: nn.Module, count: int) -> None:
+        self.count = count
+        self._weights = [p for p in network.parameters() if p.requires_grad]
+        self._kept: list[list[Tensor]] = []
+
+    @property
+    def means(self) -> list[Tensor]:
+        """What a checkpoint keeps: the weights of each evaluation, one after the other."""
+        return [tensor for kept in self._kept for tensor in kept]
+
+    def update(self, step: int) -> None:
+        """Only evaluations count."""
+
+    def mark(self) -> None:
+        """Keeps the weights as they are, and those of the evaluations before."""
+        self._kept = [*self._kept, [p.detach().clone() for p in self._weights]][-self.count :]
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The network has the mean weights, until the block ends."""
+        now = [p.detach().clone() for p in self._weights]
+        if self._kept:
+            self._fill([torch.stack(same).mean(0) for same in zip(*self._kept, strict=True)])
+        try:
+            yield
+        finally:
+            self._fill(now)
+
+    @torch.no_grad()
+    def _fill(self, values: list[Tensor]) -> None:
+        for weight, value in zip(self._weights, values, strict=True):
+            weight.copy_(value)
+
+    def load(self, means: list[Tensor]) -> None:
+        size = len(self._weights)
+        device = self._weights[0].device
+        parts = [means[i : i + size] for i in range(0, len(means), size)]
+        self._kept = [[tensor.to(device) for tensor in part] for part in parts]

@@ -13,7 +13,7 @@ from torch import nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.training.average import Average
+from unrolled.training.average import Average, LastMean
 from unrolled.training.loss import Loss
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
@@ -99,7 +99,11 @@ class Trainer:
         self.network, self.batches, self.settings, self.device = network, batches, settings, device
         self.goal, self.evaluate, self.stateful, self.judge_start = goal, evaluate, stateful, judge_start
         self.optimizer = make_optimizer(network, settings)
-        self.average = Average(network, settings.average) if settings.average else None
+        self.average: Average | LastMean | None = None
+        if settings.average_last:
+            self.average = LastMean(network, settings.average_last)
+        elif settings.average:
+            self.average = Average(network, settings.average)
         self.progress = Progress()
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
@@ -197,6 +201,8 @@ class Trainer:
     def _judge(self, info: StepInfo) -> StepInfo:
         progress = self.progress
         self.network.eval()
+        if self.average is not None:
+            self.average.mark()
         with torch.no_grad(), self._autocast(), self.averaged():
             scores = self.evaluate()
         score = scores[self.goal.metric]

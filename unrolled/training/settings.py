@@ -45,6 +45,9 @@ class TrainSettings(Section):
     average: float = Field(
         0.0, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
     )
+    average_last: int = Field(
+        0, ge=0, description="In place of average: the mean of the weights at the last so many evaluations; 0: none."
+    )
     eval_every: int | None = Field(None, ge=1, description="Updates between evaluations; none: ten in a run.")
     patience: int | None = Field(None, ge=1, description="Stop after this many evaluations without a better score.")
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")

@@ -107,9 +107,10 @@ def test_perplexity(backend: Any, small: Path) -> None:
     assert scores["unknown"] == 1
     assert scores["sentences"] == 2
     assert scores["log_prob"] == pytest.approx(sum(s.log_prob for s in everything))
-    assert scores["perplexity"] == pytest.approx(math.exp(-scores["log_prob"] / 6)) == model.perplexity(["a b x", "b"])
+    assert scores["perplexity"] == pytest.approx(math.exp(-scores["log_prob"] / 6))
+    assert scores["perplexity"] == model.perplexity(["a b x", "b"])
     assert scores["perplexity_known"] == pytest.approx(math.exp(-sum(known) / 5))
-    with pytest.raises(UserError, match=r"^There are no words to score\. Give a text with at least one sentence\.$"):
+    with pytest.raises(UserError, match=r"^There are no words in the sentences\. Give a text with a sentence on each"):
         model.evaluate([" "])
 
 

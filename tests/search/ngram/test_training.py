@@ -196,9 +196,11 @@ def test_little_memory_changes_nothing(order: int, tmp_path: Path) -> None:
     lines = "\n".join(topics.values()).split("\n")
     folder = tmp_path / "scratch"
     folder.mkdir()
-    much = trained(lines, order=order)
-    little = trained(lines, order=order, memory="64K", scratch=folder)
-    assert all(list(much.ngrams(k)) == list(little.ngrams(k)) for k in range(1, order + 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Note)
+        NGram.train_to(tmp_path / "much.arpa", lines, order=order)
+        NGram.train_to(tmp_path / "little.arpa", lines, order=order, memory="64K", scratch=folder)
+    assert (tmp_path / "much.arpa").read_bytes() == (tmp_path / "little.arpa").read_bytes()
     assert list(folder.iterdir()) == []
 
 
@@ -254,7 +256,7 @@ def test_bad_texts(backend: Any, tmp_path: Path) -> None:
     )
     assert said(b"a\n\0") == "text.txt:2: A zero byte: this is not text."
     assert message([["a"], ["New York"]], backend=backend) == (
-        "sentences:2: 'New York' is not one word. A word is a text without blanks."
+        "the sentences:2: 'New York' is not one word. A word is text without blanks."
     )
     assert message(tmp_path / "none", backend=backend).endswith("none does not exist. Give the path of a text file.")
 

@@ -3,12 +3,12 @@
 from unrolled.search.frames.decoder import Decoder, DecoderStream, decode
 from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.frames.prefix import best_path, prefix_search
-from unrolled.search.frames.results import Hypothesis, Word
+from unrolled.search.frames.results import Decoded, Word
 
 __all__ = [
+    "Decoded",
     "Decoder",
     "DecoderStream",
-    "Hypothesis",
     "Lexicon",
     "Word",
     "best_path",

@@ -18,7 +18,7 @@ from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.frames.options import SearchOptions
 from unrolled.search.frames.posteriors import as_log_probs
 from unrolled.search.frames.prefix import check_blank, check_limits, choose_backend, prefix_search
-from unrolled.search.frames.results import Hypothesis, Word
+from unrolled.search.frames.results import Decoded, Word
 from unrolled.search.ngram import NGram
 
 OPTIONS = [option.name for option in fields(SearchOptions)]
@@ -95,7 +95,7 @@ class Decoder:
         *,
         lexicon: Lexicon | Iterable[str] | None = None,
         kind: str = "log_probs",
-    ) -> list[Hypothesis]:
+    ) -> list[Decoded]:
         """The `n_best` readings of (T, V) posteriors, best first; `lexicon` takes the place of the decoder's own.
 
         `kind` says what the posteriors are: "log_probs", "probs" or "logits".
@@ -110,7 +110,7 @@ class Decoder:
         lengths: Sequence[int] | Tensor | None = None,
         lexicon: Lexicon | Iterable[str] | None = None,
         kind: str = "log_probs",
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Decoded]]:
         """The same for many, on all cores: a list of matrices, or (B, T, V) and lengths."""
         rows = (
             [row[: int(length)] for row, length in zip(posteriors, lengths, strict=True)]
@@ -144,7 +144,7 @@ class Decoder:
             raise UserError("A stream needs a lexicon.", "Give the decoder one, or decode whole matrices.")
         return DecoderStream(self, chosen, n_best)
 
-    def _spell(self, log_probs: Tensor, n_best: int) -> list[Hypothesis]:
+    def _spell(self, log_probs: Tensor, n_best: int) -> list[Decoded]:
         """Without a lexicon: labels, and the words that separators leave between them."""
         options = self.options
         found = prefix_search(
@@ -156,9 +156,9 @@ class Decoder:
             n_best=n_best,
             backend=self.backend,
         )
-        return [Hypothesis(one.score, one.labels, one.spans, self._between_separators(one)) for one in found]
+        return [Decoded(one.score, one.labels, one.spans, self._between_separators(one)) for one in found]
 
-    def _between_separators(self, found: Hypothesis) -> list[Word]:
+    def _between_separators(self, found: Decoded) -> list[Word]:
         words: list[list[int]] = [[]]
         for i, label in enumerate(found.labels):
             if label == self.separator:
@@ -192,11 +192,11 @@ class DecoderStream:
         else:
             self.search.feed(frames.double().tolist())
 
-    def best(self, n_best: int = 1) -> list[Hypothesis]:
+    def best(self, n_best: int = 1) -> list[Decoded]:
         """The best readings of what was fed, as if it had ended."""
         return [self._hypothesis(Found(*one)) for one in self.search.best(n_best)]
 
-    def _hypothesis(self, found: Found) -> Hypothesis:
+    def _hypothesis(self, found: Found) -> Decoded:
         spans = list(zip(found.starts, found.ends, strict=True))
         words = []
         first = 0
@@ -206,7 +206,7 @@ class DecoderStream:
             text = self._lexicon.words[number] if known else "".join(labels[i] for i in found.labels[first:end])
             words.append(Word(text, found.starts[first], found.ends[end - 1], known))
             first = end
-        return Hypothesis(found.score, found.labels, spans, words, found.complete)
+        return Decoded(found.score, found.labels, spans, words, found.complete)
 
 
 def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool) -> Any:
@@ -231,7 +231,7 @@ def decode(
     n_best: int = 1,
     kind: str = "log_probs",
     **options: Any,
-) -> list[Hypothesis]:
+) -> list[Decoded]:
     """The best readings of (T, V) posteriors: `Decoder(labels, lexicon, lm, **options).decode(posteriors)`.
 
     >>> frames = torch.tensor([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])

@@ -13,13 +13,13 @@ from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES
 from unrolled.nn.ctc import ctc_align
 from unrolled.search.frames.posteriors import as_log_probs
-from unrolled.search.frames.results import Hypothesis
+from unrolled.search.frames.results import Decoded
 
 MERGES = ("sum", "max")
 BACKENDS = ("auto", "native", "reference")
 
 
-def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Hypothesis:
+def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Decoded:
     """The likeliest label of each frame, repeated ones as one, without blanks (greedy decoding).
 
     >>> found = best_path([[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]], kind="probs")
@@ -36,7 +36,7 @@ def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Hypot
             labels.append(label)
             spans.append((frame, frame + length))
         frame += length
-    return Hypothesis(float(scores.double().sum()), labels, spans)
+    return Decoded(float(scores.double().sum()), labels, spans)
 
 
 def prefix_search(
@@ -49,7 +49,7 @@ def prefix_search(
     n_best: int = 1,
     kind: str = "log_probs",
     backend: str = "auto",
-) -> list[Hypothesis]:
+) -> list[Decoded]:
     """The `n_best` likeliest labellings of (T, V) posteriors, best first.
 
     After each frame the `beam` best beginnings are kept, none more than `margin` nats below the best. Paths that read
@@ -70,7 +70,7 @@ def prefix_search(
         found = _native_search(log_probs, beam, blank, merge == "sum", margin, n_best)
     else:
         found = plain_prefix_search(log_probs.double().tolist(), beam, blank, merge == "sum", margin)[:n_best]
-    return [Hypothesis(score, list(labels), _spans(log_probs, labels, blank)) for score, labels in found]
+    return [Decoded(score, list(labels), _spans(log_probs, labels, blank)) for score, labels in found]
 
 
 def _spans(log_probs: Tensor, labels: Sequence[int], blank: int) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Decoded:
     """One reading of the frames. Scores are natural logarithms; only differences between them mean something."""
 
     score: float

@@ -7,13 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import check_engine
 from unrolled.search.ngram import arpa
+from unrolled.search.ngram.mixing import check_weights, fit_weights, mix_plain
 from unrolled.search.ngram.native import NATIVE, NativeNGram
 from unrolled.search.ngram.plain import END, UNKNOWN, Entry, PlainNGram, words_of
+from unrolled.search.ngram.texts import Text, name_of, read_lines
 from unrolled.search.ngram.training import (
-    Text,
     check_memory,
     check_order,
     check_prune,
@@ -120,18 +124,25 @@ class NGram:
         memory: int | str = "1G",
         scratch: str | Path | None = None,
         backend: Backend = "auto",
-    ) -> None:
-        """The same to a new ARPA file, without ever holding the model."""
+    ) -> list[int]:
+        """The same to a new ARPA file, without ever holding the model; how many n-grams of each order it got."""
         order = check_order(order)
         prune, memory, folder = check_prune(prune, order), check_memory(memory), check_scratch(scratch)
 
+        counts: list[int] = []
+
         def pieces() -> Iterator[bytes]:  # runs when it is certain that the file can be written
             if picked(backend) == "native":
-                yield from arpa.write_native(train_native(text, order, prune, memory, folder))
+                trainer = train_native(text, order, prune, memory, folder)
+                counts.extend(trainer.counts)
+                yield from arpa.write_native(trainer)
             else:
-                yield from arpa.write_plain(train_plain(text, order, prune))
+                model = train_plain(text, order, prune)
+                counts.extend(model.count(length) for length in range(1, order + 1))
+                yield from arpa.write_plain(model)
 
         arpa.save(pieces(), Path(path))
+        return counts
 
     def save(self, path: str | Path) -> None:
         """Writes a new ARPA file, packed where its name ends in .gz."""
@@ -202,46 +213,85 @@ class NGram:
         """log p of a sentence."""
         return math.fsum(score.log_prob for score in self.scores(sentence, end=end))
 
-    def evaluate(self, sentences: Iterable[str | Iterable[str]]) -> dict[str, float]:
-        """Perplexity of a text, sentence by sentence, ends counted as words.
+    def log_prob(self, texts: Sequence[str]) -> list[float]:
+        """log p of each of several sentences."""
+        return [self.score(text) for text in texts]
 
-        `perplexity` counts everything; `perplexity_known` leaves unknown words out of sum and count, and is the one
-        that can be compared between models of one vocabulary. Blank sentences are left out.
+    def evaluate(self, text: Text) -> dict[str, float]:
+        """Perplexity of a text, a file or sentences, with sentence ends counted as words.
+
+        `perplexity` counts everything; `perplexity_known` leaves unknown words out of sum and count. Models can be
+        compared by the first only if their vocabularies are the same. Blank sentences are left out.
         """
-        total, known, words, unknown, count = 0.0, 0.0, 0, 0, 0
-        for sentence in sentences:
-            given = words_of(sentence) if isinstance(sentence, str) else list(sentence)
-            if not given:
-                continue
-            scores = self.scores(given)
-            total += math.fsum(score.log_prob for score in scores)
-            known += math.fsum(score.log_prob for score in scores if score.known)
-            unknown += sum(not score.known for score in scores)
-            words += len(scores)
-            count += 1
-        return summed_up(total, known, words, unknown, count)
+        total, known, words, unknown, sentences = 0.0, 0.0, 0, 0, 0
+        for lines in read_lines(text):
+            scores = self._engine.score_text(lines)
+            total += float(scores.log10.sum())
+            known += float(scores.log10[scores.known].sum())
+            words += len(scores.log10)
+            unknown += int((~scores.known).sum())
+            sentences += int(scores.ends.sum())
+        if sentences == 0:
+            raise UserError(f"There are no words in {name_of(text)}.", "Give a text with a sentence on each line.")
+        return {
+            "perplexity": _perplexity(total, words),
+            "perplexity_known": _perplexity(known, words - unknown),
+            "log_prob": total * _LN10,
+            "sentences": sentences,
+            "words": words - sentences,
+            "unknown": unknown,
+        }
 
-    def perplexity(self, sentences: Iterable[str | Iterable[str]]) -> float:
+    def perplexity(self, text: Text) -> float:
         """exp of the mean −log p of words and sentence ends, unknown words included."""
-        return self.evaluate(sentences)["perplexity"]
+        return self.evaluate(text)["perplexity"]
+
+    @classmethod
+    def mix(
+        cls, models: Sequence[NGram], *, weights: Sequence[float] | None = None, text: Text | None = None
+    ) -> tuple[NGram, list[float]]:
+        """One model of several, and their weights: given, or those that make a held-out text likeliest.
+
+        n-grams that any of them has get the weighted mean of all models' probabilities; back-offs are such that every
+        context sums to one. A word that a model does not have is impossible for it.
+        """
+        if len(models) < 2:
+            raise UserError(f"There are {len(models)} models to mix.", "Give two or more.")
+        if weights is not None and text is None:
+            shares = check_weights(weights, len(models))
+        elif text is not None and weights is None:
+            shares = fitted(models, text)
+        else:
+            raise UserError("Mixing needs either weights or a text to fit them to.")
+        engines = [model._engine for model in models]
+        if all(isinstance(engine, NativeNGram) for engine in engines):
+            return cls(NativeNGram(NATIVE.mix_ngrams([engine.model for engine in engines], shares))), shares
+        return cls(mix_plain([model._plain() for model in models], shares)), shares
+
+    def _plain(self) -> PlainNGram:
+        if isinstance(self._engine, PlainNGram):
+            return self._engine
+        plain = PlainNGram(self.order)
+        for order in range(1, self.order + 1):
+            for entry in self.ngrams(order):
+                plain.add(*entry)
+        return plain
 
 
-def summed_up(total: float, known: float, words: int, unknown: int, sentences: int) -> dict[str, float]:
-    """The scores of a text from its sums: natural logs of all words and of the known ones, sentence ends included."""
-    if sentences == 0:
-        raise UserError("There are no words to score.", "Give a text with at least one sentence.")
-    return {
-        "perplexity": _perplexity(total, words),
-        "perplexity_known": _perplexity(known, words - unknown),
-        "log_prob": total,
-        "sentences": sentences,
-        "words": words - sentences,
-        "unknown": unknown,
-    }
+def fitted(models: Sequence[NGram], text: Text) -> list[float]:
+    """The weights of a mixture, fitted to a text."""
+    columns: list[list[NDArray[np.float64]]] = [[] for _ in models]
+    for lines in read_lines(text):
+        for column, model in zip(columns, models, strict=True):
+            scores = model._engine.score_text(lines)
+            column.append(np.where(scores.known, 10**scores.log10, 0.0))
+    if not any(map(len, columns[0])):
+        raise UserError(f"There are no words in {name_of(text)}.", "Give a text with a sentence on each line.")
+    return fit_weights([np.concatenate(column) for column in columns])
 
 
-def _perplexity(log_prob: float, count: int) -> float:
-    return math.exp(min(700.0, -log_prob / count))
+def _perplexity(log10: float, count: int) -> float:
+    return float(10 ** min(300.0, -log10 / count)) if count else math.nan
 
 
 def picked(backend: str) -> str:

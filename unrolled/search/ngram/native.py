@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from unrolled.search.ngram.plain import Entry
+import numpy as np
+
+from unrolled.search.ngram.plain import Entry, TextScores
 
 NATIVE: Any
 try:
@@ -32,6 +34,11 @@ class NativeNGram:
     def score(self, state: int, word: str) -> tuple[float, int, int]:
         ((score, length),), next_state = self.model.score_words(state, [self.model.find(word)])
         return score, length, next_state
+
+    def score_text(self, lines: bytes) -> TextScores:
+        scores, known, ends = self.model.score_text(lines)
+        wide = np.frombuffer(scores, np.float32).astype(np.float64)
+        return TextScores(wide, np.frombuffer(known, np.bool_), np.frombuffer(ends, np.bool_))
 
     def ngrams(self, order: int) -> Iterator[Entry]:
         for words, prob, backoff in self.model.ngrams(order):

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
+IMPOSSIBLE = -99.0  # log10 of what has no probability
 UNKNOWN_MISSING = -100.0  # log10 of an unknown word where the model has no <unk>, as KenLM's
 
 Words = tuple[str, ...]
@@ -28,6 +32,14 @@ class Entry(NamedTuple):
     words: Words
     prob: float
     backoff: float
+
+
+class TextScores(NamedTuple):
+    """The words of a text, sentence ends among them, one after another; blank sentences are left out."""
+
+    log10: NDArray[np.float64]
+    known: NDArray[np.bool_]
+    ends: NDArray[np.bool_]  # whether it is the end of a sentence
 
 
 class PlainNGram:
@@ -75,6 +87,21 @@ class PlainNGram:
                 return skipped + stored[0], len(ngram) - first, self._shortened(ngram)
             skipped += self._backoff(ngram[first:-1])
         return skipped + UNKNOWN_MISSING, 1, ()
+
+    def score_text(self, lines: bytes) -> TextScores:
+        """The scores of whole lines, a sentence each."""
+        scores, known, ends = [], [], []
+        for line in lines.decode().split("\n"):
+            state = self.start()
+            words = words_of(line)
+            for word in [*words, END] if words else []:
+                score, _, state = self.score(state, word)
+                scores.append(score)
+                known.append(self.find(word) != UNKNOWN)
+                ends.append(False)
+            if words:
+                ends[-1] = True
+        return TextScores(np.array(scores, np.float64), np.array(known, np.bool_), np.array(ends, np.bool_))
 
     def ngrams(self, order: int) -> Iterator[Entry]:
         """The n-grams of one order, as they were added."""

@@ -1,11 +1,10 @@
-"""Training n-gram models: the text, the options, and which engine does it."""
+"""Training n-gram models: the options, and which engine does it."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,83 +12,44 @@ from unrolled.errors import UserError
 from unrolled.search.ngram import arpa
 from unrolled.search.ngram.estimate import discounts_of, estimate
 from unrolled.search.ngram.native import NATIVE
-from unrolled.search.ngram.plain import BEGIN, END, PlainNGram, words_of
-
-Text = str | Path | Iterable[str | Sequence[str]]
-"""A file, "-" for standard input, or sentences: texts to be cut at blanks, or lists of words."""
+from unrolled.search.ngram.plain import PlainNGram, words_of
+from unrolled.search.ngram.texts import Text, name_of, read_lines
 
 MOST_ORDER = 20
 
 
-def read_pieces(text: Text) -> tuple[str, Iterator[bytes]]:
-    """A text's name, and its bytes: UTF-8, a sentence on each line."""
-    if isinstance(text, str | Path):
-        if str(text) == "-":
-            return "standard input", arpa.checked_pieces(sys.stdin.buffer, "standard input")
-        return str(text), arpa.pieces(Path(text))
-    return "sentences", _joined(text)
-
-
-def sentences_of(text: Text) -> Iterator[list[str]]:
-    """The sentences of a text as lists of words, without blank ones."""
-    for line in arpa.lines_of(read_pieces(text)[1]):
-        if words := words_of(line):
-            yield words
-
-
-def _joined(sentences: Iterable[str | Sequence[str]]) -> Iterator[bytes]:
-    for number, sentence in enumerate(sentences, 1):
-        words = words_of(sentence) if isinstance(sentence, str) else sentence
-        for word in words:
-            if not isinstance(word, str) or words_of(word) != [word]:
-                raise UserError(f"sentences:{number}: {word!r} is not one word.", "A word is a text without blanks.")
-        yield (" ".join(words) + "\n").encode()
-
-
 def train_plain(text: Text, order: int, prune: Sequence[int]) -> PlainNGram:
     """All counts in dictionaries."""
-    name, pieces = read_pieces(text)
-    sentences = []
-    for number, line in enumerate(arpa.lines_of(pieces), 1):
-        words = words_of(line)
-        for word in words:
-            if word in (BEGIN, END):
-                raise UserError(
-                    f"{name}:{number}: The text has the word {word}, which marks the ends of sentences.",
-                    "Remove it: every line is a sentence and gets its ends.",
-                )
-        if words:
-            sentences.append(words)
-    _check_any(name, len(sentences))
+    sentences = [words for line in arpa.lines_of(read_lines(text)) if (words := words_of(line))]
+    _check_any(text, len(sentences))
     return estimate(sentences, order, prune)
 
 
 def train_native(text: Text, order: int, prune: Sequence[int], memory: int, folder: Path) -> Any:
     """A KneserNey with its estimates made, to be taken as a model or as the pieces of a file."""
-    name, pieces = read_pieces(text)
     trainer = NATIVE.KneserNey(order, list(prune), memory, str(folder))
     try:
-        for piece in pieces:
+        for piece in read_lines(text):
             trainer.feed(piece)
         counts = trainer.adjust()
-        _check_any(name, trainer.sentences)
+        _check_any(text, trainer.sentences)
         trainer.estimate([list(amounts) for amounts in discounts_of(counts, trainer.longest)])
     except RuntimeError as error:
-        raise from_core(error, name) from None
+        raise _from_core(error, text) from None
     return trainer
 
 
-def from_core(error: RuntimeError, name: str) -> UserError:
+def _from_core(error: RuntimeError, text: Text) -> UserError:
     """An error of the C++ core: of a line of the text, or of its scratch files."""
     if not isinstance(error, UserError) and str(error).startswith("scratch\n"):
         _, problem, fix = str(error).split("\n")
         return UserError(problem, fix)
-    return arpa.at_line(error, name)
+    return arpa.at_line(error, name_of(text))
 
 
-def _check_any(name: str, sentences: int) -> None:
+def _check_any(text: Text, sentences: int) -> None:
     if sentences == 0:
-        raise UserError(f"There are no words in {name}.", "Give a text with a sentence on each line.")
+        raise UserError(f"There are no words in {name_of(text)}.", "Give a text with a sentence on each line.")
 
 
 def check_order(order: int) -> int:

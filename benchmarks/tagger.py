@@ -1,6 +1,6 @@
 """Training a BiLSTM tagger, words a second, against flair's SequenceTagger.
 
-    python benchmarks/tagging.py --flair /path/to/flair-venv/bin/python [--train FILE] [--rounds 5] [--threads 1]
+    python benchmarks/tagger.py --flair /path/to/flair-venv/bin/python [--train FILE] [--rounds 5] [--threads 1]
 
 The same sentences (UD English EWT where UNROLLED_DATA holds it, else Python's source) in the same batches of 32, the
 same words, letters and sizes (word vectors of 100, 25 + 25 units over letters of 25, one BiLSTM of 2 × 256), AdamW and
@@ -35,7 +35,7 @@ class Flair:
     """flair in its own process: a block of training each time it is asked."""
 
     def __init__(self, python: str, job: dict[str, Any]) -> None:
-        script = str(Path(__file__).with_name("tagging_flair.py"))
+        script = str(Path(__file__).with_name("tagger_flair.py"))
         self.process = subprocess.Popen(
             [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10, help="in a block")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", type=Path, default=RESULTS / "tagging.json")
+    parser.add_argument("--json", type=Path, default=RESULTS / "tagger.json")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rows = []

@@ -1,0 +1,43 @@
+"""A translator's run, stopped anywhere, ends with the same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.test_resume import Killed, assert_same
+from tests.tasks.test_translate import KINDS, SMALL, numbers, table
+from unrolled import api
+from unrolled.training.run import Run
+
+SETTINGS: dict[str, Any] = {
+    **SMALL,
+    "model.decoder.dropout": 0.2,
+    "train.max_steps": 12,
+    "train.eval_every": 4,
+    "train.teacher_forcing": "linear",
+    "train.threads": 1,
+}
+
+
+@pytest.mark.parametrize("kind", ["luong", "transformer"])
+@pytest.mark.parametrize("changes", [{}, {"train.batch_tokens": 60, "train.average_last": 2}])
+def test_resumed_is_as_if_never_stopped(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "numbers.tsv"
+    file.write_text(table(numbers()))
+    settings = {**SETTINGS, **KINDS[kind], **changes}
+    whole, folder, original = tmp_path / "whole", tmp_path / "run", Run.checkpoint
+    api.train("translate", train=file, out=whole, set=settings, quiet=True)
+
+    def checkpoint(run: Run) -> None:
+        original(run)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "checkpoint", checkpoint)
+        with pytest.raises(Killed):
+            api.train("translate", train=file, out=folder, set=settings, quiet=True)
+    api.resume(folder, quiet=True)
+    assert_same(folder, whole)

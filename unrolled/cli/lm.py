@@ -1,0 +1,101 @@
+"""`unrolled lm`: n-gram language models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unrolled.errors import UserError
+
+lm = typer.Typer(
+    name="lm",
+    help="n-gram language models: train one on a text, score texts with it, mix several.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+TextFile = Annotated[str, typer.Argument(metavar="TEXT", help="A sentence on each line; none: standard input.")]
+OutFile = Annotated[Path, typer.Option(metavar="FILE", help="A new ARPA file; .arpa.gz is packed.")]
+
+
+@lm.command()
+def train(
+    out: OutFile,
+    text: TextFile = "-",
+    order: Annotated[int, typer.Option(help="The longest n-grams.")] = 3,
+    prune: Annotated[
+        str, typer.Option(metavar="N,N,…", help="Leave out n-grams that occur so often or less, by order: 0,0,1")
+    ] = "0",
+    memory: Annotated[str, typer.Option(help="What counting may hold: 500M, 4G.")] = "1G",
+    scratch: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the rest goes meanwhile; default: the system's.")
+    ] = None,
+) -> None:
+    """Train a model on a text: modified Kneser–Ney.
+
+    Words stand between blanks. <unk> in the text is the unknown word.
+    """
+    from unrolled.search import NGram
+
+    thresholds = _numbers(prune, "--prune", "0,0,1")
+    whole = [int(number) if number.is_integer() else number for number in thresholds]
+    counts = NGram.train_to(out, text, order=order, prune=whole, memory=memory, scratch=scratch)  # type: ignore[arg-type]
+    typer.echo(f"{out}: {_counts(counts)}")
+
+
+@lm.command("eval")
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="An ARPA file, which may be packed: .gz")],
+    text: TextFile = "-",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Score a text with a model: perplexity, with and without the words that it does not know."""
+    from unrolled.search import NGram
+
+    scores = NGram.load(model).evaluate(text)
+    if as_json:
+        typer.echo(json.dumps(scores))
+        return
+    typer.echo(f"perplexity                 {scores['perplexity']:.2f}")
+    typer.echo(f"  without unknown words    {scores['perplexity_known']:.2f}")
+    typer.echo(f"log probability            {scores['log_prob']:.2f}")
+    typer.echo(f"words                      {scores['words']:,} in {scores['sentences']:,} sentences")
+    typer.echo(f"  unknown                  {scores['unknown']:,}")
+
+
+@lm.command()
+def mix(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL...", help="ARPA files.")],
+    out: OutFile,
+    text: Annotated[str | None, typer.Option(metavar="FILE", help="Fit the weights to this held-out text.")] = None,
+    weights: Annotated[str | None, typer.Option(metavar="N,N,…", help="The weights themselves: 0.7,0.3")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Make one model of several, weighted as they predict a held-out text best, or as given."""
+    from unrolled.search import NGram
+    from unrolled.text.files import check_new
+
+    check_new(out)
+    shares = None if weights is None else _numbers(weights, "--weights", "0.7,0.3")
+    mixed, shares = NGram.mix([NGram.load(model) for model in models], weights=shares, text=text)
+    mixed.save(out)
+    if as_json:
+        typer.echo(json.dumps({"weights": dict(zip(models, shares, strict=True)), "counts": mixed.counts}))
+        return
+    for model, share in zip(models, shares, strict=True):
+        typer.echo(f"{share:.4f}  {model}")
+    typer.echo(f"{out}: {_counts(mixed.counts)}")
+
+
+def _counts(counts: list[int]) -> str:
+    return ", ".join(f"{count:,} {order}-grams" for order, count in enumerate(counts, 1))
+
+
+def _numbers(text: str, option: str, example: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"{option} {text} is not a list of numbers.", f"Try: {option} {example}") from None

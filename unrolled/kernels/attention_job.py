@@ -1,0 +1,42 @@
+"""What an engine for attending decoders is asked to do, and what it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unrolled.cells import AttentionCell, State
+
+
+class Attended(NamedTuple):
+    """A decoder over all its steps. Past a row's length everything is zero and the state stays."""
+
+    output: Tensor  # (B, T, O)
+    context: Tensor  # (B, T, C)
+    weights: Tensor  # (B, T, S)
+    state: State  # (B, size) each, after the last step
+
+
+@dataclass(frozen=True)
+class AttentionJob:
+    """One attending decoder over one batch; all sizes already checked."""
+
+    cell: AttentionCell
+    gates_x: Tensor  # (B, T, G)
+    keys: Tensor  # (B, S, A), projected
+    values: Tensor  # (B, S, C)
+    mask: Tensor | None  # (B, S) bool, True where real
+    state: State  # (B, size) each
+    lengths: Tensor | None = None  # (B,) int64 on the input's device
+    feed_mask: Tensor | None = None  # (B, T, F), what the cell is fed is multiplied by it
+    mix_mask: Tensor | None = None  # (B, T, C + H), [c; h] before W_c is multiplied by it
+
+    @property
+    def active(self) -> Tensor | None:
+        """(B, T), True where a step is real; None when all are."""
+        if self.lengths is None:
+            return None
+        return torch.arange(self.gates_x.shape[1], device=self.gates_x.device) < self.lengths[:, None]

@@ -1,0 +1,107 @@
+"""BLEU, chrF and TER by sacrebleu, with its signature; whole outputs that are right; BLEU by the source's length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_BUCKETS = 10
+WIDTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+# Scripts without blanks, in which sacrebleu's usual tokenizer sees a sentence as one word.
+_HAN = ((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+_OTHERS = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF))
+
+
+@dataclass(frozen=True)
+class TranslationScores:
+    """Corpus scores from 0 to 100 (TER: 0 is best, and it can pass 100); `exact_match` is a share from 0 to 1."""
+
+    bleu: float
+    bleu_signature: str
+    chrf: float
+    ter: float
+    exact_match: float
+
+
+def bleu_tokenizer(references: Sequence[str], *, symbols: bool = False) -> str:
+    """The tokenizer sacrebleu should use: 13a, its own choice, unless the text is symbols or has no blanks.
+
+    >>> [bleu_tokenizer([text]) for text in ("Ein Hund.", "猫在这里", "ねこ")]
+    ['13a', 'zh', 'char']
+    """
+    if symbols:
+        return "none"
+    letters = [ord(c) for text in references[:1000] for c in text if c.isalpha()]
+    if 4 * sum(_within(c, _OTHERS) for c in letters) > len(letters):
+        return "char"
+    return "zh" if 2 * sum(_within(c, _HAN) for c in letters) > len(letters) else "13a"
+
+
+def translation_scores(
+    outputs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a", lowercase: bool = False
+) -> TranslationScores:
+    """Scores of outputs; `references` are one or more lists, each as long as the outputs.
+
+    >>> scores = translation_scores(["the cat sat on the mat"], [["the cat sat on a mat"]])
+    >>> round(scores.bleu, 1), scores.exact_match
+    (53.7, 0.0)
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
+    columns = [list(column) for column in references]
+    total = bleu.corpus_score(list(outputs), columns).score
+    chrf = CHRF(lowercase=lowercase).corpus_score(list(outputs), columns).score
+    ter = TER(case_sensitive=not lowercase).corpus_score(list(outputs), columns).score
+    right = sum(any(_same(output, column[i], lowercase) for column in columns) for i, output in enumerate(outputs))
+    return TranslationScores(total, str(bleu.get_signature()), chrf, ter, right / max(1, len(outputs)))
+
+
+def bleu_of(outputs: Sequence[str], references: Sequence[str], *, tokenize: str, lowercase: bool) -> float:
+    """Corpus BLEU with one reference each."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    score: float = BLEU(tokenize=tokenize, lowercase=lowercase).corpus_score(list(outputs), [list(references)]).score
+    return score
+
+
+def chrf_of(outputs: Sequence[str], references: Sequence[str], *, lowercase: bool) -> float:
+    """Corpus chrF with one reference each."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    score: float = CHRF(lowercase=lowercase).corpus_score(list(outputs), [list(references)]).score
+    return score
+
+
+def by_length(
+    lengths: Sequence[int], outputs: Sequence[str], references: Sequence[str], *, tokenize: str, lowercase: bool
+) -> dict[str, dict[str, Any]]:
+    """BLEU and the share of exact matches of the sentences whose source has so many tokens: "6-10" → its scores.
+
+    Ten buckets of equal width at the most; those without a sentence are left out.
+    """
+    longest = max(lengths, default=1)
+    width = next((w for w in WIDTHS if longest <= w * MOST_BUCKETS), WIDTHS[-1])
+    table: dict[str, dict[str, Any]] = {}
+    for start in range(1, longest + 1, width):
+        rows = [i for i, length in enumerate(lengths) if start <= max(1, length) < start + width]
+        if not rows:
+            continue
+        some, right = [outputs[i] for i in rows], [references[i] for i in rows]
+        exact = sum(_same(a, b, lowercase) for a, b in zip(some, right, strict=True)) / len(rows)
+        name = str(start) if width == 1 else f"{start}-{start + width - 1}"
+        bleu = bleu_of(some, right, tokenize=tokenize, lowercase=lowercase)
+        table[name] = {"bleu": bleu, "exact_match": exact, "sentences": len(rows)}
+    return table
+
+
+def _same(output: str, reference: str, lowercase: bool) -> bool:
+    left, right = " ".join(output.split()), " ".join(reference.split())
+    return left.lower() == right.lower() if lowercase else left == right
+
+
+def _within(code: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(low <= code <= high for low, high in ranges)

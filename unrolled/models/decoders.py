@@ -1,0 +1,152 @@
+"""What writes the target: recurrent decoders, from a fixed vector or with attention (S23)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from unrolled.models.bridge import Bridge, BridgeKind
+from unrolled.models.encoder import Encoded, RecurrentEncoder
+from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
+from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
+from unrolled.nn.dropin import DropIn
+from unrolled.search import Shared
+
+
+class DecoderSettings(RecurrentSettings):
+    """What writes the target."""
+
+    hidden_size: int = Field(256, ge=1, description="Units in a layer; a Transformer's width is the encoder's.")
+    dropout: float = Field(
+        0.3, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
+    )
+    attention: Literal["none", "bahdanau", "luong"] = Field(
+        "luong",
+        description="none: all it knows is the encoder's last state; bahdanau looks before a step, luong after it, "
+        "and feeds what it saw to the next.",
+    )
+    score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
+        "general", description="How a query and a key are compared."
+    )
+    attention_size: int | None = Field(None, ge=1, description="score=additive: width of the sum; none: hidden_size.")
+    heads: int = Field(4, ge=1, description="score=multihead, and transformer: heads of attention.")
+    bridge: BridgeKind = Field(
+        "auto", description="First state: the encoder's last, mapped where shapes differ (linear: always); zero: none."
+    )
+    blocks: int = Field(3, ge=1, description="transformer: blocks on top of each other, in place of num_layers.")
+    feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
+
+
+class Decoded(NamedTuple):
+    """What a decoder makes of target tokens: what the scores are computed from, and where it looked."""
+
+    features: Tensor  # (B, T, F), or (B, F) of one step
+    attention: Tensor | None  # (B, T, S), or (B, S)
+
+
+class PlainDecoder(nn.Module):
+    """Recurrent layers that begin where the encoder ended: the whole source in one fixed state (Sutskever 2014)."""
+
+    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+        super().__init__()
+        self.layer = recurrent_layer(settings, input_size)
+        self.bridge = bridge_between(encoder.layer, self.layer, settings.num_layers, settings.bridge)
+        self.output_size = settings.output_size
+
+    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
+        """Vectors of the target tokens (B, T, E) → all steps."""
+        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)))
+        return Decoded(output, None)
+
+    def start(self, encoded: Encoded) -> State:
+        state: State = self.bridge(encoded.state)
+        return state
+
+    def step(self, x: Tensor, state: State) -> tuple[Decoded, State]:
+        """Vectors of one token each (B, E)."""
+        output, final = self.layer(x[:, None], to_torch(state))
+        return Decoded(output[:, 0], None), from_torch(final)
+
+
+class AttentiveDecoder(nn.Module):
+    """A recurrent layer that attends to the encoder's memory, further layers on top of it.
+
+    Bahdanau's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want it,
+    `width`, where no layer is above it.
+    """
+
+    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+        super().__init__()
+        self.bahdanau = settings.attention == "bahdanau"
+        mixed = width if settings.num_layers == 1 else settings.hidden_size
+        self.attend = AttentionDecoder(
+            input_size,
+            settings.hidden_size,
+            encoder.output_size,
+            cell=settings.cell,
+            form=settings.attention,
+            score=settings.score,
+            attention_size=settings.attention_size if settings.score == "additive" else None,
+            num_heads=settings.heads if settings.score == "multihead" else 1,
+            output_size=None if self.bahdanau else mixed,
+            feed_dropout=settings.dropout,
+            mix_dropout=settings.dropout,
+            **cell_options(settings, attending=True),
+        )
+        self.upper: DropIn | None = None
+        if settings.num_layers > 1:
+            above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
+            self.upper = recurrent_layer(above, settings.hidden_size)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.bridge = bridge_between(encoder.layer, self.attend.rnn, settings.num_layers, settings.bridge)
+        looked = self.attend.context_size + input_size if self.bahdanau else 0
+        self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
+
+    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
+        lower, upper = self._begin(encoded)
+        seen = self.attend(x, encoded.memory, encoded.mask, lower)
+        output = seen.output
+        if self.upper is not None:
+            output, _ = self.upper(self.dropout(output), to_torch(upper))
+        return Decoded(self._features(output, seen.context, x), seen.weights)
+
+    def start(self, encoded: Encoded) -> Any:
+        """(the attending layer's state, the upper layers', what was projected once and is shared)."""
+        lower, upper = self._begin(encoded)
+        first = self.attend.start(encoded.memory, encoded.mask, lower)
+        return first.cell, upper, Shared((first.keys, first.values, first.mask))
+
+    def step(self, x: Tensor, state: Any) -> tuple[Decoded, Any]:
+        cell, upper, shared = state
+        seen = self.attend.step(x, DecoderState(cell, *shared.value))
+        output = seen.output
+        if self.upper is not None:
+            output, final = self.upper(output[:, None], to_torch(upper))
+            output, upper = output[:, 0], from_torch(final)
+        features = self._features(output, seen.context, x)
+        return Decoded(features, seen.weights), (seen.state.cell, upper, shared)
+
+    def _begin(self, encoded: Encoded) -> tuple[State, State]:
+        """The first states: of the attending layer, (B, H) each, and of those above it, (B, L - 1, H) each."""
+        states = self.bridge(encoded.state)
+        return tuple(s[:, 0] for s in states), tuple(s[:, 1:] for s in states)
+
+    def _features(self, output: Tensor, context: Tensor, x: Tensor) -> Tensor:
+        return torch.cat([output, context, x], dim=-1) if self.bahdanau else output
+
+
+def bridge_between(encoder: DropIn, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
+    """What leads from an encoder's layers to `layers` layers like the decoder's."""
+    return Bridge(
+        decoder.cell_class.state_names,
+        decoder._state_sizes(),
+        layers,
+        encoder.cell_class.state_names,
+        encoder._state_sizes(),
+        encoder.num_layers,
+        directions=2 if encoder.bidirectional else 1,
+        kind=kind,
+    )

@@ -1,0 +1,69 @@
+"""What reads the source: its tokens in, a vector for each of them and a state for the whole out (S23)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer
+
+
+class EncoderSettings(RecurrentSettings):
+    """What reads the source."""
+
+    hidden_size: int = Field(256, ge=1, description="Units in a layer, of each direction; a Transformer's width.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropped from embeddings, between layers and from the output.")
+    bidirectional: bool = Field(True, description="Read from both ends.")
+    reverse: bool = Field(False, description="Read the source from its end (Sutskever et al. 2014).")
+    blocks: int = Field(3, ge=1, description="transformer: blocks on top of each other, in place of num_layers.")
+    heads: int = Field(4, ge=1, description="transformer: heads of attention.")
+    feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
+
+
+class Encoded(NamedTuple):
+    """A source that was read. Its rows can be selected like any state's."""
+
+    memory: Tensor  # (B, S, M), a vector for each token
+    mask: Tensor  # (B, S), True where a token is real
+    state: State  # (B, L·directions, H) each; none from a Transformer
+
+
+class RecurrentEncoder(nn.Module):
+    """Embedding → recurrent layers in one direction or both."""
+
+    def __init__(self, settings: EncoderSettings, embedding: nn.Embedding) -> None:
+        super().__init__()
+        self.embedding, self.reverse = embedding, settings.reverse
+        self.dropout = nn.Dropout(settings.dropout)
+        self.layer = recurrent_layer(settings, embedding.embedding_dim, bidirectional=settings.bidirectional)
+        self.output_size = settings.output_size * (2 if settings.bidirectional else 1)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Encoded:
+        """Token ids (B, S), the last real one of each row its end token."""
+        mask = real(ids, lengths)
+        places = turned(ids, lengths) if self.reverse else None
+        x = self.dropout(self.embedding(ids if places is None else ids.gather(1, places)))
+        output, final = self.layer(x, lengths=lengths)
+        if places is not None:  # each vector stands where its token stood
+            output = output.gather(1, places[..., None].expand_as(output))
+        return Encoded(self.dropout(output), mask, from_torch(final))
+
+
+def real(ids: Tensor, lengths: Tensor) -> Tensor:
+    """(B, S), True where a token is real."""
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+
+
+def turned(ids: Tensor, lengths: Tensor) -> Tensor:
+    """Places (B, S) that read each row from its end, the end token and padding left where they are.
+
+    >>> turned(torch.zeros(2, 4), torch.tensor([4, 3]))
+    tensor([[2, 1, 0, 3],
+            [1, 0, 2, 3]])
+    """
+    steps = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1)
+    last = lengths[:, None] - 2  # the place before the end token
+    return torch.where(steps <= last, last - steps, steps)

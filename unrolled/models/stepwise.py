@@ -1,0 +1,73 @@
+"""The baseline that shows why translation needs two networks: one, which writes a token for each token it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.models.decoders import Decoded
+from unrolled.models.encoder import Encoded, EncoderSettings, real
+from unrolled.models.recurrent import from_torch, recurrent_layer, to_torch
+from unrolled.search import Shared, Step
+
+
+class Stepwise(nn.Module):
+    """h_t = RNN(x_t, h_{t-1}), y_t from h_t: the t-th target token is said when the t-th source token has been read.
+
+    It has seen nothing of the source's rest by then, and word order differs between languages: it fails. Where the
+    target is longer, it goes on reading end tokens.
+    """
+
+    attends = False
+
+    def __init__(self, settings: EncoderSettings, width: int, source_size: int, target_size: int, end: int) -> None:
+        super().__init__()
+        if settings.bidirectional:
+            raise UserError(
+                "model.kind=stepwise writes while it reads, and model.encoder.bidirectional=true would read ahead.",
+                "Use model.encoder.bidirectional=false.",
+            )
+        self.end = end
+        self.embedding = nn.Embedding(source_size, width)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.layer = recurrent_layer(settings, width)
+        self.scores = nn.Linear(settings.output_size, target_size)
+
+    @property
+    def device(self) -> torch.device:
+        return self.scores.weight.device
+
+    def forward(self, batch: Batch) -> Decoded:
+        """All steps of the target: what `scores` reads, (B, T, F)."""
+        read = self.encode(batch).memory
+        steps = batch.more["target_inputs"].shape[1]
+        ids = torch.cat([read, read.new_full((len(read), max(0, steps - read.shape[1])), self.end)], dim=1)
+        output, _ = self.layer(self.dropout(self.embedding(ids[:, :steps])))
+        return Decoded(self.dropout(output), None)
+
+    def encode(self, batch: Batch) -> Encoded:
+        """The source as it is, padded with end tokens: nothing is read ahead."""
+        assert batch.lengths is not None
+        mask = real(batch.inputs, batch.lengths)
+        return Encoded(batch.inputs.masked_fill(~mask, self.end), mask, ())
+
+    def start(self, memory: Encoded) -> Any:
+        """(how many tokens were read, the layers' state, the source)."""
+        rows = len(memory.memory)
+        like, sizes = self.scores.weight, self.layer._state_sizes()
+        zeros = tuple(like.new_zeros(rows, self.layer.num_layers, size) for size in sizes)
+        return torch.zeros(rows, dtype=torch.int64, device=self.device), zeros, Shared(memory.memory)
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        """What it has written is not read again: `tokens` do not matter."""
+        place, carried, source = state
+        ids = source.value
+        here = ids.gather(1, place.clamp(max=ids.shape[1] - 1)[:, None])  # (B, 1)
+        here = torch.where(place[:, None] < ids.shape[1], here, self.end)
+        output, final = self.layer(self.dropout(self.embedding(here)), to_torch(carried))
+        scores = self.scores(self.dropout(output[:, 0]))
+        return Step(scores.float().log_softmax(-1), (place + 1, from_torch(final), source))

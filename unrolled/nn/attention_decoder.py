@@ -1,0 +1,231 @@
+"""Recurrent decoders that attend (S9, S23): Bahdanau's and Luong's, over whole sequences and step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State
+from unrolled.errors import UserError, unknown_name
+from unrolled.kernels.attention import (
+    ATTENTION_ENGINES,
+    Attended,
+    AttentionJob,
+    attention_choice,
+    make_attention_job,
+    run_attention_job,
+)
+from unrolled.kernels.choice import Choice, known_engine
+from unrolled.kernels.lengths import check_lengths
+from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
+from unrolled.nn.checks import check_choice, check_probability, check_sizes
+from unrolled.nn.layers import GRU, LSTM, RNN
+from unrolled.nn.stack import variational_mask
+
+CELLS: dict[str, type[RNN | LSTM | GRU]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
+FORMS = ("bahdanau", "luong")
+
+
+class DecoderState(NamedTuple):
+    """A decoder between two steps; every tensor has the batch at dimension 0."""
+
+    cell: State  # as `AttentionDecoder.state_names`
+    keys: Tensor  # (B, S, A)
+    values: Tensor  # (B, S, C)
+    mask: Tensor | None  # (B, S)
+
+
+class DecoderStep(NamedTuple):
+    """What one step of a decoder gives."""
+
+    output: Tensor  # (B, O)
+    context: Tensor  # (B, C)
+    weights: Tensor  # (B, S)
+    state: DecoderState
+
+
+class AttentionDecoder(nn.Module):
+    """One recurrent layer that looks at a memory at every step.
+
+    `form` "bahdanau" looks before it steps and gives s_i (equations: `unrolled.cells.BahdanauCell`); "luong" looks
+    after, gives the attentional vector h̃_i of `output_size` and feeds it to the next step (`LuongCell`). `score` is one
+    of SCORES, or "multihead" with `num_heads`. `attention_size` is the width of an additive score or of all heads.
+    `feed_dropout` acts on what the cell is fed beside its input, `mix_dropout` on the [c; h] of Luong's form. `options`
+    are those of the cell's layer (`unrolled.nn.LSTM`, …) for one layer in one direction.
+
+    >>> decoder = AttentionDecoder(input_size=3, hidden_size=4, memory_size=6, cell="lstm", form="luong")
+    >>> memory, mask = torch.randn(2, 5, 6), torch.arange(5) < torch.tensor([[5], [3]])
+    >>> seen = decoder(torch.randn(2, 7, 3), memory, mask)
+    >>> seen.output.shape, seen.context.shape, seen.weights.shape
+    (torch.Size([2, 7, 4]), torch.Size([2, 7, 6]), torch.Size([2, 7, 5]))
+    >>> state = decoder.start(memory, mask)
+    >>> output, context, weights, state = decoder.step(torch.randn(2, 3), state)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        memory_size: int,
+        *,
+        cell: str = "gru",
+        form: str = "bahdanau",
+        score: str = "additive",
+        attention_size: int | None = None,
+        num_heads: int = 1,
+        output_size: int | None = None,
+        feed_dropout: float = 0.0,
+        mix_dropout: float = 0.0,
+        backend: str = "auto",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        check_sizes(input_size=input_size, hidden_size=hidden_size, memory_size=memory_size)
+        if cell not in CELLS:
+            raise unknown_name("cell", cell, CELLS)
+        for name in ("num_layers", "bidirectional", "zoneout", "learned_state", "combine"):
+            if name in options:
+                raise UserError(f"AttentionDecoder has no option {name}.", "It is one layer, read in one direction.")
+        self.form = check_choice("form", form, FORMS)
+        self.feed_dropout = check_probability("feed_dropout", feed_dropout)
+        self.mix_dropout = check_probability("mix_dropout", mix_dropout)
+        self.backend = known_engine(ATTENTION_ENGINES, backend)
+        self.rnn = CELLS[cell](input_size, hidden_size, batch_first=True, **options)
+        self.state_names = self.rnn.cell_class.state_names + (("fed",) if form == "luong" else ())
+        self.attention = _attention(score, self._query_size(), memory_size, attention_size, num_heads)
+        self.context_size = memory_size if isinstance(self.attention, Attention) else self.attention.size
+        self.output_size = self._query_size()
+        if form == "luong":
+            self.output_size = hidden_size if output_size is None else output_size
+            check_sizes(output_size=self.output_size)
+            self.mix = nn.Linear(self.context_size + self._query_size(), self.output_size)  # W_c, b_c
+        elif output_size not in (None, self.output_size):
+            raise UserError(f"output_size={output_size} with form='bahdanau'.", f"Its output is s, {hidden_size} wide.")
+        self.feed_size = self.output_size if form == "luong" else self.context_size
+        rows = hidden_size * max(len(self.rnn.cell_class.gate_names), 1)
+        self.weight_feed = nn.Parameter(torch.empty(rows, self.feed_size))
+        nn.init.uniform_(self.weight_feed, -1 / math.sqrt(hidden_size), 1 / math.sqrt(hidden_size))
+
+    def _query_size(self) -> int:
+        return self.rnn.proj_size or self.rnn.hidden_size
+
+    @property
+    def state_sizes(self) -> tuple[int, ...]:
+        """The width of each of `state_names`."""
+        return (*self.rnn._state_sizes(), *((self.output_size,) if self.form == "luong" else ()))
+
+    def _project(self, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """memory (B, S, M) → keys (B, S, A), values (B, S, C); what stands in the padding reaches no weight."""
+        if mask is not None:
+            memory = torch.where(mask[..., None], memory, 0)
+        if isinstance(self.attention, Attention):
+            return self.attention.project(memory), memory
+        keys, values = self.attention.project(memory)  # (B, N, S, d)
+        return keys.transpose(1, 2).flatten(2), values.transpose(1, 2).flatten(2)
+
+    def _cell(self, batch: int) -> AttentionCell:
+        """The step's parameters, with masks freshly drawn while training."""
+        cell = self.rnn.single_cell(batch)
+        score: Score = self.attention.score()
+        if self.form == "bahdanau":
+            return BahdanauCell(cell, score, self.weight_feed)
+        return LuongCell(cell, score, self.weight_feed, self.mix.weight, self.mix.bias)
+
+    def start(self, memory: Tensor, mask: Tensor | None = None, state: State | None = None) -> DecoderState:
+        """The state before the first step: memory (B, S, M), mask (B, S) True where real.
+
+        `state` are the cell's (B, size) tensors, zeros if not given; h̃, if not among them, is zero.
+        """
+        keys, values = self._project(memory, mask)
+        return DecoderState(self._initial(memory, state), keys, values, mask)
+
+    def _initial(self, memory: Tensor, state: State | None) -> State:
+        given = tuple(state or ())
+        missing = self.state_sizes[len(given) :]
+        if given and len(missing) > (1 if self.form == "luong" else 0):
+            names = ", ".join(self.rnn.cell_class.state_names)
+            raise UserError(f"The initial state has {len(given)} tensors.", f"Expected those of the cell: {names}.")
+        return (*given, *(memory.new_zeros(memory.shape[0], size) for size in missing))
+
+    def step(self, x: Tensor, state: DecoderState) -> DecoderStep:
+        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S) and the next state."""
+        cell = self._cell(x.shape[0])
+        masks = [m if m is None else m[:, 0] for m in self._drawn(x, 1)]
+        step = cell.step(cell.cell.project(x), state.cell, state.keys, state.values, state.mask, *masks)
+        return DecoderStep(step.output, step.context, step.weights, state._replace(cell=step.state))
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        state: State | None = None,
+        lengths: Tensor | None = None,
+    ) -> Attended:
+        """All steps at once, the inputs given: x (B, T, D), memory (B, S, M), mask (B, S) → `Attended`."""
+        return run_attention_job(self.job(x, memory, mask, state, lengths), self.backend)
+
+    def job(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        state: State | None = None,
+        lengths: Tensor | None = None,
+    ) -> AttentionJob:
+        """What `forward` asks an engine to do."""
+        cell = self._cell(x.shape[0])
+        feed, mix = self._drawn(x, x.shape[1])
+        keys, values = self._project(memory, mask)
+        if lengths is not None:
+            lengths = check_lengths(lengths, x.shape[0], x.shape[1], x.device)
+            x = torch.where((torch.arange(x.shape[1], device=x.device) < lengths[:, None])[..., None], x, 0)
+        return make_attention_job(
+            cell,
+            cell.cell.project(x),
+            keys,
+            values,
+            mask,
+            self._initial(memory, state),
+            lengths=lengths,
+            feed_mask=feed,
+            mix_mask=mix,
+        )
+
+    def backend_for(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        state: State | None = None,
+        lengths: Tensor | None = None,
+    ) -> Choice:
+        """The engine that `forward` would run on with these arguments, and why."""
+        return attention_choice(self.job(x, memory, mask, state, lengths), self.backend)
+
+    def _drawn(self, x: Tensor, steps: int) -> tuple[Tensor | None, Tensor | None]:
+        """Dropout masks (B, T, ·) on what is fed and on [c; h]."""
+        feed, mix = (self.feed_dropout, self.mix_dropout) if self.training else (0.0, 0.0)
+        if self.form == "bahdanau":
+            mix = 0.0
+        batch, width = x.shape[0], self.context_size + self._query_size()
+        return variational_mask(feed, x, batch, steps, self.feed_size), variational_mask(mix, x, batch, steps, width)
+
+
+def _attention(
+    score: str, query_size: int, memory_size: int, size: int | None, num_heads: int
+) -> Attention | MultiHeadAttention:
+    if score not in (*SCORES, "multihead"):
+        raise unknown_name("attention score", score, [*SCORES, "multihead"])
+    if score != "multihead":
+        if num_heads != 1:
+            raise UserError(f"num_heads={num_heads} with score={score!r}.", "Use score='multihead' for several heads.")
+        return Attention(score, query_size, memory_size, size)
+    if size not in (None, query_size):
+        raise UserError(
+            f"attention_size={size} with score='multihead'.", f"All heads together are {query_size} wide, as the query."
+        )
+    return MultiHeadAttention(query_size, num_heads, key_size=memory_size)

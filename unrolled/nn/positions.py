@@ -1,0 +1,120 @@
+"""Codes that tell a Transformer where a step stands (S10): the one that works, and those that do not."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.errors import UserError
+from unrolled.nn.checks import check_choice, check_sizes
+
+POSITIONS = ("sinusoidal", "learned", "count", "fraction", "binary", "none")
+
+
+def sinusoidal(positions: Tensor, size: int) -> Tensor:
+    """Waves of falling frequency: positions (…) → codes (…, size), smooth in i and never larger than one.
+
+        e_{i,2k} = sin(i / 10000^{2k/D}),  e_{i,2k+1} = cos(i / 10000^{2k/D})               0 ≤ k < D/2
+
+    >>> sinusoidal(torch.tensor([0, 1]), 4)
+    tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+            [0.8415, 0.5403, 0.0100, 0.9999]])
+    """
+    even = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device)  # 2k
+    angles = positions[..., None] / 10000 ** (even / size)
+    waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (…, D or D + 1)
+    return waves[..., :size].float()
+
+
+def count(positions: Tensor, size: int) -> Tensor:
+    """1, 2, 3, … in the first component: not normalised, and unlike anything seen once a sequence is longer.
+
+    >>> count(torch.tensor([0, 1]), 3)
+    tensor([[1., 0., 0.],
+            [2., 0., 0.]])
+    """
+    return _in_first(positions + 1, size)
+
+
+def fraction(positions: Tensor, lengths: Tensor, size: int) -> Tensor:
+    """1/n, 2/n, …, 1 in the first component: the same step means another thing at another length n.
+
+    >>> fraction(torch.tensor([[0, 1]]), torch.tensor([[4]]), 2)
+    tensor([[[0.2500, 0.0000],
+             [0.5000, 0.0000]]])
+    """
+    return _in_first((positions + 1) / lengths.clamp(min=1), size)
+
+
+def binary(positions: Tensor, size: int) -> Tensor:
+    """The binary digits of i, lowest first, as −1 and 1: bounded, but not continuous: 3 and 4 differ in every digit.
+
+    >>> binary(torch.tensor([3, 4]), 4)
+    tensor([[ 1.,  1., -1., -1.],
+            [-1., -1.,  1., -1.]])
+    """
+    digits = torch.arange(min(size, 62), device=positions.device)
+    code = ((positions[..., None] >> digits) & 1) * 2.0 - 1.0
+    return torch.cat([code, code.new_zeros(*code.shape[:-1], size - code.shape[-1])], dim=-1)
+
+
+def _in_first(values: Tensor, size: int) -> Tensor:
+    code = torch.zeros(*values.shape, size, dtype=torch.float32, device=values.device)
+    code[..., 0] = values
+    return code
+
+
+class Positions(nn.Module):
+    """Adds to each step of x a code of where it stands.
+
+    sinusoidal   waves (Vaswani et al. 2017); any length
+    learned      a vector for each of `max_length` positions
+    count, fraction, binary   the codes that do not serve, each for the reason its function names; to see why
+    none         nothing: without a code a Transformer cannot tell one order from another
+
+    >>> positions = Positions("sinusoidal", 4)
+    >>> positions(torch.zeros(1, 3, 4)).shape
+    torch.Size([1, 3, 4])
+    >>> bool((positions(torch.zeros(1, 1, 4), first=2) == positions(torch.zeros(1, 3, 4))[:, 2:]).all())
+    True
+    """
+
+    def __init__(self, kind: str, size: int, max_length: int = 1024) -> None:
+        super().__init__()
+        self.kind = check_choice("position code", kind, POSITIONS)
+        check_sizes(size=size, max_length=max_length)
+        self.size, self.max_length = size, max_length
+        if kind == "learned":
+            self.weight = nn.Parameter(torch.empty(max_length, size))
+            nn.init.normal_(self.weight, std=1 / math.sqrt(size))
+
+    def forward(self, x: Tensor, first: int = 0, lengths: Tensor | None = None) -> Tensor:
+        """x (B, T, D), whose first step is number `first`; `lengths` (B,) are for the code "fraction"."""
+        if self.kind == "none":
+            return x
+        positions = torch.arange(first, first + x.shape[1], device=x.device)
+        return x + self._codes(positions, first, lengths).to(x.dtype)
+
+    def _codes(self, positions: Tensor, first: int, lengths: Tensor | None) -> Tensor:
+        end = first + len(positions)
+        if self.kind == "learned":
+            if end > self.max_length:
+                raise UserError(
+                    f"A sequence of {end} steps is longer than the {self.max_length} learned positions.",
+                    f"Use max_length={end} or more when training, or position code 'sinusoidal', which has no end.",
+                )
+            return self.weight[first:end]
+        if self.kind == "fraction":
+            if first > 0:
+                raise UserError(
+                    "The position code 'fraction' needs to know a sequence's length before its first step.",
+                    "Use 'sinusoidal' to go step by step.",
+                )
+            full = positions.new_full((1,), end) if lengths is None else lengths
+            return fraction(positions[None], full[:, None], self.size)
+        return {"sinusoidal": sinusoidal, "count": count, "binary": binary}[self.kind](positions, self.size)
+
+    def extra_repr(self) -> str:
+        return f"{self.kind!r}, {self.size}" + (f", max_length={self.max_length}" if self.kind == "learned" else "")

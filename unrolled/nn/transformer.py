@@ -1,0 +1,341 @@
+"""The Transformer (S10): layers of attention and feed-forward networks, whole sequences or one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unrolled.cells import Activation
+from unrolled.cells import activation as activation_of
+from unrolled.errors import UserError
+from unrolled.nn.attention import MultiHeadAttention
+from unrolled.nn.checks import check_probability, check_sizes
+
+Kept = tuple[Tensor, Tensor]
+"""Keys and values (B, N, S, d) of one layer."""
+
+
+class _Pass(NamedTuple):
+    """What one layer gives on the way through: its output, the keys and values it now knows, and its weights."""
+
+    output: Tensor  # (B, T, D)
+    kept: Kept
+    own: Tensor | None  # (B, N, T, T), where they are asked for
+    cross: Tensor | None  # (B, N, T, S)
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention, attention to a memory if `cross`, and a feed-forward network, each with residual and norm.
+
+        norm_first=False:  x ← LN(x + sublayer(x))         (Vaswani et al. 2017)
+        norm_first=True:   x ← x + sublayer(LN(x))         trains without a warm-up (Xiong et al. 2020)
+        feed-forward:      W_2 φ(W_1 x + b_1) + b_2
+
+    Parameters are named as in torch.nn.TransformerEncoderLayer and, with `cross`, TransformerDecoderLayer.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        num_heads: int,
+        feedforward_size: int | None = None,
+        dropout: float = 0.1,
+        norm_first: bool = True,
+        activation: str | Activation = "relu",
+        cross: bool = False,
+    ) -> None:
+        super().__init__()
+        wide = 4 * size if feedforward_size is None else feedforward_size
+        check_sizes(size=size, num_heads=num_heads, feedforward_size=wide)
+        self.dropout, self.norm_first = check_probability("dropout", dropout), norm_first
+        self.activation = activation_of(activation)
+        self.self_attn = MultiHeadAttention(size, num_heads, dropout)
+        if cross:
+            self.multihead_attn = MultiHeadAttention(size, num_heads, dropout)
+        self.linear1, self.linear2 = nn.Linear(size, wide), nn.Linear(wide, size)
+        self.norm1, self.norm2 = nn.LayerNorm(size), nn.LayerNorm(size)
+        if cross:
+            self.norm3 = nn.LayerNorm(size)
+        self.cross = cross
+        for matrix in (self.linear1.weight, self.linear2.weight):
+            nn.init.xavier_uniform_(matrix)
+
+    def run(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        past: Kept | None = None,
+        memory: Kept | None = None,
+        memory_mask: Tensor | None = None,
+        visible: bool = False,
+    ) -> _Pass:
+        """x (B, T, D) through the layer; `past` are the keys and values of the steps before x."""
+        own = cross = None
+        kept: Kept
+
+        def itself(x: Tensor) -> Tensor:
+            nonlocal own, kept
+            kept = self.self_attn.project(x)
+            if past is not None:
+                kept = torch.cat([past[0], kept[0]], dim=2), torch.cat([past[1], kept[1]], dim=2)
+            if not visible:
+                return self.self_attn(x, *kept, mask, causal)  # type: ignore[no-any-return]  # torch's __call__
+            x, own = self.self_attn.visible(x, *kept, mask, causal)
+            return x
+
+        def to_memory(x: Tensor) -> Tensor:
+            nonlocal cross
+            assert memory is not None
+            if not visible:
+                return self.multihead_attn(x, *memory, memory_mask)  # type: ignore[no-any-return]  # torch's __call__
+            x, cross = self.multihead_attn.visible(x, *memory, memory_mask)
+            return x
+
+        x = self._residual(x, itself, self.norm1)
+        if self.cross:
+            x = self._residual(x, to_memory, self.norm2)
+        x = self._residual(x, self._feed_forward, self.norm3 if self.cross else self.norm2)
+        return _Pass(x, kept, own, cross)
+
+    def _residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.LayerNorm) -> Tensor:
+        seen: Tensor = sublayer(norm(x) if self.norm_first else x)
+        if self.training:
+            seen = F.dropout(seen, self.dropout)
+        together: Tensor = x + seen if self.norm_first else norm(x + seen)
+        return together
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        hidden = self.activation(self.linear1(x))
+        if self.training:
+            hidden = F.dropout(hidden, self.dropout)
+        output: Tensor = self.linear2(hidden)
+        return output
+
+
+class TransformerState(NamedTuple):
+    """A stack between two steps; every tensor has the batch at dimension 0."""
+
+    past: tuple[Kept, ...]  # of each layer, the steps so far
+    memory: tuple[Kept, ...] = ()  # of each layer that looks at a memory
+    memory_mask: Tensor | None = None  # (B, S)
+
+    @property
+    def length(self) -> int:
+        """How many steps there have been."""
+        return self.past[0][0].shape[2]
+
+
+class TransformerStep(NamedTuple):
+    """The output of one step (B, D), or of some (B, T, D), and the state after them."""
+
+    output: Tensor
+    state: TransformerState
+
+
+class _Stack(nn.Module):
+    """What encoder and decoder share: their layers, and the norm after the last of them."""
+
+    norm: nn.LayerNorm | None
+
+    def __init__(
+        self,
+        size: int,
+        num_heads: int,
+        num_layers: int,
+        feedforward_size: int | None,
+        dropout: float,
+        norm_first: bool,
+        activation: str | Activation,
+        final_norm: bool | None,
+        cross: bool,
+    ) -> None:
+        super().__init__()
+        check_sizes(num_layers=num_layers)
+        self.size, self.num_layers = size, num_layers
+        self.layers = nn.ModuleList(
+            TransformerLayer(size, num_heads, feedforward_size, dropout, norm_first, activation, cross)
+            for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(size) if (norm_first if final_norm is None else final_norm) else None
+
+    def _each(self) -> list[TransformerLayer]:
+        return cast(list[TransformerLayer], list(self.layers))
+
+    def _check(self, x: Tensor, meaning: str) -> None:
+        if x.dim() != meaning.count(",") + 1 or x.shape[-1] != self.size:
+            raise UserError(f"The input has shape {tuple(x.shape)}.", f"Expected {meaning} with size {self.size}.")
+
+    def _close(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = x if self.norm is None else self.norm(x)
+        return x if mask is None else torch.where(mask[..., None], x, 0)
+
+    def _empty_past(self, batch: int) -> tuple[Kept, ...]:
+        layer = self._each()[0].self_attn
+        empty = layer.out_proj.weight.new_zeros(batch, layer.num_heads, 0, layer.size // layer.num_heads)
+        return ((empty, empty),) * self.num_layers
+
+    def extend(self, x: Tensor, state: TransformerState) -> TransformerStep:
+        """Several more steps at once: x (B, T, D) → outputs (B, T, D)."""
+        self._check(x, "(batch, time, size)")
+        kept, _ = self._continue(x, state, visible=False)
+        return kept
+
+    def step(self, x: Tensor, state: TransformerState) -> TransformerStep:
+        """One more step: x (B, D) → output (B, D)."""
+        self._check(x, "(batch, size)")
+        (output, state), _ = self._continue(x[:, None], state, visible=False)
+        return TransformerStep(output.squeeze(1), state)
+
+    def _continue(
+        self, x: Tensor, state: TransformerState, visible: bool
+    ) -> tuple[TransformerStep, list[Tensor | None]]:
+        past, cross = [], []
+        for depth, layer in enumerate(self._each()):
+            memory = state.memory[depth] if state.memory else None
+            x, kept, _, seen = layer.run(x, None, True, state.past[depth], memory, state.memory_mask, visible)
+            past.append(kept)
+            cross.append(seen)
+        return TransformerStep(self._close(x, None), state._replace(past=tuple(past))), cross
+
+
+class TransformerEncoder(_Stack):
+    """A stack of self-attention layers; with `causal` each step sees only those before it, and it can be streamed.
+
+    `feedforward_size` is 4·size if not given; `final_norm` is as `norm_first` if not given. Parameters are named as in
+    torch.nn.TransformerEncoder: a state_dict of one loads into the other. Positions are told before
+    (`unrolled.nn.positions`).
+
+    >>> encoder = TransformerEncoder(8, num_heads=2, num_layers=3).eval()
+    >>> mask = torch.arange(5) < torch.tensor([[5], [3]])
+    >>> encoder(torch.randn(2, 5, 8), mask).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(
+        self,
+        size: int,
+        num_heads: int,
+        num_layers: int,
+        feedforward_size: int | None = None,
+        dropout: float = 0.1,
+        norm_first: bool = True,
+        activation: str | Activation = "relu",
+        final_norm: bool | None = None,
+        causal: bool = False,
+    ) -> None:
+        super().__init__(
+            size, num_heads, num_layers, feedforward_size, dropout, norm_first, activation, final_norm, cross=False
+        )
+        self.causal = causal
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (B, T, D), mask (B, T) True where real → (B, T, D), zero in the padding."""
+        return self._run(x, mask, visible=False)[0]
+
+    def visible(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+        """`forward` without the fused attention, and each layer's weights (B, N, T, T)."""
+        output, weights = self._run(x, mask, visible=True)
+        return output, [w for w in weights if w is not None]
+
+    def _run(self, x: Tensor, mask: Tensor | None, visible: bool) -> tuple[Tensor, list[Tensor | None]]:
+        self._check(x, "(batch, time, size)")
+        x = x if mask is None else torch.where(mask[..., None], x, 0)  # a NaN times no weight would be a NaN
+        weights = []
+        for layer in self._each():
+            x, _, own, _ = layer.run(x, mask, self.causal, visible=visible)
+            weights.append(own)
+        return self._close(x, mask), weights
+
+    def start(self, batch: int) -> TransformerState:
+        """The state before the first step of `batch` streams."""
+        if not self.causal:
+            raise UserError(
+                "This encoder sees the whole sequence at every step, and cannot go step by step.",
+                "Use causal=True for one that can.",
+            )
+        return TransformerState(self._empty_past(batch))
+
+
+class DecoderTrace(NamedTuple):
+    """A decoder's output (B, T, D) and the weights of each layer."""
+
+    output: Tensor
+    own: list[Tensor]  # (B, N, T, T)
+    cross: list[Tensor]  # (B, N, T, S)
+
+
+class TransformerDecoder(_Stack):
+    """A stack of layers that look at the steps before and at a memory. Options are those of `TransformerEncoder`.
+
+    Keys and values of the memory are projected once by `start`, those of past steps are kept: `step` after `step` gives
+    what `forward` gives for all of them. Parameters are named as in torch.nn.TransformerDecoder.
+
+    >>> decoder = TransformerDecoder(8, num_heads=2, num_layers=3).eval()
+    >>> memory, x = torch.randn(2, 5, 8), torch.randn(2, 4, 8)
+    >>> output = decoder(x, memory)
+    >>> state = decoder.start(memory)
+    >>> first, state = decoder.step(x[:, 0], state)
+    >>> bool(torch.allclose(first, output[:, 0], atol=1e-5)), state.length
+    (True, 1)
+    """
+
+    def __init__(
+        self,
+        size: int,
+        num_heads: int,
+        num_layers: int,
+        feedforward_size: int | None = None,
+        dropout: float = 0.1,
+        norm_first: bool = True,
+        activation: str | Activation = "relu",
+        final_norm: bool | None = None,
+    ) -> None:
+        super().__init__(
+            size, num_heads, num_layers, feedforward_size, dropout, norm_first, activation, final_norm, cross=True
+        )
+
+    def forward(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+    ) -> Tensor:
+        """x (B, T, D), memory (B, S, D), masks (B, T) and (B, S) True where real → (B, T, D), zero in the padding."""
+        return self._run(x, memory, mask, memory_mask, visible=False).output
+
+    def visible(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+    ) -> DecoderTrace:
+        """`forward` without the fused attention, and each layer's weights."""
+        return self._run(x, memory, mask, memory_mask, visible=True)
+
+    def _run(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None, memory_mask: Tensor | None, visible: bool
+    ) -> DecoderTrace:
+        self._check(x, "(batch, time, size)")
+        x = x if mask is None else torch.where(mask[..., None], x, 0)
+        own, cross = [], []
+        for layer, known in zip(self._each(), self._memories(memory, memory_mask), strict=True):
+            x, _, own_weights, weights = layer.run(x, mask, True, None, known, memory_mask, visible)
+            own.append(own_weights)
+            cross.append(weights)
+        shown = ([w for w in found if w is not None] for found in (own, cross))
+        return DecoderTrace(self._close(x, mask), *shown)
+
+    def _memories(self, memory: Tensor, mask: Tensor | None) -> tuple[Kept, ...]:
+        self._check(memory, "(batch, positions, size)")
+        memory = memory if mask is None else torch.where(mask[..., None], memory, 0)
+        return tuple(layer.multihead_attn.project(memory) for layer in self._each())
+
+    def start(self, memory: Tensor, memory_mask: Tensor | None = None) -> TransformerState:
+        """The state before the first step: memory (B, S, D), mask (B, S) True where real."""
+        return TransformerState(self._empty_past(memory.shape[0]), self._memories(memory, memory_mask), memory_mask)
+
+    def step_visible(self, x: Tensor, state: TransformerState) -> tuple[TransformerStep, Tensor]:
+        """`step` without the fused attention, and where it looked: (B, S), the mean over the last layer's heads."""
+        self._check(x, "(batch, size)")
+        (output, state), cross = self._continue(x[:, None], state, visible=True)
+        assert cross[-1] is not None
+        return TransformerStep(output.squeeze(1), state), cross[-1].squeeze(2).mean(dim=1)
