@@ -10,7 +10,7 @@ import torch
 
 from tests.search.toy import Fixed, Markov, Prefilled
 from unrolled.errors import UserError
-from unrolled.search import Sampling, WordList, generate, sample
+from unrolled.search import Beam, Sampling, WordList, beam_search, generate, sample
 
 WORDS = ["ab", "abba", "b", "a'b"]
 PIECES = ["a", "b", "'", " ", "ab", "b a", ".", "", "<eos>"]
@@ -83,6 +83,15 @@ def test_generate_keeps_to_the_list(model: type[Markov]) -> None:
     assert any(
         not is_allowed("".join(PIECES[token] for token in one.tokens), ended=False) for one in free
     )  # the model alone would not
+
+
+def test_beam_search_keeps_to_the_list() -> None:
+    table = torch.randn(len(PIECES), len(PIECES), len(PIECES))
+    words = WordList(WORDS, PIECES, ends=[END])
+    (found,) = beam_search(Markov(table), 1, start=3, end=END, max_tokens=12, beam=Beam(6, n_best=6), constraint=words)
+    assert found.hypotheses
+    for one in found.hypotheses:
+        assert is_allowed("".join(PIECES[token] for token in one.tokens if token != END), ended=one.ended)
 
 
 def test_nothing_left_to_write() -> None:

@@ -164,28 +164,25 @@ class _Limits:
 
 
 class _Guard:
-    """A constraint and its state, a row for each that is running. It has read each row's whole prompt."""
+    """A constraint and its state for each row, which has read the row's whole prompt."""
 
     def __init__(self, constraint: Constraint, rows: list[_Row]) -> None:
         self._constraint = constraint
-        self._state = constraint.initial(len(rows))
-        for place in range(max((len(row.prompt) for row in rows), default=0)):
-            tokens = [row.prompt[place] if place < len(row.prompt) else -1 for row in rows]
-            reading = torch.tensor([i for i, token in enumerate(tokens) if token >= 0])
-            read = constraint.advance(constraint.reorder(self._state, reading), torch.tensor(tokens)[reading])
-            self._state = self._state.index_copy(0, reading, read)
+        self._states = {row.index: constraint.initial(1) for row in rows}
+        for row in rows:
+            for token in row.prompt:
+                self._advance(row, token)
 
-    def masked(self, log_probs: Tensor, places: list[int]) -> Tensor:
-        allowed = self._constraint.allowed(self._constraint.reorder(self._state, torch.tensor(places)))
+    def masked(self, log_probs: Tensor, rows: list[_Row]) -> Tensor:
+        allowed = torch.cat([self._constraint.allowed(self._states[row.index]) for row in rows])  # (B, V)
         return log_probs.masked_fill(~allowed.to(log_probs.device), -torch.inf)
 
-    def advance(self, places: list[int], tokens: list[int]) -> None:
-        index = torch.tensor(places)
-        after = self._constraint.advance(self._constraint.reorder(self._state, index), torch.tensor(tokens))
-        self._state = self._state.index_copy(0, index, after)
+    def advance(self, rows: list[_Row], tokens: list[int]) -> None:
+        for row, token in zip(rows, tokens, strict=True):
+            self._advance(row, token)
 
-    def keep(self, places: list[int]) -> None:
-        self._state = self._constraint.reorder(self._state, torch.tensor(places))
+    def _advance(self, row: _Row, token: int) -> None:
+        self._states[row.index] = self._constraint.advance(self._states[row.index], torch.tensor([token]))
 
 
 # no_grad wraps each resumption of the generator: between two steps the caller's own mode holds.
@@ -210,8 +207,6 @@ def _run(
             if not rows:
                 return
             state, seen = select((state, seen), torch.tensor(running, device=step.log_probs.device))
-            if guard is not None:
-                guard.keep(running)
         step = _next(model, rows, state)
 
 
@@ -261,13 +256,13 @@ def _choose(
     if limits.forbidden:
         allowed = log_probs.index_fill(-1, torch.tensor(limits.forbidden, device=device), -torch.inf)
     if guard is not None:
-        allowed = guard.masked(allowed, places)
+        allowed = guard.masked(allowed, [rows[i] for i in places])
     tokens = choose(sampling, allowed, seen_here, [rows[i].random.random() for i in places])
     if -1 in tokens:
         broken = tokens.index(-1)
         raise _no_choice(rows[places[broken]], allowed[broken])
     if guard is not None:
-        guard.advance(places, tokens)
+        guard.advance([rows[i] for i in places], tokens)
     if seen is not None:
         seen[places, tokens] = True
     news = []
