@@ -3,9 +3,9 @@
 KenLM's reader is the Python package `kenlm`; its trainer the program `lmplz`, on the path. Every part runs in a process
 of its own, so that the peak of its memory is its own.
 
-The text is the Penn Treebank's training part ten times over. In each copy after the first, every word but the 200 most
-frequent is changed to one of its own 20 variants with the probability ½ ("company" to "company~7"), so that vocabulary
-and distinct n-grams go on growing as they do in real text.
+The text is the Penn Treebank's training part twelve times over. In each copy after the first, every word but the 200
+most frequent is changed to one of its own 20 variants with the probability ½ ("company" to "company~7"), so that
+vocabulary and distinct n-grams go on growing as they do in real text.
 """
 
 from __future__ import annotations
