@@ -25,5 +25,6 @@ tests = [
     "tests/nn/test_stepper.py",
     "tests/nn/test_ctc.py",
     "tests/search/frames",
+    "tests/search/ngram",
 ]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", skipped, *tests]))

@@ -63,6 +63,14 @@ def test_reads_words(folder: Path) -> None:
     assert len(lines) == 4
 
 
+def test_finds_the_separator(folder: Path) -> None:
+    words = ("--lexicon", "words.txt")
+    assert run(*COMMON, *words, "--json") == run(*COMMON, *words, "--separator", "|", "--json")
+    assert run(*COMMON, *words, "--separator", "none", "--json") != run(*COMMON, *words, "--json")
+    (folder / "words.txt").write_text("ab a b |\nb b\n")  # the words have it themselves
+    assert run(*COMMON, *words, "--json") == run(*COMMON, *words, "--separator", "none", "--json")
+
+
 def test_json_has_scores_and_times(folder: Path) -> None:
     lines = run(*COMMON, "--lexicon", "words.txt", "--separator", "|", "--json", "--n-best", "2").splitlines()
     first = json.loads(lines[0])

@@ -25,8 +25,9 @@ def decode(
     kind: Annotated[str, typer.Option(help="What the numbers are: log_probs, probs or logits.")] = "log_probs",
     blank: Annotated[str | None, typer.Option(help="The blank's name; none: the first label.")] = None,
     separator: Annotated[
-        str | None, typer.Option(help="The label between words; none: words follow each other directly.")
-    ] = None,
+        str,
+        typer.Option(help="The label between words; auto: a blank or |, where no word has it; none: there is no such."),
+    ] = "auto",
     lm_weight: Annotated[float, typer.Option(min=0, help="How much the language model counts.")] = 1.0,
     word_bonus: Annotated[float, typer.Option(help="Added for each word, in nats.")] = 0.0,
     unknown_penalty: Annotated[
@@ -51,7 +52,13 @@ def decode(
     if merge is not None:
         options["merge"] = merge  # type: ignore[assignment]
     decoder = files.decoder_from_files(
-        labels, lexicon, lm, blank=blank, separator=separator, skip_unspellable=skip_unspellable, **options
+        labels,
+        lexicon,
+        lm,
+        blank=blank,
+        separator=None if separator == "none" else separator,
+        skip_unspellable=skip_unspellable,
+        **options,
     )
     utterances = files.read_posteriors(posteriors)
     for name, found in zip(utterances, decoder.decode_batch(list(utterances.values()), n_best, kind=kind), strict=True):

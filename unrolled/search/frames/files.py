@@ -15,6 +15,7 @@ from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.ngram import NGram
 
 LENGTHS = "lengths"
+SEPARATORS = (" ", "|")  # labels that stand between words where nothing else is said
 
 
 def read_posteriors(path: str | Path) -> dict[str, NDArray[Any]]:
@@ -74,12 +75,15 @@ def decoder_from_files(
     lm: str | Path | None = None,
     *,
     blank: str | None = None,
-    separator: str | None = None,
+    separator: str | None = "auto",
     skip_unspellable: bool = False,
     **options: Any,
 ) -> Decoder:
-    """The decoder that these files make."""
+    """The decoder that these files make. A separator "auto" is a label " " or "|" that no word is spelt with."""
     names = read_labels(labels)
     words = None if lexicon is None else Lexicon.read(lexicon, names, skip_unspellable=skip_unspellable)
+    if separator == "auto":
+        free = (name for name in SEPARATORS if words and name in names and not words.uses(names.index(name)))
+        separator = next(free, None)
     model = None if lm is None else NGram.load(lm)
     return Decoder(names, words, model, blank=0 if blank is None else blank, separator=separator, **options)
