@@ -8,7 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from unrolled.data import read_text
 from unrolled.errors import UserError
+from unrolled.text import Tokenizer
 
 ROOT, LOST = 0, -1  # between words; inside a word that is not of the list
 
@@ -78,6 +80,18 @@ class WordList:
         self._extra = {letter for word in listed for letter in word}
         self._masks: dict[int, Tensor] = {}
         self._check_writable(listed)
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, words: str | Sequence[str], ends: Collection[int] = ()) -> WordList:
+        """Keeps a model to the words of a file, or to those given; capitals are free.
+
+        Tokens that are only part of a character are not written: what they will be is not known in time.
+        """
+        listed = read_text(words).split() if isinstance(words, str) else list(words)
+        pieces = [tokenizer.piece(number, None).decode("utf-8", "replace") for number in range(len(tokenizer))]
+        pieces = ["" if "\ufffd" in piece else piece for piece in pieces]
+        separate = tokenizer.level in ("word", "symbols")
+        return cls(listed, pieces, ends=ends, ignore_case=True, joined=not separate)
 
     def _insert(self, word: str) -> None:
         node = ROOT

@@ -228,7 +228,7 @@ class Generate(Task):
             stop=lambda row, _: writers[row].ended,
             seeds=options.seed,
             forbidden=[unknown] if unknown is not None else [],
-            constraint=word_list(tokenizer, options.words),
+            constraint=None if options.words is None else WordList.of(tokenizer, options.words),
         )
         for step in steps:
             for token in step:
@@ -423,27 +423,13 @@ class TextStream:
             sampling=settings.sampling,
             stop=lambda row, _: writer.ended,
             seeds=settings.seed,
-            constraint=word_list(self._tokenizer, settings.words),
+            constraint=None if settings.words is None else WordList.of(self._tokenizer, settings.words),
         )
         for step in steps:
             if piece := writer.feed(step[0].id):
                 yield piece
         if piece := writer.finish():
             yield piece
-
-
-def word_list(tokenizer: Tokenizer, words: str | Sequence[str] | None) -> WordList | None:
-    """The constraint that keeps to the words of a file, or to those given; capitals are free.
-
-    Tokens that are only part of a character are not written: what they will be is not known in time.
-    """
-    if words is None:
-        return None
-    listed = read_text(words).split() if isinstance(words, str) else list(words)
-    separate = tokenizer.level in ("word", "symbols")
-    pieces = [tokenizer.piece(number, None).decode("utf-8", "replace") for number in range(len(tokenizer))]
-    pieces = ["" if "\ufffd" in piece else piece for piece in pieces]
-    return WordList(listed, pieces, ignore_case=True, joined=not separate)
 
 
 def start_token(tokenizer: Tokenizer) -> int:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data import Batch, Buckets, read_text
+from unrolled.data import Batch, Buckets
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model
 from unrolled.search import (
@@ -154,19 +154,9 @@ def _search(
         memory_mask=memory.mask,
         prefixes=[prefix] * len(lengths),
         forbidden=forbidden,
-        constraint=_word_list(target, options.words) if options.words is not None else None,
+        constraint=None if options.words is None else WordList.of(target.tokenizer, options.words, [target.end]),
         attention=wanted,
     )
-
-
-def _word_list(side: Side, words: str | Sequence[str]) -> WordList:
-    """Keeps to the words of a file, or to those given; capitals are free."""
-    listed = read_text(words).split() if isinstance(words, str) else list(words)
-    tokenizer = side.tokenizer
-    whole = tokenizer.level in ("word", "symbols")  # a token is a word
-    pieces = [tokenizer.piece(number, None).decode("utf-8", "replace") for number in range(len(tokenizer))]
-    pieces = ["" if "\ufffd" in piece else piece for piece in pieces]  # only part of a character
-    return WordList(listed, pieces, ends=[side.end], ignore_case=True, joined=not whole)
 
 
 def _samples(
