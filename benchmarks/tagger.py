@@ -15,13 +15,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from measure import RESULTS, machine
+from peer_process import Peer
 
 from unrolled import api
 from unrolled.data import Buckets
@@ -29,37 +29,6 @@ from unrolled.data.sentences import Sentence
 
 SIZES = {"embedding_size": 100, "letter_size": 25, "hidden_size": 256, "dropout": 0.5}
 BATCH = 32
-
-
-class Flair:
-    """flair in its own process: a block of training each time it is asked."""
-
-    def __init__(self, python: str, job: dict[str, Any]) -> None:
-        script = str(Path(__file__).with_name("tagger_flair.py"))
-        self.process = subprocess.Popen(
-            [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.about = self._ask(json.dumps(job))
-
-    def _ask(self, line: str) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        while True:
-            answer = self.process.stdout.readline()
-            if not answer:
-                raise SystemExit("flair's process ended: does `import flair` work in that Python?")
-            if answer.startswith("{"):
-                found: dict[str, Any] = json.loads(answer)
-                return found
-
-    def block(self) -> dict[str, Any]:
-        return self._ask("go")
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 class Ours:
@@ -134,8 +103,8 @@ def compare(
         "tags": list(ours.assets.tags.tokens),
         "batches": [[(s.words, s.tags) for s in batch] for batch in ours.batches],
     }
-    flair = Flair(python, job)
-    turns = [(ours.block(), flair.block()) for _ in range(rounds + 1)]
+    flair = Peer(python, "tagger_flair.py", "flair", job)
+    turns = [(ours.block(), flair.ask("go")) for _ in range(rounds + 1)]
     flair.close()
     for side, name in enumerate(("ours", "flair")):
         losses = [turn[side]["loss"] for turn in turns]

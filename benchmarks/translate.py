@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 
 import torch
 from measure import RESULTS, machine, row, show
+from peer_process import Peer
 
 from unrolled import api
 from unrolled.data import Buckets
@@ -30,34 +30,6 @@ from unrolled.tasks.translate_run import RunOptions, translate
 
 SIZES = {"embedding_size": 256, "encoder_size": 256, "encoder_layers": 2, "decoder_size": 512, "dropout": 0.2}
 BATCH, BEAM, MOST = 64, 5, 30
-
-
-class Joeynmt:
-    """joeynmt in its own process: a block of work each time it is asked."""
-
-    def __init__(self, python: str, job: dict[str, Any]) -> None:
-        script = str(Path(__file__).with_name("translate_joeynmt.py"))
-        self.process = subprocess.Popen(
-            [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.about = self.ask(json.dumps(job))
-
-    def ask(self, line: str) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        while True:
-            answer = self.process.stdout.readline()
-            if not answer:
-                raise SystemExit("joeynmt's process ended: does `import joeynmt.search` work in that Python?")
-            if answer.startswith("{"):
-                found: dict[str, Any] = json.loads(answer)
-                return found
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 class Ours:
@@ -154,7 +126,7 @@ def main() -> None:
             [[theirs(s, assets.source.end), theirs(t, assets.target.end)] for s, t in batch] for batch in ours.pairs
         ],
     }
-    joeynmt = Joeynmt(options.joeynmt, job)
+    joeynmt = Peer(options.joeynmt, "translate_joeynmt.py", "joeynmt.search", job)
     turns = [(ours.train(), joeynmt.ask("train")) for _ in range(options.rounds + 1)]
     searches = [(ours.translate(), joeynmt.ask("search")) for _ in range(2)]
     joeynmt.close()
