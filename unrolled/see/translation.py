@@ -37,12 +37,14 @@ def attention_figure(
             f"Expected ({len(target)}, {len(source)}): a row for each target token, a column for each source token.",
         )
     fonts = _fonts()
-    size = (1.8 + 0.33 * max(4, len(source)), 1.3 + 0.33 * max(3, len(target)))
+    columns, rows = ([shown(token) for token in tokens] for tokens in (source, target))
+    wide, high = (0.1 * max(map(len, labels)) for labels in (rows, columns))  # what the labels need, in inches
+    size = (1.5 + wide + 0.33 * max(4, len(source)), 0.8 + high + 0.33 * max(3, len(target)))
     figure = Figure(figsize=size, layout="constrained")
     axis = figure.subplots()
     image = axis.imshow(attention, cmap="Greys", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
-    axis.set_xticks(range(len(source)), [shown(token) for token in source], rotation=90, family=fonts)
-    axis.set_yticks(range(len(target)), [shown(token) for token in target], family=fonts)
+    axis.set_xticks(range(len(source)), columns, rotation=90, family=fonts)
+    axis.set_yticks(range(len(target)), rows, family=fonts)
     axis.xaxis.tick_top()
     axis.set_xticks(np.arange(len(source) + 1) - 0.5, minor=True)
     axis.set_yticks(np.arange(len(target) + 1) - 0.5, minor=True)
@@ -62,6 +64,7 @@ def length_figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metri
     'BLEU'
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(8, 5.5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
@@ -69,13 +72,15 @@ def length_figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metri
         middles = [_middle(bucket) for bucket in table]
         above.plot(middles, [row[metric] for row in table.values()], "o-", ms=4, label=name)
     names = {"bleu": "BLEU", "exact_match": "exact matches"}
-    above.set(ylabel=names.get(metric, metric), ylim=(0, None))
+    best = max((row[metric] for table in tables.values() for row in table.values()), default=0.0)
+    above.set(ylabel=names.get(metric, metric), ylim=(0, 1.08 * best or 1.0))
     above.legend()
     above.grid(alpha=0.3)
     first = next(iter(tables.values()))
     widths = [_width(bucket) for bucket in first]
     below.bar([_middle(b) for b in first], [row["sentences"] for row in first.values()], width=widths, color="0.75")
     below.set(xlabel="length of the source", ylabel="sentences")
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
