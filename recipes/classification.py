@@ -210,7 +210,7 @@ PARTS = {
         sst2,
         {"accuracy": 0.86},
         "LSTM 84.9, BiLSTM 87.5 (Tai 2015, test)",
-        {"model.dropout": 0.5, "train.epochs": 3, "train.batch_size": 64},
+        {"model.dropout": 0.5, "train.epochs": 3, "train.batch_size": 64, "model.tune_vectors": True},
         vectors=True,
     ),
     "names": Part(
@@ -219,7 +219,13 @@ PARTS = {
         names,
         {"accuracy": None},
         "Bar: 2 points over a linear model",
-        {"model.dropout": 0.5, "model.hidden_size": 192, "train.epochs": 16, "train.label_smoothing": 0.1},
+        {
+            "model.dropout": 0.5,
+            "model.hidden_size": 192,
+            "model.pool": "max+last",
+            "train.epochs": 16,
+            "train.label_smoothing": 0.1,
+        },
         beside=linear,
     ),
     "fsdd": Part(
