@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.models.bridge import Bridge, BridgeKind
-from unrolled.models.encoder import Encoded, RecurrentEncoder
+from unrolled.models.encoder import Encoded, Encoder, Ending
 from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
@@ -50,10 +50,10 @@ class Decoded(NamedTuple):
 class PlainDecoder(nn.Module):
     """Recurrent layers that begin where the encoder ended: the whole source in one fixed state (Sutskever 2014)."""
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+    def __init__(self, settings: DecoderSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
         self.layer = recurrent_layer(settings, input_size)
-        self.bridge = bridge_between(encoder.layer, self.layer, settings.num_layers, settings.bridge)
+        self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
         self.output_size = settings.output_size
 
     def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
@@ -78,7 +78,7 @@ class AttentiveDecoder(nn.Module):
     `width`, where no layer is above it.
     """
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+    def __init__(self, settings: DecoderSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
         self.bahdanau = settings.attention == "bahdanau"
         mixed = width if settings.num_layers == 1 else settings.hidden_size
@@ -101,7 +101,7 @@ class AttentiveDecoder(nn.Module):
             above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
             self.upper = recurrent_layer(above, settings.hidden_size)
         self.dropout = nn.Dropout(settings.dropout)
-        self.bridge = bridge_between(encoder.layer, self.attend.rnn, settings.num_layers, settings.bridge)
+        self.bridge = bridge_between(encoder.ending, self.attend.rnn, settings.num_layers, settings.bridge)
         looked = self.attend.context_size + input_size if self.bahdanau else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
@@ -138,15 +138,15 @@ class AttentiveDecoder(nn.Module):
         return torch.cat([output, context, x], dim=-1) if self.bahdanau else output
 
 
-def bridge_between(encoder: DropIn, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
-    """What leads from an encoder's layers to `layers` layers like the decoder's."""
+def bridge_between(ending: Ending, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
+    """What leads from the state an encoder ends in to that of `layers` layers like the decoder's."""
     return Bridge(
         decoder.cell_class.state_names,
         decoder._state_sizes(),
         layers,
-        encoder.cell_class.state_names,
-        encoder._state_sizes(),
-        encoder.num_layers,
-        directions=2 if encoder.bidirectional else 1,
+        ending.names,
+        ending.sizes,
+        ending.layers,
+        directions=ending.directions,
         kind=kind,
     )
