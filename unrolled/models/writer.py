@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
-from unrolled.models.decoders import AttentiveDecoder, Decoded, DecoderSettings, PlainDecoder
+from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
 from unrolled.models.encoder import Encoded, Encoder
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
@@ -23,7 +23,7 @@ class Writer(nn.Module):
     (B,); `encode` makes the rest of it a memory.
     """
 
-    def __init__(self, encoder: Encoder, embedding: nn.Embedding, settings: DecoderSettings, tied: bool) -> None:
+    def __init__(self, encoder: Encoder, embedding: nn.Embedding, settings: WriterSettings, tied: bool) -> None:
         super().__init__()
         width = embedding.embedding_dim
         self.embedding, self.encoder = embedding, encoder
@@ -53,8 +53,8 @@ class Writer(nn.Module):
     def forward(self, batch: Batch) -> Decoded:
         """All steps of the target, which is given: what `scores` reads (B, T, F), and the attention (B, T, S)."""
         x = self.dropout(self.embedding(batch.more["target_inputs"]))
-        decoded = self.decoder(x, self.encode(batch))
-        return Decoded(self._read_out(decoded.features), decoded.attention)
+        decoded: Decoded = self.decoder(x, self.encode(batch))
+        return decoded._replace(features=self._read_out(decoded.features))
 
     def encode(self, batch: Batch) -> Encoded:
         raise NotImplementedError
@@ -82,7 +82,7 @@ class TransformerWriter(nn.Module):
     attends = True
 
     def __init__(
-        self, embedding: nn.Embedding, settings: DecoderSettings, positions: str, norm_first: bool, tied: bool
+        self, embedding: nn.Embedding, settings: WriterSettings, positions: str, norm_first: bool, tied: bool
     ) -> None:
         super().__init__()
         width = embedding.embedding_dim
