@@ -27,7 +27,10 @@ from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
 from unrolled.training.run import BEST, CONFIG, LAST, METRICS
 
-FILE_KEYS = ("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target")
+FILE_KEYS = (
+    *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
+    *("images", "valid_images"),
+)
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
