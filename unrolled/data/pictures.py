@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import itertools
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -18,6 +19,7 @@ from unrolled.text.files import reading
 
 Pixels = NDArray[np.uint8]
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+MOST_NAMES = 20_000  # among which the nearest is looked for
 LARGEST = 64  # pixels on a side, where the config does not say
 
 
@@ -64,7 +66,8 @@ class Folder:
     def read(self, name: str | int, place: str) -> View:
         path = self.folder / str(name)
         if not path.is_file():
-            raise missing(str(name), place, str(self.folder), self.names())
+            found = (str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+            raise missing(str(name), place, str(self.folder), list(itertools.islice(found, MOST_NAMES)))
         with reading(path, "picture"), path.open("rb") as file:
             pixels, frames = decode(file, str(path))
         self.animated += frames > 1

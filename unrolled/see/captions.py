@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_COLUMNS = 6
+DARK = 0.15  # the light on what was not looked at
 
 
 def attention_maps(
@@ -27,7 +28,8 @@ def attention_maps(
 ) -> Figure:
     """One panel for each token: the picture (H, W, 3), or none, under the attention (tokens, rows, columns).
 
-    The map is made as large as the picture; white is the region looked at most by that token, black is nothing.
+    The map is made as large as the picture and lights it: bright is what that token looked at most, dark what it did
+    not look at. Without a picture the map itself is drawn, white and black.
 
     >>> figure = attention_maps(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], np.ones((2, 4, 4)) / 16)
     >>> [axis.get_title() for axis in figure.axes[:3]]
@@ -52,18 +54,12 @@ def attention_maps(
     if picture is not None:
         axes[0].imshow(picture)
     for axis, token, weights in zip(axes[panels - len(tokens) :], tokens, attention, strict=False):
-        if picture is not None:
-            axis.imshow(picture, extent=(0, wide, high, 0))
-        smooth = enlarged(weights, high, wide) if picture is not None else weights
-        axis.imshow(
-            smooth / max(float(smooth.max()), 1e-12),
-            extent=(0, wide, high, 0),
-            cmap="gray",
-            alpha=0.7 if picture is not None else 1.0,
-            vmin=0.0,
-            vmax=1.0,
-            interpolation="nearest",
-        )
+        light = enlarged(weights, high, wide) if picture is not None else weights
+        light = light / max(float(light.max()), 1e-12)
+        if picture is None:
+            axis.imshow(light, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
+        else:
+            axis.imshow((picture * (DARK + (1 - DARK) * light[..., None])).astype(np.uint8))
         axis.set_title(shown(token), fontsize=11, family=family)
     if title:
         figure.suptitle(title, fontsize=10, family=family)
