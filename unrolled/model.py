@@ -76,9 +76,9 @@ class Model:
         """For input in pieces: the split never changes the result."""
         return self.task.stream(self, **options)
 
-    def trace(self, inputs: Any) -> Any:
+    def trace(self, inputs: Any, **options: Any) -> Any:
         """Everything that happened inside on an input."""
-        return self.task.trace(self, inputs)
+        return self.task.trace(self, inputs, **options)
 
     @property
     def num_parameters(self) -> int:

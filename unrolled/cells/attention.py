@@ -185,6 +185,3 @@ class LuongCell:
         both = both if mix_mask is None else both * mix_mask
         output = torch.tanh(F.linear(both, self.weight_mix, self.bias_mix))
         return AttentionStep(output, context, weights, (*new, output))
-
-
-AttentionCell = BahdanauCell | LuongCell

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from unrolled.errors import UserError
+
 
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
@@ -15,6 +17,10 @@ def evaluate(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     target: Annotated[
         str | None, typer.Option(metavar="FILE", help="translate: the targets, where FILE holds only sources.")
+    ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="caption: where the pictures are; none: where those of training were."),
     ] = None,
     picture: Annotated[
         str | None, typer.Option(metavar="FILE", help="translate: draw BLEU against the source's length, .png or .svg.")
@@ -27,7 +33,10 @@ def evaluate(
     from unrolled import api
 
     loaded = api.load(model, device=device)
-    data: Any = file if target is None else (file, target)
+    if target is not None and images is not None:
+        raise UserError("--target is for translate, --images for caption.", "Give one of them.")
+    beside_file = target or images
+    data: Any = file if beside_file is None else (file, beside_file)
     if picture is not None or beside:
         scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
     else:

@@ -61,8 +61,12 @@ def run(
     weights: Annotated[
         str | None, typer.Option(help="generate: fp32, or fp16, int16 or int8 for speed on a CPU.")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="translate: hypotheses side by side; 1: greedy (5).")] = None,
-    n_best: Annotated[int | None, typer.Option(min=1, help="translate: so many outputs for each input (1).")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="translate, caption: hypotheses side by side; 1: greedy (5).")
+    ] = None,
+    n_best: Annotated[
+        int | None, typer.Option(min=1, help="translate, caption: so many outputs for each input (1).")
+    ] = None,
     length_penalty: Annotated[
         str | None, typer.Option(help="translate: none, average or gnmt, what log P is divided by (gnmt).")
     ] = None,
@@ -82,7 +86,13 @@ def run(
         str | None, typer.Option(help="translate: keep, forbid, or replace unknown words by attention.")
     ] = None,
     picture: Annotated[
-        str | None, typer.Option(metavar="FILE", help="translate: draw the attention of one input, .png or .svg.")
+        str | None,
+        typer.Option(
+            "--picture",
+            "--attention",
+            metavar="FILE",
+            help="translate, caption: draw where each word looked, of one input, .png or .svg.",
+        ),
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="forecast: go on so far from its own predictions.")] = None,
 ) -> None:

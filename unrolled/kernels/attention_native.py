@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell
+from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, VisualCell
 from unrolled.kernels import attention_ops as ops
 from unrolled.kernels.attention_job import Attended, AttentionJob
 from unrolled.kernels.native import kind_of, refuses_activations, transformed
@@ -20,6 +20,8 @@ DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without 
 def refuses(job: AttentionJob) -> str | None:
     """What the job asks for that this engine does not compute, or None."""
     cell, score = job.cell.cell, job.cell.score
+    if isinstance(job.cell, VisualCell):
+        return "it has no gate on the context"
     if type(cell) not in (RNNCell, LSTMCell, GRUCell):
         return f"it has no cell {type(cell).__name__}"
     assert isinstance(cell, BuiltIn)

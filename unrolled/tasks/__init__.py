@@ -1,6 +1,7 @@
 """The tasks, one file each."""
 
 from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.caption import Caption
 from unrolled.tasks.classify import Classify
 from unrolled.tasks.forecast import Forecast
 from unrolled.tasks.generate import Generate
@@ -13,6 +14,7 @@ TASKS: dict[str, type[Task]] = {
     "tag": Tag,
     "forecast": Forecast,
     "translate": Translate,
+    "caption": Caption,
 }
 
-__all__ = ["TASKS", "Classify", "Data", "Forecast", "Generate", "Request", "Tag", "Task", "Translate"]
+__all__ = ["TASKS", "Caption", "Classify", "Data", "Forecast", "Generate", "Request", "Tag", "Task", "Translate"]
