@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
+from unrolled.kernels.vocabulary import linear_scores
 from unrolled.models.decoders import Decoded
 from unrolled.models.embedding import Sizes, token_embedding
 from unrolled.models.encoder import Encoded, real
@@ -86,7 +87,8 @@ class TransformerTranslator(nn.Module):
         return self._said(output, new, state, weights)
 
     def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> Step:
-        return Step(self.scores(output).float().log_softmax(-1), (new.past, state[1]), weights)
+        scores = linear_scores(output, self.scores.weight, self.scores.bias)
+        return Step(scores, (new.past, state[1]), weights, normalised=False)
 
     def _target(self, ids: Tensor, first: int) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
+from unrolled.kernels.vocabulary import linear_scores
 from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder
 from unrolled.models.embedding import Sizes, token_embedding
 from unrolled.models.encoder import Encoded, RecurrentEncoder
@@ -72,8 +73,8 @@ class Translator(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> Step:
         """tokens (B,) → the distribution of the token that follows."""
         decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
-        scores = self.scores(self._read_out(decoded.features))
-        return Step(scores.float().log_softmax(-1), state, decoded.attention)
+        scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
+        return Step(scores, state, decoded.attention, normalised=False)
 
     def _read_out(self, features: Tensor) -> Tensor:
         if self.readout is not None:
