@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
+from unrolled.kernels.vocabulary import linear_scores
 from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
 from unrolled.models.encoder import Encoded, Encoder
 from unrolled.nn.positions import Positions
@@ -66,8 +67,8 @@ class Writer(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> Step:
         """tokens (B,) → the distribution of the token that follows."""
         decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
-        scores = self.scores(self._read_out(decoded.features))
-        return Step(scores.float().log_softmax(-1), state, decoded.attention)
+        scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
+        return Step(scores, state, decoded.attention, normalised=False)
 
     def _read_out(self, features: Tensor) -> Tensor:
         if self.readout is not None:
@@ -131,7 +132,8 @@ class TransformerWriter(nn.Module):
         return self._said(output, new, state, weights)
 
     def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> Step:
-        return Step(self.scores(output).float().log_softmax(-1), (new.past, state[1]), weights)
+        scores = linear_scores(output, self.scores.weight, self.scores.bias)
+        return Step(scores, (new.past, state[1]), weights, normalised=False)
 
     def _target(self, ids: Tensor, first: int) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from unrolled.kernels.attention import (
     AttentionJob,
     attention_choice,
     make_attention_job,
+    quick_score,
     run_attention_job,
 )
 from unrolled.kernels.choice import Choice, known_engine
@@ -30,9 +32,12 @@ FORMS = ("bahdanau", "luong", "xu")
 
 
 class DecoderState(NamedTuple):
-    """A decoder between two steps; every tensor has the batch at dimension 0."""
+    """A decoder between two steps; every tensor has the batch at dimension 0.
 
-    cell: State  # as `AttentionDecoder.state_names`
+    A search puts W hypotheses for each memory, one after the other, into the cell's state: B·W rows of it.
+    """
+
+    cell: State  # (B, size) each, as `AttentionDecoder.state_names`
     keys: Tensor  # (B, S, A)
     values: Tensor  # (B, S, C)
     mask: Tensor | None  # (B, S)
@@ -163,8 +168,9 @@ class AttentionDecoder(nn.Module):
         return (*given, *(memory.new_zeros(memory.shape[0], size) for size in missing))
 
     def step(self, x: Tensor, state: DecoderState) -> DecoderStep:
-        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S) and the next state."""
+        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S), next state; or B·W rows of each."""
         cell = self._cell(x.shape[0])
+        cell = replace(cell, score=quick_score(cell.score, x, self.backend))
         masks = [m if m is None else m[:, 0] for m in self._drawn(x, 1)]
         masks += [gumbel(state.keys.new_empty(state.keys.shape[:2]))] if self._draws else []
         step = cell.step(cell.cell.project(x), state.cell, state.keys, state.values, state.mask, *masks)
