@@ -217,7 +217,14 @@ PARTS = {
         sst2,
         {"accuracy": 0.86},
         "LSTM 84.9, BiLSTM 87.5 (Tai 2015, test)",
-        {"model.dropout": 0.5, "train.epochs": 3, "train.batch_size": 64, "model.tune_vectors": True},
+        {
+            "model.dropout": 0.5,
+            "model.pool": "attention+max",
+            "model.tune_vectors": True,
+            "train.lr": 2e-3,
+            "train.epochs": 3,
+            "train.batch_size": 64,
+        },
         vectors=True,
     ),
     "names": Part(
