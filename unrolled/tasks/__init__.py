@@ -4,6 +4,7 @@ from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.classify import Classify
 from unrolled.tasks.forecast import Forecast
 from unrolled.tasks.generate import Generate
+from unrolled.tasks.recognize import Recognize
 from unrolled.tasks.tag import Tag
 from unrolled.tasks.translate import Translate
 
@@ -13,6 +14,7 @@ TASKS: dict[str, type[Task]] = {
     "tag": Tag,
     "forecast": Forecast,
     "translate": Translate,
+    "recognize": Recognize,
 }
 
-__all__ = ["TASKS", "Classify", "Data", "Forecast", "Generate", "Request", "Tag", "Task", "Translate"]
+__all__ = ["TASKS", "Classify", "Data", "Forecast", "Generate", "Recognize", "Request", "Tag", "Task", "Translate"]
