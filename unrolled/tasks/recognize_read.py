@@ -46,19 +46,20 @@ def recognize(
     assets: RecognizeAssets = model.assets
     found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in inputs] for name in searches}
 
-    def read(number: int, log_probs: Tensor, moment: Callable[[int], float]) -> None:
+    def read(numbers: Sequence[int], log_probs: Sequence[Tensor], moments: Sequence[Callable[[int], float]]) -> None:
         for name, search in searches.items():
-            readings = [piece_of(search, reading, moment) for reading in search([log_probs])[0]]
-            found[name][number].append(readings)
+            for number, readings, moment in zip(numbers, search(log_probs), moments, strict=True):
+                found[name][number].append([piece_of(search, reading, moment) for reading in readings])
 
     streamed = _streamed_ones(model, inputs, window)
     rest = (number for number in range(len(inputs)) if number not in streamed)
     windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
-    for one, log_probs in _posteriors(model, windows):
-        read(one.number, log_probs, _moments(model, len(one.features), one.start, one.scale))
+    while pool := list(itertools.islice(windows, POOL)):
+        moments = [_moments(model, len(one.features), one.start, one.scale) for one in pool]
+        read([one.number for one in pool], _posteriors(model, pool), moments)
     for number in streamed:
         log_probs, frames = _through(model, inputs[number])
-        read(number, log_probs, _moments(model, frames))
+        read([number], [log_probs], [_moments(model, frames)])
     return {
         name: [joined(one, assets.labels.glue, assets.reader.unit, searches[name].options.n_best) for one in pieces]
         for name, pieces in found.items()
@@ -69,7 +70,7 @@ def posteriors(model: Model, given: Any) -> tuple[Window, Tensor]:
     """The features of one input, which is read in one window, and its log-probabilities (T, V)."""
     features, scale = _whole(model.assets.reader, given)
     window = Window(0, features, scale=scale)
-    return next(iter(_posteriors(model, iter([window]))))
+    return window, _posteriors(model, [window])[0]
 
 
 def _moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
@@ -180,23 +181,19 @@ def cuts(weight: NDArray[np.floating[Any]], most: int, smooth: int) -> Iterator[
 
 
 @torch.no_grad()
-def _posteriors(model: Model, windows: Iterator[Window]) -> Iterator[tuple[Window, Tensor]]:
-    """Each window with its log-probabilities (T, V) on the CPU, in their order; like lengths go side by side."""
+def _posteriors(model: Model, pool: Sequence[Window]) -> list[Tensor]:
+    """The log-probabilities (T, V) of each window, on the CPU; windows of like length go side by side."""
     network = _network(model).eval()
-    while pool := list(itertools.islice(windows, POOL)):
-        results: list[Tensor | None] = [None] * len(pool)
-        order = sorted(range(len(pool)), key=lambda i: len(pool[i].features))
-        while order:
-            part = [order.pop(0)]
-            while order and (len(part) + 1) * len(pool[order[0]].features) <= AT_ONCE:
-                part.append(order.pop(0))
-            batch = features_batch([pool[i].features for i in part]).to(model.device)
-            log_probs, lengths = network(batch)
-            for row, i in enumerate(part):
-                results[i] = log_probs[row, : int(lengths[row])].cpu()
-        for window, result in zip(pool, results, strict=True):
-            assert result is not None
-            yield window, result
+    results: dict[int, Tensor] = {}
+    order = sorted(range(len(pool)), key=lambda i: len(pool[i].features))
+    while order:
+        part = [order.pop(0)]
+        while order and (len(part) + 1) * len(pool[order[0]].features) <= AT_ONCE:
+            part.append(order.pop(0))
+        batch = features_batch([pool[i].features for i in part]).to(model.device)
+        log_probs, lengths = network(batch)
+        results |= {i: log_probs[row, : int(lengths[row])].cpu() for row, i in enumerate(part)}
+    return [results[i] for i in range(len(pool))]
 
 
 def _network(model: Model) -> Recognizer:
