@@ -19,7 +19,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model, current_versions, find_file, load_weights, read_about
 from unrolled.see import curves, length_figure
-from unrolled.see.translation import check_picture
+from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Run, Trainer, new_folder
 from unrolled.training.checkpoint import write_atomically

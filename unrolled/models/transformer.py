@@ -12,6 +12,7 @@ from unrolled.data import Batch
 from unrolled.models.decoders import Decoded
 from unrolled.models.embedding import Sizes, token_embedding
 from unrolled.models.encoder import Encoded, real
+from unrolled.models.recurrent import Change
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerEncoder, TransformerState
@@ -64,6 +65,16 @@ class TransformerTranslator(nn.Module):
         mask = real(batch.inputs, batch.lengths)
         x = self.source_positions(self.source(batch.inputs) * self.scale, lengths=batch.lengths)
         return Encoded(self.encoder(self.source_dropout(x), mask), mask, ())
+
+    def trace(self, batch: Batch, source: Change, target: Change) -> tuple[Decoded, dict[str, list[Tensor]]]:
+        """`forward` without the fused attention, and the weights of every layer: (B, N, T, S) each."""
+        assert batch.lengths is not None
+        mask = real(batch.inputs, batch.lengths)
+        x = self.source_positions(source(self.source(batch.inputs)) * self.scale, lengths=batch.lengths)
+        memory, inside = self.encoder.visible(x, mask)
+        y = self.target_positions(target(self.embedding(batch.more["target_inputs"])) * self.scale, 0)
+        output, own, cross = self.decoder.visible(y, memory, memory_mask=mask)
+        return Decoded(output, None), {"cross": cross, "encoder": inside, "decoder": own}
 
     def start(self, memory: Encoded) -> Any:
         """(keys and values of the steps so far, those of the memory, which are shared)."""

@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder
 from unrolled.models.embedding import Sizes, token_embedding
 from unrolled.models.encoder import Encoded, RecurrentEncoder
+from unrolled.models.recurrent import Change
 from unrolled.models.stepwise import Stepwise
 from unrolled.models.transformer import TransformerTranslator
 from unrolled.models.translator_settings import TranslatorSettings
@@ -64,6 +66,14 @@ class Translator(nn.Module):
         assert batch.lengths is not None
         encoded: Encoded = self.encoder(batch.inputs, batch.lengths)
         return encoded
+
+    def trace(self, batch: Batch, source: Change, target: Change) -> tuple[Decoded, dict[str, Trace]]:
+        """`forward` and the traces of both sides' layers; the changes are done to both sides' vectors."""
+        assert batch.lengths is not None
+        encoded, read = self.encoder.trace(batch.inputs, batch.lengths, source)
+        x = target(self.embedding(batch.more["target_inputs"]))
+        decoded, written = self.decoder.trace(x, encoded)
+        return Decoded(self._read_out(decoded.features), decoded.attention), {"encoder": read, "decoder": written}
 
     def start(self, memory: Encoded) -> Any:
         """The state before the first token (see `unrolled.search`)."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State
+from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State, Trace
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels.attention import (
     ATTENTION_ENGINES,
@@ -21,6 +21,7 @@ from unrolled.kernels.attention import (
 from unrolled.kernels.choice import Choice, known_engine
 from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
+from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
 from unrolled.nn.layers import GRU, LSTM, RNN
 from unrolled.nn.stack import variational_mask
@@ -167,6 +168,12 @@ class AttentionDecoder(nn.Module):
     ) -> Attended:
         """All steps at once, the inputs given: x (B, T, D), memory (B, S, M), mask (B, S) → `Attended`."""
         return run_attention_job(self.job(x, memory, mask, state, lengths), self.backend)
+
+    def trace(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, state: State | None = None
+    ) -> tuple[Attended, Trace]:
+        """`forward` on the reference engine, and the trace of its layer: see `unrolled.cells.Trace`."""
+        return traced_attention(self.job(x, memory, mask, state), x, self.rnn, self.weight_feed)
 
     def job(
         self,
