@@ -191,6 +191,7 @@ class Job:
                 if info.scores is not None:
                     with trainer.averaged():
                         samples = self.task.samples(self.model)
+                    run.keep_samples(info.step, samples)
                     for sample in samples:
                         report.say(_indented(sample))
                 if stop.is_set() and not trainer.progress.finished:

@@ -29,11 +29,19 @@ def inspect(
     changes: Annotated[
         Several, typer.Option("--set", metavar="NAME=VALUE", help="What if: hide=0,3, beam=8, temperature=0.5; repeat.")
     ] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write one self-contained page, to mail or to show in a lecture.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the page; none: the next free one.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """See through a model: its states, gates, gradients, attention and search on an input of yours."""
+    """See through a model: its states, gates, gradients, attention and search on an input of yours.
+
+    Without --figures, --html or --step a page opens in the browser, on this machine alone.
+    """
     from unrolled import api
-    from unrolled.serve import Asked
+    from unrolled.serve import Asked, Inspection, save_report, serve
 
     asked = Asked(
         {name: api.load(name, device=device) for name in (model, *(others or ()))},
@@ -46,6 +54,11 @@ def inspect(
     if figures is not None:
         for path in asked.draw(Path(figures), format):
             typer.echo(str(path))
+    if html is not None:
+        save_report(Inspection(asked), Path(html))
+        typer.echo(html)
+    if step is None and figures is None and html is None:
+        serve(Inspection(asked), port, browser, lambda text: typer.echo(text, err=True))
 
 
 def _pair(text: str) -> tuple[str, Any]:
