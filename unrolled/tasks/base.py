@@ -19,6 +19,8 @@ from unrolled.data import Batch, read_text
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.nn.checks import check_options
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
 from unrolled.training import Batches, Goal, Loss
 
@@ -53,6 +55,7 @@ class Task(ABC):
     name: ClassVar[str]
     config_class: ClassVar[type[Section]]
     unit: ClassVar[str] = "tokens"  # what a loss counts
+    trace_options: ClassVar[tuple[TraceOption, ...]] = ()
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
 
     @abstractmethod
@@ -160,8 +163,13 @@ class Task(ABC):
         """For input in pieces, where the task allows it."""
         raise UserError(f"A model of {self.name} needs its whole input: it does not stream.")
 
-    def trace(self, model: Model, inputs: Any) -> Any:
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Everything that happened inside on one input; `trace_options` can be changed."""
         raise UserError(f"A model of {self.name} cannot be traced.")
+
+    def trace_input(self, model: Model, request: Request) -> Any:
+        """The one input that `unrolled inspect` was given."""
+        return next(self.inputs(model, request), "")
 
     def samples(self, model: Model) -> list[str]:
         """A few fixed examples of what the model does, shown while it learns."""
