@@ -7,7 +7,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from unrolled.cells import AttentionCell, BuiltIn, LuongCell, State, VisualCell
+from unrolled.cells import AttentionCell, BuiltIn, LuongCell, Score, State, VisualCell
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, attention_reference
 from unrolled.kernels.attention_job import Attended, AttentionJob
@@ -21,6 +21,7 @@ __all__ = [
     "attention_choice",
     "attention_scan",
     "make_attention_job",
+    "quick_score",
     "run_attention_job",
 ]
 
@@ -129,6 +130,16 @@ def make_attention_job(
     job = AttentionJob(cell, gates_x, keys, values, mask, state, lengths, feed_mask, mix_mask, noise)
     _check_widths(job)
     return job
+
+
+def quick_score(score: Score, like: Tensor, backend: str = "auto") -> Score:
+    """The same score, on the native engine where it has no derivative to give and takes what is like `like`."""
+    plain = like.device.type == "cpu" and like.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    if backend == "reference" or "native" not in ATTENTION_ENGINES or not plain:
+        return score
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or (score.heads > 1 and score.vector is not None):
+        return score
+    return attention_native.NativeScore(**vars(score))
 
 
 def _check_widths(job: AttentionJob) -> None:

@@ -8,9 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
+from unrolled.kernels.vocabulary import linear_scores
 from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
 from unrolled.models.encoder import Encoded, Encoder
+from unrolled.models.recurrent import Change
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
 from unrolled.search import Shared, Step
@@ -59,6 +62,11 @@ class Writer(nn.Module):
     def encode(self, batch: Batch) -> Encoded:
         raise NotImplementedError
 
+    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, Trace]:
+        """What `forward` does with what was read, and the trace of the decoder's layers."""
+        decoded, written = self.decoder.trace(target(self.embedding(batch.more["target_inputs"])), encoded)
+        return Decoded(self._read_out(decoded.features), decoded.attention), written
+
     def start(self, memory: Encoded) -> Any:
         """The state before the first token (see `unrolled.search`)."""
         return self.decoder.start(memory)
@@ -66,8 +74,8 @@ class Writer(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> Step:
         """tokens (B,) → the distribution of the token that follows."""
         decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
-        scores = self.scores(self._read_out(decoded.features))
-        return Step(scores.float().log_softmax(-1), state, decoded.attention)
+        scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
+        return Step(scores, state, decoded.attention, normalised=False)
 
     def _read_out(self, features: Tensor) -> Tensor:
         if self.readout is not None:
@@ -110,6 +118,12 @@ class TransformerWriter(nn.Module):
     def encode(self, batch: Batch) -> Encoded:
         raise NotImplementedError
 
+    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, dict[str, list[Tensor]]]:
+        """What `forward` does with what was read, without the fused attention, and the weights of every layer."""
+        y = self.target_positions(target(self.embedding(batch.more["target_inputs"])) * self.scale, 0)
+        output, own, cross = self.decoder.visible(y, encoded.memory, memory_mask=encoded.mask)
+        return Decoded(output, None), {"cross": cross, "decoder": own}
+
     def start(self, memory: Encoded) -> Any:
         """(keys and values of the steps so far, those of the memory, which are shared)."""
         state = self.decoder.start(memory.memory, memory.mask)
@@ -131,7 +145,8 @@ class TransformerWriter(nn.Module):
         return self._said(output, new, state, weights)
 
     def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> Step:
-        return Step(self.scores(output).float().log_softmax(-1), (new.past, state[1]), weights)
+        scores = linear_scores(output, self.scores.weight, self.scores.bias)
+        return Step(scores, (new.past, state[1]), weights, normalised=False)
 
     def _target(self, ids: Tensor, first: int) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State, VisualCell, drawn_place
+from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State, Trace, VisualCell, drawn_place
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels.attention import (
     ATTENTION_ENGINES,
@@ -16,11 +17,13 @@ from unrolled.kernels.attention import (
     AttentionJob,
     attention_choice,
     make_attention_job,
+    quick_score,
     run_attention_job,
 )
 from unrolled.kernels.choice import Choice, known_engine
 from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
+from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
 from unrolled.nn.layers import GRU, LSTM, RNN
 from unrolled.nn.stack import variational_mask
@@ -30,9 +33,12 @@ FORMS = ("bahdanau", "luong", "xu")
 
 
 class DecoderState(NamedTuple):
-    """A decoder between two steps; every tensor has the batch at dimension 0."""
+    """A decoder between two steps; every tensor has the batch at dimension 0.
 
-    cell: State  # as `AttentionDecoder.state_names`
+    A search puts W hypotheses for each memory, one after the other, into the cell's state: B·W rows of it.
+    """
+
+    cell: State  # (B, size) each, as `AttentionDecoder.state_names`
     keys: Tensor  # (B, S, A)
     values: Tensor  # (B, S, C)
     mask: Tensor | None  # (B, S)
@@ -163,8 +169,9 @@ class AttentionDecoder(nn.Module):
         return (*given, *(memory.new_zeros(memory.shape[0], size) for size in missing))
 
     def step(self, x: Tensor, state: DecoderState) -> DecoderStep:
-        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S) and the next state."""
+        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S), next state; or B·W rows of each."""
         cell = self._cell(x.shape[0])
+        cell = replace(cell, score=quick_score(cell.score, x, self.backend))
         masks = [m if m is None else m[:, 0] for m in self._drawn(x, 1)]
         masks += [gumbel(state.keys.new_empty(state.keys.shape[:2]))] if self._draws else []
         step = cell.step(cell.cell.project(x), state.cell, state.keys, state.values, state.mask, *masks)
@@ -187,6 +194,12 @@ class AttentionDecoder(nn.Module):
         return seen._replace(
             chosen=chosen if job.cell.expected is None else chosen.masked_fill(job.cell.expected[:, None], -1)
         )
+
+    def trace(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, state: State | None = None
+    ) -> tuple[Attended, Trace]:
+        """`forward` on the reference engine, and the trace of its layer: see `unrolled.cells.Trace`."""
+        return traced_attention(self.job(x, memory, mask, state), x, self.rnn, self.weight_feed)
 
     def job(
         self,
