@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 WORDS_FOR_BLEU = 6  # in a caption, the mean: BLEU of fewer than four is 0 whatever they are
 AT_ONCE = 64  # pictures in a batch when there are no gradients
+ENOUGH = 2000  # pictures to know how their numbers are spread
 SHOWN = 3  # captions shown while a model learns
 
 
@@ -76,9 +77,7 @@ class Caption(Task):
         else:
             if len(given) < 2:
                 raise UserError(f"{source} holds one picture.", "Give more, or validation pictures with data.valid.")
-            # of the embedded letters several pictures have one name: none of them is in both parts
-            keys = [one.captions if settings.train is None else _key(one) for one in given]
-            first, second = held_out(keys, settings.valid_fraction)
+            first, second = held_out([_key(one) for one in given], settings.valid_fraction)
             train, valid = [given[i] for i in first], [given[i] for i in second]
         shape = shape_for(train[0].view, settings.size)
         train, valid = fitted(train, shape), fitted(valid, shape)
@@ -110,10 +109,9 @@ class Caption(Task):
         return captioner(config.model, assets.shape, len(assets.target.tokenizer), self._make)
 
     def initialize(self, network: nn.Module, config: CaptionConfig, assets: CaptionAssets, data: Data) -> None:
-        """Features are scaled as those of training are spread."""
-        if assets.shape.kind == "pixels":
-            return
-        some = view_batch([example.view for example in data.train])
+        """Colours and features are scaled as those of training are spread."""
+        every = max(1, len(data.train) // ENOUGH)
+        some = view_batch([example.view for example in data.train[::every]])
         read: Any = network
         read.read.fit(some.inputs if assets.shape.sizes else None, some.more.get("vectors"))
 
