@@ -36,15 +36,15 @@ def attention_figure(
             f"The attention has shape {attention.shape}.",
             f"Expected ({len(target)}, {len(source)}): a row for each target token, a column for each source token.",
         )
-    fonts = _fonts()
+    families = fonts()
     columns, rows = ([shown(token) for token in tokens] for tokens in (source, target))
     wide, high = (0.1 * max(map(len, labels)) for labels in (rows, columns))  # what the labels need, in inches
     size = (1.5 + wide + 0.33 * max(4, len(source)), 0.8 + high + 0.33 * max(3, len(target)))
     figure = Figure(figsize=size, layout="constrained")
     axis = figure.subplots()
     image = axis.imshow(attention, cmap="Greys", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
-    axis.set_xticks(range(len(source)), columns, rotation=90, family=fonts)
-    axis.set_yticks(range(len(target)), rows, family=fonts)
+    axis.set_xticks(range(len(source)), columns, rotation=90, family=families)
+    axis.set_yticks(range(len(target)), rows, family=families)
     axis.xaxis.tick_top()
     axis.set_xticks(np.arange(len(source) + 1) - 0.5, minor=True)
     axis.set_yticks(np.arange(len(target) + 1) - 0.5, minor=True)
@@ -52,7 +52,7 @@ def attention_figure(
     axis.tick_params(which="minor", length=0)
     figure.colorbar(image, ax=axis, fraction=0.04, pad=0.02, label="attention")
     if title:
-        figure.suptitle(title, fontsize=10, family=fonts)
+        figure.suptitle(title, fontsize=10, family=families)
     return figure
 
 
@@ -94,7 +94,8 @@ def check_picture(path: str | Path) -> Path:
     return path
 
 
-def _fonts() -> list[str]:
+def fonts() -> list[str]:
+    """The fonts to draw text of any script with, as far as they are installed."""
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
