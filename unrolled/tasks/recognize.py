@@ -111,7 +111,8 @@ class Recognize(Task):
         found = self._stores.get(id(examples))
         if found is None or found[0] is not examples:
             limit = int(config.data.memory * 2**30)
-            store = FeatureStore(examples, lambda one: assets.reader.base(one.input, one.place), limit)
+            reader = assets.reader
+            store = FeatureStore(examples, lambda e: reader.base(reader.given(e.input, e.place), e.place), limit)
             found = self._stores[id(examples)] = (examples, store)
         return found[1]
 
