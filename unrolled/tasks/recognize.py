@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, held_out
@@ -24,15 +24,19 @@ from unrolled.models.recognizer import Recognizer
 from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
+from unrolled.see.lengths import check_picture
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.recognize_batches import ExampleBatches
 from unrolled.tasks.recognize_config import RecognizeConfig
 from unrolled.tasks.recognize_inputs import InputReader
 from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
-from unrolled.tasks.recognize_read import recognize
+from unrolled.tasks.recognize_read import reading_figure, recognize
 from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Search
 from unrolled.tasks.recognize_stream import RecognizeStream
 from unrolled.training import Batches, Goal, Loss, hash_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHOWN = 3  # readings shown while a model learns
 SCALED_BY = 500  # training examples whose features give the scale
@@ -44,6 +48,7 @@ class Recognize(Task):
     name: ClassVar[str] = "recognize"
     config_class: ClassVar[type[Section]] = RecognizeConfig
     unit: ClassVar[str] = "labels"
+    at_once: ClassVar[int] = 16  # files: the first answers come soon
     inherited: ClassVar[tuple[str, ...]] = (
         "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
     )  # fmt: skip
@@ -106,7 +111,8 @@ class Recognize(Task):
         found = self._stores.get(id(examples))
         if found is None or found[0] is not examples:
             limit = int(config.data.memory * 2**30)
-            store = FeatureStore(examples, lambda one: assets.reader.base(one.input, one.place), limit)
+            reader = assets.reader
+            store = FeatureStore(examples, lambda e: reader.base(reader.given(e.input, e.place), e.place), limit)
             found = self._stores[id(examples)] = (examples, store)
         return found[1]
 
@@ -168,10 +174,24 @@ class Recognize(Task):
         """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`."""
         check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         alone = not isinstance(inputs, (list, tuple))
-        given = [_given(model.assets.reader, one, i) for i, one in enumerate([inputs] if alone else inputs, 1)]
+        given = [model.assets.reader.given(one, f"Input {i}") for i, one in enumerate([inputs] if alone else inputs, 1)]
         chosen = RunOptions(**options)
         (answers,) = recognize(model, given, {"": Search(model.assets.labels, chosen)}, chosen.window).values()
         return answers[0] if alone else answers
+
+    def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
+        """A line for each input; with `picture` the labels of the only one are drawn over time."""
+        if picture is not None:
+            place, inputs = check_picture(picture), list(self.inputs(model, request))
+            if len(inputs) != 1:
+                raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one file.")
+            self.trace(model, inputs[0], **options).savefig(place, dpi=120)
+        yield from super().run(model, request, **options)
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> Figure:
+        """Labels over time under what was heard or seen, as a figure: `savefig` writes PNG, SVG or PDF."""
+        answer = self.predict(model, inputs, **options)
+        return reading_figure(model, model.assets.reader.given(inputs), answer)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """Files, or the names of files on the lines of standard input."""
@@ -265,20 +285,6 @@ def _trainable(
     if not kept:
         raise UserError("No training example is left.", "Check the transcripts, and data.max_steps.")
     return kept
-
-
-def _given(reader: InputReader, one: Any, number: int) -> Any:
-    """An input as it is read: a file, or an array."""
-    if isinstance(one, (str, Path)):
-        medium = Medium.named(str(one))
-        if medium.kind != reader.kind:
-            raise UserError(f"{medium} is a file of {medium.kind}.", f"This model expects {reader.expects}.")
-        return medium
-    if isinstance(one, Tensor):
-        one = one.detach().cpu().numpy()
-    if not isinstance(one, np.ndarray):
-        raise UserError(f"Input {number} is {type(one).__name__}.", f"Expected {reader.expects}.")
-    return one
 
 
 def _frames_of(path: str) -> list[Any]:
