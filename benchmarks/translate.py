@@ -26,7 +26,8 @@ from peer_process import Peer
 
 from unrolled import api
 from unrolled.data import Buckets
-from unrolled.tasks.translate_run import RunOptions, translate
+from unrolled.tasks.translate_run import translate
+from unrolled.tasks.writing import RunOptions
 
 SIZES = {"embedding_size": 256, "encoder_size": 256, "encoder_layers": 2, "decoder_size": 512, "dropout": 0.2}
 BATCH, BEAM, MOST = 64, 5, 30

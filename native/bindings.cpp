@@ -9,6 +9,7 @@
 #include "bind_ctc.h"
 #include "bind_ngram.h"
 #include "bind_search.h"
+#include "bind_vocabulary.h"
 #include "dispatch.h"
 #include "parallel.h"
 #include "step_calls.h"
@@ -115,6 +116,8 @@ NB_MODULE(_native, m) {
         .def("forward", [](const Self& job, int threads) { kernels().attention_forward(job, threads); },
              nb::call_guard<nb::gil_scoped_release>())
         .def("backward", [](const Self& job, int threads) { kernels().attention_backward(job, threads); },
+             nb::call_guard<nb::gil_scoped_release>())
+        .def("look", [](const Self& job, int threads) { kernels().attention_look(job, threads); },
              nb::call_guard<nb::gil_scoped_release>());
   }
   nb::class_<Stepper>(m, "Stepper")
@@ -138,6 +141,7 @@ NB_MODULE(_native, m) {
         }, "Which sequences have a step t; see job.h.");
   bind_ctc(m);
   bind_search(m);
+  bind_vocabulary(m);
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {
     std::vector<std::string> names;

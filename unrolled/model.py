@@ -54,9 +54,9 @@ class Model:
         """The task's answer to one input, or to a list of them."""
         return self.task.predict(self, inputs, **options)
 
-    def evaluate(self, data: Any) -> dict[str, Any]:
-        """Scores on a file."""
-        scores: dict[str, Any] = self.task.evaluate_file(self, data)
+    def evaluate(self, data: Any, **options: Any) -> dict[str, Any]:
+        """Scores on a file; the options are the task's."""
+        scores: dict[str, Any] = self.task.evaluate_with(self, data, **options)
         return scores
 
     def log_prob(self, texts: Sequence[str]) -> list[float]:

@@ -20,11 +20,13 @@ from unrolled.data import Pair
 from unrolled.errors import Note
 from unrolled.search import Found, Hypothesis, Ranking, score_targets
 from unrolled.tasks import Request
-from unrolled.tasks.translate import Reading, Translate
-from unrolled.tasks.translate_batch import pair_batch, real_scores, source_batch
+from unrolled.tasks.side import Reading, choose_level
+from unrolled.tasks.translate import Translate
+from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_config import TranslateConfig
 from unrolled.tasks.translate_run import Translation, answer_of
-from unrolled.tasks.translate_text import TranslateAssets, choose_level
+from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.writing import real_scores
 
 SMALL: dict[str, Any] = {
     "model.embedding_size": 24,

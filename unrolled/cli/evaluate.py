@@ -7,6 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from unrolled.cli.run import (
+    RECOGNIZE,
+    LanguageModel,
+    LanguageModelWeight,
+    Lexicon,
+    UnknownPenalty,
+    Window,
+    WordBonus,
+)
+from unrolled.errors import UserError
+
 
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
@@ -16,20 +27,37 @@ def evaluate(
     target: Annotated[
         str | None, typer.Option(metavar="FILE", help="translate: the targets, where FILE holds only sources.")
     ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="caption: where the pictures are; none: where those of training were."),
+    ] = None,
     picture: Annotated[
         str | None, typer.Option(metavar="FILE", help="translate: draw BLEU against the source's length, .png or .svg.")
     ] = None,
     beside: Annotated[
         list[str] | None, typer.Option("--with", metavar="MODEL", help="Another model in the picture; again and again.")
     ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="recognize: hypotheses side by side (100).")] = None,
+    lexicon: Lexicon = None,
+    lm: LanguageModel = None,
+    lm_weight: LanguageModelWeight = None,
+    word_bonus: WordBonus = None,
+    unknown_penalty: UnknownPenalty = None,
+    window: Window = None,
 ) -> None:
     """Score a model on a file."""
     from unrolled import api
 
+    given = dict(locals())
+    options = {name: given[name] for name in ("beam", *RECOGNIZE) if given[name] is not None}
+
     loaded = api.load(model, device=device)
-    data: Any = file if target is None else (file, target)
+    if target is not None and images is not None:
+        raise UserError("--target is for translate, --images for caption.", "Give one of them.")
+    beside_file = target or images
+    data: Any = file if beside_file is None else (file, beside_file)
     if picture is not None or beside:
         scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
     else:
-        scores = loaded.evaluate(data)
+        scores = loaded.evaluate(data, **options)
     typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell
+from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score, VisualCell
 from unrolled.kernels import attention_ops as ops
 from unrolled.kernels.attention_job import Attended, AttentionJob
 from unrolled.kernels.native import kind_of, refuses_activations, transformed
@@ -20,6 +20,8 @@ DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without 
 def refuses(job: AttentionJob) -> str | None:
     """What the job asks for that this engine does not compute, or None."""
     cell, score = job.cell.cell, job.cell.score
+    if isinstance(job.cell, VisualCell):
+        return "it has no gate on the context"
     if type(cell) not in (RNNCell, LSTMCell, GRUCell):
         return f"it has no cell {type(cell).__name__}"
     assert isinstance(cell, BuiltIn)
@@ -72,6 +74,13 @@ def _tensors(job: AttentionJob) -> Iterator[Tensor]:
     if isinstance(job.cell, LuongCell):
         given += [job.cell.weight_mix, job.cell.bias_mix]
     yield from (tensor for tensor in given if tensor is not None)
+
+
+class NativeScore(Score):
+    """A score whose queries look at their memories on this engine: float32 on a CPU, without derivatives."""
+
+    def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return ops.look(self, query, keys, values, mask)
 
 
 def run(job: AttentionJob) -> Attended:

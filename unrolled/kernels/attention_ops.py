@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.cells import Score
 from unrolled.cells.attention import join_heads, split_heads
 from unrolled.kernels.native_buffers import (
     GRU_RESET_AFTER,
@@ -26,7 +27,7 @@ from unrolled.kernels.native_buffers import (
     Sections,
     empty,
 )
-from unrolled.kernels.native_ops import address, names_of, refuse_double_backward, set_sequence
+from unrolled.kernels.native_ops import address, differentiable_once, names_of, refuse_double_backward, set_sequence
 
 
 def _sections(given: dict[str, Any]) -> Sections:
@@ -304,21 +305,10 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return _pull_back(ctx, _EagerBackward.apply if torch.is_grad_enabled() else _backward, *gradients)
+        return _pull_back(ctx, _eager_backward, *gradients)
 
 
-class _EagerBackward(torch.autograd.Function):
-    """The backward pass where its own derivative is asked for: there is none, and the error says so."""
-
-    @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(_backward(*inputs))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    backward = staticmethod(refuse_double_backward)
+_eager_backward = differentiable_once(_backward)
 
 
 def run_attention(*inputs: Any) -> tuple[Tensor, ...]:
@@ -331,3 +321,20 @@ def run_attention(*inputs: Any) -> tuple[Tensor, ...]:
     else:
         results = _forward(*inputs)
     return results
+
+
+def look(score: Score, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`Score.look`: query (B, T, A), keys (B, S, A), values (B, S, V) → contexts (B, T, V), weights (B, T, S)."""
+    job, alive = _native.AttentionJob(), list[Any]()
+    job.batch, job.steps, job.key_size = query.shape
+    _, job.positions, job.value_size = values.shape
+    job.heads, job.scale = score.heads, score.scale
+    job.query_rows, job.keys, job.values = (address(part, alive) for part in (query, keys, values))
+    if mask is not None:
+        job.mask = address(mask, alive)
+    if score.vector is not None:
+        job.vector = address(score.vector, alive)
+    looked, weights = empty(*query.shape[:2], job.value_size), empty(*query.shape[:2], job.positions)
+    job.looked, job.weights = looked.data_ptr(), weights.data_ptr()
+    job.look(torch.get_num_threads())
+    return looked, weights

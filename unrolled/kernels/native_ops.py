@@ -439,6 +439,29 @@ def refuse_double_backward(ctx: Any, *gradients: object) -> None:
 recurrence_backward.register_autograd(refuse_double_backward)
 
 
+def differentiable_once(run: Callable[..., Sequence[Tensor]]) -> Callable[..., Sequence[Tensor]]:
+    """A backward pass as it is, or, where its own derivative is asked for, one that says that there is none."""
+
+    class Last(torch.autograd.Function):
+        @staticmethod
+        def forward(*inputs: Any) -> tuple[Tensor, ...]:
+            return tuple(run(*inputs))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+            pass
+
+        backward = staticmethod(refuse_double_backward)
+
+    def call(*inputs: Any) -> Sequence[Tensor]:
+        if not torch.is_grad_enabled():
+            return run(*inputs)
+        found: tuple[Tensor, ...] = Last.apply(*inputs)  # type: ignore[no-untyped-call]  # torch's
+        return found
+
+    return call
+
+
 class _Eager(torch.autograd.Function):
     """The operator without the dispatcher, which costs more than a short recurrence itself."""
 
@@ -453,21 +476,10 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return _pull_back(ctx, _EagerBackward.apply if torch.is_grad_enabled() else _backward, *gradients)
+        return _pull_back(ctx, _eager_backward, *gradients)
 
 
-class _EagerBackward(torch.autograd.Function):
-    """The backward pass where its own derivative is asked for: there is none, and the error says so."""
-
-    @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(_backward(*inputs))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    backward = staticmethod(refuse_double_backward)
+_eager_backward = differentiable_once(_backward)
 
 
 def run_recurrence(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:

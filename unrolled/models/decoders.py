@@ -10,25 +10,21 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.models.bridge import Bridge, BridgeKind
-from unrolled.models.encoder import Encoded, RecurrentEncoder
+from unrolled.models.encoder import Encoded, Encoder, Ending
 from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
 from unrolled.search import Shared
 
 
-class DecoderSettings(RecurrentSettings):
-    """What writes the target."""
+class WriterSettings(RecurrentSettings):
+    """What writes, whatever was read; which attention there is depends on that."""
 
     hidden_size: int = Field(256, ge=1, description="Units in a layer; a Transformer's width is the encoder's.")
     dropout: float = Field(
         0.3, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
     )
-    attention: Literal["none", "bahdanau", "luong"] = Field(
-        "luong",
-        description="none: all it knows is the encoder's last state; bahdanau looks before a step, luong after it, "
-        "and feeds what it saw to the next.",
-    )
+    attention: str = Field("none", description="none, bahdanau, luong, soft or hard.")
     score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
         "general", description="How a query and a key are compared."
     )
@@ -41,20 +37,31 @@ class DecoderSettings(RecurrentSettings):
     feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
 
 
+class DecoderSettings(WriterSettings):
+    """What writes the target."""
+
+    attention: Literal["none", "bahdanau", "luong"] = Field(
+        "luong",
+        description="none: all it knows is the encoder's last state; bahdanau looks before a step, luong after it, "
+        "and feeds what it saw to the next.",
+    )
+
+
 class Decoded(NamedTuple):
     """What a decoder makes of target tokens: what the scores are computed from, and where it looked."""
 
     features: Tensor  # (B, T, F), or (B, F) of one step
     attention: Tensor | None  # (B, T, S), or (B, S)
+    chosen: Tensor | None = None  # (B, T), where hard attention looked; -1 where it saw its expectation
 
 
 class PlainDecoder(nn.Module):
     """Recurrent layers that begin where the encoder ended: the whole source in one fixed state (Sutskever 2014)."""
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+    def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
         self.layer = recurrent_layer(settings, input_size)
-        self.bridge = bridge_between(encoder.layer, self.layer, settings.num_layers, settings.bridge)
+        self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
         self.output_size = settings.output_size
 
     def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
@@ -79,24 +86,26 @@ class PlainDecoder(nn.Module):
 class AttentiveDecoder(nn.Module):
     """A recurrent layer that attends to the encoder's memory, further layers on top of it.
 
-    Bahdanau's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want it,
-    `width`, where no layer is above it.
+    Bahdanau's and Xu's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want
+    it, `width`, where no layer is above it.
     """
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+    def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
-        self.bahdanau = settings.attention == "bahdanau"
+        form = "xu" if settings.attention in ("soft", "hard") else settings.attention
+        self.before = form != "luong"
         mixed = width if settings.num_layers == 1 else settings.hidden_size
         self.attend = AttentionDecoder(
             input_size,
             settings.hidden_size,
             encoder.output_size,
             cell=settings.cell,
-            form=settings.attention,
+            form=form,
+            hard=settings.attention == "hard",
             score=settings.score,
             attention_size=settings.attention_size if settings.score == "additive" else None,
             num_heads=settings.heads if settings.score == "multihead" else 1,
-            output_size=None if self.bahdanau else mixed,
+            output_size=None if self.before else mixed,
             feed_dropout=settings.dropout,
             mix_dropout=settings.dropout,
             **cell_options(settings, attending=True),
@@ -106,8 +115,8 @@ class AttentiveDecoder(nn.Module):
             above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
             self.upper = recurrent_layer(above, settings.hidden_size)
         self.dropout = nn.Dropout(settings.dropout)
-        self.bridge = bridge_between(encoder.layer, self.attend.rnn, settings.num_layers, settings.bridge)
-        looked = self.attend.context_size + input_size if self.bahdanau else 0
+        self.bridge = bridge_between(encoder.ending, self.attend.rnn, settings.num_layers, settings.bridge)
+        looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
     def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
@@ -116,7 +125,7 @@ class AttentiveDecoder(nn.Module):
         output = seen.output
         if self.upper is not None:
             output, _ = self.upper(self.dropout(output), to_torch(upper))
-        return Decoded(self._features(output, seen.context, x), seen.weights)
+        return Decoded(self._features(output, seen.context, x), seen.weights, seen.chosen)
 
     def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
         """`forward`, and the trace of the attending layer, "l0", and of those above it, "l1", …"""
@@ -151,18 +160,18 @@ class AttentiveDecoder(nn.Module):
         return tuple(s[:, 0] for s in states), tuple(s[:, 1:] for s in states)
 
     def _features(self, output: Tensor, context: Tensor, x: Tensor) -> Tensor:
-        return torch.cat([output, context, x], dim=-1) if self.bahdanau else output
+        return torch.cat([output, context, x], dim=-1) if self.before else output
 
 
-def bridge_between(encoder: DropIn, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
-    """What leads from an encoder's layers to `layers` layers like the decoder's."""
+def bridge_between(ending: Ending, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
+    """What leads from the state an encoder ends in to that of `layers` layers like the decoder's."""
     return Bridge(
         decoder.cell_class.state_names,
         decoder._state_sizes(),
         layers,
-        encoder.cell_class.state_names,
-        encoder._state_sizes(),
-        encoder.num_layers,
-        directions=2 if encoder.bidirectional else 1,
+        ending.names,
+        ending.sizes,
+        ending.layers,
+        directions=ending.directions,
         kind=kind,
     )

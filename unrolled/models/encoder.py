@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from pydantic import Field
@@ -32,6 +32,24 @@ class Encoded(NamedTuple):
     state: State  # (B, L·directions, H) each; none from a Transformer
 
 
+class Ending(NamedTuple):
+    """The state that an encoder ends in, from which a decoder's first is made."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]  # the width of each
+    layers: int
+    directions: int
+
+
+class Encoder(Protocol):
+    """What a decoder is built for: how wide the memory is, and the state that comes with it."""
+
+    @property
+    def output_size(self) -> int: ...
+    @property
+    def ending(self) -> Ending: ...
+
+
 class RecurrentEncoder(nn.Module):
     """Embedding → recurrent layers in one direction or both."""
 
@@ -41,6 +59,12 @@ class RecurrentEncoder(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.layer = recurrent_layer(settings, embedding.embedding_dim, bidirectional=settings.bidirectional)
         self.output_size = settings.output_size * (2 if settings.bidirectional else 1)
+
+    @property
+    def ending(self) -> Ending:
+        layer = self.layer
+        sizes = tuple(layer._state_sizes())
+        return Ending(layer.cell_class.state_names, sizes, layer.num_layers, 2 if layer.bidirectional else 1)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Encoded:
         """Token ids (B, S), the last real one of each row its end token."""

@@ -78,7 +78,7 @@ class Stepwise(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> Step:
         """What it has written is not read again: `tokens` do not matter."""
         place, carried, source = state
-        ids = source.value
+        ids = source.value.repeat_interleave(len(place) // len(source.value), dim=0)  # of each hypothesis
         here = ids.gather(1, place.clamp(max=ids.shape[1] - 1)[:, None])  # (B, 1)
         here = torch.where(place[:, None] < ids.shape[1], here, self.end)
         output, final = self.layer(self.dropout(self.embedding(here)), to_torch(carried))

@@ -91,10 +91,12 @@ class TransformerLayer(nn.Module):
         def to_memory(x: Tensor) -> Tensor:
             nonlocal cross
             assert memory is not None
-            if not visible:
-                return self.multihead_attn(x, *memory, memory_mask)  # type: ignore[no-any-return]  # torch's __call__
-            x, cross = self.multihead_attn.visible(x, *memory, memory_mask)
-            return x
+            rows = x.reshape(len(memory[0]), -1, x.shape[-1])  # hypotheses of one memory look at it together
+            if visible:
+                rows, cross = self.multihead_attn.visible(rows, *memory, memory_mask)
+            else:
+                rows = self.multihead_attn(rows, *memory, memory_mask)
+            return rows.view_as(x)
 
         x = self._residual(x, itself, self.norm1)
         if self.cross:
@@ -338,4 +340,4 @@ class TransformerDecoder(_Stack):
         self._check(x, "(batch, size)")
         (output, state), cross = self._continue(x[:, None], state, visible=True)
         assert cross[-1] is not None
-        return TransformerStep(output.squeeze(1), state), cross[-1].squeeze(2).mean(dim=1)
+        return TransformerStep(output.squeeze(1), state), cross[-1].mean(dim=1).flatten(0, 1)

@@ -2,6 +2,7 @@
 
 from unrolled.see.attention import attention_figure
 from unrolled.see.beams import Beams
+from unrolled.see.captions import attention_maps
 from unrolled.see.curves import curves
 from unrolled.see.frames import Frames
 from unrolled.see.lengths import length_figure
@@ -16,6 +17,7 @@ __all__ = [
     "Part",
     "Probe",
     "attention_figure",
+    "attention_maps",
     "check_memory",
     "curves",
     "length_figure",

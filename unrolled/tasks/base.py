@@ -18,6 +18,7 @@ from unrolled.config import Section
 from unrolled.data import Batch, read_text
 from unrolled.errors import UserError
 from unrolled.model import Model
+from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
@@ -99,6 +100,11 @@ class Task(ABC):
     @abstractmethod
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
         """Scores on a file of the user's; tables of them too, as dictionaries."""
+
+    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        """`evaluate_file`, in the way that options of `unrolled eval` ask for, where the task has any."""
+        check_options("eval", options, [])
+        return self.evaluate_file(model, path)
 
     @abstractmethod
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:

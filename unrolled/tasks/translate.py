@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
@@ -25,14 +23,16 @@ from unrolled.see import ModelTrace, attention_figure
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, table_of
-from unrolled.tasks.translate_batch import pair_batch, real_scores, source_batch
+from unrolled.tasks.side import Reading
+from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_config import SideSettings, TranslateConfig, TranslateData
-from unrolled.tasks.translate_run import OPTIONS, RunOptions, Translation, translate
+from unrolled.tasks.translate_run import Translation, translate
 from unrolled.tasks.translate_scores import exposure, length_table, score_file
-from unrolled.tasks.translate_text import Normalize, TranslateAssets
+from unrolled.tasks.translate_text import TranslateAssets
 from unrolled.tasks.translate_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.translate_trace import trace_translation
-from unrolled.training import Batches, Goal, Loss, hash_of, own_share, with_own_guesses
+from unrolled.tasks.writing import OPTIONS, RunOptions, real_scores, token_loss, with_guesses
+from unrolled.training import Batches, Goal, Loss, hash_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,27 +40,6 @@ if TYPE_CHECKING:
 WORDS_FOR_BLEU = 6  # in a target, the mean: BLEU of fewer than four is 0 whatever they are
 TOKENS_TO_MATCH = 15  # in a target, the mean: more of them are rarely all right
 AT_ONCE = 8000  # target tokens in a batch when there are no gradients
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What the config says of one side, its own settings before those of both."""
-
-    level: str
-    min_count: int
-    max_size: int | None
-    lowercase: bool
-    normalize: Normalize
-
-    @classmethod
-    def of(cls, data: TranslateData, side: SideSettings) -> Reading:
-        return cls(
-            side.level or data.level,
-            side.min_count or data.min_count,
-            side.max_size or data.max_size,
-            data.lowercase,
-            side.normalize,
-        )
 
 
 class Translate(Task):
@@ -110,7 +89,7 @@ class Translate(Task):
         if init is not None:
             return init.extended(sources, targets)
         settings = config.data
-        source, target = (Reading.of(settings, side) for side in (settings.source, settings.target))
+        source, target = (_reading(settings, side) for side in (settings.source, settings.target))
         return TranslateAssets.train(sources, targets, source, target, settings.joint)
 
     def assets_to_json(self, assets: TranslateAssets) -> Any:
@@ -145,21 +124,10 @@ class Translate(Task):
         )
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
-        scores, targets = real_scores(network, batch)
-        smoothing = float(batch.more["smoothing"]) if "smoothing" in batch.more else 0.0
-        total = F.cross_entropy(scores.float(), targets, reduction="sum", label_smoothing=smoothing)
-        return Loss(total, torch.tensor(len(targets)))
+        return token_loss(*real_scores(network, batch), batch)
 
     def prepare(self, network: nn.Module, config: TranslateConfig, batch: Batch, state: Any, done: float) -> Batch:
-        """Puts the model's own guesses in place of some true tokens, as `train.teacher_forcing` says."""
-        share = own_share(config.train.teacher_forcing, done)
-        if share == 0:
-            return batch
-        read: Any = network
-        with torch.no_grad():
-            scores = read.scores(read(batch).features)
-        inputs = with_own_guesses(batch.more["target_inputs"], scores, share)
-        return replace(batch, more={**batch.more, "target_inputs": inputs})
+        return with_guesses(network, config.train.teacher_forcing, batch, done)
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
@@ -337,6 +305,17 @@ def _named_pairs(settings: TranslateData, which: str) -> tuple[list[Pair] | None
         return None, ""
     columns = {"source_column": settings.source_column, "target_column": settings.target_column}
     return read_pairs(table, **columns), str(table)
+
+
+def _reading(data: TranslateData, side: SideSettings) -> Reading:
+    """What the config says of one side, its own settings before those of both."""
+    return Reading(
+        side.level or data.level,
+        side.min_count or data.min_count,
+        side.max_size or data.max_size,
+        data.lowercase,
+        side.normalize,
+    )
 
 
 def _short_enough(
