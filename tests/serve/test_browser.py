@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 import torch
 
-from tests.see.models import KINDS
+from tests.see.models import FILES, KINDS
 from unrolled import api
 from unrolled.model import Model
 from unrolled.serve import Asked, Inspection, save_report
@@ -36,6 +36,8 @@ EVERY = [
     "forecast",
     "translate-luong",
     "translate-transformer",
+    "recognize",
+    "caption",
 ]
 
 
@@ -79,8 +81,8 @@ def served(inspection: Inspection) -> Iterator[str]:
 
 def inspection_of(run_of: Runs, kind: str, data: Path, *others: str) -> Inspection:
     models = {str(run_of(one)): api.load(run_of(one)) for one in (kind, *others)}
-    if kind == "forecast":
-        return Inspection(Asked(models, file=str(data / "waves.csv")))
+    if kind in FILES:
+        return Inspection(Asked(models, file=str(data / FILES[kind])))
     return Inspection(Asked(models, KINDS[kind][3]))
 
 
@@ -109,7 +111,7 @@ def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path
         tabs = page.query_selector_all("#tabs button:not([disabled])")
         names = [tab.get_attribute("id").removeprefix("tab-") for tab in tabs]
         wanted = {"overview", "gradients", "words", "runs"} | ({"states", "step"} if trace.parts else set())
-        wanted |= {view for view in ("attention", "beams") if view in trace.kinds}
+        wanted |= {view for view in ("attention", "beams", "frames") if view in trace.kinds}
         assert set(names) == wanted
         for tab in page.query_selector_all("#tabs button[disabled]"):
             assert len(tab.get_attribute("title")) > 10  # it says why

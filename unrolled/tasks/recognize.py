@@ -24,14 +24,18 @@ from unrolled.models.recognizer import Recognizer
 from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.recognize_batches import ExampleBatches
 from unrolled.tasks.recognize_config import RecognizeConfig
 from unrolled.tasks.recognize_inputs import InputReader
 from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
-from unrolled.tasks.recognize_read import recognize
+from unrolled.tasks.recognize_read import moments, recognize, whole
 from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Search
 from unrolled.tasks.recognize_stream import RecognizeStream
+from unrolled.tasks.recognize_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.recognize_trace import trace_recognizer
 from unrolled.training import Batches, Goal, Loss, hash_of
 
 SHOWN = 3  # readings shown while a model learns
@@ -44,6 +48,8 @@ class Recognize(Task):
     name: ClassVar[str] = "recognize"
     config_class: ClassVar[type[Section]] = RecognizeConfig
     unit: ClassVar[str] = "labels"
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
+    reads_files: ClassVar[bool] = True
     inherited: ClassVar[tuple[str, ...]] = (
         "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
     )  # fmt: skip
@@ -172,6 +178,15 @@ class Recognize(Task):
         chosen = RunOptions(**options)
         (answers,) = recognize(model, given, {"": Search(model.assets.labels, chosen)}, chosen.window).values()
         return answers[0] if alone else answers
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Posteriors over time, and every gate and state. Options: see `recognize_trace.OPTIONS`."""
+        chosen = read_options(self.trace_options, options)
+        assets: RecognizeAssets = model.assets
+        assert isinstance(model.network, Recognizer)
+        window = whole(assets.reader, _given(assets.reader, inputs, 1))
+        moment = moments(model, len(window.features), scale=window.scale)
+        return trace_recognizer(model.network, assets.labels, window.features, moment, assets.reader.unit, **chosen)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """Files, or the names of files on the lines of standard input."""

@@ -55,11 +55,11 @@ def recognize(
     rest = (number for number in range(len(inputs)) if number not in streamed)
     windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
     while pool := list(itertools.islice(windows, POOL)):
-        moments = [_moments(model, len(one.features), one.start, one.scale) for one in pool]
-        read([one.number for one in pool], _posteriors(model, pool), moments)
+        times = [moments(model, len(one.features), one.start, one.scale) for one in pool]
+        read([one.number for one in pool], _posteriors(model, pool), times)
     for number in streamed:
         log_probs, frames = _through(model, inputs[number])
-        read([number], [log_probs], [_moments(model, frames)])
+        read([number], [log_probs], [moments(model, frames)])
     return {
         name: [joined(one, assets.labels.glue, assets.reader.unit, searches[name].options.n_best) for one in pieces]
         for name, pieces in found.items()
@@ -68,12 +68,18 @@ def recognize(
 
 def posteriors(model: Model, given: Any) -> tuple[Window, Tensor]:
     """The features of one input, which is read in one window, and its log-probabilities (T, V)."""
-    features, scale = _whole(model.assets.reader, given)
-    window = Window(0, features, scale=scale)
+    window = whole(model.assets.reader, given)
     return window, _posteriors(model, [window])[0]
 
 
-def _moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+def whole(reader: InputReader, given: Any) -> Window:
+    """All of an input in one window."""
+    features, scale = _whole(reader, given)
+    return Window(0, features, scale=scale)
+
+
+def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+    """When each step of the network begins, in the reader's unit; `steps` went in."""
     reader, factor = model.assets.reader, _network(model).time_factor
 
     def moment(step: int) -> float:
