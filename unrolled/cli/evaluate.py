@@ -52,8 +52,8 @@ def evaluate(
     options = {name: given[name] for name in ("beam", *RECOGNIZE) if given[name] is not None}
 
     loaded = api.load(model, device=device)
-    for flag, given, task in (("--target", target, "translate"), ("--images", images, "caption")):
-        if given is not None and loaded.task.name != task:
+    for flag, path, task in (("--target", target, "translate"), ("--images", images, "caption")):
+        if path is not None and loaded.task.name != task:
             raise UserError(f"{flag} is for {task}, and this is a model of {loaded.task.name}.", "Leave it out.")
     second = target or images
     data: Any = file if second is None else (file, second)

@@ -56,6 +56,7 @@ class Task(ABC):
     unit: ClassVar[str] = "tokens"  # what a loss counts
     at_once: ClassVar[int] = 1024  # inputs that `run` reads before it answers
     trace_options: ClassVar[tuple[TraceOption, ...]] = ()
+    reads_files: ClassVar[bool] = False  # whether an input is the path of a file
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
 
     @abstractmethod

@@ -32,12 +32,16 @@ from unrolled.models.captioner import captioner
 from unrolled.models.pictures import MakeEncoder
 from unrolled.nn.checks import check_options
 from unrolled.nn.vision import shifted
+from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, describe, view_of
+from unrolled.tasks.caption_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.caption_trace import trace_caption
 from unrolled.tasks.side import Reading, choose_level, trained_side
 from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, with_guesses, with_targets
 from unrolled.training import Batches, Goal, Loss, hash_of
@@ -57,6 +61,8 @@ class Caption(Task):
     name: ClassVar[str] = "caption"
     config_class: ClassVar[type[Section]] = CaptionConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "size")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
+    reads_files: ClassVar[bool] = True
 
     def __init__(self, encoder: MakeEncoder | None = None) -> None:
         self._make, self._shown = encoder, list[str]()
@@ -215,6 +221,16 @@ class Caption(Task):
             f"{rank}\t{other.score:.4f}\t{other.text}\n" for rank, other in enumerate((answer, *answer.others), 1)
         )
 
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Where each word looked, the search, and every gate and state. Options: see `caption_trace.OPTIONS`."""
+        chosen = read_options(self.trace_options, options)
+        one = inputs.view if isinstance(inputs, Captioned) else inputs
+        return trace_caption(model, view_of(one, model.assets.shape), _drawable(one), **chosen)
+
+    def trace_input(self, model: Model, request: Request) -> Any:
+        """The path of a picture, as it is: so that it can be drawn."""
+        return next(iter(_files(request)), "")
+
     def drawing(self, model: Model, inputs: Any, picture: Any = None, **options: Any) -> Figure:
         """Where each word looked, as a figure; `picture` is one to draw it over where `inputs` are features."""
         network: Any = model.network
@@ -310,7 +326,9 @@ def _drawable(given: Any) -> NDArray[np.uint8] | None:
     if hasattr(given, "convert"):
         return pixels_of(given, "The picture")
     values = given.values if isinstance(given, View) else given
-    return values if isinstance(values, np.ndarray) and values.dtype == np.uint8 else None
+    if not isinstance(values, np.ndarray) or values.dtype != np.uint8:
+        return None
+    return np.repeat(values[..., None], 3, axis=-1) if values.ndim == 2 else values[..., :3]
 
 
 def _told(answer: Description) -> dict[str, Any]:

@@ -24,8 +24,8 @@ function fillHeader() {
   const text = document.getElementById("text");
   text.value = state.text ?? "";
   text.placeholder = about.file ? `empty: ${about.file}` : "a text to look at";
-  text.disabled = isReport;
-  document.querySelector("#input button").disabled = isReport;
+  text.disabled = isReport || model().fixed;
+  document.querySelector("#input button").disabled = text.disabled;
   if (isReport) document.getElementById("changes").remove();
   else fillOptions();
 }
