@@ -96,6 +96,7 @@ NB_MODULE(_native, m) {
         .def_rw("heads", &AttentionJob::heads)
         .def_rw("feed", &AttentionJob::feed)
         .def_rw("luong", &AttentionJob::luong)
+        .def_rw("narrow", &AttentionJob::narrow)
         .def_rw("scale", &AttentionJob::scale)
         UNROLLED_SEQUENCE(gates_x) UNROLLED_SEQUENCE(feed_mask) UNROLLED_SEQUENCE(mix_mask)
         UNROLLED_SEQUENCE(d_output) UNROLLED_SEQUENCE(d_context) UNROLLED_SEQUENCE(d_weights)

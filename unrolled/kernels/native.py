@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ def about() -> str:
     return f"built; {ops.ISA} kernels (of {', '.join(ops.ISAS)}), threads: {ops.THREADING}"
 
 
-_AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
+AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def refuses(job: Job) -> str | None:
@@ -36,7 +36,7 @@ def refuses(job: Job) -> str | None:
     assert isinstance(cell, BuiltIn)
     if x.device.type != "cpu":
         return f"it runs on a CPU, the input is on {x.device}"
-    accepted = _AUTOCAST if torch.is_autocast_enabled("cpu") else (torch.float32,)
+    accepted = AUTOCAST if torch.is_autocast_enabled("cpu") else (torch.float32,)
     for tensor in _tensors(job):
         if tensor.dtype not in accepted:
             return f"it computes in float32, got {tensor.dtype}"
@@ -114,25 +114,21 @@ def run(job: Job) -> tuple[Tensor, State]:
     if torch.is_autocast_enabled("cpu"):
         narrow = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
-            output, state, _ = _run(_in_float32(job), probes=(), traced=False)
+            output, state, _ = _run(in_float32(job), probes=(), traced=False)
         return output.to(narrow), tuple(s.to(narrow) for s in state)
     output, state, _ = _run(job, probes=(), traced=False)
     return output, state
 
 
-def _in_float32(job: Job) -> Job:
-    def wide(value: Any) -> Any:
-        return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
-
-    assert isinstance(job.cell, BuiltIn)
-    return replace(
-        job,
-        cell=replace(job.cell, **{field.name: wide(getattr(job.cell, field.name)) for field in fields(job.cell)}),
-        x=wide(job.x),
-        state=tuple(map(wide, job.state)),
-        reset_state=tuple(map(wide, job.reset_state)) if job.reset_state else None,
-        keep=tuple(map(wide, job.keep)) if job.keep else None,
-    )
+def in_float32(job: Any) -> Any:
+    """A job, or any part of it, with every number it holds in float32."""
+    if isinstance(job, Tensor):
+        return job.float() if job.is_floating_point() else job
+    if isinstance(job, tuple):
+        return tuple(map(in_float32, job))
+    if is_dataclass(job) and not isinstance(job, type):
+        return replace(job, **{field.name: in_float32(getattr(job, field.name)) for field in fields(job)})
+    return job
 
 
 def run_traced(job: Job) -> tuple[Tensor, State, ScanTrace]:
@@ -140,7 +136,7 @@ def run_traced(job: Job) -> tuple[Tensor, State, ScanTrace]:
     if torch.is_autocast_enabled("cpu"):
         narrow = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
-            output, state, trace = run_traced(_in_float32(job))
+            output, state, trace = run_traced(in_float32(job))
         return output.to(narrow), tuple(s.to(narrow) for s in state), trace
     probes: tuple[Tensor, ...] = ()
     batch, steps = job.x.shape[:2]

@@ -35,6 +35,7 @@ except ValueError as error:
     raise UserError(str(error)) from None
 ISAS: list[str] = _native.isas()
 THREADING: str = _native.threading()
+NARROW: bool = _native.narrow()  # whether this processor multiplies bfloat16
 # whether this torch has the table through which steps look at tensors and make them (native/tensors.h)
 TAKES_TENSORS: bool = _native.connect(torch.Tensor, getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 

@@ -27,7 +27,7 @@ from unrolled.tasks.translate_config import SideSettings, TranslateConfig, Trans
 from unrolled.tasks.translate_run import Translation, translate
 from unrolled.tasks.translate_scores import exposure, length_table, score_file
 from unrolled.tasks.translate_text import TranslateAssets
-from unrolled.tasks.writing import OPTIONS, RunOptions, real_scores, token_loss, with_guesses
+from unrolled.tasks.writing import OPTIONS, RunOptions, token_loss, with_guesses
 from unrolled.training import Batches, Goal, Loss, hash_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Translate(Task):
         )
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
-        return token_loss(*real_scores(network, batch), batch)
+        return token_loss(network, network(batch).features, batch)
 
     def prepare(self, network: nn.Module, config: TranslateConfig, batch: Batch, state: Any, done: float) -> Batch:
         return with_guesses(network, config.train.teacher_forcing, batch, done)
