@@ -62,6 +62,7 @@ NB_MODULE(_native, m) {
         .def_rw("width", &ScanJob::width)
         .def_rw("reverse", &ScanJob::reverse)
         .def_rw("peephole_previous", &ScanJob::peephole_previous)
+        .def_rw("narrow", &ScanJob::narrow)
         .def_rw("save", &ScanJob::save)
         .def_rw("resets_batch_stride", &ScanJob::resets_batch_stride)
         .def_rw("resets_step_stride", &ScanJob::resets_step_stride)

@@ -26,6 +26,7 @@ class ScanJob:
     width: int
     reverse: bool
     peephole_previous: bool
+    narrow: bool
     save: bool
     resets_batch_stride: int
     resets_step_stride: int

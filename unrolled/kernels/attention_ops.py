@@ -174,25 +174,40 @@ def _gradient_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _gradients(given: dict[str, Any], parts: dict[str, Tensor], found: dict[str, Tensor]) -> dict[str, Tensor]:
     """The gradients by name: those of the weights are one product over all steps each."""
-    over_steps = _sum_over_steps(given)
-    d_gates, looking = found["d_gates"].flatten(0, 1), parts["hidden_rows" if given["luong"] else "h_entering"]
-    result = {"gates_x": found["d_gates"], "h_0": found["d_h_0"], "weight_feed": over_steps(d_gates, parts["fed_rows"])}
-    result |= _recurrent_gradients(given, parts, found)
+    as_rows = _narrow if given["narrow"] else _as_is
+    d_gates, looking = as_rows(found["d_gates"]), as_rows(parts["hidden_rows" if given["luong"] else "h_entering"])
+    result = {"gates_x": found["d_gates"], "h_0": found["d_h_0"]}
+    result["weight_feed"] = _over_steps(d_gates, as_rows(parts["fed_rows"]))
+    result |= _recurrent_gradients(given, parts, found, d_gates)
     for name in ("c_0", "fed_0"):
         if f"d_{name}" in found:
             result[name] = found[f"d_{name}"]
-    query = parts.get("query_rows", looking).view_as(found["d_query"])
+    query = parts.get("query_rows", parts["hidden_rows" if given["luong"] else "h_entering"]).view_as(found["d_query"])
     result |= _memory_gradients(given, parts, found, query)
-    if given["weight_query"] is not None:
-        d_query = found["d_query"].flatten(0, 1)
-        result |= {"weight_query": over_steps(d_query, looking), "bias_query": d_query.sum(0)}
-    if given["weight_out"] is not None:
-        d_seen = found["d_seen"].flatten(0, 1)
-        result |= {"weight_out": over_steps(d_seen, parts["looked"]), "bias_out": d_seen.sum(0)}
-    if given["luong"]:
-        d_mixed = found["d_mixed"].flatten(0, 1)
-        result |= {"weight_mix": over_steps(d_mixed, parts["mixed"]), "bias_mix": d_mixed.sum(0)}
+    pairs = [("query", "d_query", looking)]
+    pairs += [(name, of, as_rows(parts[rows])) for name, of, rows in _AFTER if rows in parts]
+    for name, of, rows in pairs:
+        if given[f"weight_{name}"] is not None:
+            result[f"weight_{name}"] = _over_steps(as_rows(found[of]), rows)
+            result[f"bias_{name}"] = found[of].sum((0, 1))
     return result
+
+
+_AFTER = (("out", "d_seen", "looked"), ("mix", "d_mixed", "mixed"))  # a weight, its product's gradient, what it read
+
+
+def _as_is(rows: Tensor) -> Tensor:
+    """(B, T, N), or (B·T, N) → (B·T, N)."""
+    return rows.flatten(0, -2)
+
+
+def _narrow(rows: Tensor) -> Tensor:
+    return rows.flatten(0, -2).bfloat16()
+
+
+def _over_steps(gradient: Tensor, rows: Tensor) -> Tensor:
+    """Σ over all steps of a gradient (B·T, N) times what was multiplied (B·T, M): (N, M)."""
+    return (gradient.t() @ rows).float()
 
 
 def _memory_gradients(
@@ -212,27 +227,21 @@ def _memory_gradients(
 
 
 def _recurrent_gradients(
-    given: dict[str, Any], parts: dict[str, Tensor], found: dict[str, Tensor]
+    given: dict[str, Any], parts: dict[str, Tensor], found: dict[str, Tensor], d_gates: Tensor
 ) -> dict[str, Tensor]:
     """Of U and its bias. A GRU's candidate is apart: r stands between it and its product."""
-    d_gates, seen, kind = found["d_gates"].flatten(0, 1), parts.get("seen", parts["h_entering"]), given["kind"]
-    over_steps = _sum_over_steps(given)
+    kind, as_rows, bias = given["kind"], _narrow if given["narrow"] else _as_is, found["d_gates"].sum((0, 1))
+    seen = as_rows(parts.get("seen", parts["h_entering"]))
     if kind not in (GRU_RESET_AFTER, GRU_RESET_BEFORE):
-        return {"weight_hh": over_steps(d_gates, seen), "bias_hh": d_gates.sum(0)}
+        return {"weight_hh": _over_steps(d_gates, seen), "bias_hh": bias}
     gates = 2 * given["weight_hh"].shape[1]
     if kind == GRU_RESET_AFTER:
-        d_candidate, of_candidate = found["d_candidate"].flatten(0, 1), seen
+        d_candidate, of_candidate = as_rows(found["d_candidate"]), seen
+        bias = torch.cat([bias[:gates], found["d_candidate"].sum((0, 1))])
     else:
-        d_candidate, of_candidate = d_gates[:, gates:], parts["candidate"]
-    weight = [over_steps(d_gates[:, :gates], seen), over_steps(d_candidate, of_candidate)]
-    return {"weight_hh": torch.cat(weight), "bias_hh": torch.cat([d_gates[:, :gates].sum(0), d_candidate.sum(0)])}
-
-
-def _sum_over_steps(given: dict[str, Any]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Σ over all steps of a gradient (B·T, N) times what was multiplied (B·T, M): (N, M)."""
-    if not given["narrow"]:
-        return lambda gradient, rows: gradient.t() @ rows
-    return lambda gradient, rows: (gradient.bfloat16().t() @ rows.bfloat16()).float()
+        d_candidate, of_candidate = d_gates[:, gates:], as_rows(parts["candidate"])
+    weight = [_over_steps(d_gates[:, :gates], seen), _over_steps(d_candidate, of_candidate)]
+    return {"weight_hh": torch.cat(weight), "bias_hh": bias}
 
 
 _GIVEN = """Tensor gates_x, Tensor weight_hh, Tensor? bias_hh, Tensor weight_feed, Tensor? weight_query,
