@@ -19,7 +19,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model, current_versions, find_file, load_weights, read_about
 from unrolled.see import curves, length_figure
-from unrolled.see.translation import check_picture
+from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Run, Trainer, new_folder
 from unrolled.training.checkpoint import write_atomically
@@ -198,6 +198,7 @@ class Job:
                 if info.scores is not None:
                     with trainer.averaged():
                         samples = self.task.samples(self.model)
+                    run.keep_samples(info.step, samples)
                     for sample in samples:
                         report.say(_indented(sample))
                 if stop.is_set() and not trainer.progress.finished:

@@ -87,7 +87,7 @@ def test_mistakes_in_a_call(model: Model) -> None:
     with pytest.raises(UserError, match="A prompt must be a text or a list of texts, got 5"):
         model.predict(5)
     assert repr(model).startswith("Model(generate, ")
-    assert repr(model.trace("3 and")).startswith("TextTrace(5 tokens, mean loss")
+    assert repr(model.trace("3 and")).startswith("ModelTrace(generate, 5 steps, mean loss")
 
 
 def test_saved_and_loaded_is_the_same(model: Model, tmp_path: Path) -> None:

@@ -379,7 +379,7 @@ def test_a_vector_for_a_source(model: Model) -> None:
 
 
 def test_pictures(model: Model, tmp_path: Path) -> None:
-    model.trace("3 5 8").savefig(tmp_path / "attention.svg")
+    model.trace("3 5 8").figure("attention").savefig(tmp_path / "attention.svg")
     assert "<svg" in (tmp_path / "attention.svg").read_text()
     with pytest.raises(UserError, match="There is no text to show"):
         model.trace("")
@@ -464,8 +464,10 @@ def test_a_model_without_attention_shows_none(file: Path, tmp_path: Path) -> Non
     answer: Translation = model.predict("3 5")
     assert answer.attention is None
     assert answer.alignment is None
-    with pytest.raises(UserError, match=r"This model has no attention to show. Train with model.decoder.attention"):
-        model.trace("3 5")
+    with pytest.raises(
+        UserError, match=r"This model has no attention to show: all it knows of the source is one state."
+    ):
+        model.trace("3 5").figure("attention")
     with pytest.raises(UserError, match=r"Unknown words are replaced by attention, and this model has none."):
         model.predict("3", unknown="replace")
     with pytest.raises(UserError, match=r"This model has no attention, so there is no coverage."):

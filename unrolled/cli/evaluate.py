@@ -7,6 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from unrolled.cli.run import (
+    RECOGNIZE,
+    LanguageModel,
+    LanguageModelWeight,
+    Lexicon,
+    UnknownPenalty,
+    Window,
+    WordBonus,
+)
 from unrolled.errors import UserError
 
 
@@ -28,9 +37,19 @@ def evaluate(
     beside: Annotated[
         list[str] | None, typer.Option("--with", metavar="MODEL", help="Another model in the picture; again and again.")
     ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="recognize: hypotheses side by side (100).")] = None,
+    lexicon: Lexicon = None,
+    lm: LanguageModel = None,
+    lm_weight: LanguageModelWeight = None,
+    word_bonus: WordBonus = None,
+    unknown_penalty: UnknownPenalty = None,
+    window: Window = None,
 ) -> None:
     """Score a model on a file."""
     from unrolled import api
+
+    given = dict(locals())
+    options = {name: given[name] for name in ("beam", *RECOGNIZE) if given[name] is not None}
 
     loaded = api.load(model, device=device)
     if target is not None and images is not None:
@@ -40,5 +59,5 @@ def evaluate(
     if picture is not None or beside:
         scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
     else:
-        scores = loaded.evaluate(data)
+        scores = loaded.evaluate(data, **options)
     typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))

@@ -12,6 +12,24 @@ from unrolled.errors import UserError, unknown_name
 
 FORMATS = ("text", "jsonl", "csv")
 Several = list[str] | None
+Lexicon = Annotated[
+    str | None, typer.Option(metavar="FILE", help="recognize: only words of this file, one in each line.")
+]
+LanguageModel = Annotated[
+    str | None, typer.Option(metavar="FILE", help="recognize: an n-gram model of words, .arpa or .arpa.gz.")
+]
+LanguageModelWeight = Annotated[float | None, typer.Option(min=0, help="recognize: how much it counts (1).")]
+WordBonus = Annotated[float | None, typer.Option(help="recognize: added for each word, in nats (0).")]
+UnknownPenalty = Annotated[
+    float | None,
+    typer.Option(help="recognize: added for each word outside the lexicon; none: there are no such words."),
+]
+Window = Annotated[
+    float | None,
+    typer.Option(
+        help="recognize: longer inputs are cut at silence or white space; seconds (30), or line heights (60)."
+    ),
+]
 GENERATE = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "words", "weights")
 TRANSLATE = (
     "beam",
@@ -26,7 +44,8 @@ TRANSLATE = (
     "unknown",
     "picture",
 )
-OPTIONS = (*GENERATE, *TRANSLATE, "steps")
+RECOGNIZE = ("lexicon", "lm", "lm_weight", "word_bonus", "unknown_penalty", "window")
+OPTIONS = (*GENERATE, *TRANSLATE, *RECOGNIZE, "steps")
 
 
 def run(
@@ -62,10 +81,13 @@ def run(
         str | None, typer.Option(help="generate: fp32, or fp16, int16 or int8 for speed on a CPU.")
     ] = None,
     beam: Annotated[
-        int | None, typer.Option(min=1, help="translate, caption: hypotheses side by side; 1: greedy (5).")
+        int | None,
+        typer.Option(
+            min=1, help="Hypotheses side by side; 1: greedy (translate, caption: 5; recognize: 1, with a lexicon 100)."
+        ),
     ] = None,
     n_best: Annotated[
-        int | None, typer.Option(min=1, help="translate, caption: so many outputs for each input (1).")
+        int | None, typer.Option(min=1, help="translate, caption, recognize: so many outputs for each input (1).")
     ] = None,
     length_penalty: Annotated[
         str | None, typer.Option(help="translate: none, average or gnmt, what log P is divided by (gnmt).")
@@ -91,9 +113,15 @@ def run(
             "--picture",
             "--attention",
             metavar="FILE",
-            help="translate, caption: draw where each word looked, of one input, .png or .svg.",
+            help="translate, caption: draw where the words of one input looked; recognize: labels over time.",
         ),
     ] = None,
+    lexicon: Lexicon = None,
+    lm: LanguageModel = None,
+    lm_weight: LanguageModelWeight = None,
+    word_bonus: WordBonus = None,
+    unknown_penalty: UnknownPenalty = None,
+    window: Window = None,
     steps: Annotated[int | None, typer.Option(min=1, help="forecast: go on so far from its own predictions.")] = None,
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.models.bridge import Bridge, BridgeKind
 from unrolled.models.encoder import Encoded, Encoder, Ending
 from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
@@ -68,6 +69,10 @@ class PlainDecoder(nn.Module):
         output, _ = self.layer(x, to_torch(self.bridge(encoded.state)), lengths=lengths)
         return Decoded(output, None)
 
+    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
+        trace: Trace = self.layer.trace(x, to_torch(self.bridge(encoded.state)))
+        return Decoded(trace.output, None), trace
+
     def start(self, encoded: Encoded) -> State:
         state: State = self.bridge(encoded.state)
         return state
@@ -122,6 +127,17 @@ class AttentiveDecoder(nn.Module):
         if self.upper is not None:
             output, _ = self.upper(self.dropout(output), to_torch(upper), lengths=lengths)
         return Decoded(self._features(output, seen.context, x), seen.weights, seen.chosen)
+
+    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
+        """`forward`, and the trace of the attending layer, "l0", and of those above it, "l1", …"""
+        lower, upper = self._begin(encoded)
+        seen, trace = self.attend.trace(x, encoded.memory, encoded.mask, lower)
+        output = seen.output
+        if self.upper is not None:
+            above = self.upper.trace(output, to_torch(upper))
+            output = above.output
+            trace = trace.under(above)
+        return Decoded(self._features(output, seen.context, x), seen.weights), trace
 
     def start(self, encoded: Encoded) -> Any:
         """(the attending layer's state, the upper layers', what was projected once and is shared)."""

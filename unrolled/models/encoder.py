@@ -8,7 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer
+from unrolled.cells import Trace
+from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, unchanged
 
 
 class EncoderSettings(RecurrentSettings):
@@ -71,9 +72,22 @@ class RecurrentEncoder(nn.Module):
         places = turned(ids, lengths) if self.reverse else None
         x = self.dropout(self.embedding(ids if places is None else ids.gather(1, places)))
         output, final = self.layer(x, lengths=lengths)
-        if places is not None:  # each vector stands where its token stood
-            output = output.gather(1, places[..., None].expand_as(output))
-        return Encoded(self.dropout(output), mask, from_torch(final))
+        return Encoded(self.dropout(_at_home(output, places)), mask, from_torch(final))
+
+    def trace(self, ids: Tensor, lengths: Tensor, change: Change = unchanged) -> tuple[Encoded, Trace]:
+        """`forward`, and the trace of its layers, at the steps in which they read; `change` is done to the vectors."""
+        mask = real(ids, lengths)
+        places = turned(ids, lengths) if self.reverse else None
+        x = change(self.embedding(ids))
+        if places is not None:
+            x = x.gather(1, places[..., None].expand_as(x))
+        trace: Trace = self.layer.trace(x, lengths=lengths)
+        return Encoded(_at_home(trace.output, places), mask, from_torch(trace.state)), trace
+
+
+def _at_home(output: Tensor, places: Tensor | None) -> Tensor:
+    """Each vector where its token stood."""
+    return output if places is None else output.gather(1, places[..., None].expand_as(output))
 
 
 def real(ids: Tensor, lengths: Tensor) -> Tensor:

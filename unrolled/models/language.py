@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.errors import UserError
-from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, to_torch, unchanged
 from unrolled.nn.stepper import Stepper
 from unrolled.search import Step
 
@@ -107,9 +107,9 @@ class RecurrentLM(LanguageModel):
         output, final = self.layer(x, to_torch(state), lengths=lengths, resets=resets)
         return self.scores(self.dropout(output)), from_torch(final)
 
-    def trace(self, ids: Tensor) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers."""
-        trace: Trace = self.layer.trace(self.embedding(ids))
+    def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, Trace]:
+        """The scores, and the trace of the recurrent layers; `change` is done to the tokens' vectors."""
+        trace: Trace = self.layer.trace(change(self.embedding(ids)))
         return self.scores(trace.output), trace
 
 
@@ -176,11 +176,21 @@ class FeedForwardLM(LanguageModel):
         before = self._before(ids, state, resets)
         seen = torch.cat([before, ids], dim=1)  # (B, k - 1 + T)
         windows = self.embedding(seen.unfold(1, self.context, 1))  # (B, T, k, E)
-        x = windows.mean(dim=2) if self.average else windows.flatten(2)
-        scores = self.scores(self.dropout(torch.tanh(self.hidden(self.dropout(x)))))
+        scores = self._scores(windows)
         ends = lengths if lengths is not None else torch.full((len(ids),), ids.shape[1], device=ids.device)
         last = ends[:, None] + torch.arange(self.context - 1, device=ids.device)  # (B, k - 1)
         return scores, (seen.gather(1, last),)
+
+    def _scores(self, windows: Tensor) -> Tensor:
+        x = windows.mean(dim=2) if self.average else windows.flatten(2)
+        scores: Tensor = self.scores(self.dropout(torch.tanh(self.hidden(self.dropout(x)))))
+        return scores
+
+    def trace(self, ids: Tensor, change: Change = unchanged) -> Tensor:
+        """The scores alone: there are no states; `change` is done to the tokens' vectors."""
+        before = self.embedding(self._before(ids, None, None))
+        seen = torch.cat([before, change(self.embedding(ids))], dim=1)  # (B, k - 1 + T, E)
+        return self._scores(seen.unfold(1, self.context, 1).transpose(2, 3))
 
     def _before(self, ids: Tensor, state: State | None, resets: Tensor | None) -> Tensor:
         fresh = ids.new_full((len(ids), self.context - 1), self.start_token)

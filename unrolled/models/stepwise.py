@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.decoders import Decoded
 from unrolled.models.encoder import Encoded, EncoderSettings, real
-from unrolled.models.recurrent import from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent import Change, from_torch, recurrent_layer, to_torch
 from unrolled.search import Shared, Step
 
 
@@ -52,6 +53,14 @@ class Stepwise(nn.Module):
         ids = torch.cat([read, read.new_full((len(read), max(0, steps - read.shape[1])), self.end)], dim=1)
         output, _ = self.layer(self.dropout(self.embedding(ids[:, :steps])))
         return Decoded(self.dropout(output), None)
+
+    def trace(self, batch: Batch, source: Change) -> tuple[Decoded, Trace, Tensor]:
+        """`forward`, the trace of its layers, and the tokens that they read, (B, T)."""
+        read = self.encode(batch).memory
+        steps = batch.more["target_inputs"].shape[1]
+        ids = torch.cat([read, read.new_full((len(read), max(0, steps - read.shape[1])), self.end)], dim=1)[:, :steps]
+        trace: Trace = self.layer.trace(source(self.embedding(ids)))
+        return Decoded(trace.output, None), trace, ids
 
     def encode(self, batch: Batch) -> Encoded:
         """The source as it is, padded with end tokens: nothing is read ahead."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
+from unrolled.models.decoders import Decoded
 from unrolled.models.embedding import Sizes, token_embedding
 from unrolled.models.encoder import Encoded, RecurrentEncoder
+from unrolled.models.recurrent import Change
 from unrolled.models.stepwise import Stepwise
 from unrolled.models.transformer import TransformerTranslator
 from unrolled.models.translator_settings import TranslatorSettings
@@ -30,6 +33,13 @@ class Translator(Writer):
         assert batch.lengths is not None
         encoded: Encoded = self.encoder(batch.inputs, batch.lengths)
         return encoded
+
+    def trace(self, batch: Batch, source: Change, target: Change) -> tuple[Decoded, dict[str, Trace]]:
+        """`forward` and the traces of both sides' layers; the changes are done to both sides' vectors."""
+        assert batch.lengths is not None
+        encoded, read = self.encoder.trace(batch.inputs, batch.lengths, source)
+        decoded, written = self.trace_writing(batch, encoded, target)
+        return decoded, {"encoder": read, "decoder": written}
 
 
 def translator(settings: TranslatorSettings, sizes: Sizes, end: int) -> Translator | TransformerTranslator | Stepwise:

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary import linear_scores
 from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
 from unrolled.models.encoder import Encoded, Encoder
+from unrolled.models.recurrent import Change
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
 from unrolled.search import Shared, Step
@@ -59,6 +61,11 @@ class Writer(nn.Module):
 
     def encode(self, batch: Batch) -> Encoded:
         raise NotImplementedError
+
+    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, Trace]:
+        """What `forward` does with what was read, and the trace of the decoder's layers."""
+        decoded, written = self.decoder.trace(target(self.embedding(batch.more["target_inputs"])), encoded)
+        return Decoded(self._read_out(decoded.features), decoded.attention), written
 
     def start(self, memory: Encoded) -> Any:
         """The state before the first token (see `unrolled.search`)."""
@@ -110,6 +117,12 @@ class TransformerWriter(nn.Module):
 
     def encode(self, batch: Batch) -> Encoded:
         raise NotImplementedError
+
+    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, dict[str, list[Tensor]]]:
+        """What `forward` does with what was read, without the fused attention, and the weights of every layer."""
+        y = self.target_positions(target(self.embedding(batch.more["target_inputs"])) * self.scale, 0)
+        output, own, cross = self.decoder.visible(y, encoded.memory, memory_mask=encoded.mask)
+        return Decoded(output, None), {"cross": cross, "decoder": own}
 
     def start(self, memory: Encoded) -> Any:
         """(keys and values of the steps so far, those of the memory, which are shared)."""

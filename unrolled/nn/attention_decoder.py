@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State, VisualCell, drawn_place
+from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State, Trace, VisualCell, drawn_place
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels.attention import (
     ATTENTION_ENGINES,
@@ -23,6 +23,7 @@ from unrolled.kernels.attention import (
 from unrolled.kernels.choice import Choice, known_engine
 from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
+from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
 from unrolled.nn.layers import GRU, LSTM, RNN
 from unrolled.nn.stack import variational_mask
@@ -193,6 +194,12 @@ class AttentionDecoder(nn.Module):
         return seen._replace(
             chosen=chosen if job.cell.expected is None else chosen.masked_fill(job.cell.expected[:, None], -1)
         )
+
+    def trace(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, state: State | None = None
+    ) -> tuple[Attended, Trace]:
+        """`forward` on the reference engine, and the trace of its layer: see `unrolled.cells.Trace`."""
+        return traced_attention(self.job(x, memory, mask, state), x, self.rnn, self.weight_feed)
 
     def job(
         self,

@@ -1,10 +1,12 @@
-"""Layers before the recurrence: dense ones for vectors, convolutions for small images (S12)."""
+"""Layers before the recurrence: dense ones for vectors, convolutions for images and spectrograms (S12)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -45,3 +47,54 @@ class ImageFront(nn.Module):
         rows, steps = x.shape[:2]
         maps = self.convolutions(x.flatten(0, 1))  # (B·T, M, h, w)
         return torch.relu(self.dense(maps.flatten(1))).view(rows, steps, -1)
+
+
+class ConvolutionFront(nn.Module):
+    """Convolutions over time and features together: (B, T, D) → (B, T / time_factor, output_size).
+
+    Each block is a 3×3 convolution, ReLU, and a maximum over `pooling` steps and two features. With `causal` a
+    convolution sees the step and the two before it, and no output depends on what comes later. Beyond a row's length
+    everything is kept at 0, so that padding changes nothing.
+
+    >>> front = ConvolutionFront(48, [16, 32], [2, 2])
+    >>> output, lengths = front(torch.zeros(2, 10, 48), torch.tensor([10, 7]))
+    >>> output.shape, lengths.tolist()
+    (torch.Size([2, 3, 384]), [3, 2])
+    """
+
+    def __init__(self, features: int, channels: Sequence[int], pooling: Sequence[int], causal: bool = False) -> None:
+        super().__init__()
+        self.pooling, self.causal = tuple(pooling), causal
+        convolutions = [
+            nn.Conv2d(before, after, 3, padding=(0 if causal else 1, 1))
+            for before, after in zip([1, *channels], channels, strict=False)
+        ]
+        self.convolutions = nn.ModuleList(convolutions)
+        for convolution in convolutions:  # signals neither grow nor fade on the way through (He et al. 2015)
+            nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+            assert convolution.bias is not None
+            nn.init.zeros_(convolution.bias)
+        for _ in channels:
+            features = -(-features // 2)
+        self.time_factor = math.prod(self.pooling)
+        self.output_size = features * channels[-1] if channels else features
+
+    @property
+    def context(self) -> int:
+        """How many steps before a block of them a causal front needs to see, a multiple of `time_factor`."""
+        needed, step = 0, 1
+        for pool in self.pooling:
+            needed, step = needed + 2 * step, step * pool
+        return -(-needed // self.time_factor) * self.time_factor
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The outputs and their lengths, (B,): of T steps ⌈T / time_factor⌉."""
+        maps = x.unsqueeze(1)  # (B, M, T, D)
+        for convolution, pool in zip(self.convolutions, self.pooling, strict=True):
+            if self.causal:
+                maps = F.pad(maps, (0, 0, 2, 0))
+            real = torch.arange(maps.shape[2] - (2 if self.causal else 0), device=x.device) < lengths[:, None]
+            maps = torch.relu(convolution(maps)) * real[:, None, :, None]
+            maps = F.max_pool2d(maps, (pool, 2), ceil_mode=True)
+            lengths = (lengths + pool - 1) // pool
+        return maps.transpose(1, 2).flatten(2), lengths

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
-from unrolled.see.text import shown
-from unrolled.see.translation import fonts
+from unrolled.see.labels import fonts, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

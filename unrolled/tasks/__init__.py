@@ -5,6 +5,7 @@ from unrolled.tasks.caption import Caption
 from unrolled.tasks.classify import Classify
 from unrolled.tasks.forecast import Forecast
 from unrolled.tasks.generate import Generate
+from unrolled.tasks.recognize import Recognize
 from unrolled.tasks.tag import Tag
 from unrolled.tasks.translate import Translate
 
@@ -14,7 +15,20 @@ TASKS: dict[str, type[Task]] = {
     "tag": Tag,
     "forecast": Forecast,
     "translate": Translate,
+    "recognize": Recognize,
     "caption": Caption,
 }
 
-__all__ = ["TASKS", "Caption", "Classify", "Data", "Forecast", "Generate", "Request", "Tag", "Task", "Translate"]
+__all__ = [
+    "TASKS",
+    "Caption",
+    "Classify",
+    "Data",
+    "Forecast",
+    "Generate",
+    "Recognize",
+    "Request",
+    "Tag",
+    "Task",
+    "Translate",
+]

@@ -18,6 +18,9 @@ from unrolled.config import Section
 from unrolled.data import Batch, read_text
 from unrolled.errors import UserError
 from unrolled.model import Model
+from unrolled.nn.checks import check_options
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
 from unrolled.training import Batches, Goal, Loss
 
@@ -52,6 +55,7 @@ class Task(ABC):
     name: ClassVar[str]
     config_class: ClassVar[type[Section]]
     unit: ClassVar[str] = "tokens"  # what a loss counts
+    trace_options: ClassVar[tuple[TraceOption, ...]] = ()
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
 
     @abstractmethod
@@ -96,6 +100,11 @@ class Task(ABC):
     @abstractmethod
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
         """Scores on a file of the user's; tables of them too, as dictionaries."""
+
+    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        """`evaluate_file`, in the way that options of `unrolled eval` ask for, where the task has any."""
+        check_options("eval", options, [])
+        return self.evaluate_file(model, path)
 
     @abstractmethod
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
@@ -154,8 +163,13 @@ class Task(ABC):
         """For input in pieces, where the task allows it."""
         raise UserError(f"A model of {self.name} needs its whole input: it does not stream.")
 
-    def trace(self, model: Model, inputs: Any) -> Any:
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Everything that happened inside on one input; `trace_options` can be changed."""
         raise UserError(f"A model of {self.name} cannot be traced.")
+
+    def trace_input(self, model: Model, request: Request) -> Any:
+        """The one input that `unrolled inspect` was given."""
+        return next(self.inputs(model, request), "")
 
     def samples(self, model: Model) -> list[str]:
         """A few fixed examples of what the model does, shown while it learns."""

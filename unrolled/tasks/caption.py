@@ -33,7 +33,7 @@ from unrolled.models.pictures import MakeEncoder
 from unrolled.nn.checks import check_options
 from unrolled.nn.vision import shifted
 from unrolled.see.captions import attention_maps
-from unrolled.see.translation import check_picture
+from unrolled.see.lengths import check_picture
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
@@ -190,7 +190,7 @@ class Caption(Task):
             found = list(some_pictures(_files(request)))
             if len(found) != 1:
                 raise UserError(f"A drawing shows one picture, and there are {len(found)}.", "Give one.")
-            self.trace(model, found[0][1], **options).savefig(place, dpi=150)
+            self.drawing(model, found[0][1], **options).savefig(place, dpi=150)
         if request.format != "text":
             options = {"attention": model.network.attends, **options}
         yield from super().run(model, request, **options)
@@ -217,7 +217,7 @@ class Caption(Task):
             f"{rank}\t{other.score:.4f}\t{other.text}\n" for rank, other in enumerate((answer, *answer.others), 1)
         )
 
-    def trace(self, model: Model, inputs: Any, picture: Any = None, **options: Any) -> Figure:
+    def drawing(self, model: Model, inputs: Any, picture: Any = None, **options: Any) -> Figure:
         """Where each word looked, as a figure; `picture` is one to draw it over where `inputs` are features."""
         network: Any = model.network
         if not network.attends:

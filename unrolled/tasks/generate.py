@@ -21,12 +21,15 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.inputs import token_vectors
-from unrolled.models.language import LanguageModel, RecurrentLM
+from unrolled.models.language import LanguageModel
 from unrolled.nn.checks import check_options
 from unrolled.search import Sampling, StopStrings, WordList, generate
-from unrolled.see import TextTrace
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.generate_scores import log_probs_of
+from unrolled.tasks.generate_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.generate_trace import trace_text
 from unrolled.text import StreamDecoder, Tokenizer, Vectors, tokenizer_from_json, train_tokenizer
 from unrolled.training import (
     Batches,
@@ -105,6 +108,7 @@ class Generate(Task):
     name: ClassVar[str] = "generate"
     config_class: ClassVar[type[Section]] = GenerateConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "direction")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: GenerateConfig, assets: Tokenizer) -> Goal:
         return Goal("nats_per_token")
@@ -279,20 +283,22 @@ class Generate(Task):
         text: str = self.predict(model, "", max_tokens=200, temperature=0.8, seed=0)
         return [text]
 
-    def trace(self, model: Model, inputs: str) -> TextTrace:
-        """Every gate, state and gradient on a text."""
-        network = network_of(model)
-        if not isinstance(network, RecurrentLM):
-            raise UserError("A feed-forward model has no states or gates to trace.", "Train with model.kind=recurrent.")
-        network.eval()
+    def trace(self, model: Model, inputs: str, **options: Any) -> ModelTrace:
+        """Every gate, state and gradient on a text. Options: see `generate_trace.OPTIONS`."""
+        chosen = read_options(self.trace_options, options)
+        if not isinstance(inputs, str):
+            raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text.")
+        if chosen["write"]:
+            new = self.predict(model, inputs, max_tokens=chosen["write"], seed=chosen["seed"])
+            inputs = new + inputs if direction_of(model) == "backward" else inputs + new
         tokenizer: Tokenizer = model.assets
-        ids = directed(tokenizer.ids(inputs), direction_of(model))
-        if not len(ids):
-            raise UserError("There is no text to trace.", "Give at least one token.")
-        sequence = torch.tensor([[start_token(tokenizer), *ids.tolist()]], device=model.device)
-        scores, trace = network.trace(sequence[:, :-1])
-        losses = nn.functional.cross_entropy(scores[0], sequence[0, 1:], reduction="none")
-        return TextTrace([tokenizer.token(int(i)) for i in sequence[0, :-1]], trace, losses)
+        ids = directed(tokenizer.ids(inputs), direction_of(model)).tolist()
+        start = start_token(tokenizer)
+        return trace_text(network_of(model), tokenizer, ids, start, chosen["hide"], chosen["temperature"])
+
+    def trace_input(self, model: Model, request: Request) -> str:
+        """Texts as they are; of a file, all of it."""
+        return "".join(request.texts or ()) + "".join(read_text(file) for file in request.files)
 
     def stateful(self, config: GenerateConfig) -> bool:
         return config.train.stateful

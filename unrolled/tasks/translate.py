@@ -19,7 +19,9 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
 from unrolled.nn.checks import check_options
-from unrolled.see.translation import attention_figure, check_picture
+from unrolled.see import ModelTrace, attention_figure
+from unrolled.see.lengths import check_picture
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, table_of
 from unrolled.tasks.side import Reading
 from unrolled.tasks.translate_batch import pair_batch, source_batch
@@ -27,6 +29,8 @@ from unrolled.tasks.translate_config import SideSettings, TranslateConfig, Trans
 from unrolled.tasks.translate_run import Translation, translate
 from unrolled.tasks.translate_scores import exposure, length_table, score_file
 from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.translate_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.translate_trace import trace_translation
 from unrolled.tasks.writing import OPTIONS, RunOptions, token_loss, with_guesses
 from unrolled.training import Batches, Goal, Loss, hash_of
 
@@ -44,6 +48,7 @@ class Translate(Task):
     name: ClassVar[str] = "translate"
     config_class: ClassVar[type[Section]] = TranslateConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "joint", "lowercase")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def __init__(self) -> None:
         self._shown: list[str] = []
@@ -181,14 +186,24 @@ class Translate(Task):
         texts = list(self.inputs(model, request))
         if len(texts) != 1:
             raise UserError(f"A picture shows one input, and there are {len(texts)}.", "Give one with --text.")
-        self.trace(model, texts[0], **options).savefig(place, dpi=150)
+        self._attention(model, texts[0], options).savefig(place, dpi=150)
         return Request(texts=texts, format=request.format)
 
-    def trace(self, model: Model, inputs: str, **options: Any) -> Figure:
-        """Where each token of the translation looked, as a figure: `savefig` writes PNG, SVG or PDF."""
+    def trace(self, model: Model, inputs: str, **options: Any) -> ModelTrace:
+        """The search, the attention, and every gate, state and gradient of the best translation.
+
+        Options: see `translate_trace.OPTIONS`.
+        """
+        chosen = read_options(self.trace_options, options)
+        if not isinstance(inputs, str):
+            raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text.")
+        return trace_translation(model, inputs, **chosen)
+
+    def _attention(self, model: Model, text: str, options: Mapping[str, Any]) -> Figure:
+        """Where each token of the translation looked, as `run` translates."""
         if not getattr(model.network, "attends", False):
             raise UserError("This model has no attention to show.", "Train with model.decoder.attention=luong.")
-        answer: Translation = self.predict(model, inputs, **{**options, "attention": True})
+        answer: Translation = self.predict(model, text, **{**options, "attention": True})
         if answer.attention is None or not answer.target_tokens:
             raise UserError("There is no text to show.", "Give a source with at least one token.")
         return attention_figure(answer.source_tokens, answer.target_tokens, answer.attention)

@@ -1,0 +1,100 @@
+"""Recordings and pictures on disk: files, or members of zip archives, named by the rows of a manifest."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from unrolled.errors import UserError, unknown_name
+from unrolled.text.files import reading
+
+AUDIO = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
+IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".pgm", ".pbm", ".ppm", ".pnm")
+ARRAYS = (".npy",)
+_OPENING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A file, or with `member` a file inside a zip archive; `place` is the row that names it, "" where none does."""
+
+    path: Path
+    member: str = ""
+    place: str = ""
+
+    @classmethod
+    def named(cls, name: str, folder: Path | None = None, place: str = "") -> Medium:
+        """What a name means: a path, from `folder` on where it is relative, that may lead into a zip archive.
+
+        >>> Medium.named("a.wav", Path("data"))
+        Medium(path=PosixPath('data/a.wav'), member='', place='')
+        """
+        path = Path(name) if folder is None else folder / name
+        for archive in path.parents:
+            if archive.suffix.lower() == ".zip" and archive.is_file():
+                return cls(archive, path.relative_to(archive).as_posix(), place)
+        return cls(path, "", place)
+
+    def __str__(self) -> str:
+        """Where it is, for a message: the row that names it, and its name."""
+        name = str(self.path / self.member)
+        return f"{self.place}: {name}" if self.place else name
+
+    @property
+    def suffix(self) -> str:
+        return Path(self.member or self.path.name).suffix.lower()
+
+    @property
+    def kind(self) -> str:
+        """audio, line (a picture of a line of text) or frames."""
+        for kind, suffixes in (("audio", AUDIO), ("line", IMAGES), ("frames", ARRAYS)):
+            if self.suffix in suffixes:
+                return kind
+        raise unknown_name(f"kind of file at {self}:", self.suffix or "no ending", [*AUDIO, *IMAGES, *ARRAYS])
+
+    def read(self) -> bytes:
+        """All its bytes."""
+        before = f"{self.place}: " if self.place else ""
+        if not self.member:
+            try:
+                with reading(self.path, "recording or picture"):
+                    return self.path.read_bytes()
+            except UserError as error:
+                raise UserError(before + error.problem, error.fix) from None
+        archive = _archive(str(self.path))
+        try:
+            return archive.read(self.member)
+        except KeyError:
+            raise UserError(f"{before}{self.path} has no member {self.member!r}.", _members(archive)) from None
+        except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError) as error:
+            raise UserError(f"{self} cannot be unpacked: {error}.", "Pack the archive anew.") from None
+
+    def size(self) -> int:
+        """Its number of bytes, without reading them; −1 where there is no such file."""
+        try:
+            return _archive(str(self.path)).getinfo(self.member).file_size if self.member else self.path.stat().st_size
+        except (KeyError, OSError):
+            return -1
+
+
+def _archive(path: str) -> zipfile.ZipFile:
+    """An archive stays open: its list of members is read once. Reading members from several threads is safe."""
+    with _OPENING:
+        return _opened(path, Path(path).stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(path: str, changed: int) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise UserError(f"{path} is not a zip archive: {error}.", "Pack it anew.") from None
+
+
+def _members(archive: zipfile.ZipFile) -> str:
+    names = [name for name in archive.namelist() if not name.endswith("/")]
+    return f"It has {len(names)}, the first {names[0]!r}." if names else "It is empty."

@@ -1,0 +1,173 @@
+"""A network that reads a long signal and says which label each of its steps is, or none: CTC (S12, S24)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.models.inputs import FrameInput
+from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
+from unrolled.nn.front import ConvolutionFront
+from unrolled.nn.positions import Positions
+from unrolled.nn.transformer import TransformerEncoder
+
+USUAL_POOLING = {"line": (2, 2), "audio": (2, 1)}  # steps of the first convolutions that become one
+
+
+class RecognizerSettings(RecurrentSettings):
+    """The `model` section of `recognize`."""
+
+    kind: Literal["recurrent", "transformer"] = Field("recurrent", description="What stands behind the front layers.")
+    hidden_size: int = Field(128, ge=1, description="Units in a layer, of each direction; a Transformer's width.")
+    num_layers: int = Field(2, ge=1, description="Recurrent layers, or blocks of a Transformer, on top of each other.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropped after the front, between layers, before the scores.")
+    bidirectional: bool = Field(
+        True, description="Read from both ends; false: every answer depends on the past alone, and files are streamed."
+    )
+    channels: list[int] = Field(
+        [32, 64], description="Recordings, lines: maps of each 3×3 convolution before the layers; each halves features."
+    )
+    pooling: list[int] | None = Field(
+        None, description="Steps that each convolution makes one of; none: [2, 2] for lines, [2, 1] for recordings."
+    )
+    front: list[int] = Field([], description="Frames: sizes of dense layers on each; of images the vector's, else 64.")
+    heads: int = Field(4, ge=1, description="transformer: heads of attention.")
+    feedforward: int = Field(768, ge=1, description="transformer: width of the feed-forward layers.")
+    positions: Literal["sinusoidal", "learned", "none"] = Field(
+        "sinusoidal", description="transformer: how it is told where a step stands."
+    )
+    norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
+
+
+class Read(NamedTuple):
+    """What a network makes of a batch."""
+
+    log_probs: Tensor  # (B, T, V)
+    lengths: Tensor  # (B,), of the steps that come out
+
+
+class MapInput(nn.Module):
+    """Lines or spectrograms (B, T, D), scaled, through convolutions."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, features: int, settings: RecognizerSettings, kind: str) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("deviation", torch.ones(features))
+        pooling = settings.pooling
+        if pooling is None:
+            usual = USUAL_POOLING[kind]
+            pooling = [*usual[: len(settings.channels)], *[1] * (len(settings.channels) - len(usual))]
+        if len(pooling) != len(settings.channels):
+            raise UserError(
+                f"model.pooling={pooling} has {len(pooling)} numbers for {len(settings.channels)} convolutions.",
+                "Give one for each number of model.channels.",
+            )
+        if not settings.channels or min([*settings.channels, *pooling]) < 1:
+            raise UserError(
+                f"model.channels={settings.channels} and model.pooling={pooling} are no convolutions.",
+                "Give whole numbers from 1 up, such as model.channels=[32,64].",
+            )
+        self.front = ConvolutionFront(features, settings.channels, pooling, causal=not settings.bidirectional)
+        self.norm = nn.LayerNorm(self.front.output_size)  # without it the network says nothing but blanks for long
+        self.output_size, self.time_factor = self.front.output_size, self.front.time_factor
+
+    def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
+        """Takes the scaling; what never varies is left as it is."""
+        self.mean.copy_(torch.from_numpy(mean))
+        self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
+
+    def forward(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        real = torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
+        x = (frames.float() - self.mean) / self.deviation * real[..., None]
+        vectors, lengths = self.front(x, lengths)
+        return self.norm(vectors), lengths
+
+
+class StepInput(nn.Module):
+    """Frames (B, T, …), each on its own, through the layers that `classify` has too; no step is lost."""
+
+    def __init__(self, shape: Sequence[int], settings: RecognizerSettings) -> None:
+        super().__init__()
+        self.frames = FrameInput(shape, settings.front, settings.dropout)
+        self.output_size, self.time_factor = self.frames.output_size, 1
+        self.fit = self.frames.fit
+
+    def forward(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return self.frames(Batch(frames, frames)), lengths
+
+
+class Recognizer(nn.Module):
+    """Front → recurrent layers or a Transformer → log P(label or blank) at every step; the blank is label 0."""
+
+    def __init__(self, settings: RecognizerSettings, kind: str, shape: Sequence[int], labels: int) -> None:
+        super().__init__()
+        self.causal = not settings.bidirectional
+        self.input: MapInput | StepInput
+        self.input = StepInput(shape, settings) if kind == "frames" else MapInput(shape[0], settings, kind)
+        self.dropout = nn.Dropout(settings.dropout)
+        width = self.input.output_size
+        self.layer: Any = None
+        if settings.kind == "transformer":
+            if settings.hidden_size % settings.heads:
+                raise UserError(
+                    f"model.hidden_size={settings.hidden_size} is not divisible by model.heads={settings.heads}.",
+                    f"Use {settings.hidden_size // settings.heads * settings.heads or settings.heads}.",
+                )
+            self.project = nn.Linear(width, settings.hidden_size)
+            self.positions = Positions(settings.positions, settings.hidden_size, max_length=8192)
+            self.encoder = TransformerEncoder(
+                settings.hidden_size,
+                settings.heads,
+                settings.num_layers,
+                settings.feedforward,
+                settings.dropout,
+                settings.norm_first,
+                causal=self.causal,
+            )
+            self.scores = nn.Linear(settings.hidden_size, labels)
+        else:
+            self.layer = recurrent_layer(settings, width, bidirectional=settings.bidirectional)
+            self.scores = nn.Linear(settings.output_size * (2 if settings.bidirectional else 1), labels)
+
+    @property
+    def time_factor(self) -> int:
+        """Steps that go in for one that comes out."""
+        return self.input.time_factor
+
+    def forward(self, batch: Batch) -> Read:
+        assert batch.lengths is not None
+        x, lengths = self.input(batch.inputs, batch.lengths)
+        x = self.dropout(x)
+        if self.layer is not None:
+            x, _ = self.layer(x, lengths=lengths)
+        else:
+            mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+            x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
+        return Read(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
+
+    def advance(self, frames: Tensor, seen: int, state: Any) -> tuple[Tensor, Any]:
+        """Some more steps of one stream: frames (T, …), of which the first `seen` were read before and are context.
+
+        log P (T', V) of the new ones, and the state after them.
+        """
+        count = torch.tensor([len(frames)], device=frames.device)
+        x, _ = self.input(frames[None], count)
+        x = x[:, seen // self.time_factor :]
+        x, state = self.layer(x, state)
+        return self.scores(x)[0].float().log_softmax(-1), state
+
+    @property
+    def context(self) -> int:
+        """Steps before a block that `advance` needs to see again."""
+        return self.input.front.context if isinstance(self.input, MapInput) else 0

@@ -1,0 +1,287 @@
+"""`recognize`: speech, pictures of lines or frames in, text out, by CTC (S12, S24)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unrolled.config import Section
+from unrolled.data import Batch, held_out
+from unrolled.data.ahead import Ahead
+from unrolled.data.digit_strings import DIGITS, digit_strings
+from unrolled.data.media import Medium
+from unrolled.data.store import FeatureStore
+from unrolled.data.transcripts import Transcribed, read_transcripts
+from unrolled.errors import UserError, note
+from unrolled.metrics.recognition import recognition_scores
+from unrolled.model import Model
+from unrolled.models.recognizer import Recognizer
+from unrolled.nn.checks import check_options
+from unrolled.nn.ctc import ctc_loss, find_infeasible
+from unrolled.search.frames import best_path
+from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.recognize_batches import ExampleBatches
+from unrolled.tasks.recognize_config import RecognizeConfig
+from unrolled.tasks.recognize_inputs import InputReader
+from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
+from unrolled.tasks.recognize_read import recognize
+from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Search
+from unrolled.tasks.recognize_stream import RecognizeStream
+from unrolled.training import Batches, Goal, Loss, hash_of
+
+SHOWN = 3  # readings shown while a model learns
+SCALED_BY = 500  # training examples whose features give the scale
+
+
+class Recognize(Task):
+    """Long signals, short labels."""
+
+    name: ClassVar[str] = "recognize"
+    config_class: ClassVar[type[Section]] = RecognizeConfig
+    unit: ClassVar[str] = "labels"
+    inherited: ClassVar[tuple[str, ...]] = (
+        "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._stores: dict[int, tuple[Sequence[Transcribed], FeatureStore]] = {}
+
+    def goal(self, config: RecognizeConfig, assets: RecognizeAssets) -> Goal:
+        return Goal("cer")
+
+    def read(self, config: RecognizeConfig) -> Data:
+        settings = config.data
+        if settings.train is None:
+            train, valid = _embedded("train"), _embedded("valid")
+        else:
+            train = self._read_file(config, settings.train)
+            valid = [] if settings.valid is None else self._read_file(config, settings.valid)
+        if settings.valid is not None and settings.train is None:
+            valid = self._read_file(config, settings.valid)
+        if not valid:
+            if len(train) < 2:
+                raise UserError(f"{settings.train} holds one example.", "Give more, or a file with data.valid.")
+            first, second = held_out([_key(example) for example in train], settings.valid_fraction)
+            train, valid = [train[i] for i in first], [train[i] for i in second]
+        parts = (_key(example) + b"\0" + example.text.encode() for example in (*train, *valid))
+        return Data(train, valid, settings.train or DIGITS, hash_of(b"%d" % len(train), *parts))
+
+    def _read_file(self, config: RecognizeConfig, path: str | Path) -> list[Transcribed]:
+        settings = config.data
+        return read_transcripts(path, input_column=settings.input_column, text_column=settings.text_column)
+
+    def make_assets(self, config: RecognizeConfig, data: Data, init: RecognizeAssets | None = None) -> RecognizeAssets:
+        texts = [example.text for example in data.train]
+        if init is not None:
+            return RecognizeAssets(init.reader, init.labels.extended(texts))
+        labels = Labels.train(texts, config.data.level, config.data.lowercase)
+        return RecognizeAssets(InputReader.train(config.data, data.train, not config.model.bidirectional), labels)
+
+    def assets_to_json(self, assets: RecognizeAssets) -> Any:
+        return assets.to_json()
+
+    def assets_from_json(self, stored: Any) -> RecognizeAssets:
+        return RecognizeAssets.from_json(stored)
+
+    def build(self, config: RecognizeConfig, assets: RecognizeAssets) -> nn.Module:
+        return Recognizer(config.model, assets.reader.kind, assets.reader.shape, len(assets.labels))
+
+    def initialize(self, network: nn.Module, config: RecognizeConfig, assets: RecognizeAssets, data: Data) -> None:
+        """Frames and spectrograms are scaled to mean 0 and deviation 1."""
+        assert isinstance(network, Recognizer)
+        if assets.reader.kind != "line":
+            store = self._store(config, assets, data.train)
+            some = range(0, len(store), max(1, len(store) // SCALED_BY))
+            frames = np.concatenate([assets.reader.features(store[i]) for i in some])
+            network.input.fit(frames.mean(axis=0, dtype=np.float64), frames.std(axis=0, dtype=np.float64))
+
+    def _store(self, config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> FeatureStore:
+        """What is kept of the examples; made once for each list of them."""
+        found = self._stores.get(id(examples))
+        if found is None or found[0] is not examples:
+            limit = int(config.data.memory * 2**30)
+            store = FeatureStore(examples, lambda one: assets.reader.base(one.input, one.place), limit)
+            found = self._stores[id(examples)] = (examples, store)
+        return found[1]
+
+    def batches(
+        self, config: RecognizeConfig, assets: RecognizeAssets, examples: list[Transcribed], *, training: bool
+    ) -> Any:
+        store = self._store(config, assets, examples)
+        targets = [assets.labels.ids(example.text) for example in examples]
+        if not training:
+            return ExampleBatches(assets.reader, store, range(len(examples)), targets, None)
+        numbers = _trainable(config, assets, examples, store, targets)
+        return Ahead(ExampleBatches(assets.reader, store, numbers, targets, config.train))
+
+    def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
+        """−log P of each transcript; one that a changed example has become too short for counts nothing."""
+        log_probs, lengths = network(batch)
+        total = ctc_loss(
+            log_probs, batch.targets, lengths, batch.more["target_lengths"], reduction="sum", zero_infinity=True
+        )
+        return Loss(total, batch.more["target_lengths"].sum().clamp(min=1).cpu())
+
+    @torch.no_grad()
+    def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
+        assert isinstance(batches, ExampleBatches)
+        labels: Labels = model.assets.labels
+        total, count = 0.0, 0
+        outputs = [""] * len(batches.examples)
+        for index in range(len(batches)):
+            batch = batches[index].to(model.device)
+            log_probs, lengths = model.network(batch)
+            counts = batch.more["target_lengths"]
+            losses = ctc_loss(log_probs, batch.targets, lengths, counts, reduction="none", zero_infinity=True)
+            total, count = total + float(losses.sum()), count + int(counts.sum())
+            for row, number in enumerate(batches.rows(index)):
+                outputs[number] = labels.text(best_path(log_probs[row, : int(lengths[row])]).labels)
+        references = [labels.text(target) for target in batches.targets]
+        scores = recognition_scores(outputs, references, symbols=labels.level == "symbols")
+        step = max(1, len(outputs) // SHOWN)
+        self._shown = [f"is      {references[i]}\nbecame  {outputs[i]}" for i in range(0, len(outputs), step)][:SHOWN]
+        return {**vars(scores), "nats_per_label": total / max(1, count)}
+
+    def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
+        return self.evaluate_with(model, path)
+
+    def evaluate_with(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
+        """Error rates of the best path and, as far as the options ask for them, of the other searches."""
+        from unrolled.tasks.recognize_scores import score_file
+
+        assert isinstance(model.config, RecognizeConfig)
+        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        return score_file(model, self._read_file(model.config, path), RunOptions(**options))
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        from unrolled.tasks.recognize_scores import report
+
+        return report(scores)
+
+    def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
+        """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`."""
+        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        alone = not isinstance(inputs, (list, tuple))
+        given = [_given(model.assets.reader, one, i) for i, one in enumerate([inputs] if alone else inputs, 1)]
+        chosen = RunOptions(**options)
+        (answers,) = recognize(model, given, {"": Search(model.assets.labels, chosen)}, chosen.window).values()
+        return answers[0] if alone else answers
+
+    def inputs(self, model: Model, request: Request) -> Iterator[Any]:
+        """Files, or the names of files on the lines of standard input."""
+        yield from request.texts or ()
+        for file in request.files:
+            if Path(file).suffix == ".npz":
+                yield from _frames_of(file)
+            else:
+                yield file
+        for line in request.lines:
+            if name := line.strip():
+                yield name
+
+    def record(self, one: Any, answer: Recognized) -> dict[str, Any]:
+        shown = one if isinstance(one, str) else f"{len(one)} frames"
+        return {
+            "input": shown,
+            "text": answer.text,
+            "score": answer.score,
+            "n_best": [{"text": other.text, "score": other.score} for other in (answer, *answer.others)],
+            "unit": answer.unit,
+            "words": [word._asdict() for word in answer.words],
+            "labels": [{"label": label.text, "start": label.start, "end": label.end} for label in answer.labels],
+        }
+
+    def line(self, one: Any, answer: Recognized) -> str:
+        """The text; of several readings, each on a line with its place and score."""
+        if not answer.others:
+            return f"{answer.text}\n"
+        ranked = enumerate((answer, *answer.others), 1)
+        return "".join(f"{rank}\t{other.score:.4f}\t{other.text}\n" for rank, other in ranked)
+
+    def stream(self, model: Model, **options: Any) -> RecognizeStream:
+        """For samples or frames as they come: `feed` gives the text so far, `finish` the answer."""
+        check_options("stream", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        return RecognizeStream(model, RunOptions(**options))
+
+    def samples(self, model: Model) -> list[str]:
+        """Readings that the last evaluation made."""
+        return self._shown
+
+    def statistics(self, config: RecognizeConfig, data: Data, assets: RecognizeAssets) -> dict[str, Any]:
+        lengths = self._store(config, assets, data.train).lengths
+        known = {_key(example) for example in data.train}
+        unknown = [name for example in data.valid for name in assets.labels.unknown(example.text)]
+        return {
+            "train examples": len(data.train),
+            "valid examples": len(data.valid),
+            "reads": str(assets.reader),
+            "labels": f"{len(assets.labels) - 1} and the blank: {' '.join(assets.labels.names[1:30])}",
+            "steps, mean / longest": f"{lengths.mean():.1f} / {lengths.max()}",
+            "features in memory": f"{self._store(config, assets, data.train).kept} of {len(data.train)}",
+            "valid labels unknown": f"{len(unknown)} {' '.join(sorted(set(unknown))[:20])}".strip(),
+            "valid inputs also in train": f"{sum(_key(e) in known for e in data.valid)} of {len(data.valid)}",
+        }
+
+
+def _embedded(part: str) -> list[Transcribed]:
+    return [Transcribed(image, text, f"{part} line {i}") for i, (image, text) in enumerate(digit_strings(part), 1)]
+
+
+def _key(example: Transcribed) -> bytes:
+    one = example.input
+    return f"{one.path.name}/{one.member}/{one.size()}".encode() if isinstance(one, Medium) else one.tobytes()
+
+
+def _trainable(
+    config: RecognizeConfig,
+    assets: RecognizeAssets,
+    examples: Sequence[Transcribed],
+    store: FeatureStore,
+    targets: Sequence[Sequence[int]],
+) -> list[int]:
+    """The examples that can be learnt from: not too long, and long enough for their transcripts."""
+    limit = config.data.max_steps
+    long = [i for i in range(len(store)) if store.lengths[i] > limit]
+    if long:
+        note(
+            f"{len(long):,} training examples have more than {limit:,} steps and are left out, the first at "
+            f"{examples[long[0]].place}. Cut them, or raise data.max_steps."
+        )
+    factor = Recognizer(config.model, assets.reader.kind, assets.reader.shape, 2).time_factor
+    short = {one.sample: one for one in find_infeasible(targets, [-(-int(n) // factor) for n in store.lengths])}
+    if short:
+        first = next(iter(short.values()))
+        note(
+            f"{len(short):,} training examples are too short for their transcripts and are left out, the first at "
+            f"{examples[first.sample].place}: {first.frames} steps of the network, {first.needed} needed."
+        )
+    kept = [i for i in range(len(store)) if store.lengths[i] <= limit and i not in short]
+    if not kept:
+        raise UserError("No training example is left.", "Check the transcripts, and data.max_steps.")
+    return kept
+
+
+def _given(reader: InputReader, one: Any, number: int) -> Any:
+    """An input as it is read: a file, or an array."""
+    if isinstance(one, (str, Path)):
+        medium = Medium.named(str(one))
+        if medium.kind != reader.kind:
+            raise UserError(f"{medium} is a file of {medium.kind}.", f"This model expects {reader.expects}.")
+        return medium
+    if isinstance(one, Tensor):
+        one = one.detach().cpu().numpy()
+    if not isinstance(one, np.ndarray):
+        raise UserError(f"Input {number} is {type(one).__name__}.", f"Expected {reader.expects}.")
+    return one
+
+
+def _frames_of(path: str) -> list[Any]:
+    from unrolled.data.labelled import read_frames
+
+    return list(read_frames(path))

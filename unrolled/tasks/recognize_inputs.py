@@ -1,0 +1,215 @@
+"""What a network reads of a recording, a line or frames, and where in it a step lies. Kept in the model file."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.audio import AudioFacts, audio_facts, read_audio
+from unrolled.data.augment import changed_line, changed_spectrum, masked_spectrum
+from unrolled.data.labelled import check_frames
+from unrolled.data.line_images import line_facts, prepared_line, read_line
+from unrolled.data.log_mel import LogMel, with_deltas
+from unrolled.data.media import Medium
+from unrolled.data.transcripts import Frames, Transcribed
+from unrolled.errors import UserError, note
+from unrolled.tasks.recognize_config import RecognizeData, RecognizeTraining
+
+Kind = Literal["audio", "line", "frames"]
+MOST_RATE = 16_000  # samples a second: speech has little above 8 kHz
+USUAL_HEIGHT = 48  # pixels of a line: small print is still legible
+UNITS = {"audio": "seconds", "line": "pixels", "frames": "frames"}
+EXPECTED = {
+    "audio": "a recording: a path, or an array of samples (N,)",
+    "line": "a picture of a line: a path, or a grey array (height, width)",
+}
+
+
+@dataclass(frozen=True)
+class InputReader:
+    """From an input to features (T, …): log-mel frames, columns of a line, or frames as they are."""
+
+    kind: Kind
+    shape: tuple[int, ...]  # of one step
+    rate: int = 0  # audio: samples a second
+    bands: int = 0
+    deltas: int = 0
+    center_bands: bool = False  # audio: less each band's mean over the recording
+    straighten: bool = False  # line
+
+    @classmethod
+    def train(cls, settings: RecognizeData, examples: Sequence[Transcribed], causal: bool) -> InputReader:
+        """What reads examples like these."""
+        kinds = Counter(_kind(example.input, settings.kind) for example in examples)
+        kind: Kind = max(kinds, key=lambda one: kinds[one])
+        if len(kinds) > 1:
+            other = next(e for e in examples if _kind(e.input, settings.kind) != kind)
+            raise UserError(
+                f"{other.place}: {_kind(other.input, settings.kind)} among examples of {kind}.",
+                "Train a model for each kind.",
+            )
+        if kind == "line":
+            return cls(kind, (settings.height or usual_height(examples),), straighten=settings.straighten)
+        if kind == "audio":
+            rate = settings.sample_rate or usual_rate(examples)
+            center = not causal if settings.center_bands is None else settings.center_bands
+            if center and causal:
+                raise UserError(
+                    "data.center_bands=true needs the whole recording, model.bidirectional=false reads it as it comes.",
+                    "Use data.center_bands=false.",
+                )
+            size = settings.bands * (1 + settings.deltas)
+            return cls(kind, (size,), rate, settings.bands, settings.deltas, center)
+        return cls(kind, _one_shape(examples))
+
+    @property
+    def mel(self) -> LogMel:
+        """The spectrogram without slopes; these are added after it was changed."""
+        return LogMel(self.rate, self.bands)
+
+    @property
+    def expects(self) -> str:
+        return EXPECTED.get(self.kind, f"an array of frames (steps, {', '.join(map(str, self.shape))})")
+
+    @property
+    def unit(self) -> str:
+        """What times are counted in."""
+        return UNITS[self.kind]
+
+    def __str__(self) -> str:
+        if self.kind == "audio":
+            slopes = f" and {self.deltas} orders of slopes" if self.deltas else ""
+            return f"recordings at {self.rate:,} Hz, {self.bands} mel bands{slopes}"
+        return f"lines, {self.shape[0]} pixels high" if self.kind == "line" else f"frames of shape {self.shape}"
+
+    def base(self, one: Any, place: str = "The input") -> Frames:
+        """What of an input is kept in memory: a spectrogram, a grey line (W, height), or frames."""
+        if self.kind == "audio":
+            return self.mel(self.samples(one, place))
+        if self.kind == "line":
+            columns: Frames = self.line(one, place).columns
+            return columns
+        frames = _array_of(one, place) if isinstance(one, Medium) else check_frames(one, place)
+        if frames.shape[1:] != self.shape:
+            raise UserError(
+                f"{place} has frames of shape {frames.shape[1:]}.", f"Expected {self.shape}, as in training."
+            )
+        return frames
+
+    def samples(self, one: Any, place: str = "The input") -> NDArray[np.float32]:
+        """The samples of a recording."""
+        if isinstance(one, Medium):
+            return read_audio(one, self.rate)
+        samples = np.asarray(one, dtype=np.float32)
+        if samples.ndim != 1:
+            raise UserError(f"{place} has shape {samples.shape}.", f"Expected samples (N,) at {self.rate} Hz.")
+        if not np.isfinite(samples).all():
+            raise UserError(f"{place} holds samples that are not finite.", "Expected numbers from −1 to 1.")
+        return samples
+
+    def line(self, one: Any, place: str = "The input") -> Any:
+        """The columns of a line, and their scale."""
+        if isinstance(one, Medium):
+            return read_line(one, self.shape[0], self.straighten)
+        grey = np.asarray(one)
+        if grey.dtype != np.uint8:
+            raise UserError(
+                f"{place} holds {grey.dtype}.", "Expected grey from 0, black, to 255 as uint8 (height, width)."
+            )
+        return prepared_line(grey, self.shape[0], self.straighten, place)
+
+    def features(self, base: Frames) -> NDArray[np.float32]:
+        """What the network reads: (T, *shape)."""
+        if self.kind == "audio":
+            return self._finished(base)
+        frames: NDArray[np.float32] = base.astype(np.float32)
+        return frames / np.float32(255) if self.kind == "line" else frames
+
+    def augmented(self, base: Frames, settings: RecognizeTraining, random: np.random.Generator) -> NDArray[np.float32]:
+        """The same of an example that was changed by chance."""
+        if self.kind == "audio":
+            frames = self._finished(changed_spectrum(base.astype(np.float32), settings.spectrum, random))
+            return masked_spectrum(frames, self.bands, settings.spectrum, random)
+        if self.kind == "line":
+            return self.features(changed_line(base.astype(np.uint8), settings.line, random))
+        return self.features(base)
+
+    def _finished(self, base: Frames) -> NDArray[np.float32]:
+        import torch
+
+        frames: NDArray[np.float32] = base.astype(np.float32)  # a copy
+        if self.center_bands:
+            frames -= frames.mean(axis=0)
+        return with_deltas(torch.from_numpy(frames), self.deltas).numpy()
+
+    def moment(self, step: float, scale: float = 1.0) -> float:
+        """Where step number `step` begins, in `unit`; `scale` is the line's."""
+        if self.kind == "audio":
+            return round(step / 100, 3)
+        return round(step / scale, 1) if self.kind == "line" else step
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "shape": list(self.shape)}
+
+    @classmethod
+    def from_json(cls, stored: Any) -> InputReader:
+        return cls(**{**stored, "shape": tuple(stored["shape"])})
+
+
+def usual_height(examples: Sequence[Transcribed]) -> int:
+    """48, or the height of most lines if they are lower."""
+    some = examples[:: max(1, len(examples) // 200)]
+    heights = [line_facts(e.input).height if isinstance(e.input, Medium) else e.input.shape[0] for e in some]
+    return max(8, min(USUAL_HEIGHT, int(np.median(heights))))
+
+
+def usual_rate(examples: Sequence[Transcribed]) -> int:
+    """The rate of most of the recordings, 16,000 at the most; what is unusual about them is said."""
+    facts = [audio_facts(example.input) for example in examples if isinstance(example.input, Medium)]
+    if not facts:
+        raise UserError("Arrays of samples do not say their rate.", "Give data.sample_rate.")
+    tell_about(facts)
+    return min(MOST_RATE, Counter(one.rate for one in facts).most_common(1)[0][0])
+
+
+def tell_about(facts: Sequence[AudioFacts]) -> None:
+    mixed = sum(one.channels > 1 for one in facts)
+    if mixed:
+        note(f"{mixed:,} of {len(facts):,} recordings have several channels: their mean is read.")
+    rates = Counter(one.rate for one in facts)
+    if len(rates) > 1:
+        shown = ", ".join(f"{rate:,} Hz ({count:,})" for rate, count in rates.most_common(4))
+        note(f"Recordings have different rates, {shown}: all are read at one.")
+
+
+def _kind(one: Any, asked: str) -> Kind:
+    if asked != "auto":
+        return asked  # type: ignore[return-value]
+    if isinstance(one, Medium):
+        return one.kind  # type: ignore[return-value]
+    return "line" if one.dtype == np.uint8 and one.ndim == 2 else "frames"
+
+
+def _one_shape(examples: Sequence[Transcribed]) -> tuple[int, ...]:
+    shape: tuple[int, ...] | None = None
+    for example in examples:
+        frames = _array_of(example.input, example.place) if isinstance(example.input, Medium) else example.input
+        if shape is not None and frames.shape[1:] != shape:
+            raise UserError(f"{example.place} has frames of shape {frames.shape[1:]}, the first of {shape}.")
+        shape = frames.shape[1:]
+    assert shape is not None
+    return shape
+
+
+def _array_of(medium: Medium, place: str) -> NDArray[np.float32]:
+    try:
+        frames = np.load(io.BytesIO(medium.read()), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise UserError(f"{medium} is no array that can be read: {error}.", "Write it with numpy.save.") from None
+    return check_frames(frames, str(medium) if medium.place else place)

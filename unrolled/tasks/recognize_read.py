@@ -1,0 +1,201 @@
+"""From inputs to answers: long ones cut into windows at silence or white space, all through the network in batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.data.audio import Samples, audio_blocks, audio_facts, is_silent
+from unrolled.data.media import Medium
+from unrolled.errors import note
+from unrolled.model import Model
+from unrolled.models.recognizer import Recognizer
+from unrolled.tasks.recognize_batches import AT_ONCE, features_batch
+from unrolled.tasks.recognize_inputs import InputReader
+from unrolled.tasks.recognize_labels import RecognizeAssets
+from unrolled.tasks.recognize_search import Piece, Recognized, Search, joined, piece_of
+from unrolled.tasks.recognize_stream import Blocks
+
+SECONDS = 30.0  # the usual window of a recording
+HEIGHTS = 60.0  # and that of a line, in heights
+STEPS = 6000  # and that of frames
+POOL = 64  # windows that are sorted by length together
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of an input: what the network reads, where in the input it begins, and how many columns a pixel is."""
+
+    number: int  # of the input
+    features: NDArray[np.float32]  # (T, …)
+    start: float = 0.0  # steps before it
+    scale: float = 1.0
+
+
+def recognize(
+    model: Model, inputs: Sequence[Any], searches: Mapping[str, Search], window: float | None = None
+) -> dict[str, list[Recognized]]:
+    """What each input says, for each search; the network reads every input once."""
+    assets: RecognizeAssets = model.assets
+    found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in inputs] for name in searches}
+
+    def read(numbers: Sequence[int], log_probs: Sequence[Tensor], moments: Sequence[Callable[[int], float]]) -> None:
+        for name, search in searches.items():
+            for number, readings, moment in zip(numbers, search(log_probs), moments, strict=True):
+                found[name][number].append([piece_of(search, reading, moment) for reading in readings])
+
+    streamed = _streamed_ones(model, inputs, window)
+    rest = (number for number in range(len(inputs)) if number not in streamed)
+    windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
+    while pool := list(itertools.islice(windows, POOL)):
+        moments = [_moments(model, len(one.features), one.start, one.scale) for one in pool]
+        read([one.number for one in pool], _posteriors(model, pool), moments)
+    for number in streamed:
+        log_probs, frames = _through(model, inputs[number])
+        read([number], [log_probs], [_moments(model, frames)])
+    return {
+        name: [joined(one, assets.labels.glue, assets.reader.unit, searches[name].options.n_best) for one in pieces]
+        for name, pieces in found.items()
+    }
+
+
+def posteriors(model: Model, given: Any) -> tuple[Window, Tensor]:
+    """The features of one input, which is read in one window, and its log-probabilities (T, V)."""
+    features, scale = _whole(model.assets.reader, given)
+    window = Window(0, features, scale=scale)
+    return window, _posteriors(model, [window])[0]
+
+
+def _moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+    reader, factor = model.assets.reader, _network(model).time_factor
+
+    def moment(step: int) -> float:
+        value: float = reader.moment(start + min(step * factor, steps), scale)
+        return value
+
+    return moment
+
+
+def _streamed_ones(model: Model, inputs: Sequence[Any], window: float | None) -> list[int]:
+    """The recordings that are longer than a window, where the model is causal: they need none."""
+    network, reader = _network(model), model.assets.reader
+    if reader.kind != "audio" or not network.causal or network.layer is None or reader.deltas:
+        return []
+    lengths = [audio_facts(one).seconds if isinstance(one, Medium) else len(one) / reader.rate for one in inputs]
+    return [number for number, seconds in enumerate(lengths) if seconds > (window or SECONDS)]
+
+
+def _through(model: Model, given: Any) -> tuple[Tensor, int]:
+    """The log-probabilities of a recording that is streamed through a causal model, and its number of frames."""
+    reader, blocks = model.assets.reader, Blocks(model)
+    source = _blocks(reader, given) if isinstance(given, Medium) else [given]
+    parts = [blocks.feed(samples) for samples in source]
+    parts.append(blocks.finish())
+    return torch.cat(parts), blocks.frames
+
+
+def _windows(model: Model, number: int, given: Any, window: float | None) -> Iterator[Window]:
+    """The parts of an input; of one that is silent there are none."""
+    reader: InputReader = model.assets.reader
+    if reader.kind == "audio":
+        for start, samples in _cut_recording(reader, given, window or SECONDS):
+            if not is_silent(samples):
+                features = reader.features(reader.mel(samples))
+                yield Window(number, features, start / reader.mel.hop)
+        return
+    features, scale = _whole(reader, given)
+    most = int((window or HEIGHTS) * reader.shape[0]) if reader.kind == "line" else int(window or STEPS)
+    if _network(model).causal or len(features) <= most:
+        yield Window(number, features, 0.0, scale)
+        return
+    weight = features.reshape(len(features), -1).sum(axis=1) if reader.kind == "line" else np.zeros(len(features))
+    for start, end in cuts(weight, most, reader.shape[0] // 2 if reader.kind == "line" else 1):
+        yield Window(number, features[start:end], float(start), scale)
+
+
+def _whole(reader: InputReader, given: Any) -> tuple[NDArray[np.float32], float]:
+    """All features of an input, and the scale of its columns."""
+    if reader.kind == "line":
+        columns, scale = reader.line(given)
+        return reader.features(columns), scale
+    return reader.features(reader.base(given)), 1.0
+
+
+def _cut_recording(reader: InputReader, given: Any, seconds: float) -> Iterator[tuple[int, Samples]]:
+    """A recording in parts of at most so many seconds, cut where it is quietest; first sample and samples of each.
+
+    Never more than two windows of a file stand in memory.
+    """
+    blocks: Iterable[Samples] = [reader.samples(given)] if not isinstance(given, Medium) else _blocks(reader, given)
+    most, hop = max(reader.mel.window, int(seconds * reader.rate)), reader.mel.hop
+    start, held = 0, np.zeros(0, dtype=np.float32)
+    for block in blocks:
+        held = np.concatenate([held, block])
+        while len(held) > most:
+            levels = np.square(held[: most // hop * hop]).reshape(-1, hop).sum(axis=1)
+            end = next(cuts(levels, max(2, len(levels) - 1), 20))[1] * hop  # 20 frames: a fifth of a second
+            yield start, held[:end]
+            start, held = start + end, held[end:]
+    if len(held):
+        yield start, held
+
+
+def _blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
+    facts = audio_facts(medium)
+    if facts.channels > 1:
+        note(f"{medium} has {facts.channels} channels: their mean is read.")
+    if facts.rate < reader.rate:
+        note(f"{medium} has {facts.rate:,} samples a second; the model learnt from {reader.rate:,}.")
+    loudest = 0.0
+    for block in audio_blocks(medium, reader.rate, 10.0):
+        loudest = max(loudest, float(np.abs(block).max(initial=0.0)))
+        yield block
+    if is_silent(np.array([loudest], dtype=np.float32)):
+        note(f"{medium} is {'silent' if facts.samples else 'empty'}: it says nothing.")
+
+
+def cuts(weight: NDArray[np.floating[Any]], most: int, smooth: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of parts of at most `most` steps, cut in their second half where the weight around is least.
+
+    >>> list(cuts(np.array([5, 5, 5, 5, 0, 5, 5, 5, 5.0]), 6, 1))
+    [(0, 4), (4, 9)]
+    """
+    smooth = max(1, min(smooth, most // 4))
+    padded = np.pad(weight.astype(np.float64), (smooth // 2, smooth - 1 - smooth // 2), mode="edge")
+    sums = np.concatenate([[0.0], np.cumsum(padded)])
+    around = sums[smooth:] - sums[:-smooth]
+    start = 0
+    while len(weight) - start > most:
+        middle = start + most // 2
+        end = middle + int(around[middle : start + most].argmin())
+        yield start, end
+        start = end
+    yield start, len(weight)
+
+
+@torch.no_grad()
+def _posteriors(model: Model, pool: Sequence[Window]) -> list[Tensor]:
+    """The log-probabilities (T, V) of each window, on the CPU; windows of like length go side by side."""
+    network = _network(model).eval()
+    results: dict[int, Tensor] = {}
+    order = sorted(range(len(pool)), key=lambda i: len(pool[i].features))
+    while order:
+        part = [order.pop(0)]
+        while order and (len(part) + 1) * len(pool[order[0]].features) <= AT_ONCE:
+            part.append(order.pop(0))
+        batch = features_batch([pool[i].features for i in part]).to(model.device)
+        log_probs, lengths = network(batch)
+        results |= {i: log_probs[row, : int(lengths[row])].cpu() for row, i in enumerate(part)}
+    return [results[i] for i in range(len(pool))]
+
+
+def _network(model: Model) -> Recognizer:
+    assert isinstance(model.network, Recognizer)
+    return model.network

@@ -1,0 +1,71 @@
+"""Scores of recognised texts: what each search gives on a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from unrolled.data.transcripts import Transcribed
+from unrolled.errors import note
+from unrolled.metrics.recognition import recognition_scores
+from unrolled.model import Model
+from unrolled.tasks.base import table_of
+from unrolled.tasks.recognize_labels import RecognizeAssets
+from unrolled.tasks.recognize_read import recognize
+from unrolled.tasks.recognize_search import RunOptions, Search
+
+GREEDY = "greedy"
+
+
+def score_file(model: Model, examples: Sequence[Transcribed], options: RunOptions) -> dict[str, Any]:
+    """Reads every example in each way that the options ask for; the scores above the table are those of the last."""
+    assets: RecognizeAssets = model.assets
+    labels = assets.labels
+    searches = {name: Search(labels, one) for name, one in ways(options).items()}
+    answers = recognize(model, [example.input for example in examples], searches, options.window)
+    references = [labels.reference(example.text) for example in examples]
+    table = {}
+    for name, found in answers.items():
+        texts = [answer.text for answer in found]
+        table[name] = asdict(recognition_scores(texts, references, symbols=labels.level == "symbols"))
+    unknown = Counter(name for example in examples for name in labels.unknown(example.text))
+    if unknown:
+        first = next(example for example in examples if labels.unknown(example.text))
+        shown = ", ".join(repr(name) for name, _ in unknown.most_common(5))
+        note(
+            f"Symbols never seen in training cannot be recognised. There are {unknown.total():,}, the first at "
+            f"{first.place}: {shown}."
+        )
+    asked = list(table)[-1] if options.searches else GREEDY
+    return {
+        **table[asked],
+        "search": asked,
+        "examples": len(examples),
+        "empty": sum(not answer.text for answer in answers[asked]),
+        "unknown_symbols": unknown.total(),
+        "searches": table,
+    }
+
+
+def ways(options: RunOptions) -> dict[str, RunOptions]:
+    """From the plainest search to the one that was asked for; n-best lists have no part in scores."""
+    options = replace(options, n_best=1, beam=None if options.beam == 1 else options.beam)
+    plain = RunOptions(window=options.window)
+    found = {GREEDY: plain, "beam": replace(plain, beam=options.beam or 100)}
+    if options.lexicon is not None:
+        words = "lexicon" if options.unknown_penalty is None else "open lexicon"
+        found[words] = replace(options, lm=None, lm_weight=1.0)
+        if options.lm is not None:
+            found[f"{words} + lm"] = options
+    return found
+
+
+def report(scores: Mapping[str, Any]) -> str:
+    plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
+    width = max(len(name) for name in [*scores["searches"], "search"])
+    lines = [f"{'search':<{width}}     CER     WER  exact match"]
+    for name, row in scores["searches"].items():
+        lines.append(f"{name:<{width}}  {row['cer']:6.4f}  {row['wer']:6.4f}  {row['exact_match']:11.4f}")
+    return f"{table_of(plain)}\n\n" + "\n".join(lines)

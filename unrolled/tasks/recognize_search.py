@@ -1,0 +1,176 @@
+"""From posteriors to texts: which search, with what, and an answer with its times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from unrolled.errors import UserError
+from unrolled.search import NGram
+from unrolled.search.frames import Decoded, Decoder, Lexicon, best_path
+from unrolled.tasks.recognize_labels import Labels
+
+USUAL_BEAM = 100
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to recognise: the options of `unrolled run` and of `predict`."""
+
+    beam: int | None = None  # none: 100 where it is needed, otherwise the best path; 1: the best path
+    n_best: int = 1
+    lexicon: Any = None  # a file with a word in each line, or the words
+    lm: Any = None  # an n-gram model: a file, .arpa or .arpa.gz, or what NGram.load gave
+    lm_weight: float = 1.0
+    word_bonus: float = 0.0
+    unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
+    window: float | None = None  # longer inputs are read in windows; seconds, or heights of a line
+
+    def __post_init__(self) -> None:
+        if self.lm is not None and self.lexicon is None:
+            raise UserError("A language model of words needs a list of them.", "Give one with lexicon (--lexicon).")
+        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1):
+            raise UserError("beam=1 is the best path, without lexicon or n-best list.", "Use a beam of 2 or more.")
+        if self.window is not None and not self.window > 0:
+            raise UserError(f"window={self.window} is not above 0.", "It is seconds, or heights of a line.")
+
+    @property
+    def searches(self) -> bool:
+        """Whether more is asked for than each step's best label."""
+        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1
+
+
+OPTIONS = [field.name for field in fields(RunOptions)]
+
+
+class Span(NamedTuple):
+    """A word or label and where it stands, in the answer's unit."""
+
+    text: str
+    start: float
+    end: float
+    known: bool = True  # False: a word that is not in the lexicon
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """What an input says: the text, its score (a natural logarithm), and where its words and labels stand.
+
+    `unit` is seconds, pixels of the picture, or frames. `others` are the next best readings.
+    """
+
+    text: str
+    score: float
+    words: tuple[Span, ...]
+    labels: tuple[Span, ...]
+    unit: str
+    others: tuple[Recognized, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Search:
+    """One way to read posteriors: the best path, a beam over labels, or words of a lexicon."""
+
+    def __init__(self, labels: Labels, options: RunOptions) -> None:
+        self.labels, self.options = labels, options
+        self.decoder: Decoder | None = None
+        if options.searches:
+            self.decoder = self._decoder()
+
+    def _decoder(self) -> Decoder:
+        options, names = self.options, list(self.labels.names)
+        lexicon = options.lexicon
+        if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
+            lexicon = Lexicon.read(lexicon, names, skip_unspellable=True)
+        elif lexicon is not None and not isinstance(lexicon, Lexicon):
+            lexicon = Lexicon(lexicon, names, skip_unspellable=True)
+        lm = NGram.load(options.lm) if isinstance(options.lm, str) or hasattr(options.lm, "__fspath__") else options.lm
+        more = {"unknown_penalty": options.unknown_penalty} if lexicon is not None else {"merge": "sum"}
+        return Decoder(
+            names,
+            lexicon,
+            lm,
+            separator=self.labels.separator,
+            beam=options.beam or USUAL_BEAM,
+            lm_weight=options.lm_weight,
+            word_bonus=options.word_bonus,
+            **more,
+        )
+
+    def __call__(self, posteriors: Sequence[Tensor]) -> list[list[Decoded]]:
+        """The readings of each (T, V), best first."""
+        if self.decoder is None:
+            return [[best_path(one)] for one in posteriors]
+        wanted = self.options.n_best
+        # labellings that differ in blanks at the ends are one text: of these more are needed
+        found = self.decoder.decode_batch(
+            list(posteriors), wanted if wanted == 1 or self.options.lexicon else 2 * wanted
+        )
+        return [self._different(one)[:wanted] for one in found]
+
+    def _different(self, found: Sequence[Decoded]) -> list[Decoded]:
+        by_text: dict[str, Decoded] = {}
+        for one in found:
+            by_text.setdefault(self.text(one), one)
+        return list(by_text.values())
+
+    def text(self, found: Decoded) -> str:
+        return found.text if self.options.lexicon is not None else self.labels.text(found.labels)
+
+
+class Piece(NamedTuple):
+    """A reading of a part of an input, with its spans in the input's own unit."""
+
+    text: str
+    score: float
+    words: list[Span]
+    labels: list[Span]
+
+
+def piece_of(search: Search, found: Decoded, moment: Any) -> Piece:
+    """`moment(step)` tells where a step of the network's output begins."""
+    labels = search.labels
+    spans = [
+        Span(labels.names[label], moment(start), moment(end))
+        for label, (start, end) in zip(found.labels, found.spans, strict=True)
+    ]
+    if search.options.lexicon is not None:
+        words = [Span(word.text, moment(word.start), moment(word.end), word.known) for word in found.words]
+    else:
+        words = _between(spans, labels)
+    return Piece(search.text(found), found.score, words, spans)
+
+
+def _between(spans: Sequence[Span], labels: Labels) -> list[Span]:
+    """The words that blanks leave between them; of symbols each is one."""
+    if labels.level == "symbols":
+        return list(spans)
+    words: list[list[Span]] = [[]]
+    for span in spans:
+        if span.text == labels.separator:
+            words.append([])
+        else:
+            words[-1].append(span)
+    return [Span("".join(s.text for s in word), word[0].start, word[-1].end) for word in words if word]
+
+
+def joined(pieces: Sequence[Sequence[Piece]], glue: str, unit: str, n_best: int) -> Recognized:
+    """The pieces of an input one after the other, each with its readings: the best together, and the next best."""
+    readings: list[tuple[float, tuple[Piece, ...]]] = [(0.0, ())]
+    for options in pieces:
+        longer = [(score + one.score, (*before, one)) for score, before in readings for one in options]
+        readings = sorted(longer, key=lambda one: -one[0])[:n_best]
+    answers = [_answer(score, parts, glue, unit) for score, parts in readings]
+    return replace(answers[0], others=tuple(answers[1:]))
+
+
+def _answer(score: float, parts: Sequence[Piece], glue: str, unit: str) -> Recognized:
+    text = glue.join(part.text for part in parts if part.text)
+    words = tuple(word for part in parts for word in part.words)
+    labels = tuple(label for part in parts for label in part.labels)
+    return Recognized(text, score, words, labels, unit)
