@@ -10,7 +10,10 @@ from torch import Tensor
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES
-from unrolled.kernels.vocabulary import linear_cross_entropy, top_scores
+from unrolled.kernels.vocabulary import linear_cross_entropy, linear_scores, top_scores
+
+if "native" in ENGINES:
+    from unrolled.kernels.native_ops import NARROW
 
 SIZES = (1, 2, 7, 16, 17, 63, 64, 65, 1000)
 
@@ -61,6 +64,31 @@ class TestTopScores:
     def test_other_dtypes_run_in_torch(self) -> None:
         scores = torch.randn(3, 20, dtype=torch.float64)
         assert torch.equal(top_scores(scores, 3, normalised=False)[0], scores.log_softmax(-1).topk(3).values)
+
+
+class TestLinearScores:
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize("bias", [True, False])
+    @torch.no_grad()
+    def test_is_a_linear_layer(self, size: int, bias: bool) -> None:
+        for rows, width in ((1, 1), (7, 30), (20, 33)):
+            x, weight, more = torch.randn(rows, width), torch.randn(size, width), torch.randn(size) if bias else None
+            wide = [None if t is None else t.double() for t in (x, weight, more)]
+            assert_close(linear_scores(x, weight, more), F.linear(wide[0], wide[1], wide[2]).float())  # type: ignore[arg-type]
+
+    @pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built here")
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize("bias", [True, False])
+    @torch.no_grad()
+    def test_autocast_rounds_what_is_multiplied_and_nothing_else(self, size: int, bias: bool) -> None:
+        if not NARROW:
+            pytest.skip("this processor does not multiply bfloat16")
+        for rows, width in ((1, 1), (7, 30), (20, 33)):
+            x, weight, more = torch.randn(rows, width), torch.randn(size, width), torch.randn(size) if bias else None
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                scores = linear_scores(x, weight, more)
+            exact = x.bfloat16().double() @ weight.bfloat16().double().t()
+            assert_close(scores, (exact if more is None else exact + more.double()).float())
 
 
 def both(rows: int, width: int, size: int, smoothing: float, bias: bool) -> tuple[list[Tensor], list[Tensor]]:

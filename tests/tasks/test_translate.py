@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
+from torch import Tensor
 
 import unrolled
 from unrolled import Model, UserError, api
-from unrolled.data import Pair
+from unrolled.data import Batch, Pair
 from unrolled.errors import Note
 from unrolled.search import Found, Hypothesis, Ranking, score_targets
 from unrolled.tasks import Request
@@ -26,7 +27,7 @@ from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_config import TranslateConfig
 from unrolled.tasks.translate_run import Translation, answer_of
 from unrolled.tasks.translate_text import TranslateAssets
-from unrolled.tasks.writing import real_scores
+from unrolled.tasks.writing import real_tokens
 
 SMALL: dict[str, Any] = {
     "model.embedding_size": 24,
@@ -55,6 +56,12 @@ KINDS: dict[str, dict[str, Any]] = {
         "model.decoder.feedforward": 48,
     },
 }
+
+
+def real_scores(network: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Scores (N, V) and targets (N,) of the real target tokens, the true ones read."""
+    real = real_tokens(batch)
+    return network.scores(network(batch).features[real]), batch.targets[real]
 
 
 def numbers() -> list[tuple[str, str]]:

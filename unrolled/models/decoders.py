@@ -64,9 +64,9 @@ class PlainDecoder(nn.Module):
         self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
         self.output_size = settings.output_size
 
-    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
-        """Vectors of the target tokens (B, T, E) → all steps."""
-        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)))
+    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
+        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)), lengths=lengths)
         return Decoded(output, None)
 
     def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
@@ -119,12 +119,13 @@ class AttentiveDecoder(nn.Module):
         looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
-    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
+    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
         lower, upper = self._begin(encoded)
-        seen = self.attend(x, encoded.memory, encoded.mask, lower)
+        seen = self.attend(x, encoded.memory, encoded.mask, lower, lengths)
         output = seen.output
         if self.upper is not None:
-            output, _ = self.upper(self.dropout(output), to_torch(upper))
+            output, _ = self.upper(self.dropout(output), to_torch(upper), lengths=lengths)
         return Decoded(self._features(output, seen.context, x), seen.weights, seen.chosen)
 
     def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:

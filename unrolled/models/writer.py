@@ -56,7 +56,7 @@ class Writer(nn.Module):
     def forward(self, batch: Batch) -> Decoded:
         """All steps of the target, which is given: what `scores` reads (B, T, F), and the attention (B, T, S)."""
         x = self.dropout(self.embedding(batch.more["target_inputs"]))
-        decoded: Decoded = self.decoder(x, self.encode(batch))
+        decoded: Decoded = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
         return decoded._replace(features=self._read_out(decoded.features))
 
     def encode(self, batch: Batch) -> Encoded:

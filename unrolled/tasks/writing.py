@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data import Batch
 from unrolled.errors import unknown_name
+from unrolled.kernels.vocabulary import linear_cross_entropy
 from unrolled.models.encoder import Encoded
 from unrolled.models.inputs import padded
 from unrolled.search import Beam, Found, Hypothesis, LengthPenalty, Ranking, Sampling, beam_search, sample
@@ -138,16 +138,12 @@ def real_tokens(batch: Batch) -> Tensor:
     return steps < batch.more["target_lengths"][:, None]
 
 
-def real_scores(network: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Scores (N, V) and targets (N,) of the real target tokens, the true ones read."""
-    real = real_tokens(batch)
-    return network.scores(network(batch).features[real]), batch.targets[real]
-
-
-def token_loss(scores: Tensor, targets: Tensor, batch: Batch) -> Loss:
-    """Cross-entropy of the tokens, smoothed as the batch says."""
+def token_loss(network: Any, features: Tensor, batch: Batch) -> Loss:
+    """Cross-entropy of the real tokens, smoothed as the batch says; features (B, T, F) are what `scores` reads."""
+    real, scores = real_tokens(batch), network.scores
     smoothing = float(batch.more["smoothing"]) if "smoothing" in batch.more else 0.0
-    total = F.cross_entropy(scores.float(), targets, reduction="sum", label_smoothing=smoothing)
+    targets = batch.targets[real]
+    total = linear_cross_entropy(features[real], scores.weight, scores.bias, targets, smoothing)
     return Loss(total, torch.tensor(len(targets)))
 
 
