@@ -23,7 +23,7 @@ from unrolled.metrics.captions import caption_scores
 from unrolled.tasks.caption import Caption
 from unrolled.tasks.caption_batch import CaptionAssets, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
-from unrolled.tasks.writing import real_scores, with_targets
+from unrolled.tasks.writing import real_tokens, with_targets
 
 SMALL: dict[str, Any] = {
     "model.embedding_size": 24,
@@ -178,7 +178,8 @@ def test_batched_is_single_and_the_search_says_what_the_loss_says(model: Model) 
         assert [str(d) for d in (alone, *alone.others)] == [str(d) for d in (answer, *answer.others)]
         batch = with_targets(view_batch([_view(pixels)]), assets.target, [assets.target.ids(str(answer))])
         with torch.no_grad():
-            scores, targets = real_scores(model.network.eval(), batch)
+            features = model.network.eval()(batch).features[real_tokens(batch)]
+            scores, targets = model.network.scores(features), batch.targets[real_tokens(batch)]
         loss = torch.nn.functional.cross_entropy(scores, targets, reduction="sum")
         assert answer.log_prob == pytest.approx(-float(loss), abs=1e-3)
 
@@ -287,7 +288,7 @@ def test_a_model_can_be_trained_further(model: Model, table: Path, tmp_path: Pat
 
 def test_pictures_of_attention(model: Model, table: Path, tmp_path: Path) -> None:
     name, pixels, _ = scenes()[0]
-    figure = model.trace(table.parent / "images" / name)
+    figure = model.task.drawing(model, table.parent / "images" / name)
     answer = model.predict(pixels)
     assert [axis.get_title() for axis in figure.axes][1 : len(answer.tokens) + 1] == answer.tokens
     figure.savefig(tmp_path / "a.png")
@@ -299,8 +300,8 @@ def test_features_are_drawn_over_a_picture_that_is_given(tmp_path: Path) -> None
     with np.load(tmp_path / "features.npz") as file:
         row = file["regions"][0]
     pixels = scenes()[0][1]
-    assert len(model.trace(row, picture=pixels).axes[0].images) == 1
-    assert model.trace(row).axes[0].get_title() != ""
+    assert len(model.task.drawing(model, row, picture=pixels).axes[0].images) == 1
+    assert model.task.drawing(model, row).axes[0].get_title() != ""
 
 
 @pytest.mark.parametrize(
