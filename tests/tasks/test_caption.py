@@ -178,9 +178,10 @@ def test_batched_is_single_and_the_search_says_what_the_loss_says(model: Model) 
         assert [str(d) for d in (alone, *alone.others)] == [str(d) for d in (answer, *answer.others)]
         batch = with_targets(view_batch([_view(pixels)]), assets.target, [assets.target.ids(str(answer))])
         with torch.no_grad():
-            features = model.network.eval()(batch).features[real_tokens(batch)]
-            scores, targets = model.network.scores(features), batch.targets[real_tokens(batch)]
-        loss = torch.nn.functional.cross_entropy(scores, targets, reduction="sum")
+            network: Any = model.network.eval()
+            real = real_tokens(batch)
+            scores = network.scores(network(batch).features[real])
+        loss = torch.nn.functional.cross_entropy(scores, batch.targets[real], reduction="sum")
         assert answer.log_prob == pytest.approx(-float(loss), abs=1e-3)
 
 
