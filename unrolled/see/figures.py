@@ -125,6 +125,8 @@ def compare_gradients(traces: dict[str, ModelTrace], layer: str | None = None) -
         curve.semilogy(means.clamp(min=1e-30).numpy(), "o-", ms=3, label=name or of)
         for one in (axis.xaxis, axis.yaxis):
             one.set_major_locator(MaxNLocator(integer=True))
+        if len(rows) == 1:
+            axis.set_yticks([0], [shown(trace.losses_of[0])], rotation=90, va="center", family=fonts())
     figure.colorbar(image, ax=heats, label="log10 ‖∂L_t/∂h_j‖", fraction=0.05)
     back = all(trace.counts_back(of) for trace, of in found.values())
     distance = "distance t − j" if back else "distance from the last step"
