@@ -37,7 +37,9 @@ def evaluate(
     beside: Annotated[
         list[str] | None, typer.Option("--with", metavar="MODEL", help="Another model in the picture; again and again.")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="recognize: hypotheses side by side (100).")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="recognize, caption: hypotheses side by side (100; 5).")
+    ] = None,
     lexicon: Lexicon = None,
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
@@ -52,8 +54,8 @@ def evaluate(
     options = {name: given[name] for name in ("beam", *RECOGNIZE) if given[name] is not None}
 
     loaded = api.load(model, device=device)
-    for flag, given, task in (("--target", target, "translate"), ("--images", images, "caption")):
-        if given is not None and loaded.task.name != task:
+    for flag, value, task in (("--target", target, "translate"), ("--images", images, "caption")):
+        if value is not None and loaded.task.name != task:
             raise UserError(f"{flag} is for {task}, and this is a model of {loaded.task.name}.", "Leave it out.")
     second = target or images
     data: Any = file if second is None else (file, second)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
+from unrolled.see.captions import attention_maps
 from unrolled.see.labels import fonts, shown
 from unrolled.see.trace import AttentionMap, ModelTrace
 
@@ -93,26 +94,14 @@ def heads_figure(found: AttentionMap, title: str = "") -> Figure:
 
 
 def image_figure(found: AttentionMap) -> Figure:
-    """The image under a map of where each word looked."""
-    from matplotlib.figure import Figure
-
+    """Where each word looked on the image, by the mean of the last layer's heads."""
     assert found.grid is not None
-    assert found.image is not None
-    across = min(6, len(found.rows) + 1)
-    down = -(-(len(found.rows) + 1) // across)
-    figure = Figure(figsize=(2.2 * across, 2.4 * down), layout="constrained")
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    picture = found.image.cpu().numpy()
-    height, width = picture.shape[:2]
-    for axis in axes:
-        axis.set_axis_off()
-    axes[0].imshow(picture, cmap="gray")
-    for axis, word, looked in zip(axes[1:], found.rows, found.weights[-1].mean(0), strict=False):
-        axis.imshow(picture, cmap="gray")
-        there = looked.view(*found.grid).cpu().numpy()
-        axis.imshow(there, cmap="magma", alpha=0.6, extent=(0, width, height, 0), interpolation="bilinear")
-        axis.set_title(shown(word), fontsize=9, family=fonts())
-    return figure
+    image = None
+    if found.image is not None:
+        shades = found.image if found.image.dim() == 3 else found.image[..., None].expand(-1, -1, 3)
+        image = (255 * shades).round().byte().cpu().numpy()
+    weights = found.weights[-1].mean(0).cpu().numpy()  # (T, S)
+    return attention_maps(image, found.rows, weights.reshape(-1, *found.grid))
 
 
 def without_specials(found: AttentionMap) -> AttentionMap:

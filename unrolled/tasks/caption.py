@@ -32,12 +32,16 @@ from unrolled.models.captioner import captioner
 from unrolled.models.pictures import MakeEncoder
 from unrolled.nn.checks import check_options
 from unrolled.nn.vision import shifted
+from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, describe, view_of
+from unrolled.tasks.caption_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.caption_trace import trace_caption
 from unrolled.tasks.side import Reading, choose_level, trained_side
 from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, with_guesses, with_targets
 from unrolled.training import Batches, Goal, Loss, hash_of
@@ -57,6 +61,7 @@ class Caption(Task):
     name: ClassVar[str] = "caption"
     config_class: ClassVar[type[Section]] = CaptionConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "size")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def __init__(self, encoder: MakeEncoder | None = None) -> None:
         self._make, self._shown = encoder, list[str]()
@@ -158,10 +163,15 @@ class Caption(Task):
 
     def evaluate_file(self, model: Model, path: str | Path | tuple[str | Path, str | Path]) -> dict[str, Any]:
         """Scores on a file of captions, or on (file, pictures)."""
+        return self.evaluate_with(model, path)
+
+    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        """`evaluate_file` with a search as `RunOptions` say."""
+        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         assert isinstance(model.config, CaptionConfig)
         table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
         examples = fitted(_read(model.config, table, images), model.assets.shape)
-        answers = describe(model, [example.view for example in examples], RunOptions())
+        answers = describe(model, [example.view for example in examples], RunOptions(**options))
         scores = _scores(model, [answer.text for answer in answers], examples)
         return {
             **asdict(scores),
@@ -228,6 +238,10 @@ class Caption(Task):
         return attention_maps(
             _drawable(inputs if picture is None else picture), answer.tokens, answer.attention, str(answer)
         )
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """The caption's states, gates and gradients, where each word looked, and the search."""
+        return trace_caption(model, view_of(inputs, model.assets.shape), **read_options(self.trace_options, options))
 
     @torch.no_grad()
     def embed(self, model: Model, inputs: Any) -> NDArray[np.float32]:
