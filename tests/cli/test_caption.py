@@ -87,6 +87,7 @@ def test_scores(folder: Path, table: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "test.jsonl"
     elsewhere.write_text(table.read_text())
     assert json.loads(call("eval", folder, elsewhere, "--images", table.parent / "images", "--json")[1]) == scores
+    assert json.loads(call("eval", folder, table, "--beam", "1", "--json")[1])["exact_match"] > 0.8
     said = call("eval", folder, table)[1]
     for name in ("bleu1", "bleu2", "bleu3", "bleu4", "bleu_signature", "chrf", "cider", "exact_match", "pictures"):
         assert f"\n{name} " in f"\n{said}"

@@ -164,10 +164,15 @@ class Caption(Task):
 
     def evaluate_file(self, model: Model, path: str | Path | tuple[str | Path, str | Path]) -> dict[str, Any]:
         """Scores on a file of captions, or on (file, pictures)."""
+        return self.evaluate_with(model, path)
+
+    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        """`evaluate_file` with a search as `RunOptions` say."""
+        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         assert isinstance(model.config, CaptionConfig)
         table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
         examples = fitted(_read(model.config, table, images), model.assets.shape)
-        answers = describe(model, [example.view for example in examples], RunOptions())
+        answers = describe(model, [example.view for example in examples], RunOptions(**options))
         scores = _scores(model, [answer.text for answer in answers], examples)
         return {
             **asdict(scores),
