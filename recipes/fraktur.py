@@ -30,8 +30,8 @@ from unrolled.tasks.recognize_search import RunOptions
 
 EVERY = 37
 LARGE: dict[str, Any] = {
-    "model.channels": [40, 80, 120],
-    "model.pooling": [2, 2, 1],
+    "model.channels": [32, 64, 128],
+    "model.strides": [2, 2, 1],
     "model.hidden_size": 256,
     "model.num_layers": 3,
     "model.dropout": 0.4,
