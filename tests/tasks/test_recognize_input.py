@@ -104,8 +104,8 @@ def test_frames_of_different_shapes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model__pooling": [2, 2]}, r"model\.pooling=\[2, 2\] has 2 numbers for 1 convolutions"),
-        ({"model__channels": [0]}, r"model\.channels=\[0\] and model\.pooling=\[2\] are no convolutions"),
+        ({"model__strides": [2, 2]}, r"model\.strides=\[2, 2\] has 2 numbers for 1 convolutions"),
+        ({"model__channels": [0]}, r"model\.channels=\[0\] and model\.strides=\[2\] are no convolutions"),
         (
             {"model__kind": "transformer", "model__heads": 5},
             r"model\.hidden_size=24 is not divisible by model\.heads=5\. U",

@@ -68,14 +68,12 @@ class Recognize(Task):
 
     def read(self, config: RecognizeConfig) -> Data:
         settings = config.data
-        if settings.train is None:
-            train, valid = _embedded("train"), _embedded("valid")
-        else:
-            train = self._read_file(config, settings.train)
-            valid = [] if settings.valid is None else self._read_file(config, settings.valid)
-        if settings.valid is not None and settings.train is None:
+        train = _embedded("train") if settings.train is None else self._read_file(config, settings.train)
+        if settings.valid is not None:
             valid = self._read_file(config, settings.valid)
-        if not valid:
+        elif settings.train is None:
+            valid = _embedded("valid")
+        else:
             if len(train) < 2:
                 raise UserError(f"{settings.train} holds one example.", "Give more, or a file with data.valid.")
             first, second = held_out([_key(example) for example in train], settings.valid_fraction)
@@ -148,7 +146,7 @@ class Recognize(Task):
         outputs = [""] * len(batches.examples)
         for index in range(len(batches)):
             batch = batches[index].to(model.device)
-            log_probs, lengths = model.network(batch)
+            log_probs, lengths = (one.cpu() for one in model.network(batch))
             counts = batch.more["target_lengths"]
             losses = ctc_loss(log_probs, batch.targets, lengths, counts, reduction="none", zero_infinity=True)
             total, count = total + float(losses.sum()), count + int(counts.sum())
@@ -187,6 +185,7 @@ class Recognize(Task):
 
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each input; with `picture` the labels of the only one are drawn over time."""
+        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         if picture is not None:
             place, inputs = check_picture(picture), list(self.inputs(model, request))
             if len(inputs) != 1:
