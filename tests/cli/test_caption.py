@@ -74,6 +74,8 @@ def test_attention_is_drawn(folder: Path, table: Path, tmp_path: Path) -> None:
     assert code == 0
     assert out.strip() in scenes()[0][2]
     assert Image.open(tmp_path / "a.png").size[0] > 500
+    code, out, _ = call("run", folder, "--attention", tmp_path / "c.svg", given=f"{picture(table)}\n")
+    assert (code, out.strip() in scenes()[0][2], (tmp_path / "c.svg").exists()) == (0, True, True)
     code, _, said = call("run", folder, table.parent / "images", "--attention", tmp_path / "b.png")
     assert code == 2
     assert said.startswith("unrolled: A drawing shows one picture, and there are 36. Give one.")

@@ -352,6 +352,7 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str, model: Mo
         (3, "The input is int. Expected a path, a PIL image or an array, or a list of them."),
         (np.zeros((4, 4, 3)), "The input has shape (4, 4, 3) and type float64. Expected pixels (height, width)"),
         ("none.png", "none.png does not exist. Give the path of a"),
+        ("", "There is no picture. Give the path of one."),
     ],
 )
 def test_inputs_that_are_no_picture(given: Any, message: str, model: Model) -> None:
