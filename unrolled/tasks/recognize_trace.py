@@ -50,13 +50,12 @@ def trace_recognizer(
         raise UserError(f"The model knows no label of text={text!r}.", f"It knows: {' '.join(labels.names[1:30])}")
     loss = ctc_loss(log_probs, torch.tensor(wanted, dtype=torch.int64))
     alignment = ctc_align(log_probs.detach(), wanted).path
-    flat = features.reshape(len(features), -1)
     frames = Frames(
         log_probs.detach().exp().cpu(),
         list(labels.names),
         alignment,
         seconds=moment(1) - moment(0) if unit == "seconds" else None,
-        picture=torch.from_numpy(np.ascontiguousarray(flat.T)) if flat.shape[1] > 1 else None,
+        picture=_picture(features, upside_down=unit == "pixels"),
     )
     kept = probe.tokens = names[: len(log_probs)]
     missing = {
@@ -78,3 +77,9 @@ def trace_recognizer(
         frames=frames,
         missing=missing,
     )
+
+
+def _picture(features: NDArray[np.float32], upside_down: bool) -> torch.Tensor | None:
+    """Features (T, …) with time from left to right, the lowest row first; a line's highest comes first."""
+    rows = features.reshape(len(features), -1).T
+    return torch.from_numpy((rows[::-1] if upside_down else rows).copy()) if len(rows) > 1 else None
