@@ -81,6 +81,11 @@ class Task(ABC):
     def build(self, config: Any, assets: Any) -> nn.Module:
         """The untrained network."""
 
+    def architecture(self, config: Any) -> dict[str, Any]:
+        """What a model that training starts from decides: its own shape, and what its tokens are."""
+        keys = {f"model.{name}": value for name, value in config.model.model_dump().items()}
+        return keys | {f"data.{name}": getattr(config.data, name) for name in self.inherited}
+
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
         """What a new network starts from besides chance: pretrained vectors, the scale of the training data."""
 
