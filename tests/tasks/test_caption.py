@@ -285,6 +285,18 @@ def test_a_model_can_be_trained_further(model: Model, table: Path, tmp_path: Pat
     start = tmp_path / "first.safetensors"
     further = api.train("caption", train=more, out=tmp_path / "run", init=start, set=settings, quiet=True)
     assert len(further.assets.target.tokenizer) == len(model.assets.target.tokenizer) + 2
+    larger = [np.asarray(Image.fromarray(pixels).resize((32, 32))) for _, pixels, _ in scenes()]
+    np.savez(tmp_path / "larger.npz", pictures=np.stack(larger), names=np.array([name for name, _, _ in scenes()]))
+    settings["data.images"] = str(tmp_path / "larger.npz")
+    other = api.train("caption", train=more, out=tmp_path / "larger", init=start, set=settings, quiet=True)
+    assert other.assets.shape == model.assets.shape
+    np.savez(
+        tmp_path / "larger.npz", regions=np.zeros((36, 4, 4, 3)), names=np.array([name for name, _, _ in scenes()])
+    )
+    with pytest.raises(
+        UserError, match=r"more.jsonl:\d+ is 4×4 regions of 3 numbers, and the model reads 16×16 pixels."
+    ):
+        api.train("caption", train=more, out=tmp_path / "features", init=start, set=settings, quiet=True)
 
 
 def test_pictures_of_attention(model: Model, table: Path, tmp_path: Path) -> None:
