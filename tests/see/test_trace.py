@@ -24,7 +24,10 @@ OPTIONS = "Unknown option of a trace 'hid'. Did you mean 'hide'? Choices: hide, 
 COLD = "temperature=0 is not above 0. Use 1 for the model's own distribution."
 
 
-@pytest.mark.parametrize("kind", KINDS)
+DRAWN = ["generate-rnn", "classify", "translate-bahdanau", "translate-transformer", "recognize", "caption"]
+
+
+@pytest.mark.parametrize("kind", DRAWN)
 def test_every_figure_is_drawn(kind: str, model_of: Find, tmp_path: Path) -> None:
     trace = model_of(kind).trace(input_of(kind))
     made = trace.save(tmp_path)
