@@ -27,6 +27,18 @@ void bind_vocabulary(nb::module_& m) {
           kernels().top_scores(job, threads);
         },
         nb::call_guard<nb::gil_scoped_release>(), "The best few scores of each row; see vocabulary.h.");
+  m.def("narrow_scores",
+        [](uintptr_t x, int rows, int depth, int64_t x_stride, uintptr_t weight, int size, uintptr_t bias,
+           uintptr_t scores, int64_t scores_stride, int threads) {
+          NarrowScoresJob job;
+          job.rows = rows, job.size = size, job.depth = depth;
+          job.x = at<const float*>(x), job.x_stride = x_stride;
+          job.weight = at<const float*>(weight), job.bias = at<const float*>(bias);
+          job.scores = at<float*>(scores), job.scores_stride = scores_stride;
+          kernels().narrow_scores(job, threads);
+        },
+        nb::call_guard<nb::gil_scoped_release>(), "A linear layer in bfloat16; see vocabulary.h.");
+  m.def("narrow", [] { return kernels().narrow(); }, "Whether this processor multiplies bfloat16.");
   m.def("cross_entropy",
         [](uintptr_t scores, int64_t rows, int size, int64_t row_stride, bool narrow, bool gradient, float smoothing,
            uintptr_t targets, uintptr_t losses, int threads) {

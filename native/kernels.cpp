@@ -17,6 +17,8 @@ namespace unrolled::UNROLLED_NAMESPACE {
 void ctc_loss(const CtcJob& job, int threads);                // ctc_kernels.cpp
 void top_scores(const TopJob& job, int threads);              // vocabulary_kernels.cpp
 void cross_entropy(const CrossEntropyJob& job, int threads);
+void narrow_scores(const NarrowScoresJob& job, int threads);
+bool has_narrow();
 
 static void forward(const ScanJob& job, int threads) {
   switch (static_cast<CellKind>(job.kind)) {
@@ -50,6 +52,8 @@ const Kernels kKernels = {
     {pack_matrix, free_matrix, step_layer, step_scratch},
     ctc_loss,
     top_scores,
-    cross_entropy};
+    cross_entropy,
+    narrow_scores,
+    has_narrow};
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

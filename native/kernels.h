@@ -21,6 +21,8 @@ struct Kernels {
   void (*ctc_loss)(const CtcJob&, int threads);
   void (*top_scores)(const TopJob&, int threads);
   void (*cross_entropy)(const CrossEntropyJob&, int threads);
+  void (*narrow_scores)(const NarrowScoresJob&, int threads);
+  bool (*narrow)();  // whether this processor multiplies bfloat16
 };
 
 }  // namespace unrolled

@@ -32,4 +32,15 @@ struct CrossEntropyJob {
   float* losses = nullptr;           // (rows,)
 };
 
+// x Wᵀ + b with x and W rounded to bfloat16, in float32 sums. Where `narrow` runs.
+struct NarrowScoresJob {
+  int rows = 0, size = 0, depth = 0;
+  const float* x = nullptr;  // (rows, depth)
+  int64_t x_stride = 0;
+  const float* weight = nullptr;  // (V, depth)
+  const float* bias = nullptr;    // (V,) or null
+  float* scores = nullptr;        // (rows, V)
+  int64_t scores_stride = 0;
+};
+
 }  // namespace unrolled

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "bfloat.h"
 #include "kernels.h"
 #include "math.h"
+#include "narrow.h"
 #include "parallel.h"
 #include "vocabulary.h"
 
@@ -15,7 +17,7 @@ constexpr int64_t kRowsAtOnce = 4;  // that a thread takes
 
 [[gnu::always_inline]] static inline Vec higher(Vec a, Vec b) { return a > b ? a : b; }
 
-// Rows of float32, or of bfloat16: the upper half of a float32.
+// Rows of float32, or of bfloat16.
 struct Wide {
   using Type = float;
   static Vec get(const float* row, int i) { return load(row + i); }
@@ -24,33 +26,11 @@ struct Wide {
   static void put_one(float* row, int i, float x) { row[i] = x; }
 };
 struct Narrow {
-  using Type = uint16_t;
-  typedef uint16_t Halves __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(alignof(uint16_t))));
-  typedef uint32_t Bits __attribute__((vector_size(kLanes * sizeof(uint32_t))));
-
-  static Vec get(const uint16_t* row, int i) {
-    const Bits bits = __builtin_convertvector(*reinterpret_cast<const Halves*>(row + i), Bits) << 16;
-    Vec v;
-    __builtin_memcpy(&v, &bits, sizeof v);
-    return v;
-  }
-  static float one(const uint16_t* row, int i) {
-    const uint32_t bits = static_cast<uint32_t>(row[i]) << 16;
-    float x;
-    __builtin_memcpy(&x, &bits, sizeof x);
-    return x;
-  }
-  static void put(uint16_t* row, int i, Vec v) {
-    Bits bits;
-    __builtin_memcpy(&bits, &v, sizeof bits);
-    bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;  // to the nearest, an even one of two
-    *reinterpret_cast<Halves*>(row + i) = __builtin_convertvector(bits, Halves);
-  }
-  static void put_one(uint16_t* row, int i, float x) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, &x, sizeof bits);
-    row[i] = static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-  }
+  using Type = Bfloat;
+  static Vec get(const Bfloat* row, int i) { return load_bfloat(row + i); }
+  static float one(const Bfloat* row, int i) { return from_bfloat(row[i]); }
+  static void put(Bfloat* row, int i, Vec v) { store_bfloat(row + i, v); }
+  static void put_one(Bfloat* row, int i, float x) { row[i] = to_bfloat(x); }
 };
 
 template <class Store>
@@ -170,6 +150,44 @@ static void rows_of(const Job& job, int threads, Each each) {
       for (int64_t r = first; r < first + kRowsAtOnce && r < shared.job.rows; ++r) shared.each(shared.job, r);
   }, &context);
 }
+
+// Each thread takes panels of W one by one, and multiplies all rows with it while it is near.
+void narrow_scores(const NarrowScoresJob& job, int threads) {
+  struct Context {
+    const NarrowScoresJob& job;
+    Bfloat* rows;
+    std::atomic<int> next{0};
+  };
+  const int stride = even(job.depth);
+  float* memory = allocate_scratch((static_cast<size_t>(job.rows) * stride + 1) / 2);
+  Context context{job, reinterpret_cast<Bfloat*>(memory)};
+  for (int r = 0; r < job.rows; ++r)
+    narrow_row(job.x + r * job.x_stride, job.depth, context.rows + static_cast<size_t>(r) * stride);
+  const int panels = ceil_div(job.size, kNarrowWidth);
+  parallel(panels < threads ? panels : threads, [](void* data, int, int) {
+    auto& shared = *static_cast<Context*>(data);
+    const NarrowScoresJob& job = shared.job;
+    const int stride = even(job.depth);
+    const size_t wide = static_cast<size_t>(job.depth) * kNarrowWidth, narrow = narrow_panel(job.depth);
+    float* wide_panel = allocate_scratch(wide + narrow + static_cast<size_t>(job.rows) * kNarrowWidth);
+    float *panel = wide_panel + wide, *sums = panel + narrow;
+    for (int first; (first = shared.next.fetch_add(kNarrowWidth)) < job.size;) {
+      pack_gates(job.weight, job.size, job.depth, 1, kNarrowVecs, first, wide_panel);
+      narrow_pairs(wide_panel, job.depth, panel);
+      narrow_product(shared.rows, stride, job.rows, panel, job.depth, sums);
+      for (int v = 0; v < kNarrowWidth && first + v < job.size; v += kLanes) {
+        const int unit = first + v, count = job.size - unit;
+        const Vec bias = job.bias ? load(job.bias + unit, count) : Vec{};
+        for (int r = 0; r < job.rows; ++r)
+          store(job.scores + r * job.scores_stride + unit, load(sums + r * kNarrowWidth + v) + bias, count);
+      }
+    }
+    free_scratch(wide_panel);
+  }, &context);
+  free_scratch(memory);
+}
+
+bool has_narrow() { return narrow_runs(); }
 
 void top_scores(const TopJob& job, int threads) { rows_of(job, threads, top_of_row); }
 

@@ -10,7 +10,10 @@ from torch import Tensor
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES
-from unrolled.kernels.vocabulary import linear_cross_entropy, top_scores
+from unrolled.kernels.vocabulary import linear_cross_entropy, linear_scores, top_scores
+
+if "native" in ENGINES:
+    from unrolled.kernels.native_ops import NARROW
 
 SIZES = (1, 2, 7, 16, 17, 63, 64, 65, 1000)
 
@@ -63,6 +66,31 @@ class TestTopScores:
         assert torch.equal(top_scores(scores, 3, normalised=False)[0], scores.log_softmax(-1).topk(3).values)
 
 
+class TestLinearScores:
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize("bias", [True, False])
+    @torch.no_grad()
+    def test_is_a_linear_layer(self, size: int, bias: bool) -> None:
+        for rows, width in ((1, 1), (7, 30), (20, 33)):
+            x, weight, more = torch.randn(rows, width), torch.randn(size, width), torch.randn(size) if bias else None
+            wide = [None if t is None else t.double() for t in (x, weight, more)]
+            assert_close(linear_scores(x, weight, more), F.linear(wide[0], wide[1], wide[2]).float())  # type: ignore[arg-type]
+
+    @pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built here")
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize("bias", [True, False])
+    @torch.no_grad()
+    def test_autocast_rounds_what_is_multiplied_and_nothing_else(self, size: int, bias: bool) -> None:
+        if not NARROW:
+            pytest.skip("this processor does not multiply bfloat16")
+        for rows, width in ((1, 1), (7, 30), (20, 33)):
+            x, weight, more = torch.randn(rows, width), torch.randn(size, width), torch.randn(size) if bias else None
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                scores = linear_scores(x, weight, more)
+            exact = x.bfloat16().double() @ weight.bfloat16().double().t()
+            assert_close(scores, (exact if more is None else exact + more.double()).float())
+
+
 def both(rows: int, width: int, size: int, smoothing: float, bias: bool) -> tuple[list[Tensor], list[Tensor]]:
     """Loss and gradients, ours and torch's in float64."""
     given = [torch.randn(rows, width), torch.randn(size, width), torch.randn(size)][: 3 if bias else 2]
@@ -76,7 +104,7 @@ def both(rows: int, width: int, size: int, smoothing: float, bias: bool) -> tupl
         else:
             scores = F.linear(x, weight, of_bias)
             loss = F.cross_entropy(scores, targets, reduction="sum", label_smoothing=smoothing)
-        (loss * 0.37).backward()
+        (loss * 0.37).backward()  # type: ignore[no-untyped-call]
         gradients = [t.grad for t in (x, weight, *rest) if t.grad is not None]
         results.append([loss.detach().float(), *(g.float() for g in gradients)])
     return results[0], results[1]
@@ -95,7 +123,7 @@ class TestLinearCrossEntropy:
 
     def test_what_needs_no_gradient_gets_none(self) -> None:
         x, weight = torch.randn(4, 3), torch.randn(5, 3, requires_grad=True)
-        linear_cross_entropy(x, weight, None, torch.tensor([0, 1, 2, 4])).backward()
+        linear_cross_entropy(x, weight, None, torch.tensor([0, 1, 2, 4])).backward()  # type: ignore[no-untyped-call]
         assert x.grad is None
         assert weight.grad is not None
         with torch.no_grad():
@@ -106,7 +134,7 @@ class TestLinearCrossEntropy:
         targets = torch.randint(300, (40,))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = linear_cross_entropy(x, weight, None, targets, 0.1)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         assert weight.grad is not None
         assert (loss.dtype, weight.grad.dtype) == (torch.float32, torch.float32)
         narrow = weight.detach().bfloat16().double().requires_grad_()
@@ -127,4 +155,4 @@ class TestLinearCrossEntropy:
         loss = linear_cross_entropy(x, torch.randn(5, 3), None, torch.tensor([0, 1, 2, 4]))
         (first,) = torch.autograd.grad(loss, x, create_graph=True)
         with pytest.raises(UserError, match="no second derivative"):
-            first.sum().backward()
+            first.sum().backward()  # type: ignore[no-untyped-call]

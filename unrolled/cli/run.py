@@ -42,6 +42,7 @@ TRANSLATE = (
     "min_tokens",
     "prefix",
     "unknown",
+    "precision",
     "picture",
 )
 RECOGNIZE = ("lexicon", "lm", "lm_weight", "word_bonus", "unknown_penalty", "window")
@@ -106,6 +107,9 @@ def run(
     prefix: Annotated[str | None, typer.Option(help="translate: what every output begins with.")] = None,
     unknown: Annotated[
         str | None, typer.Option(help="translate: keep, forbid, or replace unknown words by attention.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="translate, caption: fp32, or bf16, faster where the processor has it (fp32).")
     ] = None,
     picture: Annotated[
         str | None,

@@ -26,6 +26,7 @@ class ScanJob:
     width: int
     reverse: bool
     peephole_previous: bool
+    narrow: bool
     save: bool
     resets_batch_stride: int
     resets_step_stride: int
@@ -83,6 +84,7 @@ class AttentionJob:
     heads: int
     feed: int
     luong: bool
+    narrow: bool
     scale: float
     weight_hh: int
     bias_hh: int
@@ -251,6 +253,19 @@ def top_scores(
     values: int,
     tokens: int,
     totals: int,
+    threads: int,
+) -> None: ...
+def narrow() -> bool: ...
+def narrow_scores(
+    x: int,
+    rows: int,
+    depth: int,
+    x_stride: int,
+    weight: int,
+    size: int,
+    bias: int,
+    scores: int,
+    scores_stride: int,
     threads: int,
 ) -> None: ...
 def cross_entropy(

@@ -134,8 +134,9 @@ def make_attention_job(
 
 def quick_score(score: Score, like: Tensor, backend: str = "auto") -> Score:
     """The same score, on the native engine where it has no derivative to give and takes what is like `like`."""
-    plain = like.device.type == "cpu" and like.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    if backend == "reference" or "native" not in ATTENTION_ENGINES or not plain:
+    if backend == "reference" or "native" not in ATTENTION_ENGINES or like.device.type != "cpu":
+        return score
+    if like.dtype != torch.float32 and not torch.is_autocast_enabled("cpu"):
         return score
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or (score.heads > 1 and score.vector is not None):
         return score

@@ -22,7 +22,7 @@ def top_scores(
     >>> tokens, values.exp()
     (tensor([[2, 1]]), tensor([[0.4000, 0.1000]]))
     """
-    if _native(scores):
+    if _native(scores) and scores.dtype == torch.float32:
         from unrolled.kernels import vocabulary_ops
 
         return vocabulary_ops.top_scores(scores, count, blocked, normalised)
@@ -36,13 +36,18 @@ def top_scores(
 def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`F.linear(x, weight, bias)` of x (N, F), for a weight with many rows; on a CPU faster than torch's own.
 
+    Under autocast to bfloat16 only what is multiplied has so few digits, not the scores.
+
     >>> linear_scores(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), None)
     tensor([[ 3.,  7., 11.]])
     """
-    if _native(x) and not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")):
+    if _native(x) and _native(weight) and not torch.is_grad_enabled():
         from unrolled.kernels import vocabulary_ops
 
-        return vocabulary_ops.score_rows(x, weight, bias)
+        if not _autocast():
+            return vocabulary_ops.score_rows(x, weight, bias)
+        if vocabulary_ops.NARROW:
+            return vocabulary_ops.narrow_score_rows(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
@@ -67,4 +72,10 @@ def linear_cross_entropy(
 
 
 def _native(tensor: Tensor) -> bool:
-    return "native" in ENGINES and tensor.device.type == "cpu" and tensor.dtype == torch.float32
+    if "native" not in ENGINES or tensor.device.type != "cpu":
+        return False
+    return tensor.dtype == torch.float32 or (tensor.dtype == torch.bfloat16 and _autocast())
+
+
+def _autocast() -> bool:
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16

@@ -10,7 +10,9 @@ from torch import Tensor
 import unrolled.kernels._native as _native
 from unrolled.errors import UserError
 from unrolled.kernels.native_buffers import empty
-from unrolled.kernels.native_ops import differentiable_once
+from unrolled.kernels.native_ops import NARROW, address, differentiable_once
+
+__all__ = ["NARROW", "linear_cross_entropy", "narrow_score_rows", "score_rows", "top_scores"]
 
 ALIGNED = 16  # floats: rows that begin on a cache line make products into them up to half as fast again
 
@@ -34,11 +36,27 @@ def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: b
 
 def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x Wᵀ + b (N, V), its rows aligned."""
-    rows, size = len(x), len(weight)
-    scores = x.new_empty(rows, -(-size // ALIGNED) * ALIGNED)[:, :size]
+    scores = _aligned_rows(len(x), len(weight), x.dtype)
     if bias is None:
         return torch.mm(x, weight.t(), out=scores)
     return torch.addmm(bias, x, weight.t(), out=scores)
+
+
+def narrow_score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`score_rows` with x and W rounded to bfloat16, but not the scores. Where there is `NARROW`."""
+    alive: list[Tensor] = []
+    x, size = x.float(), len(weight)
+    scores = _aligned_rows(len(x), size, torch.float32)
+    _native.narrow_scores(
+        address(x, alive), len(x), x.shape[1], x.shape[1], address(weight.float(), alive), size,
+        0 if bias is None else address(bias.float(), alive), scores.data_ptr(), scores.stride(0),
+        torch.get_num_threads(),
+    )  # fmt: skip
+    return scores
+
+
+def _aligned_rows(rows: int, size: int, kind: torch.dtype) -> Tensor:
+    return torch.empty(rows, -(-size // ALIGNED) * ALIGNED, dtype=kind)[:, :size]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -14,6 +14,7 @@ from unrolled.models.encoder import Encoded, Encoder, Ending
 from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
+from unrolled.nn.dropout import Dropout
 from unrolled.search import Shared
 
 
@@ -64,9 +65,9 @@ class PlainDecoder(nn.Module):
         self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
         self.output_size = settings.output_size
 
-    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
-        """Vectors of the target tokens (B, T, E) → all steps."""
-        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)))
+    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
+        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)), lengths=lengths)
         return Decoded(output, None)
 
     def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
@@ -114,17 +115,18 @@ class AttentiveDecoder(nn.Module):
         if settings.num_layers > 1:
             above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
             self.upper = recurrent_layer(above, settings.hidden_size)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.bridge = bridge_between(encoder.ending, self.attend.rnn, settings.num_layers, settings.bridge)
         looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
-    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
+    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
         lower, upper = self._begin(encoded)
-        seen = self.attend(x, encoded.memory, encoded.mask, lower)
+        seen = self.attend(x, encoded.memory, encoded.mask, lower, lengths)
         output = seen.output
         if self.upper is not None:
-            output, _ = self.upper(self.dropout(output), to_torch(upper))
+            output, _ = self.upper(self.dropout(output), to_torch(upper), lengths=lengths)
         return Decoded(self._features(output, seen.context, x), seen.weights, seen.chosen)
 
     def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 WORDS_FOR_BLEU = 6  # in a caption, the mean: BLEU of fewer than four is 0 whatever they are
 AT_ONCE = 64  # pictures in a batch when there are no gradients
+ENOUGH = 2000  # pictures to know how their numbers are spread
 SHOWN = 3  # captions shown while a model learns
 
 
@@ -82,9 +83,7 @@ class Caption(Task):
         else:
             if len(given) < 2:
                 raise UserError(f"{source} holds one picture.", "Give more, or validation pictures with data.valid.")
-            # of the embedded letters several pictures have one name: none of them is in both parts
-            keys = [one.captions if settings.train is None else _key(one) for one in given]
-            first, second = held_out(keys, settings.valid_fraction)
+            first, second = held_out([_key(one) for one in given], settings.valid_fraction)
             train, valid = [given[i] for i in first], [given[i] for i in second]
         shape = shape_for(train[0].view, settings.size)
         train, valid = fitted(train, shape), fitted(valid, shape)
@@ -116,10 +115,9 @@ class Caption(Task):
         return captioner(config.model, assets.shape, len(assets.target.tokenizer), self._make)
 
     def initialize(self, network: nn.Module, config: CaptionConfig, assets: CaptionAssets, data: Data) -> None:
-        """Features are scaled as those of training are spread."""
-        if assets.shape.kind == "pixels":
-            return
-        some = view_batch([example.view for example in data.train])
+        """Colours and features are scaled as those of training are spread."""
+        every = max(1, len(data.train) // ENOUGH)
+        some = view_batch([example.view for example in data.train[::every]])
         read: Any = network
         read.read.fit(some.inputs if assets.shape.sizes else None, some.more.get("vectors"))
 
@@ -166,10 +164,15 @@ class Caption(Task):
 
     def evaluate_file(self, model: Model, path: str | Path | tuple[str | Path, str | Path]) -> dict[str, Any]:
         """Scores on a file of captions, or on (file, pictures)."""
+        return self.evaluate_with(model, path)
+
+    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        """`evaluate_file` with a search as `RunOptions` say."""
+        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         assert isinstance(model.config, CaptionConfig)
         table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
         examples = fitted(_read(model.config, table, images), model.assets.shape)
-        answers = describe(model, [example.view for example in examples], RunOptions())
+        answers = describe(model, [example.view for example in examples], RunOptions(**options))
         scores = _scores(model, [answer.text for answer in answers], examples)
         return {
             **asdict(scores),
@@ -191,9 +194,10 @@ class Caption(Task):
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each picture; with `picture` the attention to one of them is drawn too."""
         check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        request = replace(request, texts=None, lines=(), files=_files(request))
         if picture is not None:
             place = check_picture(picture)
-            found = list(some_pictures(_files(request)))
+            found = list(some_pictures(request.files))
             if len(found) != 1:
                 raise UserError(f"A drawing shows one picture, and there are {len(found)}.", "Give one.")
             self.drawing(model, found[0][1], **options).savefig(place, dpi=150)

@@ -97,13 +97,14 @@ def caption_loss(network: Any, batch: Batch) -> Loss:
     penalties = Penalties(*batch.more["penalties"]) if "penalties" in batch.more else None
     real = real_tokens(batch)
     decoded: Decoded = network(batch)
-    scores, targets = network.scores(decoded.features[real]).float(), batch.targets[real]
-    loss = token_loss(scores, targets, batch)
+    loss = token_loss(network, decoded.features, batch)
     if penalties is None or decoded.attention is None:
         return loss
     if decoded.chosen is None:
         return replace(loss, sum=loss.sum + penalties.doubly_stochastic * unseen(decoded.attention, real))
-    log_probs = scores.detach().log_softmax(-1).gather(1, targets[:, None]).squeeze(1)
+    with torch.no_grad():
+        log_probs = network.scores(decoded.features[real]).float().log_softmax(-1)  # (N, V)
+        log_probs = log_probs.gather(1, batch.targets[real][:, None]).squeeze(1)
     rewards = log_probs.new_zeros(len(real)).index_add(0, real.nonzero()[:, 0], log_probs)
     rewards = rewards / batch.more["target_lengths"]  # the mean log P of a caption's tokens
     looked, entropy = looking(decoded.attention.float(), decoded.chosen, real)

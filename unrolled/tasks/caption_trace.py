@@ -64,7 +64,8 @@ def trace_caption(
     weights: dict[str, Tensor] = {}
     missing = {
         "gates": "A vanilla RNN has no gates.",
-        "attention": "This captioner sees one vector: it does not attend.",
+        "attention": "This model has no attention to show: all it knows of the picture is one vector. "
+        "One trained with model.decoder.attention=soft has.",
     }
     if isinstance(network, TransformerCaptioner):
         weights = {name: torch.stack(layers, dim=1)[0].detach() for name, layers in inside.items()}
@@ -76,7 +77,7 @@ def trace_caption(
             weights = {"cross": decoded.attention.detach()[:, None]}
     return ModelTrace(
         "caption",
-        target.text(tokens) or "(nothing)",
+        target.text(tokens),
         said,
         losses,
         parts,

@@ -31,7 +31,7 @@ from unrolled.tasks.translate_scores import exposure, length_table, score_file
 from unrolled.tasks.translate_text import TranslateAssets
 from unrolled.tasks.translate_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.translate_trace import trace_translation
-from unrolled.tasks.writing import OPTIONS, RunOptions, real_scores, token_loss, with_guesses
+from unrolled.tasks.writing import OPTIONS, RunOptions, token_loss, with_guesses
 from unrolled.training import Batches, Goal, Loss, hash_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Translate(Task):
         )
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
-        return token_loss(*real_scores(network, batch), batch)
+        return token_loss(network, network(batch).features, batch)
 
     def prepare(self, network: nn.Module, config: TranslateConfig, batch: Batch, state: Any, done: float) -> Batch:
         return with_guesses(network, config.train.teacher_forcing, batch, done)

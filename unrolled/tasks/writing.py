@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data import Batch
 from unrolled.errors import unknown_name
+from unrolled.kernels.vocabulary import linear_cross_entropy
 from unrolled.models.encoder import Encoded
 from unrolled.models.inputs import padded
 from unrolled.search import Beam, Found, Hypothesis, LengthPenalty, Ranking, Sampling, beam_search, sample
@@ -23,6 +24,7 @@ from unrolled.training import Forcing, Loss, own_share, with_own_guesses
 
 Ids = NDArray[np.int32]
 UNKNOWNS = ("auto", "keep", "forbid", "replace")
+PRECISIONS = ("fp32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,16 @@ class RunOptions:
     min_p: float = 0.0
     seed: int | None = None
     attention: bool = False  # keep where each token looked
+    precision: str = "fp32"  # bf16: products in bfloat16, twice as fast on processors that have them
 
     def __post_init__(self) -> None:
-        if self.unknown not in UNKNOWNS:
-            raise unknown_name("unknown", self.unknown, UNKNOWNS)
+        for name, choices in (("unknown", UNKNOWNS), ("precision", PRECISIONS)):
+            if getattr(self, name) not in choices:
+                raise unknown_name(name, getattr(self, name), choices)
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        """A block in which products are as `precision` says."""
+        return nullcontext() if self.precision == "fp32" else torch.autocast(device.type, dtype=torch.bfloat16)
 
     @property
     def search(self) -> Beam:
@@ -138,16 +146,12 @@ def real_tokens(batch: Batch) -> Tensor:
     return steps < batch.more["target_lengths"][:, None]
 
 
-def real_scores(network: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Scores (N, V) and targets (N,) of the real target tokens, the true ones read."""
-    real = real_tokens(batch)
-    return network.scores(network(batch).features[real]), batch.targets[real]
-
-
-def token_loss(scores: Tensor, targets: Tensor, batch: Batch) -> Loss:
-    """Cross-entropy of the tokens, smoothed as the batch says."""
+def token_loss(network: Any, features: Tensor, batch: Batch) -> Loss:
+    """Cross-entropy of the real tokens, smoothed as the batch says; features (B, T, F) are what `scores` reads."""
+    real, scores = real_tokens(batch), network.scores
     smoothing = float(batch.more["smoothing"]) if "smoothing" in batch.more else 0.0
-    total = F.cross_entropy(scores.float(), targets, reduction="sum", label_smoothing=smoothing)
+    targets = batch.targets[real]
+    total = linear_cross_entropy(features[real], scores.weight, scores.bias, targets, smoothing)
     return Loss(total, torch.tensor(len(targets)))
 
 
