@@ -91,7 +91,8 @@ def translate(model: Any, job: dict[str, Any]) -> dict[str, float]:
     batches = [batch_of(pairs, train=False) for pairs in job["batches"]]
     began, sentences, words = time.perf_counter(), 0, 0
     for batch in batches:
-        output, _, _ = search(model, batch, job["max_tokens"], job["beam"], 1.0, generate_unk=True)
+        tokens = job["tokens"]
+        output, _, _ = search(model, batch, tokens, job["beam"], 1.0, generate_unk=True, min_output_length=tokens - 1)
         sentences += len(output)
         words += int((output != SPECIALS.pad_id).sum())
     return {"seconds": time.perf_counter() - began, "sentences": sentences, "words": words}

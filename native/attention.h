@@ -10,12 +10,13 @@
 #include <utility>
 
 #include "attention_look.h"
+#include "narrow.h"
 #include "product.h"
 #include "scan.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
-// A matrix packed for `product`.
+// A matrix packed for `product`, or, in bfloat16, for `narrow_product`.
 struct Packed {
   float* panels = nullptr;
   int depth = 0, columns = 0;
@@ -49,7 +50,17 @@ class AttentionScan {
         real_(reinterpret_cast<int*>(space.own.take(static_cast<size_t>(rows_) * job.positions))),
         real_counts_(reinterpret_cast<int*>(space.own.take(rows_))),
         scratch_(space.own.take(job.positions + kLanes)),
-        tile_(space.own.take(static_cast<size_t>(rows_) * kPlainWidth)) {}
+        tile_(space.own.take(static_cast<size_t>(rows_) * kPlainWidth)),
+        deepest_(deepest(job, wide_, mix_)),
+        bfloats_(reinterpret_cast<Bfloat*>(space.own.take(job.narrow ? static_cast<size_t>(rows_) * even(deepest_) : 0))),
+        wide_panel_(space.own.take(job.narrow ? static_cast<size_t>(deepest_) * kPlainWidth : 0)) {}
+
+  // The most rows that a matrix has which a step multiplies with, on either way.
+  static int deepest(const AttentionJob& job, int wide, int mix) {
+    int most = wide > mix ? wide : mix;
+    for (int depth : {job.feed, job.key_size, job.value_size, job.context_size}) most = depth > most ? depth : most;
+    return most;
+  }
 
   bool is(CellKind kind) const { return job.kind == static_cast<int>(kind); }
   bool gru() const { return is(CellKind::gru_reset_after) || is(CellKind::gru_reset_before); }
@@ -100,8 +111,11 @@ class AttentionScan {
     const int stride = round_up(width, kLanes) + kLanes;
     return {space.own.take(static_cast<size_t>(rows_) * stride), stride};
   }
-  static Packed packed(Workspace& space, int depth, int columns) {
-    return {space.shared.take(static_cast<size_t>(depth) * round_up(columns, kPlainWidth)), depth, columns};
+  Packed packed(Workspace& space, int depth, int columns) const {
+    return {space.shared.take(panel_size(depth) * ceil_div(columns, kPlainWidth)), depth, columns};
+  }
+  size_t panel_size(int depth) const {
+    return job.narrow ? narrow_panel(depth) : static_cast<size_t>(depth) * kPlainWidth;
   }
 
   // For W x: the rows of W (columns, depth) become columns. Every thread does its part.
@@ -119,17 +133,22 @@ class AttentionScan {
   template <class Each>
   void each_panel(const Packed& to, Each each) const {
     const Range mine = part_of(ceil_div(to.columns, kPlainWidth), id_, groups_);
-    for (int panel = mine.begin; panel < mine.end; ++panel)
-      each(panel * kPlainWidth, to.panels + static_cast<size_t>(panel) * to.depth * kPlainWidth);
+    for (int panel = mine.begin; panel < mine.end; ++panel) {
+      float* place = to.panels + panel * panel_size(to.depth);
+      each(panel * kPlainWidth, job.narrow ? wide_panel_ : place);
+      if (job.narrow) narrow_pairs(wide_panel_, to.depth, place);
+    }
   }
   void meet_everyone() { everyone_->wait(groups_); }
 
   // out(j, column, the rows' product with a packed matrix); past the last column there are zeros.
   template <class Out>
   void multiply(const Block& rows, int count, const Packed& by, Out out) const {
-    for (int first = 0; first < by.columns; first += kPlainWidth) {
-      product<kPlainVecs>(rows.data, rows.stride, count, by.panels + static_cast<size_t>(first) * by.depth, by.depth,
-                          tile_);
+    for (int j = 0; job.narrow && j < count; ++j) narrow_row(rows[j], by.depth, bfloats_ + j * even(by.depth));
+    const float* panel = by.panels;
+    for (int first = 0; first < by.columns; first += kPlainWidth, panel += panel_size(by.depth)) {
+      if (job.narrow) narrow_product(bfloats_, even(by.depth), count, panel, by.depth, tile_);
+      else product<kPlainVecs>(rows.data, rows.stride, count, panel, by.depth, tile_);
       for (int j = 0; j < count; ++j)
         for (int v = 0; v < kPlainVecs && first + v * kLanes < by.columns; ++v)
           out(j, first + v * kLanes, load(tile_ + j * kPlainWidth + v * kLanes));
@@ -155,6 +174,9 @@ class AttentionScan {
   const int rows_;
   int *real_, *real_counts_;
   float *scratch_, *tile_;
+  const int deepest_;
+  Bfloat* bfloats_;
+  float* wide_panel_;
 };
 
 class AttentionForward : protected AttentionScan {

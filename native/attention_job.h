@@ -19,6 +19,7 @@ struct AttentionJob {
   int hidden = 0, key_size = 0, value_size = 0, context_size = 0, feed = 0;
   int heads = 1;
   bool luong = false;  // looks after the step, not before it
+  bool narrow = false;  // products in bfloat16, where the processor has them
   float scale = 1;     // of a dot score
 
   Sequence gates_x;                     // (B, T, G·H)

@@ -9,6 +9,7 @@
 #include "bind_ctc.h"
 #include "bind_ngram.h"
 #include "bind_search.h"
+#include "bind_vocabulary.h"
 #include "dispatch.h"
 #include "parallel.h"
 #include "step_calls.h"
@@ -61,6 +62,7 @@ NB_MODULE(_native, m) {
         .def_rw("width", &ScanJob::width)
         .def_rw("reverse", &ScanJob::reverse)
         .def_rw("peephole_previous", &ScanJob::peephole_previous)
+        .def_rw("narrow", &ScanJob::narrow)
         .def_rw("save", &ScanJob::save)
         .def_rw("resets_batch_stride", &ScanJob::resets_batch_stride)
         .def_rw("resets_step_stride", &ScanJob::resets_step_stride)
@@ -95,6 +97,7 @@ NB_MODULE(_native, m) {
         .def_rw("heads", &AttentionJob::heads)
         .def_rw("feed", &AttentionJob::feed)
         .def_rw("luong", &AttentionJob::luong)
+        .def_rw("narrow", &AttentionJob::narrow)
         .def_rw("scale", &AttentionJob::scale)
         UNROLLED_SEQUENCE(gates_x) UNROLLED_SEQUENCE(feed_mask) UNROLLED_SEQUENCE(mix_mask)
         UNROLLED_SEQUENCE(d_output) UNROLLED_SEQUENCE(d_context) UNROLLED_SEQUENCE(d_weights)
@@ -115,6 +118,8 @@ NB_MODULE(_native, m) {
         .def("forward", [](const Self& job, int threads) { kernels().attention_forward(job, threads); },
              nb::call_guard<nb::gil_scoped_release>())
         .def("backward", [](const Self& job, int threads) { kernels().attention_backward(job, threads); },
+             nb::call_guard<nb::gil_scoped_release>())
+        .def("look", [](const Self& job, int threads) { kernels().attention_look(job, threads); },
              nb::call_guard<nb::gil_scoped_release>());
   }
   nb::class_<Stepper>(m, "Stepper")
@@ -138,6 +143,7 @@ NB_MODULE(_native, m) {
         }, "Which sequences have a step t; see job.h.");
   bind_ctc(m);
   bind_search(m);
+  bind_vocabulary(m);
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {
     std::vector<std::string> names;

@@ -368,7 +368,7 @@ class GruBackward : public BackwardScan {
 class GruAfterBackward : public GruBackward {
  public:
   explicit GruAfterBackward(const Place& place)
-      : GruBackward(place, true), u_(place.shared->take(packed_size(3 * hidden_, hidden_))) {}
+      : GruBackward(place, true), u_(place.shared->take(packed_size(job, 3 * hidden_, hidden_))) {}
 
   void prepare() {
     pack_shared(job.weight_hh, 3 * hidden_, hidden_, u_);
@@ -430,8 +430,8 @@ class GruBeforeBackward : public GruBackward {
  public:
   explicit GruBeforeBackward(const Place& place)
       : GruBackward(place, place.job.norm_hh != nullptr),
-        u_rz_(place.shared->take(packed_size(2 * hidden_, hidden_))),
-        u_n_(place.shared->take(packed_size(hidden_, hidden_))),
+        u_rz_(place.shared->take(packed_size(job, 2 * hidden_, hidden_))),
+        u_n_(place.shared->take(packed_size(job, hidden_, hidden_))),
         d_remembered_(place.of_group->take(static_cast<size_t>(group_rows_) * dh_.stride())) {}
 
   void prepare() {

@@ -41,6 +41,7 @@ struct ScanJob {
   int batch = 0, steps = 0, features = 0, hidden = 0, width = 0;
   bool reverse = false;
   bool peephole_previous = false;
+  bool narrow = false;  // products in bfloat16, where the processor has them; of an LSTM without projection or layer norm
 
   Sequence x;                          // (B, T, D); or, instead of it,
   const float* gates_x = nullptr;      // rows, G·H: W x + b for all steps

@@ -3,6 +3,7 @@
 #include "kernels.h"
 
 #include "attention.h"
+#include "attention_queries.h"
 #include "gru.h"
 #include "lstm.h"
 #include "rnn.h"
@@ -13,7 +14,11 @@
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
-void ctc_loss(const CtcJob& job, int threads);  // ctc_kernels.cpp
+void ctc_loss(const CtcJob& job, int threads);                // ctc_kernels.cpp
+void top_scores(const TopJob& job, int threads);              // vocabulary_kernels.cpp
+void cross_entropy(const CrossEntropyJob& job, int threads);
+void narrow_scores(const NarrowScoresJob& job, int threads);
+bool has_narrow();
 
 static void forward(const ScanJob& job, int threads) {
   switch (static_cast<CellKind>(job.kind)) {
@@ -43,7 +48,12 @@ const Kernels kKernels = {
     backward,
     run_attention<AttentionForward>,
     run_attention<AttentionBackward>,
+    look_at_memories,
     {pack_matrix, free_matrix, step_layer, step_scratch},
-    ctc_loss};
+    ctc_loss,
+    top_scores,
+    cross_entropy,
+    narrow_scores,
+    has_narrow};
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -5,6 +5,7 @@
 #include "ctc.h"
 #include "job.h"
 #include "step.h"
+#include "vocabulary.h"
 
 namespace unrolled {
 
@@ -15,8 +16,13 @@ struct Kernels {
   void (*backward)(const ScanJob&, int threads);
   void (*attention_forward)(const AttentionJob&, int threads);
   void (*attention_backward)(const AttentionJob&, int threads);
+  void (*attention_look)(const AttentionJob&, int threads);
   StepKernels step;
   void (*ctc_loss)(const CtcJob&, int threads);
+  void (*top_scores)(const TopJob&, int threads);
+  void (*cross_entropy)(const CrossEntropyJob&, int threads);
+  void (*narrow_scores)(const NarrowScoresJob&, int threads);
+  bool (*narrow)();  // whether this processor multiplies bfloat16
 };
 
 }  // namespace unrolled

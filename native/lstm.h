@@ -21,9 +21,11 @@ class LstmForward : public ForwardScan {
         hidden_(job.hidden),
         panels_(ceil_div(hidden_, kLanes)),
         c_(job.c, hidden_, group_rows_, place.of_group),
-        w_(place.shared->take(static_cast<size_t>(panels_) * kTile * job.features)),
-        u_(place.shared->take(static_cast<size_t>(panels_) * kTile * job.width)),
-        tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)) {
+        w_(place.shared->take(panels_ * panel_size(job, job.features))),
+        u_(place.shared->take(panels_ * panel_size(job, job.width))),
+        tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)),
+        x_bfloats_(take_bfloats(place.own, job.narrow ? static_cast<size_t>(group_rows_) * even(job.features) : 0)),
+        h_bfloats_(take_bfloats(place.own, job.narrow ? static_cast<size_t>(group_rows_) * even(job.width) : 0)) {
     if (job.weight_hr) {
       projection_panels_ = ceil_div(job.width, kPlainWidth);
       r_ = place.shared->take(static_cast<size_t>(projection_panels_) * kPlainWidth * hidden_);
@@ -54,9 +56,16 @@ class LstmForward : public ForwardScan {
     const int count = look_up_rows(t);
     if (count == 0) return;
     look_up_inputs(t, count);
+    if (job.narrow && job.x.data) narrow_rows(x_rows_, x_stride_, count, job.features, x_bfloats_);
+    if (job.narrow) narrow_rows(h_.seen(parity, 0), h_.stride(), count, job.width, h_bfloats_);
     const Range mine = my_part(panels_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
       const int unit = panel * kLanes;
+      if (job.narrow) {
+        narrow_sums(panel, count);
+        gates(t, parity, unit, {0, count}, {tile_, kTile, kLanes}, x_sums(t).from_unit(unit));
+        continue;
+      }
       if (job.x.data) product<4>(x_rows_, x_stride_, count, w_panel(panel), job.features, tile_);
       if (job.x.data && job.norm_hh) keep_tile(x_sums_, unit, count);
       if (job.x.data && !job.norm_hh)
@@ -85,8 +94,13 @@ class LstmForward : public ForwardScan {
 
   // Layer norm needs whole rows of sums, where otherwise each thread goes on with its own units.
   bool by_rows() const { return job.norm_hh || job.norm_c; }
-  float* w_panel(int panel) const { return w_ + static_cast<size_t>(panel) * kTile * job.features; }
-  float* u_panel(int panel) const { return u_ + static_cast<size_t>(panel) * kTile * job.width; }
+  float* w_panel(int panel) const { return w_ + panel * panel_size(job, job.features); }
+  float* u_panel(int panel) const { return u_ + panel * panel_size(job, job.width); }
+  void narrow_sums(int panel, int count) {
+    narrow_product(h_bfloats_, even(job.width), count, u_panel(panel), job.width, tile_);
+    if (job.x.data)
+      narrow_product<true>(x_bfloats_, even(job.features), count, w_panel(panel), job.features, tile_);
+  }
   float* r_panel(int panel) const { return r_ + static_cast<size_t>(panel) * kPlainWidth * hidden_; }
   float* raw_row(int j) const {
     return job.raw ? job.raw + rows_[j].row * 4 * hidden_ : raw_ + static_cast<size_t>(j) * 4 * hidden_;
@@ -249,6 +263,7 @@ class LstmForward : public ForwardScan {
   int projection_panels_ = 0;
   Track c_;
   float *w_, *u_, *tile_;
+  Bfloat *x_bfloats_, *h_bfloats_;  // the rows of a step, in bfloat16
   float *r_ = nullptr, *shown_ = nullptr;                                                   // with a projection
   float *raw_ = nullptr, *sums_ = nullptr, *memory_ = nullptr, *output_gate_ = nullptr;  // with layer norm
 };
@@ -261,14 +276,14 @@ class LstmBackward : public BackwardScan {
       : BackwardScan(place, 4, place.job.norm_hh != nullptr),
         hidden_(job.hidden),
         dc_(job.c, hidden_, group_rows_, place.of_group),
-        u_(place.shared->take(packed_size(4 * hidden_, job.width))),
+        u_(place.shared->take(packed_size(job, 4 * hidden_, job.width))),
         d_bias_(4 * hidden_, place.own),
         d_peephole_(3 * hidden_, place.own),
         d_norm_hh_(4 * hidden_, place.own),
         d_norm_c_(hidden_, place.own),
         d_norm_c_bias_(hidden_, place.own) {
     if (job.weight_hr) {
-      r_ = place.shared->take(packed_size(job.width, hidden_));
+      r_ = place.shared->take(packed_size(job, job.width, hidden_));
       d_hidden_ = place.of_group->take(static_cast<size_t>(chunk_rows_) * dh_.stride());
       d_r_ = gradient(place, job.d_weight_hr, static_cast<size_t>(job.width) * hidden_);
       d_shown_ = place.of_group->take(static_cast<size_t>(group_rows_) * dc_.stride());

@@ -69,7 +69,7 @@ static void product(const float* rows, ptrdiff_t row_stride, int count, const fl
 constexpr int kStripVecs = 4;
 constexpr int kStrip = kMaxRows<kStripVecs>;
 
-static void outer_product(const float* strip, const float* panel, int depth, float* total, ptrdiff_t stride, int rows,
+[[maybe_unused]] static void outer_product(const float* strip, const float* panel, int depth, float* total, ptrdiff_t stride, int rows,
                           int columns, bool add) {
   for (int r = 0; add && r < rows; ++r)  // it is added to at the very end, and may be far away
     for (int v = 0; v < kStripVecs; ++v) __builtin_prefetch(total + r * stride + v * kLanes, 1);
@@ -127,7 +127,7 @@ static void pack_gates(const float* matrix, int hidden, int depth, int gates, in
 }
 
 // Packs columns of a matrix (depth, columns) as they are: the panel from `first` on, zeros beyond the edge.
-static void pack_columns(const float* matrix, int columns, int depth, int width, int first, float* panel) {
+[[maybe_unused]] static void pack_columns(const float* matrix, int columns, int depth, int width, int first, float* panel) {
   const int valid = columns - first < width ? columns - first : width;
   for (int k = 0; k < depth; ++k) {
     const float* row = matrix + static_cast<size_t>(k) * columns + first;

@@ -114,7 +114,7 @@ class RnnBackward : public BackwardScan {
   explicit RnnBackward(const Place& place)
       : BackwardScan(place, 1, place.job.norm_hh != nullptr),
         hidden_(job.hidden),
-        u_(place.shared->take(packed_size(hidden_, hidden_))),
+        u_(place.shared->take(packed_size(job, hidden_, hidden_))),
         d_bias_(hidden_, place.own),
         d_norm_hh_(hidden_, place.own) {}
 

@@ -5,6 +5,7 @@
 
 #include "job.h"
 #include "math.h"
+#include "narrow.h"
 #include "product.h"
 #include "team.h"
 
@@ -91,6 +92,23 @@ class Scan {
   }
 
   Range my_part(int count) const { return part_of(count, member_, plan_.members); }
+
+  // Floats of a panel of kPlainWidth columns.
+  static size_t panel_size(const ScanJob& job, int depth) {
+    return job.narrow ? narrow_panel(depth) : static_cast<size_t>(depth) * kPlainWidth;
+  }
+  // A panel that `pack` makes, in bfloat16 if it is to be; `wide` is room for one in float32.
+  template <class Pack>
+  void put_panel(float* to, int depth, float* wide, Pack pack) const {
+    pack(job.narrow ? wide : to);
+    if (job.narrow) narrow_pairs(wide, depth, to);
+  }
+  static void narrow_rows(const float* from, ptrdiff_t stride, int count, int depth, Bfloat* to) {
+    for (int j = 0; j < count; ++j) narrow_row(from + j * stride, depth, to + static_cast<size_t>(j) * even(depth));
+  }
+  static Bfloat* take_bfloats(Arena* arena, size_t count) {
+    return reinterpret_cast<Bfloat*>(arena->take((count + 1) / 2));
+  }
 
   const ScanJob& job;
   const Plan plan_;
@@ -228,7 +246,9 @@ class ForwardScan : protected Scan {
         h_(job, group_rows_, place.of_group),
         gates_(gates),
         x_copy_(place.of_group->take(static_cast<size_t>(group_rows_) * job.features)),
-        bias_(place.own->take(gates * job.hidden + kLanes)) {
+        bias_(place.own->take(gates * job.hidden + kLanes)),
+        wide_panel_(place.own->take(
+            job.narrow ? static_cast<size_t>(job.features > job.width ? job.features : job.width) * kPlainWidth : 0)) {
     if (job.norm_hh && job.x.data)
       x_sums_ = place.of_group->take(static_cast<size_t>(group_rows_) * gates * job.hidden + kLanes);
   }
@@ -279,9 +299,11 @@ class ForwardScan : protected Scan {
   // Packs `panels` panels of rows of U (or R); every thread of the scan does its part.
   void pack_shared(const float* matrix, int hidden, int depth, int gates, int blocks, int panels, float* packed) const {
     const Range mine = part_of(panels, id_, plan_.threads());
+    const size_t size = job.narrow ? narrow_panel(depth) : static_cast<size_t>(gates) * blocks * kLanes * depth;
     for (int panel = mine.begin; panel < mine.end; ++panel)
-      pack_gates(matrix, hidden, depth, gates, blocks, panel * blocks * kLanes,
-                 packed + static_cast<size_t>(panel) * gates * blocks * kLanes * depth);
+      put_panel(packed + panel * size, depth, wide_panel_, [&](float* to) {
+        pack_gates(matrix, hidden, depth, gates, blocks, panel * blocks * kLanes, to);
+      });
   }
 
   // Padding outputs zero.
@@ -300,7 +322,7 @@ class ForwardScan : protected Scan {
   float* x_copy_;
   const float* x_rows_ = nullptr;
   ptrdiff_t x_stride_ = 0;
-  float* bias_;
+  float *bias_, *wide_panel_;
   float* x_sums_ = nullptr;
 };
 
@@ -397,11 +419,14 @@ class BackwardScan : protected Scan {
         chunk_(place.of_group->take(static_cast<size_t>(chunk_rows_) * chunk_stride_)),
         d_w_(gradient(place, job.d_weight_ih, static_cast<size_t>(wide_) * job.features)),
         d_u_(gradient(place, job.d_weight_hh, static_cast<size_t>(wide_) * job.width)),
-        w_(job.d_x.data ? place.shared->take(packed_size(wide_, job.features)) : nullptr),
+        w_(job.d_x.data ? place.shared->take(packed_size(job, wide_, job.features)) : nullptr),
         entries_(reinterpret_cast<Entry*>(place.own->take(chunk_rows_ * sizeof(Entry) / sizeof(float)))),
         strips_(place.own->take(static_cast<size_t>(chunk_rows_) * round_up(wide_, kStrip))),
         panel_(place.own->take(static_cast<size_t>(chunk_rows_) * kPlainWidth)),
-        tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)) {}
+        tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)),
+        pairs_(place.own->take(job.narrow ? narrow_panel(chunk_rows_) : 0)),
+        wide_panel_(place.own->take(job.narrow ? static_cast<size_t>(wide_) * kPlainWidth : 0)),
+        bfloats_(take_bfloats(place.own, job.narrow ? static_cast<size_t>(group_rows_) * even(wide_) : 0)) {}
 
   void begin_chunks() {
     if (w_) pack_shared(job.weight_ih, wide_, job.features, w_);
@@ -447,6 +472,11 @@ class BackwardScan : protected Scan {
   // The chunk's columns [first, first + size) in strips, for the outer products that follow.
   void pack_strips(const float* chunk, int stride, int first, int size) {
     const Range mine = my_part(ceil_div(size, kStrip));
+    if (job.narrow) {
+      const int begin = mine.begin * kStrip, end = mine.end * kStrip < size ? mine.end * kStrip : size;
+      return narrow_transposed(chunk, stride, chunk_count_, first + begin, end - begin, narrow_strip(mine.begin),
+                               narrow_depth());
+    }
     for (int strip = mine.begin; strip < mine.end; ++strip) {
       float* to = strip_at(strip);
       const float* from = chunk + first + strip * kStrip;
@@ -477,15 +507,31 @@ class BackwardScan : protected Scan {
           store(panel_ + k * kPlainWidth + v, v < columns ? load(from + v, columns - v) : Vec{});
         }
       }
+      if (job.narrow) narrow_pairs(panel_, chunk_count_, pairs_);
       for (int strip = mine.begin; strip < mine.end; ++strip) {
         const int rows = size - strip * kStrip < kStrip ? size - strip * kStrip : kStrip;
-        outer_product(strip_at(strip), panel_, chunk_count_,
-                      total + static_cast<size_t>(strip) * kStrip * source.width + column, source.width, rows, columns,
-                      flushed_);
+        float* to = total + static_cast<size_t>(strip) * kStrip * source.width + column;
+        if (job.narrow) narrow_outer(strip, to, source.width, rows, columns);
+        else outer_product(strip_at(strip), panel_, chunk_count_, to, source.width, rows, columns, flushed_);
       }
     }
   }
   float* strip_at(int strip) const { return strips_ + static_cast<size_t>(strip) * kStrip * chunk_count_; }
+
+  // In bfloat16 a strip's rows lie one after the other, each of all the chunk's steps.
+  int narrow_depth() const { return round_up(chunk_rows_, kLanes); }
+  Bfloat* narrow_strip(int strip) const {
+    return reinterpret_cast<Bfloat*>(strips_) + static_cast<size_t>(strip) * kStrip * narrow_depth();
+  }
+  void narrow_outer(int strip, float* to, int stride, int rows, int columns) const {
+    alignas(64) float sums[kStrip * kPlainWidth];
+    narrow_product(narrow_strip(strip), narrow_depth(), rows, pairs_, chunk_count_, sums);
+    for (int r = 0; r < rows; ++r)
+      for (int v = 0; v < columns; v += kLanes) {
+        float* at = to + r * stride + v;
+        store(at, (flushed_ ? load(at, columns - v) : Vec{}) + load(sums + r * kPlainWidth + v), columns - v);
+      }
+  }
 
   // ∂L/∂W and ∂L/∂U of a chunk where all rows of U saw h.
   void add_weight_gradients() {
@@ -549,8 +595,11 @@ class BackwardScan : protected Scan {
   template <class Out>
   void multiply(const float* rows, int stride, int count, const float* packed, int depth, int columns, Out out) {
     const Range mine = my_part(ceil_div(columns, kPlainWidth));
+    if (job.narrow) narrow_rows(rows, stride, count, depth, bfloats_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
-      product<kPlainVecs>(rows, stride, count, packed + static_cast<size_t>(panel) * depth * kPlainWidth, depth, tile_);
+      const float* of_panel = packed + panel * panel_size(job, depth);
+      if (job.narrow) narrow_product(bfloats_, even(depth), count, of_panel, depth, tile_);
+      else product<kPlainVecs>(rows, stride, count, of_panel, depth, tile_);
       const int first = panel * kPlainWidth;
       for (int j = 0; j < count; ++j)
         for (int v = 0; v < kPlainVecs && first + v * kLanes < columns; ++v)
@@ -580,12 +629,13 @@ class BackwardScan : protected Scan {
   void pack_shared(const float* matrix, int depth, int columns, float* packed) const {
     const Range mine = part_of(ceil_div(columns, kPlainWidth), id_, plan_.threads());
     for (int panel = mine.begin; panel < mine.end; ++panel)
-      pack_columns(matrix, columns, depth, kPlainWidth, panel * kPlainWidth,
-                   packed + static_cast<size_t>(panel) * depth * kPlainWidth);
+      put_panel(packed + panel * panel_size(job, depth), depth, wide_panel_, [&](float* to) {
+        pack_columns(matrix, columns, depth, kPlainWidth, panel * kPlainWidth, to);
+      });
   }
 
-  static size_t packed_size(int depth, int columns) {
-    return static_cast<size_t>(depth) * round_up(columns, kPlainWidth);
+  static size_t packed_size(const ScanJob& job, int depth, int columns) {
+    return panel_size(job, depth) * ceil_div(columns, kPlainWidth);
   }
 
   static constexpr int kAhead = 8;    // rows on their way while one is copied
@@ -602,6 +652,8 @@ class BackwardScan : protected Scan {
   float* w_;
   Entry* entries_;
   float *strips_, *panel_, *tile_;
+  float *pairs_, *wide_panel_;  // in bfloat16
+  Bfloat* bfloats_;
   int chunk_count_ = 0, step_at_ = 0;
   bool flushed_ = false;
 };

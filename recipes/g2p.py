@@ -1,6 +1,6 @@
 """Letters to phonemes in six languages: SIGMORPHON 2021, one single model for each, beside the task's own ensemble.
 
-    python recipes/g2p.py --data FOLDER [--only hun,kor] [--seeds 0,1,2] [--device cuda] [--out FOLDER]
+    python recipes/g2p.py --data FOLDER [--only hun,kor] [--seeds 0] [--device cuda] [--out FOLDER]
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds sigmorphon2021_g2p (LANGUAGE_train.tsv, LANGUAGE_dev.tsv). Every run writes
@@ -32,8 +32,8 @@ SETTINGS: dict[str, Any] = {
     "model.encoder.dropout": 0.4,
     "model.decoder.dropout": 0.4,
     "train.batch_size": 64,
-    "train.lr": 1e-3,
-    "train.epochs": 60,
+    "train.lr": 2e-3,
+    "train.epochs": 40,
     "train.average": 0.998,
 }
 
@@ -62,19 +62,27 @@ def held(language: str) -> Callable[[Path, Path], Files]:
     return files
 
 
+def settings(language: str) -> dict[str, Any]:
+    return {**SETTINGS, "train.epochs": 16} if language == "eng_us" else SETTINGS  # four times as many words
+
+
 def part(language: str) -> Part:
     wrong = BASELINE[language]
     published = f"the task's ensemble: {100 - wrong:.1f}"
     about = f"{language}, words right on dev"
-    return Part(about, "translate", scored(language), {"exact_match": 1 - 0.011 * wrong}, published, SETTINGS)
+    return Part(about, "translate", scored(language), {"exact_match": 1 - 0.011 * wrong}, published, settings(language))
 
 
 PARTS = {language: part(language) for language in BASELINE} | {
     f"{language}-tune": Part(
-        f"{language}, a tenth of train held out", "translate", held(language), {"exact_match": None}, settings=SETTINGS
+        f"{language}, a tenth of train held out",
+        "translate",
+        held(language),
+        {"exact_match": None},
+        settings=settings(language),
     )
     for language in BASELINE
 }
 
 if __name__ == "__main__":
-    main("g2p", __doc__, PARTS, only=",".join(BASELINE))
+    main("g2p", __doc__, PARTS, seeds="0", only=",".join(BASELINE))

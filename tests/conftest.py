@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+
+from tests.see.models import train, write_files
+from unrolled import api
+from unrolled.model import Model
 
 # The tensors here are tiny, and tests run side by side: threads would only wait for each other.
 torch.set_num_threads(1)
@@ -15,3 +21,35 @@ torch.set_num_threads(1)
 def own_seed(request: pytest.FixtureRequest) -> None:
     """Each test draws its own numbers, the same in every run and in any order."""
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_files(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run_of(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run folder of a kind's model, trained when it is first asked for."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def find(kind: str) -> Path:
+        if not (folder / kind).exists():
+            train(kind, data, folder / kind)
+        return folder / kind
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def model_of(run_of: Callable[[str], Path]) -> Callable[[str], Model]:
+    found: dict[str, Model] = {}
+
+    def find(kind: str) -> Model:
+        if kind not in found:
+            found[kind] = api.load(run_of(kind))
+        return found[kind]
+
+    return find

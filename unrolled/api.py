@@ -19,7 +19,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model, current_versions, find_file, load_weights, read_about
 from unrolled.see import curves, length_figure
-from unrolled.see.translation import check_picture
+from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Run, Trainer, new_folder
 from unrolled.training.checkpoint import write_atomically
@@ -27,7 +27,10 @@ from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
 from unrolled.training.run import BEST, CONFIG, LAST, METRICS
 
-FILE_KEYS = ("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target")
+FILE_KEYS = (
+    *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
+    *("images", "valid_images"),
+)
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
@@ -91,21 +94,23 @@ def train(
     out: str | Path | None = None,
     init: str | Path | None = None,
     set: Mapping[str, Any] | list[str] | None = None,
+    task: Task | None = None,
     quiet: bool = False,
 ) -> Model:
     """Trains a task (or what a TOML file says) and returns the best model; everything is kept in the run folder.
 
     `train` and `valid` are files, `set` changes keys: {"model.cell": "gru"}. `init` is a model to start from. `out` is
-    the run folder, by default a new one under runs/; an existing run is never overwritten.
+    the run folder, by default a new one under runs/; an existing run is never overwritten. `task` is the task itself,
+    where it is not made from its name alone: `Caption(encoder=…)`.
     """
     extra = {key: str(value) for key, value in (("data.train", train), ("data.valid", valid)) if value is not None}
     overrides = list(set) if isinstance(set, list) else []
     changes = dict(set) if isinstance(set, Mapping) else {}
     config = configure(target, overrides, {**extra, **changes})
-    return Job(config, init=init).run(Path(out) if out is not None else None, quiet=quiet)
+    return Job(config, init=init, task=task).run(Path(out) if out is not None else None, quiet=quiet)
 
 
-def resume(folder: str | Path, *, quiet: bool = False) -> Model:
+def resume(folder: str | Path, *, task: Task | None = None, quiet: bool = False) -> Model:
     """Goes on with a run that was stopped: it ends as if it never had been."""
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
@@ -113,21 +118,23 @@ def resume(folder: str | Path, *, quiet: bool = False) -> Model:
             f"{folder} is not a run folder: it has no {CONFIG}.", "Give a folder that `unrolled train` made."
         )
     config = configure(folder / CONFIG)
-    return Job(config).resume(folder, quiet=quiet)
+    return Job(config, task=task).resume(folder, quiet=quiet)
 
 
 class Job:
     """A config made ready to train: data read, vocabulary made, network built."""
 
-    def __init__(self, config: Any, init: str | Path | None = None) -> None:
+    def __init__(self, config: Any, init: str | Path | None = None, task: Task | None = None) -> None:
         settings = config.train
+        if task is not None and task.name != config.task:
+            raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         torch.use_deterministic_algorithms(settings.deterministic)
         self.device = pick_device(settings.device)
-        self.task = TASKS[config.task]()
+        self.task = task or TASKS[config.task]()
         start = load(init, task=self.task) if init is not None else None
-        self.config = config if start is None else apply(config, _architecture(self.task, start.config))
+        self.config = config if start is None else apply(config, self.task.architecture(start.config))
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
@@ -191,6 +198,7 @@ class Job:
                 if info.scores is not None:
                     with trainer.averaged():
                         samples = self.task.samples(self.model)
+                    run.keep_samples(info.step, samples)
                     for sample in samples:
                         report.say(_indented(sample))
                 if stop.is_set() and not trainer.progress.finished:
@@ -225,7 +233,7 @@ class Job:
         """The largest half, quarter, … of the batch that runs forward and backward."""
         size: int = self.config.train.batch_size // 2
         while size > 1:
-            smaller = Job(apply(self.config, {"train.batch_size": size}))
+            smaller = Job(apply(self.config, {"train.batch_size": size}), task=self.task)
             try:
                 smaller.trainer().gradients()
                 return size
@@ -328,14 +336,6 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
         for name, value in target.state_dict().items():
             given = old[name]
             value[tuple(slice(0, size) for size in given.shape)].copy_(given)
-
-
-def _architecture(task: Task, config: Any) -> dict[str, Any]:
-    """What a model that training starts from decides: its own shape, and what its tokens are."""
-    keys = {f"model.{k}": v for k, v in config.model.model_dump().items()}
-    for name in task.inherited:
-        keys[f"data.{name}"] = getattr(config.data, name)
-    return keys
 
 
 def _with_absolute_paths(config: Any) -> Any:

@@ -17,6 +17,7 @@ from torch import nn
 from unrolled import __version__
 from unrolled.config import Section
 from unrolled.errors import UserError
+from unrolled.see import ModelTrace
 from unrolled.text import Vectors
 from unrolled.training.checkpoint import write_atomically
 
@@ -76,9 +77,10 @@ class Model:
         """For input in pieces: the split never changes the result."""
         return self.task.stream(self, **options)
 
-    def trace(self, inputs: Any) -> Any:
-        """Everything that happened inside on an input."""
-        return self.task.trace(self, inputs)
+    def trace(self, inputs: Any, **options: Any) -> ModelTrace:
+        """Everything that happened inside on an input: gates, states, gradients, attention, search."""
+        trace: ModelTrace = self.task.trace(self, inputs, **options)
+        return trace
 
     @property
     def num_parameters(self) -> int:

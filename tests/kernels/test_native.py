@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import subprocess
@@ -340,6 +341,39 @@ class TestWithTorch:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             output, state = layer(torch.randn(4, 2, 3))
         assert output.dtype == state.dtype == torch.bfloat16
+
+    @pytest.mark.parametrize("hidden", [1, 5, 16, 33])
+    @pytest.mark.parametrize("ragged", [False, True])
+    def test_autocast_is_near(self, hidden: int, ragged: bool) -> None:
+        """bfloat16 keeps 8 bits, and an LSTM that is unrolled about as many; whatever its products are computed in."""
+        exact, x = (
+            unrolled.LSTM(7, hidden, batch_first=True, bidirectional=True, backend="native"),
+            torch.randn(9, 40, 7),
+        )
+        lengths = torch.randint(0, 41, (9,)) if ragged else None
+        found = []
+        for narrow in (False, True):
+            layer = copy.deepcopy(exact)
+            read = x.clone().requires_grad_()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
+                output, (h_n, c_n) = layer(read, lengths=lengths)
+            assert output.dtype == (torch.bfloat16 if narrow else torch.float32)
+            loss = sum((v.float() * torch.linspace(-1, 1, v.numel()).view(v.shape)).sum() for v in (output, h_n, c_n))
+            assert isinstance(loss, Tensor)
+            loss.backward()  # type: ignore[no-untyped-call]
+            assert read.grad is not None
+            gradients = [p.grad.flatten() for p in layer.parameters() if p.grad is not None]
+            found.append([output.float().flatten(), read.grad.flatten(), torch.cat(gradients)])
+        for what, ours, expected in zip(("output", "input", "weights"), found[1], found[0], strict=True):
+            assert (ours - expected).norm() <= 0.02 * expected.norm(), what
+
+    def test_autocast_multiplies_in_bfloat16_where_the_processor_does(self) -> None:
+        from unrolled.kernels.native_ops import NARROW
+
+        layer, x = unrolled.LSTM(7, 20, backend="native"), torch.randn(5, 3, 7)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            narrow = layer(x)[0]
+        assert torch.equal(narrow, layer(x)[0].bfloat16()) != NARROW
 
     def test_several_python_threads_at_once(self) -> None:
         job = self.job(steps=40, batch=33, hidden=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from unrolled.models.bridge import Bridge
 from unrolled.models.encoder import EncoderSettings, RecurrentEncoder
 from unrolled.models.translator import translator
 from unrolled.models.translator_settings import TranslatorSettings
-from unrolled.search import select
+from unrolled.search import reorder, select
 
 END = 2
 
@@ -97,6 +98,29 @@ def test_all_steps_at_once_are_one_after_the_other(variant: str) -> None:
         if attention is not None:
             assert_close(step.attention, attention[rows, time])
     assert network.attends == (variant not in ("stepwise", "layers", "reversed") and not variant.startswith("plain"))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@torch.no_grad()
+def test_hypotheses_share_what_was_read(variant: str) -> None:
+    """Three hypotheses for each of two sources, in float32 on the fastest engine, against six sources in float64."""
+    exact: Any = a_network(variant)
+    quick = copy.deepcopy(exact).float()
+    batch = a_batch([4, 7], [1, 1])
+    each = torch.tensor([0, 0, 0, 1, 1, 1])
+    alone = select(exact.start(exact.encode(batch)), each)
+    together = reorder(quick.start(quick.encode(batch)), each)
+    show, shown = exact.showing_attention(), quick.showing_attention()
+    for tokens, parents in zip(torch.randint(3, 13, (4, 6)), [[2, 1, 0, 3, 3, 5], [0, 0, 0, 4, 5, 3]] * 2, strict=True):
+        expected, got = show.step(tokens, alone), shown.step(tokens, together)
+        assert_close(got.log_probs, expected.log_probs.float())
+        if expected.attention is not None:
+            assert_close(got.attention, expected.attention.float())
+        alone, together = select(expected.state, torch.tensor(parents)), reorder(got.state, torch.tensor(parents))
+    last, first = torch.tensor([3, 4, 5]), torch.tensor([1])  # the first source is done
+    expected = exact.step(tokens[last], select(alone, last))
+    got = quick.step(tokens[last], select(together, last, first))
+    assert_close(got.log_probs, expected.log_probs.float())
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -51,7 +51,7 @@ def look(decoder: AttentionDecoder, query: Tensor, memory: Tensor, mask: Tensor)
 
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
-@pytest.mark.parametrize("form", ["bahdanau", "luong"])
+@pytest.mark.parametrize("form", ["bahdanau", "luong", "xu"])
 def test_equations_over_torchs_cells(kind: str, form: str) -> None:
     decoder = AttentionDecoder(D, H, M, cell=kind, form=form, attention_size=7).double()
     if form == "luong":
@@ -61,8 +61,9 @@ def test_equations_over_torchs_cells(kind: str, form: str) -> None:
     seen = decoder(x, memory, mask)
     h, c, fed = (torch.zeros(B, n, dtype=torch.float64) for n in (H, H, decoder.feed_size))
     for t in range(T):
-        if form == "bahdanau":
+        if form != "luong":
             fed, weights = look(decoder, h, memory, mask)
+            fed = fed * torch.sigmoid(decoder.gate(h)) if form == "xu" else fed
             context = fed
         result = cell(torch.cat([x[:, t], fed], 1), (h, c) if kind == "lstm" else h)
         h, c = result if kind == "lstm" else (result, c)
@@ -115,7 +116,7 @@ def test_steps_equal_the_sequence(case: dict[str, Any]) -> None:
     assert_close(again.output, seen.output[rows, 0])
 
 
-@pytest.mark.parametrize("form", ["bahdanau", "luong"])
+@pytest.mark.parametrize("form", ["bahdanau", "luong", "xu"])
 def test_padding_changes_nothing(form: str) -> None:
     """Rows of a batch, ragged on both sides and NaN in the padding, equal each row alone; gradients, too."""
     decoder = AttentionDecoder(D, H, M, cell="lstm", form=form).double()
@@ -132,9 +133,8 @@ def test_padding_changes_nothing(form: str) -> None:
     batched = decoder(x, clean, mask, lengths=lengths)
     single = []
     for b, length in enumerate(lengths.tolist()):
-        for name, part in batched._asdict().items():
-            if name != "state":
-                assert part[b, length:].abs().sum() == 0, name
+        for name in ("output", "context", "weights"):
+            assert getattr(batched, name)[b, length:].abs().sum() == 0, name
         if length == 0:
             assert all(s[b].abs().sum() == 0 for s in batched.state)
             continue
@@ -181,7 +181,7 @@ Z = torch.zeros
         ),
         (
             lambda: AttentionDecoder(2, 3, 4, form="long"),
-            "Unknown form 'long'. Did you mean 'luong'? Choices: bahdanau, luong.",
+            "Unknown form 'long'. Did you mean 'luong'? Choices: bahdanau, luong, xu.",
         ),
         (
             lambda: AttentionDecoder(2, 3, 4, score="genral"),

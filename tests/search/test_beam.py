@@ -184,7 +184,7 @@ class Rows(Fixed):
         return Shared(self.log_probs)
 
     def step(self, tokens: Tensor, state: Any) -> Step:
-        return Step(state.value, state)
+        return Step(state.value.repeat_interleave(len(tokens) // len(state.value), dim=0), state)
 
 
 class OnlyEven:

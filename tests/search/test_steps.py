@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search import select
+from unrolled.search import Shared, Step, reorder, select
 
 
 class Memory(NamedTuple):
@@ -30,6 +30,23 @@ def test_every_tensor_in_a_state_is_gathered_and_its_nesting_kept() -> None:
     assert got["layers"][1][1] is None
     assert got["memory"].h.tolist() == [2, 0, 2]
     assert select(None, rows) is None
+
+
+def test_what_is_shared_has_a_row_for_each_input() -> None:
+    state = (torch.arange(6), Shared((torch.tensor([10, 20, 30]), None)))  # two hypotheses each
+    turned = reorder(state, torch.tensor([1, 1, 2, 3, 5, 4]))
+    assert turned[0].tolist() == [1, 1, 2, 3, 5, 4]
+    assert turned[1] is state[1]
+    left = select(state, torch.tensor([4, 5, 0, 1]), torch.tensor([2, 0]))
+    assert left[0].tolist() == [4, 5, 0, 1]
+    assert left[1].value[0].tolist() == [30, 10]
+    assert select(state[1], torch.tensor([1])).value[0].tolist() == [20]
+
+
+def test_scores_become_log_probabilities() -> None:
+    scores = torch.tensor([[1.0, 2.0, 3.0]])
+    assert Step(scores, None).log_probs is scores
+    assert torch.equal(Step(scores, None, normalised=False).log_probs, scores.log_softmax(-1))
 
 
 @pytest.mark.parametrize(

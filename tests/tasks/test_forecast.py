@@ -373,7 +373,7 @@ def test_training_goes_on_from_a_model(model: Model, tmp_path: Path) -> None:
 
 def test_a_trace_shows_the_gates(model: Model) -> None:
     trace = model.trace(waves(30))
-    assert trace.gates["l0"]["f"].shape == (1, 30, 8)
+    assert trace.gates["l0"]["f"].shape == (30, 8)
 
 
 def test_sampling_draws_from_the_distribution(tmp_path: Path) -> None:

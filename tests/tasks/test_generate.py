@@ -87,7 +87,7 @@ def test_mistakes_in_a_call(model: Model) -> None:
     with pytest.raises(UserError, match="A prompt must be a text or a list of texts, got 5"):
         model.predict(5)
     assert repr(model).startswith("Model(generate, ")
-    assert repr(model.trace("3 and")).startswith("TextTrace(5 tokens, mean loss")
+    assert repr(model.trace("3 and")).startswith("ModelTrace(generate, 5 steps, mean loss")
 
 
 def test_saved_and_loaded_is_the_same(model: Model, tmp_path: Path) -> None:
@@ -165,6 +165,15 @@ def test_every_level(level: str, book: Path, tmp_path: Path) -> None:
         },
         {"model__combine": "concat", "model__num_layers": 2},
         {"model__tied": True, "model__embedding_size": None},
+        {"model__kind": "transformer", "model__heads": 2},
+        {"model__kind": "transformer", "model__positions": "learned", "model__norm_first": False, "model__tied": True},
+        {
+            "model__kind": "transformer",
+            "model__positions": "fraction",
+            "model__context": 7,
+            "data__direction": "backward",
+        },
+        {"model__kind": "transformer", "train__precision": "bf16", "train__k2": 7},
         {"model__kind": "feedforward"},
         {"model__kind": "feedforward", "model__context_mode": "average", "model__context": 3},
         {"model__kind": "feedforward", "model__context": 1},

@@ -156,7 +156,7 @@ def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"train\.tsv:1: .*train0\.png is a picture\. This model expects a recording"):
         listener.evaluate(tmp_path / "b" / "train.tsv")
     with pytest.raises(UserError, match="a picture shows 4,000 at the most"):
-        listener.trace(np.ones(60 * RATE, dtype=np.float32))
+        listener.task.drawing(listener, np.ones(60 * RATE, dtype=np.float32))
 
 
 def test_streams_that_cannot_be(tmp_path: Path) -> None:

@@ -13,18 +13,21 @@ import numpy as np
 import pytest
 import sacrebleu
 import torch
+from torch import Tensor
 
 import unrolled
 from unrolled import Model, UserError, api
-from unrolled.data import Pair
+from unrolled.data import Batch, Pair
 from unrolled.errors import Note
 from unrolled.search import Found, Hypothesis, Ranking, score_targets
 from unrolled.tasks import Request
-from unrolled.tasks.translate import Reading, Translate
-from unrolled.tasks.translate_batch import pair_batch, real_scores, source_batch
+from unrolled.tasks.side import Reading, choose_level
+from unrolled.tasks.translate import Translate
+from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_config import TranslateConfig
 from unrolled.tasks.translate_run import Translation, answer_of
-from unrolled.tasks.translate_text import TranslateAssets, choose_level
+from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.writing import real_tokens
 
 SMALL: dict[str, Any] = {
     "model.embedding_size": 24,
@@ -53,6 +56,12 @@ KINDS: dict[str, dict[str, Any]] = {
         "model.decoder.feedforward": 48,
     },
 }
+
+
+def real_scores(network: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Scores (N, V) and targets (N,) of the real target tokens, the true ones read."""
+    real = real_tokens(batch)
+    return network.scores(network(batch).features[real]), batch.targets[real]
 
 
 def numbers() -> list[tuple[str, str]]:
@@ -185,6 +194,26 @@ def test_n_best_are_different_and_in_order(model: Model) -> None:
     every = (answer, *answer.others)
     assert len({str(t) for t in every}) == 4
     assert [t.score for t in every] == sorted((t.score for t in every), reverse=True)
+
+
+def test_products_in_bfloat16_find_the_same(model: Model) -> None:
+    sources = [source for source, _ in numbers()]
+    exact, near = model.predict(sources), model.predict(sources, precision="bf16")
+    assert sum(str(a) == str(b) for a, b in zip(exact, near, strict=True)) > 0.98 * len(sources)
+    assert any(a.score != b.score for a, b in zip(exact, near, strict=True))
+    for a, b in zip(exact, near, strict=True):
+        assert str(a) != str(b) or b.log_prob == pytest.approx(a.log_prob, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "transformer"])
+def test_training_in_bfloat16_is_near(file: Path, tmp_path: Path, kind: str) -> None:
+    sizes = {"model__kind": kind, "model__encoder__hidden_size": 16}
+    exact, near = (
+        small(file, tmp_path / precision, train__precision=precision, train__seed=1, **sizes)
+        for precision in ("fp32", "bf16")
+    )
+    assert near.scores["nats_per_token"] == pytest.approx(exact.scores["nats_per_token"], rel=0.02)
+    assert near.scores["nats_per_token"] != exact.scores["nats_per_token"]
 
 
 def test_options_of_the_search(model: Model) -> None:
@@ -370,7 +399,7 @@ def test_a_vector_for_a_source(model: Model) -> None:
 
 
 def test_pictures(model: Model, tmp_path: Path) -> None:
-    model.trace("3 5 8").savefig(tmp_path / "attention.svg")
+    model.trace("3 5 8").figure("attention").savefig(tmp_path / "attention.svg")
     assert "<svg" in (tmp_path / "attention.svg").read_text()
     with pytest.raises(UserError, match="There is no text to show"):
         model.trace("")
@@ -440,6 +469,7 @@ def test_configs_that_cannot_be(changes: dict[str, Any], message: str, file: Pat
     ("options", "message"),
     [
         ({"unknown": "drop"}, "Unknown unknown 'drop'. Choices: auto, forbid, keep, replace."),
+        ({"precision": "bf8"}, "Unknown precision 'bf8'. Choices: bf16, fp32."),
         ({"beams": 3}, "Unknown predict option 'beams'. Did you mean 'beam'?"),
         ({"beam": 2, "n_best": 3}, "n_best=3 is more than the beam's size=2. Use a beam of 3."),
     ],
@@ -455,8 +485,10 @@ def test_a_model_without_attention_shows_none(file: Path, tmp_path: Path) -> Non
     answer: Translation = model.predict("3 5")
     assert answer.attention is None
     assert answer.alignment is None
-    with pytest.raises(UserError, match=r"This model has no attention to show. Train with model.decoder.attention"):
-        model.trace("3 5")
+    with pytest.raises(
+        UserError, match=r"This model has no attention to show: all it knows of the source is one state."
+    ):
+        model.trace("3 5").figure("attention")
     with pytest.raises(UserError, match=r"Unknown words are replaced by attention, and this model has none."):
         model.predict("3", unknown="replace")
     with pytest.raises(UserError, match=r"This model has no attention, so there is no coverage."):

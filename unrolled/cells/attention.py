@@ -51,24 +51,27 @@ class Score:
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """query (B, Q) or (B, T, Q), keys (B, S, A), values (B, S, C) → context (B, …, C), weights (B, …, S).
 
-        `mask` (B, S) is True where real; keys and values are finite elsewhere, too.
+        `mask` (B, S) is True where real; keys and values are finite elsewhere, too. A query of (B·W, Q) is W queries
+        for each memory, one after the other, as the hypotheses of a search are: so are the results.
         """
         if query.dim() == 2:
-            context, weights = self.attend(query[:, None], keys, values, mask)
-            return context.squeeze(1), weights.squeeze(1)
+            context, weights = self.attend(query.view(len(keys), -1, query.shape[-1]), keys, values, mask)
+            return context.flatten(0, 1), weights.flatten(0, 1)
         if self.weight_query is not None:
             query = F.linear(query, self.weight_query, self.bias_query)
-        if self.heads == 1:
-            weights = masked_softmax(self._scores(query, keys), None if mask is None else mask[:, None])
-            context = weights @ values  # (B, T, C)
-        else:
-            query, keys, values = (split_heads(part, self.heads) for part in (query, keys, values))
-            of_heads = masked_softmax(self._scores(query, keys), None if mask is None else mask[:, None, None])
-            context = join_heads(of_heads @ values)
-            weights = of_heads.mean(dim=1)  # (B, T, S)
+        context, weights = self.look(query, keys, values, mask)
         if self.weight_out is not None:
             context = F.linear(context, self.weight_out, self.bias_out)
         return context, weights
+
+    def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """`attend` between W q + b and W_o: query (B, T, A) → what the heads see (B, T, C), weights (B, T, S)."""
+        if self.heads == 1:
+            weights = masked_softmax(self._scores(query, keys), None if mask is None else mask[:, None])
+            return weights @ values, weights
+        query, keys, values = (split_heads(part, self.heads) for part in (query, keys, values))
+        of_heads = masked_softmax(self._scores(query, keys), None if mask is None else mask[:, None, None])
+        return join_heads(of_heads @ values), of_heads.mean(dim=1)
 
     def _scores(self, query: Tensor, keys: Tensor) -> Tensor:
         if self.vector is None:
@@ -185,6 +188,3 @@ class LuongCell:
         both = both if mix_mask is None else both * mix_mask
         output = torch.tanh(F.linear(both, self.weight_mix, self.bias_mix))
         return AttentionStep(output, context, weights, (*new, output))
-
-
-AttentionCell = BahdanauCell | LuongCell

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from unrolled.cells.base import AnyCell, State, Step
-from unrolled.errors import UserError
+from unrolled.errors import UserError, unknown_name
 
 CellOf = Callable[[Mapping[str, Tensor]], AnyCell]
 """Builds a cell from named parameters, with the masks of the run that is traced."""
@@ -62,7 +62,7 @@ class Trace:
         self.state = state
         self.scans = scans
         self.engine = engine
-        self._cells = cells
+        self.cells = cells
 
     def __repr__(self) -> str:
         batch, steps = next(iter(self.scans.values())).x.shape[:2]
@@ -94,12 +94,38 @@ class Trace:
         """
         contributions: dict[str, Tensor] = {}
         for name, scan in self.scans.items():
-            cell_of, parameters = self._cells[name]
-            states, output = self._gradients(scan, loss)
-            shares = [_step_gradients(scan, t, cell_of, parameters, states, output) for t in range(scan.x.shape[1])]
-            for key in parameters:
+            shares = list(self._shares(name, scan, loss))
+            for key in self.cells[name][1]:
                 contributions[key] = torch.stack([share[key] for share in shares])
         return contributions
+
+    def weight_gradient_norms(self, loss: Tensor, layer: str) -> dict[str, Tensor]:
+        """The lengths of one layer's `weight_gradients`, name → (T,), without keeping them."""
+        if layer not in self.scans:
+            raise unknown_name("layer", layer, self.scans)
+        norms = [
+            {key: share.norm() for key, share in shares.items()}
+            for shares in self._shares(layer, self.scans[layer], loss)
+        ]
+        return {key: torch.stack([step[key] for step in norms]) for key in self.cells[layer][1]}
+
+    def under(self, above: Trace) -> Trace:
+        """This trace and that of the layers on top of it, in one: their names count on from this one's."""
+        scans, cells = dict(self.scans), dict(self.cells)
+        depth = 1 + max(int(name[1:].removesuffix("_reverse")) for name in scans)
+        for name, (cell_of, parameters) in above.cells.items():
+            number, _, rest = name[1:].partition("_")
+            raised = f"l{int(number) + depth}" + (f"_{rest}" if rest else "")
+            old = {key.removesuffix(name) + raised: key for key in parameters}
+            scans[raised] = above.scans[name]
+            cells[raised] = _renamed(cell_of, old), {new: parameters[key] for new, key in old.items()}
+        return Trace(above.output, above.state, scans, cells, self.engine)
+
+    def _shares(self, name: str, scan: ScanTrace, loss: Tensor) -> Iterator[dict[str, Tensor]]:
+        cell_of, parameters = self.cells[name]
+        states, output = self._gradients(scan, loss)
+        for t in range(scan.x.shape[1]):
+            yield _step_gradients(scan, t, cell_of, parameters, states, output)
 
     def _gradients(self, scan: ScanTrace, loss: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         if not scan.probes or not loss.requires_grad:
@@ -121,6 +147,10 @@ class Trace:
             raise UserError("The loss does not depend on this trace.", "Make it from trace.output.")
         filled = [torch.zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)]
         return dict(zip(scan.probes, filled, strict=False)), filled[-1]
+
+
+def _renamed(cell_of: CellOf, old: Mapping[str, str]) -> CellOf:
+    return lambda given: cell_of({old[new]: value for new, value in given.items()})
 
 
 def _step_gradients(

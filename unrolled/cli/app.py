@@ -13,6 +13,7 @@ from unrolled.cli.config import check, info, new
 from unrolled.cli.decode import decode
 from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
+from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
 from unrolled.cli.run import run
 from unrolled.cli.train import train
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command()(train)
 app.command()(run)
 app.command("eval")(evaluate)
+app.command()(inspect)
 app.command()(words)
 app.add_typer(lm)
 app.command()(decode)

@@ -16,6 +16,7 @@ from unrolled.cli.run import (
     Window,
     WordBonus,
 )
+from unrolled.errors import UserError
 
 
 def evaluate(
@@ -26,13 +27,19 @@ def evaluate(
     target: Annotated[
         str | None, typer.Option(metavar="FILE", help="translate: the targets, where FILE holds only sources.")
     ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="caption: where the pictures are; none: where those of training were."),
+    ] = None,
     picture: Annotated[
         str | None, typer.Option(metavar="FILE", help="translate: draw BLEU against the source's length, .png or .svg.")
     ] = None,
     beside: Annotated[
         list[str] | None, typer.Option("--with", metavar="MODEL", help="Another model in the picture; again and again.")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="recognize: hypotheses side by side (100).")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="recognize, caption: hypotheses side by side (100; 5).")
+    ] = None,
     lexicon: Lexicon = None,
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
@@ -47,7 +54,11 @@ def evaluate(
     options = {name: given[name] for name in ("beam", *RECOGNIZE) if given[name] is not None}
 
     loaded = api.load(model, device=device)
-    data: Any = file if target is None else (file, target)
+    for flag, path, task in (("--target", target, "translate"), ("--images", images, "caption")):
+        if path is not None and loaded.task.name != task:
+            raise UserError(f"{flag} is for {task}, and this is a model of {loaded.task.name}.", "Leave it out.")
+    second = target or images
+    data: Any = file if second is None else (file, second)
     if picture is not None or beside:
         scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
     else:

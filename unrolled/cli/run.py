@@ -42,6 +42,7 @@ TRANSLATE = (
     "min_tokens",
     "prefix",
     "unknown",
+    "precision",
     "picture",
 )
 RECOGNIZE = ("lexicon", "lm", "lm_weight", "word_bonus", "unknown_penalty", "window")
@@ -83,11 +84,11 @@ def run(
     beam: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Hypotheses side by side; 1: greedy (translate: 5; recognize: 1, with a lexicon 100)."
+            min=1, help="Hypotheses side by side; 1: greedy (translate, caption: 5; recognize: 1, with a lexicon 100)."
         ),
     ] = None,
     n_best: Annotated[
-        int | None, typer.Option(min=1, help="translate, recognize: so many outputs for each input (1).")
+        int | None, typer.Option(min=1, help="translate, caption, recognize: so many outputs for each input (1).")
     ] = None,
     length_penalty: Annotated[
         str | None, typer.Option(help="translate: none, average or gnmt, what log P is divided by (gnmt).")
@@ -107,11 +108,16 @@ def run(
     unknown: Annotated[
         str | None, typer.Option(help="translate: keep, forbid, or replace unknown words by attention.")
     ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="translate, caption: fp32, or bf16, faster where the processor has it (fp32).")
+    ] = None,
     picture: Annotated[
         str | None,
         typer.Option(
+            "--picture",
+            "--attention",
             metavar="FILE",
-            help="translate: draw the attention of one input; recognize: its labels over time; .png, .svg.",
+            help="translate, caption: draw where the words of one input looked; recognize: labels over time.",
         ),
     ] = None,
     lexicon: Lexicon = None,

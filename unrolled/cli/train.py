@@ -39,6 +39,10 @@ def train(
         str | None, typer.Option(metavar="FILE", help="translate: the same to validate on (data.valid_source).")
     ] = None,
     valid_target: Annotated[str | None, typer.Option(metavar="FILE", help="translate: (data.valid_target).")] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="caption: the pictures, a folder, .zip or .npz (data.images)."),
+    ] = None,
     overrides: Overrides = None,
     horizon: Annotated[
         list[int] | None, typer.Option(help="forecast: steps ahead (data.horizon); again for several.")
@@ -57,7 +61,7 @@ def train(
     """
     if resume is not None:
         others = (target, train_file, valid_file, train_source, train_target, valid_source, valid_target)
-        if any(others) or overrides or horizon or out or init or device:
+        if any(others) or images or overrides or horizon or out or init or device:
             raise UserError("--resume goes on with a run as it was.", "Give nothing else but --quiet.")
         from unrolled import api
 
@@ -75,6 +79,7 @@ def train(
         "data.train_target": train_target,
         "data.valid_source": valid_source,
         "data.valid_target": valid_target,
+        "data.images": images,
         "data.horizon": ahead if horizon else None,
         "train.device": device,
     }

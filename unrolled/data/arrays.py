@@ -22,7 +22,7 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
     Python objects are refused: they would have to be unpickled.
     """
     path = Path(path)
-    arrays = _arrays(path, [*names, *optional, "lengths"])
+    arrays = read_arrays(path, [*names, *optional, "lengths"])
     for name in names:
         if name not in arrays:
             raise UserError(f"{path} has no array {name!r}.", f"It has: {', '.join(_names(path))}.")
@@ -49,7 +49,8 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
     return result
 
 
-def _arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Those of the wanted arrays that a .npz file has."""
     with reading(path, "npz file"), path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise UserError(f"{path} is not an npz file.", "Make one with numpy.savez.")

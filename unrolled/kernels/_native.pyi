@@ -26,6 +26,7 @@ class ScanJob:
     width: int
     reverse: bool
     peephole_previous: bool
+    narrow: bool
     save: bool
     resets_batch_stride: int
     resets_step_stride: int
@@ -83,6 +84,7 @@ class AttentionJob:
     heads: int
     feed: int
     luong: bool
+    narrow: bool
     scale: float
     weight_hh: int
     bias_hh: int
@@ -144,6 +146,7 @@ class AttentionJob:
     def set_d_weights(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
     def forward(self, threads: int, /) -> None: ...
     def backward(self, threads: int, /) -> None: ...
+    def look(self, threads: int, /) -> None: ...
 
 class Stepper:
     def __init__(self, weights: int, /) -> None: ...
@@ -239,6 +242,44 @@ def ctc_loss(
 def ctc_align(
     log_probs: int, steps: int, labels: int, step_stride: int, blank: int, target: int, length: int, path: int
 ) -> float: ...
+def top_scores(
+    scores: int,
+    rows: int,
+    size: int,
+    row_stride: int,
+    best: int,
+    blocked: int,
+    blocked_stride: int,
+    values: int,
+    tokens: int,
+    totals: int,
+    threads: int,
+) -> None: ...
+def narrow() -> bool: ...
+def narrow_scores(
+    x: int,
+    rows: int,
+    depth: int,
+    x_stride: int,
+    weight: int,
+    size: int,
+    bias: int,
+    scores: int,
+    scores_stride: int,
+    threads: int,
+) -> None: ...
+def cross_entropy(
+    scores: int,
+    rows: int,
+    size: int,
+    row_stride: int,
+    narrow: bool,
+    gradient: bool,
+    smoothing: float,
+    targets: int,
+    losses: int,
+    threads: int,
+) -> None: ...
 
 class PrefixSearch:
     def __init__(self, labels: int, blank: int, beam: int, margin: float, add: bool, /) -> None: ...

@@ -7,7 +7,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from unrolled.cells import AttentionCell, BuiltIn, LuongCell, State
+from unrolled.cells import AttentionCell, BuiltIn, LuongCell, Score, State, VisualCell
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, attention_reference
 from unrolled.kernels.attention_job import Attended, AttentionJob
@@ -21,6 +21,7 @@ __all__ = [
     "attention_choice",
     "attention_scan",
     "make_attention_job",
+    "quick_score",
     "run_attention_job",
 ]
 
@@ -45,6 +46,7 @@ def attention_scan(
     lengths: Tensor | None = None,
     feed_mask: Tensor | None = None,
     mix_mask: Tensor | None = None,
+    noise: Tensor | None = None,
     backend: str = "auto",
 ) -> Attended:
     """Runs an attending decoder over all its steps (teacher forcing): outputs, contexts, weights, final state.
@@ -53,7 +55,7 @@ def attention_scan(
     are the memory, keys projected; `mask` (B, S) is True where it is real. `state` is the state before the first step
     (zeros if not given), as `cell.state_names` say. Steps past `lengths` (B,) leave the state alone and give zeros.
     Dropout comes as tensors: `feed_mask` (B, T, F) on what the cell is fed beside y, `mix_mask` (B, T, C + H) on the
-    [c; h] that Luong's W_c reads.
+    [c; h] that Luong's W_c reads; `noise` (B, T, S) are the draws of a `VisualCell` that is hard.
 
     >>> import torch
     >>> from unrolled.cells import BahdanauCell, RNNCell, Score
@@ -65,9 +67,8 @@ def attention_scan(
     >>> seen.output.shape, seen.weights[0, 0]
     (torch.Size([1, 4, 2]), tensor([0.5000, 0.5000, 0.0000]))
     """
-    job = make_attention_job(
-        cell, gates_x, keys, values, mask, state, lengths=lengths, feed_mask=feed_mask, mix_mask=mix_mask
-    )
+    drawn = {"feed_mask": feed_mask, "mix_mask": mix_mask, "noise": noise}
+    job = make_attention_job(cell, gates_x, keys, values, mask, state, lengths=lengths, **drawn)
     return run_attention_job(job, backend)
 
 
@@ -93,6 +94,7 @@ def make_attention_job(
     lengths: Tensor | None = None,
     feed_mask: Tensor | None = None,
     mix_mask: Tensor | None = None,
+    noise: Tensor | None = None,
 ) -> AttentionJob:
     """The checked job."""
     if gates_x.dim() != 3 or gates_x.shape[1] == 0:
@@ -121,9 +123,24 @@ def make_attention_job(
     for name, drawn in (("feed_mask", feed_mask), ("mix_mask", mix_mask)):
         if drawn is not None and (drawn.dim() != 3 or drawn.shape[:2] != (batch, steps)):
             raise UserError(f"{name} has shape {tuple(drawn.shape)}.", f"Expected ({batch}, {steps}, size).")
-    job = AttentionJob(cell, gates_x, keys, values, mask, state, lengths, feed_mask, mix_mask)
+    if noise is not None:
+        _check("noise", noise, (batch, steps, keys.shape[1]), "(batch, time, positions)")
+        if not isinstance(cell, VisualCell):
+            raise UserError(f"noise was given to a {type(cell).__name__}.", "Only a hard VisualCell draws.")
+    job = AttentionJob(cell, gates_x, keys, values, mask, state, lengths, feed_mask, mix_mask, noise)
     _check_widths(job)
     return job
+
+
+def quick_score(score: Score, like: Tensor, backend: str = "auto") -> Score:
+    """The same score, on the native engine where it has no derivative to give and takes what is like `like`."""
+    if backend == "reference" or "native" not in ATTENTION_ENGINES or like.device.type != "cpu":
+        return score
+    if like.dtype != torch.float32 and not torch.is_autocast_enabled("cpu"):
+        return score
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or (score.heads > 1 and score.vector is not None):
+        return score
+    return attention_native.NativeScore(**vars(score))
 
 
 def _check_widths(job: AttentionJob) -> None:

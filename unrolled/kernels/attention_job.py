@@ -18,6 +18,7 @@ class Attended(NamedTuple):
     context: Tensor  # (B, T, C)
     weights: Tensor  # (B, T, S)
     state: State  # (B, size) each, after the last step
+    chosen: Tensor | None = None  # (B, T), where hard attention looked; -1 where it saw its expectation
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class AttentionJob:
     lengths: Tensor | None = None  # (B,) int64 on the input's device
     feed_mask: Tensor | None = None  # (B, T, F), what the cell is fed is multiplied by it
     mix_mask: Tensor | None = None  # (B, T, C + H), [c; h] before W_c is multiplied by it
+    noise: Tensor | None = None  # (B, T, S), the draws of hard attention
 
     @property
     def active(self) -> Tensor | None:

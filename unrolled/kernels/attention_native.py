@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell
+from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score, VisualCell
 from unrolled.kernels import attention_ops as ops
 from unrolled.kernels.attention_job import Attended, AttentionJob
-from unrolled.kernels.native import kind_of, refuses_activations, transformed
-from unrolled.kernels.native_ops import ISA
+from unrolled.kernels.native import AUTOCAST, in_float32, kind_of, refuses_activations, transformed
+from unrolled.kernels.native_ops import ISA, NARROW
 
 DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without layer norm"
 
@@ -20,6 +20,8 @@ DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without 
 def refuses(job: AttentionJob) -> str | None:
     """What the job asks for that this engine does not compute, or None."""
     cell, score = job.cell.cell, job.cell.score
+    if isinstance(job.cell, VisualCell):
+        return "it has no gate on the context"
     if type(cell) not in (RNNCell, LSTMCell, GRUCell):
         return f"it has no cell {type(cell).__name__}"
     assert isinstance(cell, BuiltIn)
@@ -28,12 +30,11 @@ def refuses(job: AttentionJob) -> str | None:
             return f"its decoders have no {name}"
     if score.heads > 1 and score.vector is not None:
         return "it has additive scores of one head"
-    if torch.is_autocast_enabled("cpu"):
-        return "it computes in float32, autocast asks for less"
+    accepted = AUTOCAST if torch.is_autocast_enabled("cpu") else (torch.float32,)
     for tensor in _tensors(job):
         if tensor.device.type != "cpu":
             return f"it runs on a CPU, got a tensor on {tensor.device}"
-        if tensor.dtype != torch.float32:
+        if tensor.dtype not in accepted:
             return f"it computes in float32, got {tensor.dtype}"
     if job.gates_x.shape[0] == 0:
         return "the batch is empty"
@@ -74,8 +75,24 @@ def _tensors(job: AttentionJob) -> Iterator[Tensor]:
     yield from (tensor for tensor in given if tensor is not None)
 
 
+class NativeScore(Score):
+    """A score whose queries look at their memories on this engine: in float32 on a CPU, without derivatives."""
+
+    def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return ops.look(self, query.float(), keys.float(), values.float(), mask)
+
+
 def run(job: AttentionJob) -> Attended:
-    """Every step of the decoder."""
+    """Every step of the decoder. Under autocast its results are in float32 all the same; its products are in bfloat16
+    where that is asked for and the processor has an instruction for them."""
+    if not torch.is_autocast_enabled("cpu"):
+        return _run(job, narrow=False)
+    narrow = NARROW and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    with torch.autocast("cpu", enabled=False):
+        return _run(in_float32(job), narrow)
+
+
+def _run(job: AttentionJob, narrow: bool) -> Attended:
     cell, score = job.cell.cell, job.cell.score
     assert isinstance(cell, BuiltIn)
     luong = job.cell if isinstance(job.cell, LuongCell) else None
@@ -110,6 +127,7 @@ def run(job: AttentionJob) -> Attended:
         kind_of(cell),
         score.heads,
         luong is not None,
+        narrow,
         graph,
     )
     state = (h_n, *((c_n,) if lstm else ()), *((fed_n,) if luong else ()))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.cells import Score
 from unrolled.cells.attention import join_heads, split_heads
 from unrolled.kernels.native_buffers import (
     GRU_RESET_AFTER,
@@ -26,7 +27,7 @@ from unrolled.kernels.native_buffers import (
     Sections,
     empty,
 )
-from unrolled.kernels.native_ops import address, names_of, refuse_double_backward, set_sequence
+from unrolled.kernels.native_ops import address, differentiable_once, names_of, refuse_double_backward, set_sequence
 
 
 def _sections(given: dict[str, Any]) -> Sections:
@@ -64,7 +65,7 @@ def _describe(job: _native.AttentionJob, given: dict[str, Any]) -> list[Any]:
     _, job.positions, job.key_size = keys.shape
     job.hidden, job.feed = given["weight_hh"].shape[1], given["weight_feed"].shape[1]
     job.value_size, job.context_size, job.heads = values.shape[2], _context_size(given), given["heads"]
-    job.kind, job.luong, job.scale = given["kind"], given["luong"], given["scale"]
+    job.kind, job.luong, job.scale, job.narrow = (given[name] for name in ("kind", "luong", "scale", "narrow"))
     alive: list[Any] = []
     for name in _POINTERS:
         if given[name] is not None:
@@ -173,24 +174,40 @@ def _gradient_shapes(given: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def _gradients(given: dict[str, Any], parts: dict[str, Tensor], found: dict[str, Tensor]) -> dict[str, Tensor]:
     """The gradients by name: those of the weights are one product over all steps each."""
-    d_gates, looking = found["d_gates"].flatten(0, 1), parts["hidden_rows" if given["luong"] else "h_entering"]
-    result = {"gates_x": found["d_gates"], "h_0": found["d_h_0"], "weight_feed": d_gates.t() @ parts["fed_rows"]}
-    result |= _recurrent_gradients(given, parts, found)
+    as_rows = _narrow if given["narrow"] else _as_is
+    d_gates, looking = as_rows(found["d_gates"]), as_rows(parts["hidden_rows" if given["luong"] else "h_entering"])
+    result = {"gates_x": found["d_gates"], "h_0": found["d_h_0"]}
+    result["weight_feed"] = _over_steps(d_gates, as_rows(parts["fed_rows"]))
+    result |= _recurrent_gradients(given, parts, found, d_gates)
     for name in ("c_0", "fed_0"):
         if f"d_{name}" in found:
             result[name] = found[f"d_{name}"]
-    query = parts.get("query_rows", looking).view_as(found["d_query"])
+    query = parts.get("query_rows", parts["hidden_rows" if given["luong"] else "h_entering"]).view_as(found["d_query"])
     result |= _memory_gradients(given, parts, found, query)
-    if given["weight_query"] is not None:
-        d_query = found["d_query"].flatten(0, 1)
-        result |= {"weight_query": d_query.t() @ looking, "bias_query": d_query.sum(0)}
-    if given["weight_out"] is not None:
-        d_seen = found["d_seen"].flatten(0, 1)
-        result |= {"weight_out": d_seen.t() @ parts["looked"], "bias_out": d_seen.sum(0)}
-    if given["luong"]:
-        d_mixed = found["d_mixed"].flatten(0, 1)
-        result |= {"weight_mix": d_mixed.t() @ parts["mixed"], "bias_mix": d_mixed.sum(0)}
+    pairs = [("query", "d_query", looking)]
+    pairs += [(name, of, as_rows(parts[rows])) for name, of, rows in _AFTER if rows in parts]
+    for name, of, rows in pairs:
+        if given[f"weight_{name}"] is not None:
+            result[f"weight_{name}"] = _over_steps(as_rows(found[of]), rows)
+            result[f"bias_{name}"] = found[of].sum((0, 1))
     return result
+
+
+_AFTER = (("out", "d_seen", "looked"), ("mix", "d_mixed", "mixed"))  # a weight, its product's gradient, what it read
+
+
+def _as_is(rows: Tensor) -> Tensor:
+    """(B, T, N), or (B·T, N) → (B·T, N)."""
+    return rows.flatten(0, -2)
+
+
+def _narrow(rows: Tensor) -> Tensor:
+    return rows.flatten(0, -2).bfloat16()
+
+
+def _over_steps(gradient: Tensor, rows: Tensor) -> Tensor:
+    """Σ over all steps of a gradient (B·T, N) times what was multiplied (B·T, M): (N, M)."""
+    return (gradient.t() @ rows).float()
 
 
 def _memory_gradients(
@@ -210,28 +227,28 @@ def _memory_gradients(
 
 
 def _recurrent_gradients(
-    given: dict[str, Any], parts: dict[str, Tensor], found: dict[str, Tensor]
+    given: dict[str, Any], parts: dict[str, Tensor], found: dict[str, Tensor], d_gates: Tensor
 ) -> dict[str, Tensor]:
     """Of U and its bias. A GRU's candidate is apart: r stands between it and its product."""
-    d_gates, seen, kind = found["d_gates"].flatten(0, 1), parts.get("seen", parts["h_entering"]), given["kind"]
+    kind, as_rows, bias = given["kind"], _narrow if given["narrow"] else _as_is, found["d_gates"].sum((0, 1))
+    seen = as_rows(parts.get("seen", parts["h_entering"]))
     if kind not in (GRU_RESET_AFTER, GRU_RESET_BEFORE):
-        return {"weight_hh": d_gates.t() @ seen, "bias_hh": d_gates.sum(0)}
+        return {"weight_hh": _over_steps(d_gates, seen), "bias_hh": bias}
     gates = 2 * given["weight_hh"].shape[1]
     if kind == GRU_RESET_AFTER:
-        d_candidate, of_candidate = found["d_candidate"].flatten(0, 1), seen
+        d_candidate, of_candidate = as_rows(found["d_candidate"]), seen
+        bias = torch.cat([bias[:gates], found["d_candidate"].sum((0, 1))])
     else:
-        d_candidate, of_candidate = d_gates[:, gates:], parts["candidate"]
-    weight = empty(*given["weight_hh"].shape)
-    torch.mm(d_gates[:, :gates].t(), seen, out=weight[:gates])
-    torch.mm(d_candidate.t(), of_candidate, out=weight[gates:])
-    return {"weight_hh": weight, "bias_hh": torch.cat([d_gates[:, :gates].sum(0), d_candidate.sum(0)])}
+        d_candidate, of_candidate = d_gates[:, gates:], as_rows(parts["candidate"])
+    weight = [_over_steps(d_gates[:, :gates], seen), _over_steps(d_candidate, of_candidate)]
+    return {"weight_hh": torch.cat(weight), "bias_hh": bias}
 
 
 _GIVEN = """Tensor gates_x, Tensor weight_hh, Tensor? bias_hh, Tensor weight_feed, Tensor? weight_query,
 Tensor? bias_query, Tensor? weight_out, Tensor? bias_out, Tensor? vector, Tensor? weight_mix, Tensor? bias_mix,
 Tensor keys, Tensor values"""
 _RUN = """Tensor? mask, Tensor? hidden_mask, Tensor? feed_mask, Tensor? mix_mask, Tensor? lengths, float scale,
-int kind, int heads, bool luong"""
+int kind, int heads, bool luong, bool narrow"""
 _FORWARD_SCHEMA = f"""({_GIVEN}, Tensor h_0, Tensor? c_0, Tensor? fed_0, {_RUN},
 bool save) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"""
 _BACKWARD_SCHEMA = f"""(Tensor? d_output, Tensor? d_context, Tensor? d_weights, Tensor? d_h_n, Tensor? d_c_n,
@@ -304,21 +321,10 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return _pull_back(ctx, _EagerBackward.apply if torch.is_grad_enabled() else _backward, *gradients)
+        return _pull_back(ctx, _eager_backward, *gradients)
 
 
-class _EagerBackward(torch.autograd.Function):
-    """The backward pass where its own derivative is asked for: there is none, and the error says so."""
-
-    @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(_backward(*inputs))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    backward = staticmethod(refuse_double_backward)
+_eager_backward = differentiable_once(_backward)
 
 
 def run_attention(*inputs: Any) -> tuple[Tensor, ...]:
@@ -331,3 +337,20 @@ def run_attention(*inputs: Any) -> tuple[Tensor, ...]:
     else:
         results = _forward(*inputs)
     return results
+
+
+def look(score: Score, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`Score.look`: query (B, T, A), keys (B, S, A), values (B, S, V) → contexts (B, T, V), weights (B, T, S)."""
+    job, alive = _native.AttentionJob(), list[Any]()
+    job.batch, job.steps, job.key_size = query.shape
+    _, job.positions, job.value_size = values.shape
+    job.heads, job.scale = score.heads, score.scale
+    job.query_rows, job.keys, job.values = (address(part, alive) for part in (query, keys, values))
+    if mask is not None:
+        job.mask = address(mask, alive)
+    if score.vector is not None:
+        job.vector = address(score.vector, alive)
+    looked, weights = empty(*query.shape[:2], job.value_size), empty(*query.shape[:2], job.positions)
+    job.looked, job.weights = looked.data_ptr(), weights.data_ptr()
+    job.look(torch.get_num_threads())
+    return looked, weights

@@ -25,9 +25,9 @@ def run(job: AttentionJob) -> Attended:
     outputs: list[tuple[Tensor, Tensor, Tensor]] = []
     state = job.state
     for t in range(gates_x.shape[1]):
-        *seen, new = job.cell.step(
-            gates_x[:, t], state, keys, values, job.mask, _at(job.feed_mask, t), _at(job.mix_mask, t)
-        )
+        drawn = [_at(job.noise, t)] if job.noise is not None else []
+        masks = (_at(job.feed_mask, t), _at(job.mix_mask, t), *drawn)
+        *seen, new = job.cell.step(gates_x[:, t], state, keys, values, job.mask, *masks)
         if active is not None:
             real = active[:, t, None]  # (B, 1)
             new = tuple(torch.where(real, n, old) for n, old in zip(new, state, strict=True))

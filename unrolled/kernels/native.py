@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ def about() -> str:
     return f"built; {ops.ISA} kernels (of {', '.join(ops.ISAS)}), threads: {ops.THREADING}"
 
 
-_AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
+AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def refuses(job: Job) -> str | None:
@@ -36,7 +36,7 @@ def refuses(job: Job) -> str | None:
     assert isinstance(cell, BuiltIn)
     if x.device.type != "cpu":
         return f"it runs on a CPU, the input is on {x.device}"
-    accepted = _AUTOCAST if torch.is_autocast_enabled("cpu") else (torch.float32,)
+    accepted = AUTOCAST if torch.is_autocast_enabled("cpu") else (torch.float32,)
     for tensor in _tensors(job):
         if tensor.dtype not in accepted:
             return f"it computes in float32, got {tensor.dtype}"
@@ -68,7 +68,7 @@ def outdone(job: Job) -> str | None:
     assert isinstance(cell, BuiltIn)
     if aten.refuses(job) is not None:
         return None
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu") and job.lengths is None:
         return "torch is faster in autocast's precision"
     if ops.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
         return "torch is faster than its plain kernels"
@@ -109,48 +109,57 @@ def refuses_activations(cell: BuiltIn) -> str | None:
 def run(job: Job) -> tuple[Tensor, State]:
     """The outputs (B, T, P) and the final state.
 
-    Under autocast the work is done in float32, more exactly than asked for, and the result is in autocast's dtype.
+    Under autocast the result is in its dtype. The work is done in float32, more exactly than asked for; but an LSTM's
+    products are in bfloat16, if that is the dtype, on processors that have an instruction for them.
     """
     if torch.is_autocast_enabled("cpu"):
-        narrow = torch.get_autocast_dtype("cpu")
+        kind = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
-            output, state, _ = _run(_in_float32(job), probes=(), traced=False)
-        return output.to(narrow), tuple(s.to(narrow) for s in state)
-    output, state, _ = _run(job, probes=(), traced=False)
+            output, state, _ = _run(in_float32(job), probes=(), traced=False, narrow=_narrow(job, kind))
+        return output.to(kind), tuple(s.to(kind) for s in state)
+    output, state, _ = _run(job, probes=(), traced=False, narrow=False)
     return output, state
 
 
-def _in_float32(job: Job) -> Job:
-    def wide(value: Any) -> Any:
-        return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
+def _narrow(job: Job, autocast: torch.dtype) -> bool:
+    """Whether products are to be in bfloat16."""
+    cell, options = job.cell, ("weight_hr", "norm_hh", "norm_c")
+    if autocast != torch.bfloat16 or not isinstance(cell, LSTMCell):
+        return False
+    return ops.NARROW and all(getattr(cell, name) is None for name in options)
 
-    assert isinstance(job.cell, BuiltIn)
-    return replace(
-        job,
-        cell=replace(job.cell, **{field.name: wide(getattr(job.cell, field.name)) for field in fields(job.cell)}),
-        x=wide(job.x),
-        state=tuple(map(wide, job.state)),
-        reset_state=tuple(map(wide, job.reset_state)) if job.reset_state else None,
-        keep=tuple(map(wide, job.keep)) if job.keep else None,
-    )
+
+def in_float32(job: Any) -> Any:
+    """A job, or any part of it, with every number it holds in float32."""
+    if isinstance(job, Tensor):
+        return job.float() if job.is_floating_point() else job
+    if isinstance(job, tuple):
+        return tuple(map(in_float32, job))
+    if is_dataclass(job) and not isinstance(job, type):
+        return replace(job, **{field.name: in_float32(getattr(job, field.name)) for field in fields(job)})
+    return job
 
 
 def run_traced(job: Job) -> tuple[Tensor, State, ScanTrace]:
     """The same numbers, and the gates and states that the backward pass keeps anyway."""
     if torch.is_autocast_enabled("cpu"):
-        narrow = torch.get_autocast_dtype("cpu")
+        kind = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
-            output, state, trace = run_traced(_in_float32(job))
-        return output.to(narrow), tuple(s.to(narrow) for s in state), trace
+            output, state, trace = _run_traced(in_float32(job), _narrow(job, kind))
+        return output.to(kind), tuple(s.to(kind) for s in state), trace
+    return _run_traced(job, narrow=False)
+
+
+def _run_traced(job: Job, narrow: bool) -> tuple[Tensor, State, ScanTrace]:
     probes: tuple[Tensor, ...] = ()
     batch, steps = job.x.shape[:2]
     if torch.is_grad_enabled():
         probes = tuple(s.new_zeros(batch, steps, s.shape[-1]).requires_grad_() for s in job.state)
-    output, state, saved = _run(job, probes, traced=True)
+    output, state, saved = _run(job, probes, traced=True, narrow=narrow)
     return output, state, _trace(job, output, state, saved, probes)
 
 
-def _run(job: Job, probes: tuple[Tensor, ...], traced: bool) -> tuple[Tensor, State, Tensor]:
+def _run(job: Job, probes: tuple[Tensor, ...], traced: bool, narrow: bool) -> tuple[Tensor, State, Tensor]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     lstm = cell if isinstance(cell, LSTMCell) else None
@@ -189,6 +198,7 @@ def _run(job: Job, probes: tuple[Tensor, ...], traced: bool) -> tuple[Tensor, St
         kind_of(cell),
         lstm is not None and lstm.peephole_output == "previous",
         job.reverse,
+        narrow,
         graph or traced,
         traced,
     )

@@ -35,6 +35,7 @@ except ValueError as error:
     raise UserError(str(error)) from None
 ISAS: list[str] = _native.isas()
 THREADING: str = _native.threading()
+NARROW: bool = _native.narrow()  # whether this processor multiplies bfloat16
 # whether this torch has the table through which steps look at tensors and make them (native/tensors.h)
 TAKES_TENSORS: bool = _native.connect(torch.Tensor, getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 
@@ -83,6 +84,7 @@ def _forward(
     kind: int,
     peephole_previous: bool,
     reverse: bool,
+    narrow: bool,
     save: bool,
     traced: bool,
     allocate: Callable[[int], Tensor] = empty,
@@ -93,6 +95,7 @@ def _forward(
     alive = _describe(
         job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
         reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
+        narrow,
     )  # fmt: skip
     parts: dict[str, Tensor] = {}
     saved = empty(0)
@@ -164,9 +167,10 @@ def _describe(
     kind: int,
     peephole_previous: bool,
     reverse: bool,
+    narrow: bool,
 ) -> list[Tensor]:
     """Fills in what forward and backward have in common; the tensors returned must live until the job has run."""
-    job.kind, job.reverse, job.peephole_previous = kind, reverse, peephole_previous
+    job.kind, job.reverse, job.peephole_previous, job.narrow = kind, reverse, peephole_previous, narrow
     job.batch, job.steps, job.features = x.shape
     job.hidden, job.width = weight_hh.shape[0] // GATES[kind], weight_hh.shape[1]
     order.describe(job)
@@ -227,6 +231,7 @@ def _backward(
     kind: int,
     peephole_previous: bool,
     reverse: bool,
+    narrow: bool,
     traced: bool,
     x_needs_gradient: bool,
     probed: bool,
@@ -240,6 +245,7 @@ def _backward(
     alive = _describe(
         job, order, x, weight_ih, weight_hh, bias_hh, norm_hh, weight_hr, weight_peephole, norm_c, norm_c_bias, reset_h,
         reset_c, hidden_mask, resets, keep_h, keep_c, keep_rate_h, keep_rate_c, kind, peephole_previous, reverse,
+        narrow,
     )  # fmt: skip
     hidden, width = job.hidden, job.width
     layout = sections(
@@ -323,7 +329,7 @@ def _as_laid_out(sequences: Tensor, x: Tensor) -> Tensor:
 _GIVEN = """Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? norm_ih,
 Tensor? norm_hh, Tensor? weight_hr, Tensor? weight_peephole, Tensor? norm_c, Tensor? norm_c_bias"""
 _RUN = """Tensor? hidden_mask, Tensor? lengths, Tensor? resets, Tensor? keep_h, Tensor? keep_c, float keep_rate_h,
-float keep_rate_c, int kind, bool peephole_previous, bool reverse"""
+float keep_rate_c, int kind, bool peephole_previous, bool reverse, bool narrow"""
 _FORWARD_SCHEMA = f"""({_GIVEN}, Tensor h_0, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? probe_h,
 Tensor? probe_c, {_RUN}, bool save, bool traced) -> (Tensor, Tensor, Tensor, Tensor)"""
 _BACKWARD_SCHEMA = f"""(Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor saved, {_GIVEN}, Tensor? reset_h,
@@ -407,7 +413,7 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...], saved
     tensors = [*inputs[:11], *inputs[13:15], *inputs[17:22]]
     ctx.kept = saved  # not seen from outside; otherwise it is among the results
     ctx.save_for_backward(output[3] if saved is None else None, *tensors)
-    ctx.options = (*inputs[22:27], inputs[28])  # keep rates, kind, peephole_previous, reverse; traced
+    ctx.options = (*inputs[22:28], inputs[29])  # keep rates, kind, peephole_previous, reverse, narrow; traced
     ctx.probed = inputs[15] is not None
 
 
@@ -439,6 +445,29 @@ def refuse_double_backward(ctx: Any, *gradients: object) -> None:
 recurrence_backward.register_autograd(refuse_double_backward)
 
 
+def differentiable_once(run: Callable[..., Sequence[Tensor]]) -> Callable[..., Sequence[Tensor]]:
+    """A backward pass as it is, or, where its own derivative is asked for, one that says that there is none."""
+
+    class Last(torch.autograd.Function):
+        @staticmethod
+        def forward(*inputs: Any) -> tuple[Tensor, ...]:
+            return tuple(run(*inputs))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+            pass
+
+        backward = staticmethod(refuse_double_backward)
+
+    def call(*inputs: Any) -> Sequence[Tensor]:
+        if not torch.is_grad_enabled():
+            return run(*inputs)
+        found: tuple[Tensor, ...] = Last.apply(*inputs)  # type: ignore[no-untyped-call]  # torch's
+        return found
+
+    return call
+
+
 class _Eager(torch.autograd.Function):
     """The operator without the dispatcher, which costs more than a short recurrence itself."""
 
@@ -453,21 +482,10 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return _pull_back(ctx, _EagerBackward.apply if torch.is_grad_enabled() else _backward, *gradients)
+        return _pull_back(ctx, _eager_backward, *gradients)
 
 
-class _EagerBackward(torch.autograd.Function):
-    """The backward pass where its own derivative is asked for: there is none, and the error says so."""
-
-    @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(_backward(*inputs))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    backward = staticmethod(refuse_double_backward)
+_eager_backward = differentiable_once(_backward)
 
 
 def run_recurrence(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -56,7 +56,7 @@ def translation_scores(
     total = bleu.corpus_score(list(outputs), columns).score
     chrf = CHRF(lowercase=lowercase).corpus_score(list(outputs), columns).score
     ter = TER(case_sensitive=not lowercase).corpus_score(list(outputs), columns).score
-    right = sum(any(_same(output, column[i], lowercase) for column in columns) for i, output in enumerate(outputs))
+    right = sum(any(same_text(output, column[i], lowercase) for column in columns) for i, output in enumerate(outputs))
     return TranslationScores(total, str(bleu.get_signature()), chrf, ter, right / max(1, len(outputs)))
 
 
@@ -91,14 +91,15 @@ def by_length(
         if not rows:
             continue
         some, right = [outputs[i] for i in rows], [references[i] for i in rows]
-        exact = sum(_same(a, b, lowercase) for a, b in zip(some, right, strict=True)) / len(rows)
+        exact = sum(same_text(a, b, lowercase) for a, b in zip(some, right, strict=True)) / len(rows)
         name = str(start) if width == 1 else f"{start}-{start + width - 1}"
         bleu = bleu_of(some, right, tokenize=tokenize, lowercase=lowercase)
         table[name] = {"bleu": bleu, "exact_match": exact, "sentences": len(rows)}
     return table
 
 
-def _same(output: str, reference: str, lowercase: bool) -> bool:
+def same_text(output: str, reference: str, lowercase: bool) -> bool:
+    """Whether two texts differ in nothing but blanks and, with `lowercase`, case."""
     left, right = " ".join(output.split()), " ".join(reference.split())
     return left.lower() == right.lower() if lowercase else left == right
 

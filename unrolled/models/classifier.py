@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
-from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
+from unrolled.models.recurrent import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.pooling import Pooling
 
 
@@ -48,7 +49,10 @@ class Classifier(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Scores before softmax or σ, (B, C)."""
-        scores: Tensor = self.scores(self.dropout(self.encode(batch)))
+        return self._score(self.encode(batch), batch)
+
+    def _score(self, vector: Tensor, batch: Batch) -> Tensor:
+        scores: Tensor = self.scores(self.dropout(vector))
         if self.ngrams is not None:
             ids, starts = batch.more["ngrams"], batch.more["ngram_starts"]
             scores = scores + self.ngrams(ids, starts, self.ngram_dropout(batch.more["ngram_weights"]))
@@ -59,3 +63,8 @@ class Classifier(nn.Module):
         states, _ = self.layer(self.dropout(self.input(batch)), lengths=batch.lengths)
         vector: Tensor = self.pool(states, batch.mask)
         return vector
+
+    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
+        """The scores, and the trace of the recurrent layers; `change` is done to the input vectors."""
+        trace: Trace = self.layer.trace(change(self.input(batch)), lengths=batch.lengths)
+        return self._score(self.pool(trace.output, batch.mask), batch), trace

@@ -8,26 +8,24 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.models.bridge import Bridge, BridgeKind
-from unrolled.models.encoder import Encoded, RecurrentEncoder
+from unrolled.models.encoder import Encoded, Encoder, Ending
 from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
+from unrolled.nn.dropout import Dropout
 from unrolled.search import Shared
 
 
-class DecoderSettings(RecurrentSettings):
-    """What writes the target."""
+class WriterSettings(RecurrentSettings):
+    """What writes, whatever was read; which attention there is depends on that."""
 
     hidden_size: int = Field(256, ge=1, description="Units in a layer; a Transformer's width is the encoder's.")
     dropout: float = Field(
         0.3, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
     )
-    attention: Literal["none", "bahdanau", "luong"] = Field(
-        "luong",
-        description="none: all it knows is the encoder's last state; bahdanau looks before a step, luong after it, "
-        "and feeds what it saw to the next.",
-    )
+    attention: str = Field("none", description="none, bahdanau, luong, soft or hard.")
     score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
         "general", description="How a query and a key are compared."
     )
@@ -40,26 +38,41 @@ class DecoderSettings(RecurrentSettings):
     feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
 
 
+class DecoderSettings(WriterSettings):
+    """What writes the target."""
+
+    attention: Literal["none", "bahdanau", "luong"] = Field(
+        "luong",
+        description="none: all it knows is the encoder's last state; bahdanau looks before a step, luong after it, "
+        "and feeds what it saw to the next.",
+    )
+
+
 class Decoded(NamedTuple):
     """What a decoder makes of target tokens: what the scores are computed from, and where it looked."""
 
     features: Tensor  # (B, T, F), or (B, F) of one step
     attention: Tensor | None  # (B, T, S), or (B, S)
+    chosen: Tensor | None = None  # (B, T), where hard attention looked; -1 where it saw its expectation
 
 
 class PlainDecoder(nn.Module):
     """Recurrent layers that begin where the encoder ended: the whole source in one fixed state (Sutskever 2014)."""
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+    def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
         self.layer = recurrent_layer(settings, input_size)
-        self.bridge = bridge_between(encoder.layer, self.layer, settings.num_layers, settings.bridge)
+        self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
         self.output_size = settings.output_size
 
-    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
-        """Vectors of the target tokens (B, T, E) → all steps."""
-        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)))
+    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
+        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)), lengths=lengths)
         return Decoded(output, None)
+
+    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
+        trace: Trace = self.layer.trace(x, to_torch(self.bridge(encoded.state)))
+        return Decoded(trace.output, None), trace
 
     def start(self, encoded: Encoded) -> State:
         state: State = self.bridge(encoded.state)
@@ -74,24 +87,26 @@ class PlainDecoder(nn.Module):
 class AttentiveDecoder(nn.Module):
     """A recurrent layer that attends to the encoder's memory, further layers on top of it.
 
-    Bahdanau's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want it,
-    `width`, where no layer is above it.
+    Bahdanau's and Xu's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want
+    it, `width`, where no layer is above it.
     """
 
-    def __init__(self, settings: DecoderSettings, input_size: int, encoder: RecurrentEncoder, width: int) -> None:
+    def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
-        self.bahdanau = settings.attention == "bahdanau"
+        form = "xu" if settings.attention in ("soft", "hard") else settings.attention
+        self.before = form != "luong"
         mixed = width if settings.num_layers == 1 else settings.hidden_size
         self.attend = AttentionDecoder(
             input_size,
             settings.hidden_size,
             encoder.output_size,
             cell=settings.cell,
-            form=settings.attention,
+            form=form,
+            hard=settings.attention == "hard",
             score=settings.score,
             attention_size=settings.attention_size if settings.score == "additive" else None,
             num_heads=settings.heads if settings.score == "multihead" else 1,
-            output_size=None if self.bahdanau else mixed,
+            output_size=None if self.before else mixed,
             feed_dropout=settings.dropout,
             mix_dropout=settings.dropout,
             **cell_options(settings, attending=True),
@@ -100,18 +115,30 @@ class AttentiveDecoder(nn.Module):
         if settings.num_layers > 1:
             above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
             self.upper = recurrent_layer(above, settings.hidden_size)
-        self.dropout = nn.Dropout(settings.dropout)
-        self.bridge = bridge_between(encoder.layer, self.attend.rnn, settings.num_layers, settings.bridge)
-        looked = self.attend.context_size + input_size if self.bahdanau else 0
+        self.dropout = Dropout(settings.dropout)
+        self.bridge = bridge_between(encoder.ending, self.attend.rnn, settings.num_layers, settings.bridge)
+        looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
-    def forward(self, x: Tensor, encoded: Encoded) -> Decoded:
+    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
         lower, upper = self._begin(encoded)
-        seen = self.attend(x, encoded.memory, encoded.mask, lower)
+        seen = self.attend(x, encoded.memory, encoded.mask, lower, lengths)
         output = seen.output
         if self.upper is not None:
-            output, _ = self.upper(self.dropout(output), to_torch(upper))
-        return Decoded(self._features(output, seen.context, x), seen.weights)
+            output, _ = self.upper(self.dropout(output), to_torch(upper), lengths=lengths)
+        return Decoded(self._features(output, seen.context, x), seen.weights, seen.chosen)
+
+    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
+        """`forward`, and the trace of the attending layer, "l0", and of those above it, "l1", …"""
+        lower, upper = self._begin(encoded)
+        seen, trace = self.attend.trace(x, encoded.memory, encoded.mask, lower)
+        output = seen.output
+        if self.upper is not None:
+            above = self.upper.trace(output, to_torch(upper))
+            output = above.output
+            trace = trace.under(above)
+        return Decoded(self._features(output, seen.context, x), seen.weights), trace
 
     def start(self, encoded: Encoded) -> Any:
         """(the attending layer's state, the upper layers', what was projected once and is shared)."""
@@ -135,18 +162,18 @@ class AttentiveDecoder(nn.Module):
         return tuple(s[:, 0] for s in states), tuple(s[:, 1:] for s in states)
 
     def _features(self, output: Tensor, context: Tensor, x: Tensor) -> Tensor:
-        return torch.cat([output, context, x], dim=-1) if self.bahdanau else output
+        return torch.cat([output, context, x], dim=-1) if self.before else output
 
 
-def bridge_between(encoder: DropIn, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
-    """What leads from an encoder's layers to `layers` layers like the decoder's."""
+def bridge_between(ending: Ending, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
+    """What leads from the state an encoder ends in to that of `layers` layers like the decoder's."""
     return Bridge(
         decoder.cell_class.state_names,
         decoder._state_sizes(),
         layers,
-        encoder.cell_class.state_names,
-        encoder._state_sizes(),
-        encoder.num_layers,
-        directions=2 if encoder.bidirectional else 1,
+        ending.names,
+        ending.sizes,
+        ending.layers,
+        directions=ending.directions,
         kind=kind,
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer
+from unrolled.cells import Trace
+from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, unchanged
+from unrolled.nn.dropout import Dropout
 
 
 class EncoderSettings(RecurrentSettings):
@@ -31,15 +33,39 @@ class Encoded(NamedTuple):
     state: State  # (B, L·directions, H) each; none from a Transformer
 
 
+class Ending(NamedTuple):
+    """The state that an encoder ends in, from which a decoder's first is made."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]  # the width of each
+    layers: int
+    directions: int
+
+
+class Encoder(Protocol):
+    """What a decoder is built for: how wide the memory is, and the state that comes with it."""
+
+    @property
+    def output_size(self) -> int: ...
+    @property
+    def ending(self) -> Ending: ...
+
+
 class RecurrentEncoder(nn.Module):
     """Embedding → recurrent layers in one direction or both."""
 
     def __init__(self, settings: EncoderSettings, embedding: nn.Embedding) -> None:
         super().__init__()
         self.embedding, self.reverse = embedding, settings.reverse
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.layer = recurrent_layer(settings, embedding.embedding_dim, bidirectional=settings.bidirectional)
         self.output_size = settings.output_size * (2 if settings.bidirectional else 1)
+
+    @property
+    def ending(self) -> Ending:
+        layer = self.layer
+        sizes = tuple(layer._state_sizes())
+        return Ending(layer.cell_class.state_names, sizes, layer.num_layers, 2 if layer.bidirectional else 1)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Encoded:
         """Token ids (B, S), the last real one of each row its end token."""
@@ -47,9 +73,22 @@ class RecurrentEncoder(nn.Module):
         places = turned(ids, lengths) if self.reverse else None
         x = self.dropout(self.embedding(ids if places is None else ids.gather(1, places)))
         output, final = self.layer(x, lengths=lengths)
-        if places is not None:  # each vector stands where its token stood
-            output = output.gather(1, places[..., None].expand_as(output))
-        return Encoded(self.dropout(output), mask, from_torch(final))
+        return Encoded(self.dropout(_at_home(output, places)), mask, from_torch(final))
+
+    def trace(self, ids: Tensor, lengths: Tensor, change: Change = unchanged) -> tuple[Encoded, Trace]:
+        """`forward`, and the trace of its layers, at the steps in which they read; `change` is done to the vectors."""
+        mask = real(ids, lengths)
+        places = turned(ids, lengths) if self.reverse else None
+        x = change(self.embedding(ids))
+        if places is not None:
+            x = x.gather(1, places[..., None].expand_as(x))
+        trace: Trace = self.layer.trace(x, lengths=lengths)
+        return Encoded(_at_home(trace.output, places), mask, from_torch(trace.state)), trace
+
+
+def _at_home(output: Tensor, places: Tensor | None) -> Tensor:
+    """Each vector where its token stood."""
+    return output if places is None else output.gather(1, places[..., None].expand_as(output))
 
 
 def real(ids: Tensor, lengths: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.models.outputs import LossName, Output
-from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, to_torch, unchanged
 from unrolled.nn.front import DenseFront
 
 CALM = 3.0  # scaled inputs beyond it are drawn in: nothing much larger was seen in training
@@ -168,10 +168,10 @@ class Forecaster(nn.Module):
             x[..., [layout.inputs + place for place in places]] = 1.0
         return x
 
-    def trace(self, x: Tensor) -> tuple[Tensor, Trace]:
-        """The estimates, and the trace of the recurrent layers."""
+    def trace(self, x: Tensor, change: Change = unchanged) -> tuple[Tensor, Trace]:
+        """The estimates, and the trace of the recurrent layers; `change` is done to what these read."""
         seen = torch.cat([self.past(x, None), x[..., : self.layout.inputs]], dim=1)
-        trace: Trace = self.layer.trace(self.front(self.read(x, seen)))
+        trace: Trace = self.layer.trace(change(self.front(self.read(x, seen))))
         raw = self.head(trace.output)
         if self.linear is not None:
             raw = raw + self.linear(self.linear_features(seen))

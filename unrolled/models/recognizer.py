@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.inputs import FrameInput
-from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
+from unrolled.models.recurrent import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
@@ -162,6 +163,22 @@ class Recognizer(nn.Module):
             mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
             x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
         return Read(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
+
+    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Read, Trace | None, Tensor | None]:
+        """`forward`, and the trace of recurrent layers, or a Transformer's attention (L, N, T, T) of the first row.
+
+        `change` is done to what the layers read.
+        """
+        assert batch.lengths is not None
+        x, lengths = self.input(batch.inputs, batch.lengths)
+        x = change(x)
+        if self.layer is not None:
+            trace: Trace = self.layer.trace(x, lengths=lengths)
+            return Read(self.scores(trace.output).float().log_softmax(-1), lengths), trace, None
+        mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        x, weights = self.encoder.visible(self.positions(self.project(x)), mask)
+        seen = torch.stack(weights, dim=1)[0].detach()
+        return Read(self.scores(x).float().log_softmax(-1), lengths), None, seen
 
     def advance(self, frames: Tensor, seen: int, state: Any) -> tuple[Tensor, Any]:
         """Some more steps of one stream: frames (T, …), of which the first `seen` were read before and are context.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field
@@ -13,6 +14,13 @@ from unrolled.nn.dropin import DropIn
 
 State = tuple[Tensor, ...]
 """What a model carries from step to step, batch first: (B, …) each."""
+Change = Callable[[Tensor], Tensor]
+"""What is done to input vectors (B, T, D) on their way into a traced network."""
+
+
+def unchanged(x: Tensor) -> Tensor:
+    """The `Change` that is none."""
+    return x
 
 
 class RecurrentSettings(Section):

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.decoders import Decoded
 from unrolled.models.encoder import Encoded, EncoderSettings, real
-from unrolled.models.recurrent import from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent import Change, from_torch, recurrent_layer, to_torch
 from unrolled.search import Shared, Step
 
 
@@ -53,6 +54,14 @@ class Stepwise(nn.Module):
         output, _ = self.layer(self.dropout(self.embedding(ids[:, :steps])))
         return Decoded(self.dropout(output), None)
 
+    def trace(self, batch: Batch, source: Change) -> tuple[Decoded, Trace, Tensor]:
+        """`forward`, the trace of its layers, and the tokens that they read, (B, T)."""
+        read = self.encode(batch).memory
+        steps = batch.more["target_inputs"].shape[1]
+        ids = torch.cat([read, read.new_full((len(read), max(0, steps - read.shape[1])), self.end)], dim=1)[:, :steps]
+        trace: Trace = self.layer.trace(source(self.embedding(ids)))
+        return Decoded(trace.output, None), trace, ids
+
     def encode(self, batch: Batch) -> Encoded:
         """The source as it is, padded with end tokens: nothing is read ahead."""
         assert batch.lengths is not None
@@ -69,7 +78,7 @@ class Stepwise(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> Step:
         """What it has written is not read again: `tokens` do not matter."""
         place, carried, source = state
-        ids = source.value
+        ids = source.value.repeat_interleave(len(place) // len(source.value), dim=0)  # of each hypothesis
         here = ids.gather(1, place.clamp(max=ids.shape[1] - 1)[:, None])  # (B, 1)
         here = torch.where(place[:, None] < ids.shape[1], here, self.end)
         output, final = self.layer(self.dropout(self.embedding(here)), to_torch(carried))

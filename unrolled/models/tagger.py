@@ -9,10 +9,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.models.inputs import WordInput
-from unrolled.models.recurrent import RecurrentSettings, recurrent_layer
-from unrolled.nn.crf import CRF
+from unrolled.models.recurrent import Change, RecurrentSettings, recurrent_layer, unchanged
+from unrolled.nn.crf import CRF, log_partition_of_logs
 
 Forbidden = tuple[Tensor, Tensor, Tensor]
 """Masks of transitions (K, K), first tags (K,) and last tags (K,) that may not be."""
@@ -81,11 +82,27 @@ class Tagger(nn.Module):
 
     def states(self, batch: Batch) -> Tensor:
         """What the layers make of each word, (B, T, 2·H)."""
-        parts = [self.input(batch)]
-        parts += [table(batch.more["features"][..., i]) for i, table in enumerate(self.features)]
-        output, _ = self.layer(self.dropout(torch.cat(parts, dim=-1)), lengths=batch.lengths)
+        output, _ = self.layer(self.dropout(self._read(batch)), lengths=batch.lengths)
         states: Tensor = self.dropout(output)
         return states
+
+    def _read(self, batch: Batch) -> Tensor:
+        parts = [self.input(batch)]
+        parts += [table(batch.more["features"][..., i]) for i, table in enumerate(self.features)]
+        return torch.cat(parts, dim=-1)
+
+    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
+        """The scores, and the trace of the recurrent layers; `change` is done to the words' vectors."""
+        trace: Trace = self.layer.trace(change(self._read(batch)), lengths=batch.lengths)
+        return self.scores(trace.output), trace
+
+    def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        """The probability of each tag at each word, (B, T, K): what the CRF gives it over all sequences, or its own."""
+        if self.crf is None:
+            return scores.softmax(-1)
+        total = log_partition_of_logs(scores, self.crf.transitions, self.crf.start, self.crf.end, lengths).sum()
+        (chances,) = torch.autograd.grad(total, scores, create_graph=True)
+        return chances
 
     def forward(self, batch: Batch) -> Tensor:
         """Scores of the tags, (B, T, K)."""
@@ -93,10 +110,10 @@ class Tagger(nn.Module):
         return scores
 
     @torch.no_grad()
-    def decode(self, batch: Batch) -> list[list[int]]:
+    def decode(self, batch: Batch, scores: Tensor | None = None) -> list[list[int]]:
         """The tags of each sentence: each word's likeliest, or the likeliest sequence."""
         assert batch.lengths is not None
-        scores = self(batch)
+        scores = self(batch) if scores is None else scores
         if self.crf is not None:
             return self.crf.decode(scores, batch.lengths, self._forbidden(scores.device))
         best = scores.argmax(-1).tolist()

@@ -1,14 +1,15 @@
-"""Recurrent decoders that attend (S9, S23): Bahdanau's and Luong's, over whole sequences and step by step."""
+"""Recurrent decoders that attend (S9, S23, S25): Bahdanau's, Luong's and Xu's, whole sequences or step by step."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State
+from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State, Trace, VisualCell, drawn_place
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels.attention import (
     ATTENTION_ENGINES,
@@ -16,23 +17,28 @@ from unrolled.kernels.attention import (
     AttentionJob,
     attention_choice,
     make_attention_job,
+    quick_score,
     run_attention_job,
 )
 from unrolled.kernels.choice import Choice, known_engine
 from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
+from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
 from unrolled.nn.layers import GRU, LSTM, RNN
 from unrolled.nn.stack import variational_mask
 
 CELLS: dict[str, type[RNN | LSTM | GRU]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
-FORMS = ("bahdanau", "luong")
+FORMS = ("bahdanau", "luong", "xu")
 
 
 class DecoderState(NamedTuple):
-    """A decoder between two steps; every tensor has the batch at dimension 0."""
+    """A decoder between two steps; every tensor has the batch at dimension 0.
 
-    cell: State  # as `AttentionDecoder.state_names`
+    A search puts W hypotheses for each memory, one after the other, into the cell's state: B·W rows of it.
+    """
+
+    cell: State  # (B, size) each, as `AttentionDecoder.state_names`
     keys: Tensor  # (B, S, A)
     values: Tensor  # (B, S, C)
     mask: Tensor | None  # (B, S)
@@ -51,8 +57,10 @@ class AttentionDecoder(nn.Module):
     """One recurrent layer that looks at a memory at every step.
 
     `form` "bahdanau" looks before it steps and gives s_i (equations: `unrolled.cells.BahdanauCell`); "luong" looks
-    after, gives the attentional vector h̃_i of `output_size` and feeds it to the next step (`LuongCell`). `score` is one
-    of SCORES, or "multihead" with `num_heads`. `attention_size` is the width of an additive score or of all heads.
+    after, gives the attentional vector h̃_i of `output_size` and feeds it to the next step (`LuongCell`); "xu" looks
+    before, through a gate, and with `hard` at one position only (`VisualCell`): in training at one that is drawn, but
+    for a share `expected` of the rows, which see the mean; otherwise at the likeliest. `score` is one of SCORES, or
+    "multihead" with `num_heads`. `attention_size` is the width of an additive score or of all heads.
     `feed_dropout` acts on what the cell is fed beside its input, `mix_dropout` on the [c; h] of Luong's form. `options`
     are those of the cell's layer (`unrolled.nn.LSTM`, …) for one layer in one direction.
 
@@ -79,6 +87,8 @@ class AttentionDecoder(nn.Module):
         output_size: int | None = None,
         feed_dropout: float = 0.0,
         mix_dropout: float = 0.0,
+        hard: bool = False,
+        expected: float = 0.5,
         backend: str = "auto",
         **options: Any,
     ) -> None:
@@ -92,6 +102,9 @@ class AttentionDecoder(nn.Module):
         self.form = check_choice("form", form, FORMS)
         self.feed_dropout = check_probability("feed_dropout", feed_dropout)
         self.mix_dropout = check_probability("mix_dropout", mix_dropout)
+        self.expected, self.hard = check_probability("expected", expected), hard
+        if hard and (form != "xu" or score == "multihead"):
+            raise UserError(f"hard=True with form={form!r}, score={score!r}.", "Hard attention is form='xu', one head.")
         self.backend = known_engine(ATTENTION_ENGINES, backend)
         self.rnn = CELLS[cell](input_size, hidden_size, batch_first=True, **options)
         self.state_names = self.rnn.cell_class.state_names + (("fed",) if form == "luong" else ())
@@ -103,7 +116,9 @@ class AttentionDecoder(nn.Module):
             check_sizes(output_size=self.output_size)
             self.mix = nn.Linear(self.context_size + self._query_size(), self.output_size)  # W_c, b_c
         elif output_size not in (None, self.output_size):
-            raise UserError(f"output_size={output_size} with form='bahdanau'.", f"Its output is s, {hidden_size} wide.")
+            raise UserError(f"output_size={output_size} with form={form!r}.", f"Its output is s, {hidden_size} wide.")
+        if form == "xu":
+            self.gate = nn.Linear(self._query_size(), 1)  # w_β, b_β
         self.feed_size = self.output_size if form == "luong" else self.context_size
         rows = hidden_size * max(len(self.rnn.cell_class.gate_names), 1)
         self.weight_feed = nn.Parameter(torch.empty(rows, self.feed_size))
@@ -132,6 +147,9 @@ class AttentionDecoder(nn.Module):
         score: Score = self.attention.score()
         if self.form == "bahdanau":
             return BahdanauCell(cell, score, self.weight_feed)
+        if self.form == "xu":
+            means = torch.rand(batch, device=self.weight_feed.device) < self.expected if self._draws else None
+            return VisualCell(cell, score, self.weight_feed, self.gate.weight, self.gate.bias, self.hard, means)
         return LuongCell(cell, score, self.weight_feed, self.mix.weight, self.mix.bias)
 
     def start(self, memory: Tensor, mask: Tensor | None = None, state: State | None = None) -> DecoderState:
@@ -151,9 +169,11 @@ class AttentionDecoder(nn.Module):
         return (*given, *(memory.new_zeros(memory.shape[0], size) for size in missing))
 
     def step(self, x: Tensor, state: DecoderState) -> DecoderStep:
-        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S) and the next state."""
+        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S), next state; or B·W rows of each."""
         cell = self._cell(x.shape[0])
+        cell = replace(cell, score=quick_score(cell.score, x, self.backend))
         masks = [m if m is None else m[:, 0] for m in self._drawn(x, 1)]
+        masks += [gumbel(state.keys.new_empty(len(x), state.keys.shape[1]))] if self._draws else []
         step = cell.step(cell.cell.project(x), state.cell, state.keys, state.values, state.mask, *masks)
         return DecoderStep(step.output, step.context, step.weights, state._replace(cell=step.state))
 
@@ -166,7 +186,20 @@ class AttentionDecoder(nn.Module):
         lengths: Tensor | None = None,
     ) -> Attended:
         """All steps at once, the inputs given: x (B, T, D), memory (B, S, M), mask (B, S) → `Attended`."""
-        return run_attention_job(self.job(x, memory, mask, state, lengths), self.backend)
+        job = self.job(x, memory, mask, state, lengths)
+        seen = run_attention_job(job, self.backend)
+        if not isinstance(job.cell, VisualCell) or not job.cell.hard:
+            return seen
+        chosen = drawn_place(seen.weights, job.noise)
+        return seen._replace(
+            chosen=chosen if job.cell.expected is None else chosen.masked_fill(job.cell.expected[:, None], -1)
+        )
+
+    def trace(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, state: State | None = None
+    ) -> tuple[Attended, Trace]:
+        """`forward` on the reference engine, and the trace of its layer: see `unrolled.cells.Trace`."""
+        return traced_attention(self.job(x, memory, mask, state), x, self.rnn, self.weight_feed)
 
     def job(
         self,
@@ -193,6 +226,7 @@ class AttentionDecoder(nn.Module):
             lengths=lengths,
             feed_mask=feed,
             mix_mask=mix,
+            noise=gumbel(keys.new_empty(*x.shape[:2], keys.shape[1])) if self._draws else None,
         )
 
     def backend_for(
@@ -206,13 +240,22 @@ class AttentionDecoder(nn.Module):
         """The engine that `forward` would run on with these arguments, and why."""
         return attention_choice(self.job(x, memory, mask, state, lengths), self.backend)
 
+    @property
+    def _draws(self) -> bool:
+        return self.hard and self.training
+
     def _drawn(self, x: Tensor, steps: int) -> tuple[Tensor | None, Tensor | None]:
         """Dropout masks (B, T, ·) on what is fed and on [c; h]."""
         feed, mix = (self.feed_dropout, self.mix_dropout) if self.training else (0.0, 0.0)
-        if self.form == "bahdanau":
+        if self.form != "luong":
             mix = 0.0
         batch, width = x.shape[0], self.context_size + self._query_size()
         return variational_mask(feed, x, batch, steps, self.feed_size), variational_mask(mix, x, batch, steps, width)
+
+
+def gumbel(like: Tensor) -> Tensor:
+    """Noise whose largest sum with log α_j stands at j with probability α_j."""
+    return -torch.empty_like(like).exponential_().clamp(min=torch.finfo(like.dtype).tiny).log()
 
 
 def _attention(

@@ -91,10 +91,12 @@ class TransformerLayer(nn.Module):
         def to_memory(x: Tensor) -> Tensor:
             nonlocal cross
             assert memory is not None
-            if not visible:
-                return self.multihead_attn(x, *memory, memory_mask)  # type: ignore[no-any-return]  # torch's __call__
-            x, cross = self.multihead_attn.visible(x, *memory, memory_mask)
-            return x
+            rows = x.reshape(len(memory[0]), -1, x.shape[-1])  # hypotheses of one memory look at it together
+            if visible:
+                rows, cross = self.multihead_attn.visible(rows, *memory, memory_mask)
+            else:
+                rows = self.multihead_attn(rows, *memory, memory_mask)
+            return rows.view_as(x)
 
         x = self._residual(x, itself, self.norm1)
         if self.cross:
@@ -179,10 +181,14 @@ class _Stack(nn.Module):
         empty = layer.out_proj.weight.new_zeros(batch, layer.num_heads, 0, layer.size // layer.num_heads)
         return ((empty, empty),) * self.num_layers
 
-    def extend(self, x: Tensor, state: TransformerState) -> TransformerStep:
-        """Several more steps at once: x (B, T, D) → outputs (B, T, D)."""
+    def extend(self, x: Tensor, state: TransformerState, mask: Tensor | None = None) -> TransformerStep:
+        """Several more steps at once: x (B, T, D) → outputs (B, T, D).
+
+        `mask` (B, steps so far + T) is True where a step is real, those so far included; the outputs of the others mean
+        nothing.
+        """
         self._check(x, "(batch, time, size)")
-        kept, _ = self._continue(x, state, visible=False)
+        kept, _ = self._continue(x, state, visible=False, mask=mask)
         return kept
 
     def step(self, x: Tensor, state: TransformerState) -> TransformerStep:
@@ -192,12 +198,12 @@ class _Stack(nn.Module):
         return TransformerStep(output.squeeze(1), state)
 
     def _continue(
-        self, x: Tensor, state: TransformerState, visible: bool
+        self, x: Tensor, state: TransformerState, visible: bool, mask: Tensor | None = None
     ) -> tuple[TransformerStep, list[Tensor | None]]:
         past, cross = [], []
         for depth, layer in enumerate(self._each()):
             memory = state.memory[depth] if state.memory else None
-            x, kept, _, seen = layer.run(x, None, True, state.past[depth], memory, state.memory_mask, visible)
+            x, kept, _, seen = layer.run(x, mask, True, state.past[depth], memory, state.memory_mask, visible)
             past.append(kept)
             cross.append(seen)
         return TransformerStep(self._close(x, None), state._replace(past=tuple(past))), cross
@@ -338,4 +344,4 @@ class TransformerDecoder(_Stack):
         self._check(x, "(batch, size)")
         (output, state), cross = self._continue(x[:, None], state, visible=True)
         assert cross[-1] is not None
-        return TransformerStep(output.squeeze(1), state), cross[-1].squeeze(2).mean(dim=1)
+        return TransformerStep(output.squeeze(1), state), cross[-1].mean(dim=1).flatten(0, 1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
+from unrolled.kernels.vocabulary import top_scores
 from unrolled.search.blocking import forced, repeated_ngrams
 from unrolled.search.constraints import Constraint
 from unrolled.search.hypotheses import Fate, Found, Hypothesis, Node, Tree
@@ -177,8 +178,10 @@ class _Search:
         rows, width = live.log_probs.shape
         time = live.written.shape[-1]
         step = checked_step(self.model.step(self.last, live.state), rows * width, "step")
-        scores = self._permitted(step.log_probs.float(), time)  # (B·W, V)
-        values, tokens = scores.topk(min(2 * size, scores.shape[-1]), dim=-1)
+        scores, vocabulary = step.scores.float(), step.scores.shape[-1]  # (B·W, V)
+        blocked = self._blocked(vocabulary, time)
+        values, tokens = top_scores(scores, min(2 * size, vocabulary), blocked, normalised=step.normalised)
+        self._check_choice(scores, values, time)
         totals = live.log_probs[..., None] + values.double().view(rows, width, -1)  # (B, W, k)
         best, places = totals.flatten(1).topk(min(2 * size, totals[0].numel()), dim=-1)  # (B, C), the best first
         origins = places.div(values.shape[-1], rounding_mode="floor")
@@ -189,16 +192,17 @@ class _Search:
         ranked = torch.arange(best.shape[1], device=self.device) < size
         self._finish(best, origins, ends & ranked, None)
         if bool(last.any()):
-            self._finish_last(last, best, origins, tokens, scores)
+            endings = torch.where(blocked[:, self.end], -torch.inf, step.log_probs[:, self.end].double())
+            self._finish_last(last, best, origins, tokens, endings.view(rows, width) + live.log_probs)
         self._continue(step.state, best.masked_fill(ends, -torch.inf), origins, tokens)
         self._drop_done()
 
-    def _permitted(self, log_probs: Tensor, time: int) -> Tensor:
-        """Log-probabilities (B·W, V) with -inf where a token may not be written."""
-        live, width, vocabulary = self.live, self.live.log_probs.shape[1], log_probs.shape[-1]
+    def _blocked(self, vocabulary: int, time: int) -> Tensor:
+        """Tokens that may not be written, True of them: (B·W, V), or (1, V) where it is the same for all."""
+        live, width = self.live, self.live.log_probs.shape[1]
         if time == 0:
             self._check_ids(vocabulary)
-        blocked = torch.zeros(1, vocabulary, dtype=torch.bool, device=log_probs.device)
+        blocked = torch.zeros(1, vocabulary, dtype=torch.bool, device=self.device)
         blocked[:, list(self.forbidden)] = True
         if time < self.beam.min_tokens:
             blocked[:, self.end] = True
@@ -206,14 +210,12 @@ class _Search:
             blocked = blocked | repeated_ngrams(live.written.flatten(0, 1), self.beam.no_repeat_ngram, vocabulary)
         if self.constraint is not None and live.allowed is not None:
             blocked = blocked | ~self.constraint.allowed(live.allowed)
-        must = forced([self.prefixes[row] for row in live.rows], time, log_probs.device)
+        must = forced([self.prefixes[row] for row in live.rows], time, self.device)
         if bool((must >= 0).any()):
             must = must.repeat_interleave(width)[:, None]
-            only = torch.arange(vocabulary, device=log_probs.device) != must
+            only = torch.arange(vocabulary, device=self.device) != must
             blocked = torch.where(must >= 0, only, blocked)
-        permitted = log_probs.masked_fill(blocked, -torch.inf)
-        self._check_choice(log_probs, permitted, time)
-        return permitted
+        return blocked
 
     def _read(self, attention: Tensor | None, rows: int, width: int) -> None:
         """Adds a step's attention to what each hypothesis has paid."""
@@ -246,14 +248,16 @@ class _Search:
         for (i, c), origin, total, score in columns:
             self._keep(i, origin, total, score, None if tokens is None else int(tokens[i, c]))
 
-    def _finish_last(self, last: Tensor, totals: Tensor, origins: Tensor, tokens: Tensor, scores: Tensor) -> None:
-        """The rows at their limit: every hypothesis may still end, though others rank before it; the best are cut."""
-        live, size = self.live, self.beam.size
+    def _finish_last(self, last: Tensor, totals: Tensor, origins: Tensor, tokens: Tensor, endings: Tensor) -> None:
+        """The rows at their limit: every hypothesis may still end, though others rank before it; the best are cut.
+
+        `endings` (B, W) are the log-probabilities of hypotheses that end here.
+        """
+        size = self.beam.size
         ends, last = tokens == self.end, last[:, None]
         self._finish(totals, origins, ~ends & last, tokens)
         if size == 1:
             return  # greedy search ends only where the end is likeliest
-        endings = scores[:, self.end].double().view(live.log_probs.shape) + live.log_probs  # (B, W)
         done = torch.zeros_like(endings, dtype=torch.int32)
         done.scatter_add_(1, origins[:, :size], ends[:, :size].int())
         everyone = torch.arange(endings.shape[1], device=self.device).expand_as(endings)
@@ -284,8 +288,7 @@ class _Search:
         totals, places = totals.topk(min(self.beam.size, totals.shape[1]), dim=-1)  # (B, W')
         origins, tokens = origins.gather(1, places), tokens.gather(1, places)
         flat = (torch.arange(rows, device=self.device)[:, None] * width + origins).flatten()  # (B·W',)
-        same = width == totals.shape[1]
-        live.state = reorder(state, flat) if same else select(state, flat)
+        live.state = reorder(state, flat)
         if self.constraint is not None and live.allowed is not None:
             live.allowed = self.constraint.advance(self.constraint.reorder(live.allowed, flat), tokens.flatten())
         shape = totals.shape
@@ -328,7 +331,7 @@ class _Search:
         live.log_probs, live.written, live.covered, live.attention, live.nodes = select(
             (live.log_probs, live.written, live.covered, live.attention, live.nodes), kept
         )
-        live.state, self.last = select((live.state, self.last), flat)
+        live.state, self.last = select((live.state, self.last), flat, kept)
         if self.constraint is not None and live.allowed is not None:
             live.allowed = self.constraint.reorder(live.allowed, flat)
 
@@ -356,16 +359,16 @@ class _Search:
                         f"Use tokens from 0 to {vocabulary - 1}.",
                     )
 
-    def _check_choice(self, log_probs: Tensor, permitted: Tensor, time: int) -> None:
-        """Every row must have a hypothesis that can go on."""
+    def _check_choice(self, scores: Tensor, values: Tensor, time: int) -> None:
+        """Every row must have a hypothesis that can go on; `values` (B·W, k) are the best that may follow."""
         live = self.live
-        best = permitted.amax(-1).double().view(live.log_probs.shape) + live.log_probs
+        best = values[:, 0].double().view(live.log_probs.shape) + live.log_probs
         broken = ~(best.amax(-1) > -torch.inf)
         if not bool(broken.any()):
             return
         i = int(broken.int().argmax())
         where = f"for token {time + 1} of row {live.rows[i]}"
-        if bool(log_probs.isnan().any()):
+        if bool(scores.isnan().any()):
             raise UserError(
                 f"The model's log-probabilities {where} contain NaN.",
                 "Its weights may not be finite: use a checkpoint from before the loss became NaN.",

@@ -13,9 +13,15 @@ from unrolled.errors import UserError
 class Step(NamedTuple):
     """What a model says after one more token."""
 
-    log_probs: Tensor  # (B, V) of the next token, normalised
+    scores: Tensor  # (B, V), log-probabilities of the next token
     state: Any  # to be handed to the next step: tensors with the batch at dimension 0, nested as `select` allows
     attention: Tensor | None = None  # (B, S) over the memory's positions, where the model has any
+    normalised: bool = True  # False: the scores are log-probabilities up to a constant of each row
+
+    @property
+    def log_probs(self) -> Tensor:
+        """(B, V) of the next token."""
+        return self.scores if self.normalised else self.scores.float().log_softmax(-1)
 
 
 class TokenModel(Protocol):
@@ -51,36 +57,38 @@ class PrefillModel(TokenModel, Protocol):
 class Shared:
     """A part of a state that all hypotheses of one input have in common: what an encoder gave, projected keys.
 
-    A search that only exchanges hypotheses of the same input leaves it where it is.
+    It has one row for each input, however many hypotheses there are: those of one input are rows next to each other of
+    the rest of the state, W of each, and a `step` finds W by dividing its rows by those that are shared.
     """
 
     value: Any
 
 
-def select(state: Any, rows: Tensor) -> Any:
+def select(state: Any, rows: Tensor, inputs: Tensor | None = None) -> Any:
     """Gathers `rows` (int64) of every tensor in a state, on dimension 0; a row may be taken more than once.
 
-    A state is a tensor, None, or a tuple, named tuple, list or dictionary of states, or one that is `Shared`.
+    A state is a tensor, None, or a tuple, named tuple, list or dictionary of states, or one that is `Shared`: of that
+    the rows `inputs` are taken, the same ones if not given.
 
     >>> import torch
     >>> select({"h": torch.tensor([[1.0], [2.0], [3.0]]), "memory": None}, torch.tensor([2, 0, 0]))
     {'h': tensor([[3.], [1.], [1.]]), 'memory': None}
     """
-    return _gather(state, rows, shared=True)
+    return _gather(state, rows, rows if inputs is None else inputs)
 
 
 def reorder(state: Any, rows: Tensor) -> Any:
-    """`select` where each row is replaced by one of the same input: what is `Shared` stays as it is."""
-    return _gather(state, rows, shared=False)
+    """`select` where hypotheses are replaced by some of the same input: what is `Shared` stays as it is."""
+    return _gather(state, rows, None)
 
 
-def _gather(state: Any, rows: Tensor, shared: bool) -> Any:
+def _gather(state: Any, rows: Tensor, shared: Tensor | None) -> Any:
     if state is None:
         return None
     if isinstance(state, Tensor) and state.dim() > 0:
         return state.index_select(0, rows)
     if isinstance(state, Shared):
-        return Shared(_gather(state.value, rows, shared)) if shared else state
+        return state if shared is None else Shared(_gather(state.value, shared, shared))
     if isinstance(state, dict):
         return {key: _gather(value, rows, shared) for key, value in state.items()}
     if isinstance(state, list):
@@ -97,7 +105,7 @@ def _gather(state: Any, rows: Tensor, shared: bool) -> Any:
 
 def checked_step(step: Step, batch: int, method: str) -> Step:
     """A model's answer, which must have a row for each row it was asked about."""
-    shape = tuple(step.log_probs.shape)
+    shape = tuple(step.scores.shape)
     if len(shape) != 2 or shape[0] != batch:
         raise UserError(
             f"The model's {method} gave log_probs of shape {shape}, expected ({batch}, V).",

@@ -1,8 +1,26 @@
 """From traces and runs to pictures."""
 
+from unrolled.see.attention import attention_figure
+from unrolled.see.beams import Beams
+from unrolled.see.captions import attention_maps
 from unrolled.see.curves import curves
+from unrolled.see.frames import Frames
+from unrolled.see.lengths import length_figure
 from unrolled.see.recognition import recognition_figure
-from unrolled.see.text import TextTrace
-from unrolled.see.translation import attention_figure, length_figure
+from unrolled.see.trace import AttentionMap, Guesses, ModelTrace, Part, Probe, check_memory
 
-__all__ = ["TextTrace", "attention_figure", "curves", "length_figure", "recognition_figure"]
+__all__ = [
+    "AttentionMap",
+    "Beams",
+    "Frames",
+    "Guesses",
+    "ModelTrace",
+    "Part",
+    "Probe",
+    "attention_figure",
+    "attention_maps",
+    "check_memory",
+    "curves",
+    "length_figure",
+    "recognition_figure",
+]

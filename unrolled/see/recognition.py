@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.see.text import shown
-from unrolled.see.translation import fonts
+from unrolled.see.labels import fonts, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

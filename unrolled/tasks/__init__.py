@@ -1,6 +1,7 @@
 """The tasks, one file each."""
 
 from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.caption import Caption
 from unrolled.tasks.classify import Classify
 from unrolled.tasks.forecast import Forecast
 from unrolled.tasks.generate import Generate
@@ -15,6 +16,19 @@ TASKS: dict[str, type[Task]] = {
     "forecast": Forecast,
     "translate": Translate,
     "recognize": Recognize,
+    "caption": Caption,
 }
 
-__all__ = ["TASKS", "Classify", "Data", "Forecast", "Generate", "Recognize", "Request", "Tag", "Task", "Translate"]
+__all__ = [
+    "TASKS",
+    "Caption",
+    "Classify",
+    "Data",
+    "Forecast",
+    "Generate",
+    "Recognize",
+    "Request",
+    "Tag",
+    "Task",
+    "Translate",
+]

@@ -19,6 +19,8 @@ from unrolled.data import Batch, read_text
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.nn.checks import check_options
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
 from unrolled.training import Batches, Goal, Loss
 
@@ -53,6 +55,8 @@ class Task(ABC):
     config_class: ClassVar[type[Section]]
     unit: ClassVar[str] = "tokens"  # what a loss counts
     at_once: ClassVar[int] = 1024  # inputs that `run` reads before it answers
+    trace_options: ClassVar[tuple[TraceOption, ...]] = ()
+    reads_files: ClassVar[bool] = False  # whether an input is the path of a file
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
 
     @abstractmethod
@@ -76,6 +80,11 @@ class Task(ABC):
     @abstractmethod
     def build(self, config: Any, assets: Any) -> nn.Module:
         """The untrained network."""
+
+    def architecture(self, config: Any) -> dict[str, Any]:
+        """What a model that training starts from decides: its own shape, and what its tokens are."""
+        keys = {f"model.{name}": value for name, value in config.model.model_dump().items()}
+        return keys | {f"data.{name}": getattr(config.data, name) for name in self.inherited}
 
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
         """What a new network starts from besides chance: pretrained vectors, the scale of the training data."""
@@ -160,8 +169,13 @@ class Task(ABC):
         """For input in pieces, where the task allows it."""
         raise UserError(f"A model of {self.name} needs its whole input: it does not stream.")
 
-    def trace(self, model: Model, inputs: Any) -> Any:
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Everything that happened inside on one input; `trace_options` can be changed."""
         raise UserError(f"A model of {self.name} cannot be traced.")
+
+    def trace_input(self, model: Model, request: Request) -> Any:
+        """The one input that `unrolled inspect` was given."""
+        return next(self.inputs(model, request), "")
 
     def samples(self, model: Model) -> list[str]:
         """A few fixed examples of what the model does, shown while it learns."""

@@ -25,7 +25,11 @@ from unrolled.model import Model
 from unrolled.models.classifier import Classifier, ClassifierSettings
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput, token_vectors
 from unrolled.nn.checks import check_options
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, table_of
+from unrolled.tasks.classify_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.classify_trace import trace_classifier
 from unrolled.tasks.reading import LEVEL, Reader, load_vectors
 from unrolled.text import split_words
 from unrolled.text.ngrams import ngram_ids
@@ -134,6 +138,7 @@ class Classify(Task):
     config_class: ClassVar[type[Section]] = ClassifyConfig
     unit: ClassVar[str] = "examples"
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "multi_label")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: ClassifyConfig, assets: ClassifyAssets) -> Goal:
         return Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True)
@@ -318,6 +323,16 @@ class Classify(Task):
         if isinstance(network.input, TokenInput):
             return token_vectors(reader.tokenizer, network.input.embedding.weight)
         return super().word_vectors(model)
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Every gate and state on one input, and the loss of a label. Options: see `classify_trace.OPTIONS`."""
+        chosen = read_options(self.trace_options, options)
+        (one,) = _examples(model, [inputs])
+        batch = self._unlabelled(model, [one])[0].to(model.device)
+        network, reader = model.network, model.assets.reader
+        assert isinstance(network, Classifier)
+        tokens, labels = reader.tokens(one), model.assets.labels
+        return trace_classifier(network, batch, tokens, labels, several=_multi_label(model), **chosen)
 
     def _unlabelled(self, model: Model, inputs: list[Any]) -> Buckets:
         reader: Reader = model.assets.reader

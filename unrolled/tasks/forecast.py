@@ -12,7 +12,6 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from unrolled.cells import Trace
 from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.frame import Frame, Part, fit_frame
@@ -23,13 +22,17 @@ from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout
 from unrolled.models.outputs import Output, make_output
 from unrolled.nn.checks import check_options
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, table_of
 from unrolled.tasks.forecast_free import free_run
 from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, usable
-from unrolled.tasks.forecast_rows import answers
+from unrolled.tasks.forecast_rows import answers, rows_of
 from unrolled.tasks.forecast_scores import Tally
 from unrolled.tasks.forecast_start import start_from
 from unrolled.tasks.forecast_stream import RowStream, as_rows, can_roll_out, check_roll_out
+from unrolled.tasks.forecast_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.forecast_trace import trace_rows
 from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
 
 EVALUATED_AT_ONCE = 64  # series side by side
@@ -68,6 +71,7 @@ class Forecast(Task):
     config_class: ClassVar[type[Section]] = ForecastConfig
     unit: ClassVar[str] = "steps"
     inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: ForecastConfig, assets: Frame) -> Goal:
         return Goal("free_running_mse" if config.train.free_running else "loss")
@@ -210,13 +214,21 @@ class Forecast(Task):
     def stream(self, model: Model, **options: Any) -> RowStream:
         return RowStream(model)
 
-    def trace(self, model: Model, inputs: Any) -> Trace:
-        """Every gate and state of the recurrent layers on a series (T, D)."""
-        network, frame = model.network, frame_of(model)
-        assert isinstance(network, Forecaster)
-        network.eval()
-        features, _ = frame.inputs(as_rows(inputs, frame)[0])
-        return network.trace(torch.from_numpy(features)[None].to(model.device))[1]
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Every gate and state of the recurrent layers on a series (T, D), and the loss of each forecast."""
+        chosen = read_options(self.trace_options, options)
+        frame = frame_of(model)
+        assert isinstance(model.network, Forecaster)
+        return trace_rows(model.network, frame, as_rows(inputs, frame)[0], chosen["hide"])
+
+    def trace_input(self, model: Model, request: Request) -> Numbers:
+        """The first series of a file, or rows of numbers with commas between, on lines."""
+        lines = [line for text in request.texts or () for line in text.splitlines()]
+        rows = list(rows_of(model, replace(request, texts=lines if lines else None)))
+        if not rows:
+            names = ", ".join(frame_of(model).roles.inputs[:10])
+            raise UserError("There are no rows.", f"Give a file, or rows of {names} with commas between.")
+        return np.stack([row.values for row in rows if row.sequence == rows[0].sequence])
 
     def stateful(self, config: ForecastConfig) -> bool:
         return config.train.stateful

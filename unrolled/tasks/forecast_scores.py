@@ -29,11 +29,15 @@ class Tally:
         """Estimates (B, T, horizons, K, P) for features (B, T, F) and targets (B, T, horizons, K), NaN: not scored."""
         network, output = self.network, self.network.output
         scored = ~targets.isnan()
+        steps = scored.any(-1).any(-1)
+        self._steps += int(scored.any(-1).sum())
+        # (N, …): those of them that have something to score
+        estimate, inputs, targets, scored = (part[steps] for part in (estimate, inputs, targets, scored))
         truth = targets.nan_to_num()
         mean = torch.from_numpy(self.frame.scaled_mean()).to(truth)
         positions = [p if p >= 0 else network.layout.inputs for p in self.frame.positions]
         columns = torch.cat([inputs[..., : network.layout.inputs], torch.full_like(inputs[..., :1], torch.nan)], dim=-1)
-        last = columns[..., positions].unsqueeze(-2).expand_as(truth)  # (B, T, horizons, K)
+        last = columns[..., positions].unsqueeze(-2).expand_as(truth)  # (N, horizons, K)
         error = output.point(estimate) - truth
         parts = {
             "count": torch.ones_like(truth),
@@ -46,9 +50,10 @@ class Tally:
         nats = output.nll(estimate, truth, network.scale)
         if nats is not None:
             parts["nats"], self._has_nats = nats, True
+        every = bool(scored.all())
         for name, values in parts.items():
-            self._sums[name] += torch.where(scored, values.double(), 0.0).sum(dim=(0, 1)).cpu().numpy()
-        self._steps += int(scored.any(-1).sum())
+            counted = values if every else torch.where(scored, values, 0.0)
+            self._sums[name] += counted.sum(dim=0, dtype=torch.float64).cpu().numpy()
 
     def scores(self) -> dict[str, float]:
         """`mse` and `mae` are means over all scored numbers, in the data's own units; `nll` is nats per step, summed

@@ -135,6 +135,14 @@ class Reader:
             return len(split_words(one))
         return len(self.tokenizer.ids(one)) if self.tokenizer is not None else len(one)
 
+    def tokens(self, one: Any) -> list[str]:
+        """What stands at each step, for pictures; frames are named by their numbers."""
+        if self.words is not None:
+            return split_words(one)
+        if self.tokenizer is not None:
+            return [self.tokenizer.token(int(i)) for i in self.tokenizer.ids(one)]
+        return [str(number) for number in range(len(one))]
+
     def unknowns(self, one: Any) -> int:
         if self.words is not None:
             return self.words.unknowns(split_words(one))

@@ -24,15 +24,19 @@ from unrolled.models.recognizer import Recognizer
 from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
-from unrolled.see.translation import check_picture
+from unrolled.see import ModelTrace
+from unrolled.see.lengths import check_picture
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.recognize_batches import ExampleBatches
 from unrolled.tasks.recognize_config import RecognizeConfig
 from unrolled.tasks.recognize_inputs import InputReader
 from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
-from unrolled.tasks.recognize_read import reading_figure, recognize
+from unrolled.tasks.recognize_read import moments, reading_figure, recognize, whole
 from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Search
 from unrolled.tasks.recognize_stream import RecognizeStream
+from unrolled.tasks.recognize_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.recognize_trace import trace_recognizer
 from unrolled.training import Batches, Goal, Loss, hash_of
 
 if TYPE_CHECKING:
@@ -49,6 +53,8 @@ class Recognize(Task):
     config_class: ClassVar[type[Section]] = RecognizeConfig
     unit: ClassVar[str] = "labels"
     at_once: ClassVar[int] = 16  # files: the first answers come soon
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
+    reads_files: ClassVar[bool] = True
     inherited: ClassVar[tuple[str, ...]] = (
         "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
     )  # fmt: skip
@@ -184,13 +190,22 @@ class Recognize(Task):
             place, inputs = check_picture(picture), list(self.inputs(model, request))
             if len(inputs) != 1:
                 raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one file.")
-            self.trace(model, inputs[0], **options).savefig(place, dpi=120)
+            self.drawing(model, inputs[0], **options).savefig(place, dpi=120)
         yield from super().run(model, request, **options)
 
-    def trace(self, model: Model, inputs: Any, **options: Any) -> Figure:
+    def drawing(self, model: Model, inputs: Any, **options: Any) -> Figure:
         """Labels over time under what was heard or seen, as a figure: `savefig` writes PNG, SVG or PDF."""
         answer = self.predict(model, inputs, **options)
         return reading_figure(model, model.assets.reader.given(inputs), answer)
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Posteriors over time, and every gate and state. Options: see `recognize_trace.OPTIONS`."""
+        chosen = read_options(self.trace_options, options)
+        assets: RecognizeAssets = model.assets
+        assert isinstance(model.network, Recognizer)
+        window = whole(assets.reader, assets.reader.given(inputs))
+        moment = moments(model, len(window.features), scale=window.scale)
+        return trace_recognizer(model.network, assets.labels, window.features, moment, assets.reader.unit, **chosen)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """Files, or the names of files on the lines of standard input."""

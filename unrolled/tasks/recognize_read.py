@@ -61,11 +61,11 @@ def recognize(
     rest = (number for number in range(len(inputs)) if number not in streamed)
     windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
     while pool := list(itertools.islice(windows, POOL)):
-        moments = [_moments(model, len(one.features), one.start, one.scale) for one in pool]
-        read([one.number for one in pool], _posteriors(model, pool), moments)
+        times = [moments(model, len(one.features), one.start, one.scale) for one in pool]
+        read([one.number for one in pool], _posteriors(model, pool), times)
     for number in streamed:
         log_probs, frames = _through(model, inputs[number])
-        read([number], [log_probs], [_moments(model, frames)])
+        read([number], [log_probs], [moments(model, frames)])
     return {
         name: [joined(one, assets.labels.glue, assets.reader.unit, searches[name].options.n_best) for one in pieces]
         for name, pieces in found.items()
@@ -91,12 +91,19 @@ def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:
             labels=[(span.text, span.start, span.end) for span in answer.labels],
             text=answer.text,
             unit=assets.reader.unit,
-            end=_moments(model, len(base), scale=scale)(len(log_probs)),
+            end=moments(model, len(base), scale=scale)(len(log_probs)),
         )
     )
 
 
-def _moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+def whole(reader: InputReader, given: Any) -> Window:
+    """All of an input in one window."""
+    features, scale = _whole(reader, given)
+    return Window(0, features, scale=scale)
+
+
+def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+    """When each step of the network begins, in the reader's unit; `steps` went in."""
     reader, factor = model.assets.reader, _network(model).time_factor
 
     def moment(step: int) -> float:

@@ -29,10 +29,14 @@ from unrolled.metrics.spans import scheme_of, span_scores
 from unrolled.model import Model
 from unrolled.models.tagger import Tagger, TaggerSettings
 from unrolled.nn.checks import check_options
+from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, table_of
 from unrolled.tasks.reading import load_vectors
 from unrolled.tasks.tag_assets import TagAssets, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag_files import Documents
+from unrolled.tasks.tag_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.tag_trace import trace_tagger
 from unrolled.text.vectors import Vectors
 from unrolled.text.vocabulary import UNK, Vocabulary
 from unrolled.text.words import Words, split_words
@@ -81,6 +85,7 @@ class Tag(Task):
     name: ClassVar[str] = "tag"
     config_class: ClassVar[type[Section]] = TagConfig
     inherited: ClassVar[tuple[str, ...]] = ("column", "lowercase", "feature_columns")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: TagConfig, assets: TagAssets) -> Goal:
         return Goal("accuracy" if assets.scheme is None else "span_f1", higher_is_better=True)
@@ -262,6 +267,14 @@ class Tag(Task):
             sums = (network.states(batch) * batch.mask[..., None]).sum(1)  # (B, D)
             vectors[batches.rows(index)] = (sums / batch.lengths.clamp(min=1)[:, None]).float().cpu().numpy()
         return vectors[0] if alone else vectors
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Every gate and state on a sentence, and the loss of each word's tag."""
+        chosen = read_options(self.trace_options, options)
+        sentence = _sentence(model, inputs)
+        assert isinstance(model.network, Tagger)
+        batch = model.assets.collate([sentence]).to(model.device)
+        return trace_tagger(model.network, batch, list(sentence.words), model.assets, chosen["hide"])
 
     def word_vectors(self, model: Model) -> Vectors:
         assert isinstance(model.network, Tagger)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
@@ -21,14 +19,20 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
 from unrolled.nn.checks import check_options
-from unrolled.see.translation import attention_figure, check_picture
+from unrolled.see import ModelTrace, attention_figure
+from unrolled.see.lengths import check_picture
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, table_of
-from unrolled.tasks.translate_batch import pair_batch, real_scores, source_batch
+from unrolled.tasks.side import Reading
+from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_config import SideSettings, TranslateConfig, TranslateData
-from unrolled.tasks.translate_run import OPTIONS, RunOptions, Translation, translate
+from unrolled.tasks.translate_run import Translation, translate
 from unrolled.tasks.translate_scores import exposure, length_table, score_file
-from unrolled.tasks.translate_text import Normalize, TranslateAssets
-from unrolled.training import Batches, Goal, Loss, hash_of, own_share, with_own_guesses
+from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.translate_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.translate_trace import trace_translation
+from unrolled.tasks.writing import OPTIONS, RunOptions, token_loss, with_guesses
+from unrolled.training import Batches, Goal, Loss, hash_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,33 +42,13 @@ TOKENS_TO_MATCH = 15  # in a target, the mean: more of them are rarely all right
 AT_ONCE = 8000  # target tokens in a batch when there are no gradients
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What the config says of one side, its own settings before those of both."""
-
-    level: str
-    min_count: int
-    max_size: int | None
-    lowercase: bool
-    normalize: Normalize
-
-    @classmethod
-    def of(cls, data: TranslateData, side: SideSettings) -> Reading:
-        return cls(
-            side.level or data.level,
-            side.min_count or data.min_count,
-            side.max_size or data.max_size,
-            data.lowercase,
-            side.normalize,
-        )
-
-
 class Translate(Task):
     """Encoder–decoder models on pairs of texts."""
 
     name: ClassVar[str] = "translate"
     config_class: ClassVar[type[Section]] = TranslateConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "joint", "lowercase")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def __init__(self) -> None:
         self._shown: list[str] = []
@@ -105,7 +89,7 @@ class Translate(Task):
         if init is not None:
             return init.extended(sources, targets)
         settings = config.data
-        source, target = (Reading.of(settings, side) for side in (settings.source, settings.target))
+        source, target = (_reading(settings, side) for side in (settings.source, settings.target))
         return TranslateAssets.train(sources, targets, source, target, settings.joint)
 
     def assets_to_json(self, assets: TranslateAssets) -> Any:
@@ -140,21 +124,10 @@ class Translate(Task):
         )
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
-        scores, targets = real_scores(network, batch)
-        smoothing = float(batch.more["smoothing"]) if "smoothing" in batch.more else 0.0
-        total = F.cross_entropy(scores.float(), targets, reduction="sum", label_smoothing=smoothing)
-        return Loss(total, torch.tensor(len(targets)))
+        return token_loss(network, network(batch).features, batch)
 
     def prepare(self, network: nn.Module, config: TranslateConfig, batch: Batch, state: Any, done: float) -> Batch:
-        """Puts the model's own guesses in place of some true tokens, as `train.teacher_forcing` says."""
-        share = own_share(config.train.teacher_forcing, done)
-        if share == 0:
-            return batch
-        read: Any = network
-        with torch.no_grad():
-            scores = read.scores(read(batch).features)
-        inputs = with_own_guesses(batch.more["target_inputs"], scores, share)
-        return replace(batch, more={**batch.more, "target_inputs": inputs})
+        return with_guesses(network, config.train.teacher_forcing, batch, done)
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
@@ -213,14 +186,24 @@ class Translate(Task):
         texts = list(self.inputs(model, request))
         if len(texts) != 1:
             raise UserError(f"A picture shows one input, and there are {len(texts)}.", "Give one with --text.")
-        self.trace(model, texts[0], **options).savefig(place, dpi=150)
+        self._attention(model, texts[0], options).savefig(place, dpi=150)
         return Request(texts=texts, format=request.format)
 
-    def trace(self, model: Model, inputs: str, **options: Any) -> Figure:
-        """Where each token of the translation looked, as a figure: `savefig` writes PNG, SVG or PDF."""
+    def trace(self, model: Model, inputs: str, **options: Any) -> ModelTrace:
+        """The search, the attention, and every gate, state and gradient of the best translation.
+
+        Options: see `translate_trace.OPTIONS`.
+        """
+        chosen = read_options(self.trace_options, options)
+        if not isinstance(inputs, str):
+            raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text.")
+        return trace_translation(model, inputs, **chosen)
+
+    def _attention(self, model: Model, text: str, options: Mapping[str, Any]) -> Figure:
+        """Where each token of the translation looked, as `run` translates."""
         if not getattr(model.network, "attends", False):
             raise UserError("This model has no attention to show.", "Train with model.decoder.attention=luong.")
-        answer: Translation = self.predict(model, inputs, **{**options, "attention": True})
+        answer: Translation = self.predict(model, text, **{**options, "attention": True})
         if answer.attention is None or not answer.target_tokens:
             raise UserError("There is no text to show.", "Give a source with at least one token.")
         return attention_figure(answer.source_tokens, answer.target_tokens, answer.attention)
@@ -322,6 +305,17 @@ def _named_pairs(settings: TranslateData, which: str) -> tuple[list[Pair] | None
         return None, ""
     columns = {"source_column": settings.source_column, "target_column": settings.target_column}
     return read_pairs(table, **columns), str(table)
+
+
+def _reading(data: TranslateData, side: SideSettings) -> Reading:
+    """What the config says of one side, its own settings before those of both."""
+    return Reading(
+        side.level or data.level,
+        side.min_count or data.min_count,
+        side.max_size or data.max_size,
+        data.lowercase,
+        side.normalize,
+    )
 
 
 def _short_enough(

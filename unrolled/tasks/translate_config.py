@@ -8,7 +8,7 @@ from pydantic import Field
 
 from unrolled.config import Section
 from unrolled.models.translator_settings import TranslatorSettings
-from unrolled.tasks.translate_text import Normalize
+from unrolled.tasks.side import Normalize
 from unrolled.training import Forcing, TrainSettings
 
 Level = Literal["auto", "char", "word", "bpe", "symbols"]

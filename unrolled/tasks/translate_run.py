@@ -1,10 +1,10 @@
-"""From sources to translations: options, search, and what becomes of unknown words."""
+"""From sources to translations: batches of a search, and what becomes of unknown words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,60 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data import Batch, Buckets
-from unrolled.errors import UserError, unknown_name
+from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.search import (
-    Beam,
-    Found,
-    Hypothesis,
-    LengthPenalty,
-    Ranking,
-    Sampling,
-    beam_search,
-    sample,
-)
-from unrolled.search.constraints import WordList
+from unrolled.search import Found, Hypothesis
 from unrolled.tasks.translate_batch import source_batch
-from unrolled.tasks.translate_text import Side, TranslateAssets
+from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.writing import RunOptions, written
 
 TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
-UNKNOWNS = ("auto", "keep", "forbid", "replace")
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to translate: the options of `unrolled run` and of `predict`."""
-
-    beam: int = 5  # 1: greedy
-    n_best: int = 1
-    length_penalty: LengthPenalty = "gnmt"
-    alpha: float = 1.0
-    coverage: float = 0.0
-    search_stop: Literal["safe", "enough"] = "safe"
-    no_repeat_ngram: int = 0
-    min_tokens: int = 0
-    max_tokens: int | None = None  # None: by the length of the source
-    prefix: str | None = None  # what every translation begins with
-    unknown: str = "auto"  # keep, forbid or replace <unk>; auto: words are replaced where there is attention
-    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
-    temperature: float | None = None  # draw at random instead of searching
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int | None = None
-    attention: bool = False  # keep where each token looked
-
-    def __post_init__(self) -> None:
-        if self.unknown not in UNKNOWNS:
-            raise unknown_name("unknown", self.unknown, UNKNOWNS)
-
-    @property
-    def search(self) -> Beam:
-        ranking = Ranking(self.length_penalty, self.alpha, self.coverage)
-        return Beam(self.beam, self.n_best, ranking, self.search_stop, self.min_tokens, self.no_repeat_ngram)
-
-
-OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 @dataclass(frozen=True)
@@ -113,75 +67,30 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
 
     room = max(1, TOKENS_AT_ONCE // options.beam)
     batches = Buckets(rows, [len(ids[i]) + 1 for i in rows], collate, batch_size=1, batch_tokens=room)
-    for index in range(len(batches)):
-        places = [rows[place] for place in batches.rows(index)]
-        found = _search(model, network, batches[index].to(model.device), options, unknown, wanted, places)
-        for i, one in zip(places, found, strict=True):
-            answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
+    with options.autocast(model.device):
+        for index in range(len(batches)):
+            places = [rows[place] for place in batches.rows(index)]
+            found = _found(model, batches[index].to(model.device), options, places, unknown == "forbid", wanted)
+            for i, one in zip(places, found, strict=True):
+                answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
     return [answer for answer in answers if answer is not None]
 
 
-def _search(
-    model: Model,
-    network: Any,
-    batch: Batch,
-    options: RunOptions,
-    unknown: str,
-    wanted: bool,
-    places: Sequence[int],
+def _found(
+    model: Model, batch: Batch, options: RunOptions, places: list[int], forbid_unknown: bool, attention: bool
 ) -> list[Found]:
-    """What was found for each source of a batch; `places` are their numbers among all sources."""
-    assets: TranslateAssets = model.assets
     assert batch.lengths is not None
-    memory = network.encode(batch)
-    lengths = batch.lengths.tolist()
-    most = [options.max_tokens or assets.most_tokens(length) for length in lengths]
-    target = assets.target
-    forbidden = [target.begin]
-    if target.tokenizer.vocabulary.unk is not None and unknown == "forbid":
-        forbidden.append(target.tokenizer.vocabulary.unk)
-    if options.temperature is not None:
-        return _samples(network, memory, places, most, forbidden, options, target)
-    prefix = target.ids(options.prefix).tolist() if options.prefix else []
-    return beam_search(
-        network.showing_attention() if wanted or options.coverage else network,
-        len(lengths),
-        start=target.begin,
-        end=target.end,
-        max_tokens=most,
-        beam=options.search,
-        memory=memory,
-        memory_mask=memory.mask,
-        prefixes=[prefix] * len(lengths),
-        forbidden=forbidden,
-        constraint=None if options.words is None else WordList.of(target.tokenizer, options.words, [target.end]),
-        attention=wanted,
-    )
-
-
-def _samples(
-    network: Any,
-    memory: Any,
-    places: Sequence[int],
-    most: list[int],
-    forbidden: list[int],
-    options: RunOptions,
-    target: Side,
-) -> list[Found]:
-    """Translations drawn from the model's distribution; ranked by nothing, their score is log P."""
-    assert options.temperature is not None
-    drawn = sample(
+    network: Any = model.network
+    return written(
         network,
-        [[target.begin]] * len(places),
-        max_tokens=max(most),
-        memory=memory,
-        sampling=Sampling(options.temperature, options.top_k, options.top_p, options.min_p),
-        end_tokens=[target.end],
-        stop=lambda row, tokens: len(tokens) >= most[row],
-        seeds=None if options.seed is None else [options.seed + place for place in places],
-        forbidden=forbidden,
+        network.encode(batch),
+        model.assets.target,
+        options,
+        most=[options.max_tokens or model.assets.most_tokens(length) for length in batch.lengths.tolist()],
+        places=places,
+        forbid_unknown=forbid_unknown,
+        attention=attention,
     )
-    return [Found([Hypothesis(d.tokens, d.log_prob, d.log_prob, d.stopped_by == "end")]) for d in drawn]
 
 
 def _nothing() -> Translation:

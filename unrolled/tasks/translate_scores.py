@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
 from unrolled.data import Pair
 from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
 from unrolled.model import Model
-from unrolled.search import Sampling, sample
+from unrolled.tasks.side import Side
 from unrolled.tasks.translate_batch import pair_batch
-from unrolled.tasks.translate_run import RunOptions, translate
-from unrolled.tasks.translate_text import Side, TranslateAssets
+from unrolled.tasks.translate_run import translate
+from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.writing import FreeRun, Ids, RunOptions
 
-Ids = NDArray[np.int32]
 SHOWN = 3  # translations shown while a model learns
 
 
@@ -55,51 +51,30 @@ def length_table(by_length: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-@torch.no_grad()
 def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[dict[str, float], list[str]]:
     """What greedy translations of some pairs are worth, and how much worse a model is for reading its own words.
 
-    `forced` is the share of target tokens, ends counted, that it gets right when it reads the true ones before them,
-    `free` the share that stands right when it reads its own; the gap is their difference. Also, to be shown, a few
-    sources with their references and translations.
+    Also, to be shown, a few sources with their references and translations.
     """
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
-    forced = free = tokens = 0
-    sources, outputs, references = [], [], []
+    run = FreeRun(assets.target, [])
     for first in range(0, len(pairs), 64):
         part = pairs[first : first + 64]
-        batch = pair_batch(assets, part).to(model.device)
-        best = network.scores(network(batch).features).argmax(-1).cpu()
-        written = sample(
-            network,
-            [[assets.target.begin]] * len(part),
-            max_tokens=max(assets.most_tokens(len(source) + 1) for source, _ in part),
-            memory=network.encode(batch),
-            sampling=Sampling(temperature=0),
-            end_tokens=[assets.target.end],
-            forbidden=[assets.target.begin],
-        )
-        for row, ((source, target), output) in enumerate(zip(part, written, strict=True)):
-            truth = [*target.tolist(), assets.target.end]
-            tokens += len(truth)
-            forced += sum(a == b for a, b in zip(best[row].tolist(), truth, strict=False))
-            free += sum(a == b for a, b in zip([*output.tokens, assets.target.end], truth, strict=False))
-            sources.append(assets.source.text(source.tolist()))
-            outputs.append(assets.target.text(output.tokens))
-            references.append(assets.target.text(target.tolist()))
+        most = max(assets.most_tokens(len(source) + 1) for source, _ in part)
+        run.add(network, pair_batch(assets, part).to(model.device), [target for _, target in part], most)
+    outputs = [assets.target.text(tokens) for tokens in run.outputs]
+    references = [assets.target.text(target.tolist()) for _, target in pairs]
     lowercase = assets.target.tokenizer.lowercase
     tokenize = bleu_tokenizer(references, symbols=assets.target.tokenizer.level == "symbols")
     shown = [
-        f"{sources[i]}\n  is      {references[i]}\n  became  {outputs[i]}"
+        f"{assets.source.text(pairs[i][0].tolist())}\n  is      {references[i]}\n  became  {outputs[i]}"
         for i in range(0, len(outputs), max(1, len(outputs) // SHOWN))
     ]
     scores = {
         "bleu": bleu_of(outputs, references, tokenize=tokenize, lowercase=lowercase),
         "chrf": chrf_of(outputs, references, lowercase=lowercase),
         "exact_match": sum(a == b for a, b in zip(outputs, references, strict=True)) / len(outputs),
-        "forced_accuracy": forced / tokens,
-        "free_accuracy": free / tokens,
-        "exposure_gap": (forced - free) / tokens,
+        **run.rates(),
     }
     return scores, shown[:SHOWN]

@@ -1,90 +1,14 @@
-"""How the texts of both sides become tokens, and tokens texts again. Kept in the model file."""
+"""The two sides of a translation, and how long their texts were. Kept in the model file."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unrolled.errors import UserError
-from unrolled.text import Tokenizer, tokenizer_from_json, train_tokenizer
-
-BOS, EOS = "<bos>", "<eos>"
-Level = Literal["char", "word", "bpe", "symbols"]
-Normalize = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]
-MOST_SYMBOLS = 256  # different ones: more of them are words
-WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
-
-
-class SideReading(Protocol):
-    """What a config says of one side."""
-
-    @property
-    def level(self) -> str: ...
-    @property
-    def min_count(self) -> int: ...
-    @property
-    def max_size(self) -> int | None: ...
-    @property
-    def lowercase(self) -> bool: ...
-    @property
-    def normalize(self) -> Normalize: ...
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side's tokens, with `<bos>` and `<eos>` among them."""
-
-    tokenizer: Tokenizer
-    form: str = ""  # of Unicode: NFD takes letters apart; "" leaves them as they are
-
-    @property
-    def begin(self) -> int:
-        return self.tokenizer.vocabulary.id(BOS)
-
-    @property
-    def end(self) -> int:
-        return self.tokenizer.vocabulary.id(EOS)
-
-    def ids(self, text: str) -> NDArray[np.int32]:
-        """The tokens of a text, without an end."""
-        return self.tokenizer.ids(prepared(text, self.tokenizer.level, self.form))
-
-    def unknowns(self, text: str) -> int:
-        """How many tokens of a text were never seen in training."""
-        unk = self.tokenizer.vocabulary.unk
-        return 0 if unk is None else int(np.count_nonzero(self.ids(text) == unk))
-
-    def places(self, text: str) -> tuple[str, list[tuple[int, int]]]:
-        """The text that is cut into tokens, and where each of them stands in it."""
-        tidy = prepared(text, self.tokenizer.level, self.form)
-        return tidy, [(int(a), int(b)) for a, b in self.tokenizer.encode(tidy).offsets]
-
-    def shown(self, ids: Sequence[int]) -> list[str]:
-        """Each token as it can be shown."""
-        return [self.tokenizer.token(int(i)) for i in ids]
-
-    def text(self, ids: Sequence[int], instead: Sequence[str | None] = ()) -> str:
-        """The text of tokens; where `instead` has a text for a token, that one."""
-        if any(one is not None for one in instead):
-            blank = "" if self.tokenizer.level == "char" else " "
-            words = [self.tokenizer.token(i) if one is None else one for i, one in zip(ids, instead, strict=True)]
-            text = blank.join(words)
-        else:
-            text = self.tokenizer.decode(list(ids))
-        text = " ".join(text.split())
-        return unicodedata.normalize("NFC", text) if self.form in ("NFD", "NFKD") else text
-
-    def to_json(self) -> dict[str, Any]:
-        return {"tokenizer": self.tokenizer.to_json(), "form": self.form}
-
-    @classmethod
-    def from_json(cls, stored: Any) -> Side:
-        return cls(tokenizer_from_json(stored["tokenizer"]), stored["form"])
+from unrolled.tasks.side import Reading, Side, form_of, level_of, trained_side
 
 
 @dataclass(frozen=True)
@@ -131,17 +55,18 @@ class TranslateAssets:
 
     @classmethod
     def train(
-        cls, sources: Sequence[str], targets: Sequence[str], source: SideReading, target: SideReading, joint: bool
+        cls, sources: Sequence[str], targets: Sequence[str], source: Reading, target: Reading, joint: bool
     ) -> TranslateAssets:
         """What reads pairs like these; `joint` learns one set of sub-words for both sides, if both are sub-words."""
-        levels = [_level(side, texts) for side, texts in ((source, sources), (target, targets))]
-        forms = [_form(source, levels[0], sources), _form(target, "", targets)]
+        levels = [level_of(side, texts) for side, texts in ((source, sources), (target, targets))]
+        forms = [form_of(source, levels[0], sources), form_of(target, "", targets)]
         together = joint and levels == ["bpe", "bpe"] and source.lowercase == target.lowercase and forms[0] == forms[1]
         if together:
-            one = _side(source, "bpe", [*sources, *targets], forms[0])
+            one = trained_side(source, "bpe", [*sources, *targets], forms[0])
             made = cls(one, one, True, 0, 1.0, 0.0, 0.0)
         else:
-            first, second = _side(source, levels[0], sources, forms[0]), _side(target, levels[1], targets, forms[1])
+            first = trained_side(source, levels[0], sources, forms[0])
+            second = trained_side(target, levels[1], targets, forms[1])
             made = cls(first, second, False, 0, 1.0, 0.0, 0.0)
         return made.measured(sources, targets)
 
@@ -163,57 +88,3 @@ class TranslateAssets:
         source = replace(self.source, tokenizer=self.source.tokenizer.extended(sources))
         target = source if self.joint else replace(self.target, tokenizer=self.target.tokenizer.extended(targets))
         return replace(self, source=source, target=target).measured(sources, targets)
-
-
-def prepared(text: str, level: str, form: str) -> str:
-    """A text as it is cut into tokens: single blanks, one form of Unicode.
-
-    Before sub-words stands a blank: a word's first piece is then the same at the beginning and inside.
-    """
-    text = " ".join(text.split())
-    text = unicodedata.normalize(form, text) if form else text  # type: ignore[arg-type]
-    return f" {text}" if text and level == "bpe" else text
-
-
-def choose_level(texts: Sequence[str]) -> Level:
-    """char where a text is a word or two, symbols where it is many of a few signs, otherwise bpe.
-
-    Few are 256 different ones at the most, which are short, or come ten times each.
-
-    >>> choose_level(["thought", "aardvark"]), choose_level(["TH AO T", "AA R D"]), choose_level(["a dog runs home"])
-    ('char', 'symbols', 'bpe')
-    """
-    some = [text.split() for text in texts[:20_000]]
-    lengths = sorted(len(words) for words in some)
-    seen = {word for words in some for word in words}
-    short = sum(len(word) for word in seen) <= 2.5 * len(seen)
-    if len(seen) <= MOST_SYMBOLS and (short or sum(lengths) >= 10 * len(seen)) and lengths[-1] > 2:
-        return "symbols"
-    return "bpe" if lengths[len(lengths) // 2] > 2 else "char"
-
-
-def _level(side: SideReading, texts: Sequence[str]) -> str:
-    return choose_level(texts) if side.level == "auto" else side.level
-
-
-def _form(side: SideReading, level: str, texts: Sequence[str]) -> str:
-    """auto takes Korean syllables, of which there are 11,172, apart into their letters where characters are read."""
-    if side.normalize != "auto":
-        return "" if side.normalize == "none" else side.normalize.upper()
-    syllables = any("\uac00" <= char <= "\ud7a3" for text in texts for char in text)
-    return "NFD" if level == "char" and syllables else ""
-
-
-def _side(side: SideReading, level: str, texts: Sequence[str], form: str) -> Side:
-    size = side.max_size
-    if level == "bpe" and size is None:
-        words = sum(len(text.split()) for text in texts)
-        size = min(8000, max(500, words // WORDS_PER_PIECE))
-    if level == "bpe" and size is not None and size < 258:
-        raise UserError(f"data.max_size={size} is too small for bpe.", "It needs 256 bytes and two marks: 300 or more.")
-    least = side.min_count if level in ("word", "symbols", "char") else 2
-    tidy = [prepared(text, level, form) for text in texts]
-    tokenizer = train_tokenizer(
-        level, tidy, min_count=least, max_size=size, lowercase=side.lowercase, specials=[BOS, EOS]
-    )
-    return Side(tokenizer, form)

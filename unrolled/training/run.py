@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +20,8 @@ from unrolled.training.checkpoint import disk_errors
 from unrolled.training.loop import Progress, StepInfo, Trainer
 from unrolled.training.loss import map_state
 
-CONFIG, METRICS, BEST, LAST = "config.toml", "metrics.jsonl", "best.safetensors", "last.safetensors"
+CONFIG, METRICS, SAMPLES = "config.toml", "metrics.jsonl", "samples.jsonl"
+BEST, LAST = "best.safetensors", "last.safetensors"
 
 
 def new_folder(out: Path | None, name: str) -> Path:
@@ -79,6 +82,7 @@ class Run:
             "train_loss": loss / max(1, tokens),
             "grad_norm_max": norm,
             "clipped": int(clipped),
+            "grad_norms": self._layer_norms(info),
             **scores,
             "best": info.is_best,
         }
@@ -91,6 +95,23 @@ class Run:
                 self.save(self.folder / BEST, scores)
             self.save(self.folder / LAST, scores)
         self.checkpoint()
+
+    def _layer_norms(self, info: StepInfo) -> dict[str, float]:
+        """The norm of the last update's gradient, before it was clipped by its norm, of every layer."""
+        limit = self.trainer.settings.clip_norm
+        scale = info.grad_norm / limit if limit is not None and info.grad_norm > limit else 1.0
+        squares: dict[str, float] = {}
+        for name, parameter in self.trainer.network.named_parameters():
+            if parameter.grad is not None:
+                layer = layer_of(name)
+                squares[layer] = squares.get(layer, 0.0) + float(parameter.grad.norm()) ** 2
+        return {layer: scale * math.sqrt(square) for layer, square in squares.items()}
+
+    def keep_samples(self, step: int, samples: list[str]) -> None:
+        """Writes down what the model did after an evaluation."""
+        if samples:
+            with disk_errors(self.folder), (self.folder / SAMPLES).open("a") as file:
+                file.write(json.dumps({"step": step, "samples": samples}, ensure_ascii=False) + "\n")
 
     def checkpoint(self) -> None:
         """Writes down everything needed to go on from here."""
@@ -149,6 +170,17 @@ class Run:
             with metrics.open("rb+") as file:
                 file.truncate(state["metrics_bytes"])
         return notes
+
+
+def layer_of(parameter: str) -> str:
+    """The layer that a parameter belongs to: a module, or one layer and direction of a recurrent one.
+
+    >>> layer_of("layer.weight_hh_l0_reverse"), layer_of("scores.bias"), layer_of("start")
+    ('layer.l0_reverse', 'scores', 'start')
+    """
+    module, _, name = parameter.rpartition(".")
+    found = re.search(r"_(l\d+(_reverse)?)$", name)
+    return ".".join(part for part in (module, found[1] if found else "") if part) or name
 
 
 def hash_of(*parts: bytes) -> str:

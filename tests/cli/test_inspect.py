@@ -1,0 +1,70 @@
+"""`unrolled inspect` as a user types it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_generate import call
+
+Runs = Callable[[str], Path]
+
+
+def test_figures(run_of: Runs, tmp_path: Path) -> None:
+    code, said, _ = call("inspect", run_of("generate-gru"), "3 and 4", "--figures", tmp_path / "a", "--format", "svg")
+    assert code == 0
+    names = [Path(line).name for line in said.splitlines()]
+    assert names == [f"{kind}.svg" for kind in ("losses", "states", "gates", "norms", "gradients", "flow")]
+    assert all((tmp_path / "a" / name).stat().st_size > 1000 for name in names)
+
+
+def test_several_models_side_by_side(run_of: Runs, tmp_path: Path) -> None:
+    both = (run_of("generate-gru"), "3 and 4", "--with", run_of("generate-rnn"))
+    code, said, _ = call("inspect", *both, "--figures", tmp_path / "a")
+    assert code == 0
+    assert said.splitlines()[-1] == str(tmp_path / "a" / "gradients.png")
+    assert (tmp_path / "a" / "generate-rnn" / "states.png").exists()
+
+
+def test_one_step_by_hand(run_of: Runs) -> None:
+    code, said, _ = call("inspect", run_of("generate-rnn"), "3 and 4", "--step", "2", "--unit", "1")
+    assert code == 0
+    assert said.startswith("layer l0, step 2 ('␣'), unit 1\nh_t = tanh(W x + U h_{t−1} + b)  = tanh(")
+
+
+def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
+    for kind, file in (("forecast", "waves.csv"), ("tag-crf", "spans.txt"), ("generate-rnn", "book.txt")):
+        words = ("inspect", run_of(kind), "--file", data / file, "--step", "1", "--set", "hide=0")
+        code, said, _ = call(*words)
+        assert code == 0
+        assert "step 1" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--step", "1"), "There is no input to look at. Give a text after the model, or --file FILE."),
+        (("3", "--file", "a.txt", "--step", "0"), "Both an input and --file are given. Give one of them."),
+        (("3", "--figures", "a", "--format", "gif"), "Unknown format 'gif'. Choices: pdf, png, svg."),
+        (
+            ("3", "--step", "0", "--set", "beam"),
+            "--set 'beam' says no value. Expected NAME=VALUE, such as --set beam=8.",
+        ),
+        (("3", "--step", "0", "--set", "beam=8"), "Unknown option of a trace 'beam'. Choices: hide, seed, temperature"),
+        (("3", "--step", "7"), "There is no step 7. Expected 0 to 0."),
+        (("", "--step", "0"), "There is no text to trace. Give at least one token."),
+    ],
+)
+def test_mistakes(words: tuple[str, ...], message: str, run_of: Runs) -> None:
+    code, _, said = call("inspect", run_of("generate-rnn"), *words)
+    assert code == 2
+    assert said.startswith(f"unrolled: {message}")
+
+
+def test_a_folder_that_is_a_file(run_of: Runs, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    code, _, said = call("inspect", run_of("generate-rnn"), "3", "--figures", tmp_path / "a")
+    assert code == 2
+    assert said == f"unrolled: {tmp_path / 'a'} is a file. Give a folder for the figures.\n"

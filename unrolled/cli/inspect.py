@@ -1,0 +1,70 @@
+"""`unrolled inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unrolled.errors import UserError
+
+Several = list[str] | None
+
+
+def inspect(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="[INPUT]", help="A text; for models of sounds and pictures, a file.")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="Read the input from a file: text, rows, frames.")] = None,
+    figures: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Draw everything there is to see into this folder.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="Of the figures: png, svg or pdf.")] = "png",
+    others: Annotated[
+        Several, typer.Option("--with", metavar="MODEL", help="Another model beside it, on the same input; repeat.")
+    ] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="Print one step by hand: every equation's numbers.")] = None,
+    unit: Annotated[int, typer.Option(min=0, help="Whose numbers, with --step.")] = 0,
+    layer: Annotated[str | None, typer.Option(help="Which layer, with --step: l0, l1_reverse, encoder.l0.")] = None,
+    changes: Annotated[
+        Several, typer.Option("--set", metavar="NAME=VALUE", help="What if: hide=0,3, beam=8, temperature=0.5; repeat.")
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write one self-contained page, to mail or to show in a lecture.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the page; none: the next free one.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """See through a model: its states, gates, gradients, attention and search on an input of yours.
+
+    Without --figures, --html or --step a page opens in the browser, on this machine alone.
+    """
+    from unrolled import api
+    from unrolled.serve import Asked, Inspection, save_report, serve
+
+    asked = Asked(
+        {name: api.load(name, device=device) for name in (model, *(others or ()))},
+        text,
+        file,
+        dict(_pair(one) for one in changes or ()),
+    )
+    if step is not None:
+        typer.echo(str(asked.trace().by_hand(step, unit, layer)))
+    if figures is not None:
+        for path in asked.draw(Path(figures), format):
+            typer.echo(str(path))
+    if html is not None:
+        save_report(Inspection(asked), Path(html))
+        typer.echo(html)
+    if step is None and figures is None and html is None:
+        serve(Inspection(asked), port, browser, lambda text: typer.echo(text, err=True))
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--set {text!r} says no value.", "Expected NAME=VALUE, such as --set beam=8.")
+    return name.strip(), value

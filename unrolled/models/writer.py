@@ -1,0 +1,166 @@
+"""What writes: a memory and a state in, the scores of token after token out, whatever was read (S23, S25)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.cells import Trace
+from unrolled.data import Batch
+from unrolled.kernels.vocabulary import linear_scores
+from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
+from unrolled.models.encoder import Encoded, Encoder
+from unrolled.models.recurrent import Change
+from unrolled.nn.dropout import Dropout
+from unrolled.nn.positions import Positions
+from unrolled.nn.transformer import TransformerDecoder, TransformerState
+from unrolled.search import Shared, Step
+
+
+class Writer(nn.Module):
+    """An encoder's memory and state → recurrent decoder → scores of the target's tokens.
+
+    A batch holds in `more` the target tokens that are read, `target_inputs` (B, T), and their number, `target_lengths`
+    (B,); `encode` makes the rest of it a memory.
+    """
+
+    def __init__(self, encoder: Encoder, embedding: nn.Embedding, settings: WriterSettings, tied: bool) -> None:
+        super().__init__()
+        width = embedding.embedding_dim
+        self.embedding, self.encoder = embedding, encoder
+        make = PlainDecoder if settings.attention == "none" else AttentiveDecoder
+        inner = width if tied else settings.hidden_size
+        self.decoder: PlainDecoder | AttentiveDecoder = make(settings, width, encoder, inner)
+        self.dropout = Dropout(settings.dropout)
+        self.readout = nn.Linear(self.decoder.output_size, inner) if self.decoder.output_size != inner else None
+        self.scores = nn.Linear(inner, embedding.num_embeddings)
+        if tied:
+            self.scores.weight = embedding.weight
+        nn.init.zeros_(self.scores.bias)
+
+    @property
+    def device(self) -> torch.device:
+        return self.scores.weight.device
+
+    @property
+    def attends(self) -> bool:
+        """Whether steps give attention, if `showing_attention`."""
+        return not isinstance(self.decoder, PlainDecoder)
+
+    def showing_attention(self) -> Writer:
+        """What a search steps through where it wants to see attention."""
+        return self
+
+    def forward(self, batch: Batch) -> Decoded:
+        """All steps of the target, which is given: what `scores` reads (B, T, F), and the attention (B, T, S)."""
+        x = self.dropout(self.embedding(batch.more["target_inputs"]))
+        decoded: Decoded = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
+        return decoded._replace(features=self._read_out(decoded.features))
+
+    def encode(self, batch: Batch) -> Encoded:
+        raise NotImplementedError
+
+    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, Trace]:
+        """What `forward` does with what was read, and the trace of the decoder's layers."""
+        decoded, written = self.decoder.trace(target(self.embedding(batch.more["target_inputs"])), encoded)
+        return Decoded(self._read_out(decoded.features), decoded.attention), written
+
+    def start(self, memory: Encoded) -> Any:
+        """The state before the first token (see `unrolled.search`)."""
+        return self.decoder.start(memory)
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        """tokens (B,) → the distribution of the token that follows."""
+        decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
+        scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
+        return Step(scores, state, decoded.attention, normalised=False)
+
+    def _read_out(self, features: Tensor) -> Tensor:
+        if self.readout is not None:
+            features = torch.tanh(self.readout(self.dropout(features)))
+        read: Tensor = self.dropout(features)
+        return read
+
+
+class TransformerWriter(nn.Module):
+    """`Writer` with a Transformer's blocks in place of recurrence; what was written is kept as keys and values."""
+
+    attends = True
+
+    def __init__(
+        self, embedding: nn.Embedding, settings: WriterSettings, positions: str, norm_first: bool, tied: bool
+    ) -> None:
+        super().__init__()
+        width = embedding.embedding_dim
+        self.embedding, self.scale = embedding, math.sqrt(width)
+        self.dropout = Dropout(settings.dropout)
+        # a text that is being written has no length yet to take a fraction of
+        self.target_positions = Positions("sinusoidal" if positions == "fraction" else positions, width)
+        parts = (settings.heads, settings.blocks, settings.feedforward, settings.dropout, norm_first)
+        self.decoder = TransformerDecoder(width, *parts)
+        self.scores = nn.Linear(width, embedding.num_embeddings)
+        if tied:
+            self.scores.weight = embedding.weight
+        nn.init.zeros_(self.scores.bias)
+
+    @property
+    def device(self) -> torch.device:
+        return self.scores.weight.device
+
+    def forward(self, batch: Batch) -> Decoded:
+        """All steps of the target, which is given: what `scores` reads, (B, T, F)."""
+        encoded = self.encode(batch)
+        x = self._target(batch.more["target_inputs"], 0)
+        return Decoded(self.decoder(x, encoded.memory, memory_mask=encoded.mask), None)
+
+    def encode(self, batch: Batch) -> Encoded:
+        raise NotImplementedError
+
+    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, dict[str, list[Tensor]]]:
+        """What `forward` does with what was read, without the fused attention, and the weights of every layer."""
+        y = self.target_positions(target(self.embedding(batch.more["target_inputs"])) * self.scale, 0)
+        output, own, cross = self.decoder.visible(y, encoded.memory, memory_mask=encoded.mask)
+        return Decoded(output, None), {"cross": cross, "decoder": own}
+
+    def start(self, memory: Encoded) -> Any:
+        """(keys and values of the steps so far, those of the memory, which are shared)."""
+        state = self.decoder.start(memory.memory, memory.mask)
+        return state.past, Shared((state.memory, state.memory_mask))
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        kept = _kept(state)
+        output, new = self.decoder.step(self._target(tokens[:, None], kept.length)[:, 0], kept)
+        return self._said(output, new, state, None)
+
+    def showing_attention(self) -> ShowingAttention:
+        """The same steps without the fused attention, which does not tell where it looks."""
+        return ShowingAttention(self)
+
+    def step_showing(self, tokens: Tensor, state: Any) -> Step:
+        kept = _kept(state)
+        x = self._target(tokens[:, None], kept.length)[:, 0]
+        (output, new), weights = self.decoder.step_visible(x, kept)
+        return self._said(output, new, state, weights)
+
+    def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> Step:
+        scores = linear_scores(output, self.scores.weight, self.scores.bias)
+        return Step(scores, (new.past, state[1]), weights, normalised=False)
+
+    def _target(self, ids: Tensor, first: int) -> Tensor:
+        x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))
+        return x
+
+
+class ShowingAttention:
+    """A Transformer for a search that wants to see attention: the mean over the last block's heads."""
+
+    def __init__(self, network: TransformerWriter) -> None:
+        self.device, self.start, self.step = network.device, network.start, network.step_showing
+
+
+def _kept(state: Any) -> TransformerState:
+    past, shared = state
+    return TransformerState(past, *shared.value)

@@ -1,0 +1,194 @@
+"""One step of one unit by hand: every equation of the cell with its actual numbers, for those who teach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unrolled.cells import GRUCell, LSTMCell, RNNCell
+from unrolled.cells.base import AnyCell, BuiltIn
+from unrolled.errors import UserError
+from unrolled.nn.attention_trace import FedCell
+from unrolled.see.labels import plain
+from unrolled.see.trace import ModelTrace
+
+
+@dataclass(frozen=True)
+class Line:
+    """An equation, its numbers, and what comes out."""
+
+    name: str  # f, c_t, …
+    formula: str
+    numbers: str
+    value: float
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """All lines of one step of one unit, in the order in which they are computed."""
+
+    layer: str
+    step: int
+    unit: int
+    token: str
+    lines: list[Line]
+
+    def __str__(self) -> str:
+        width = max(len(f"{line.name} = {line.formula}") for line in self.lines)
+        rows = [
+            f"{f'{line.name} = {line.formula}':<{width}}  = {line.numbers} = {line.value:.4f}" for line in self.lines
+        ]
+        return f"layer {self.layer}, step {self.step} ({plain(self.token)!r}), unit {self.unit}\n" + "\n".join(rows)
+
+
+def by_hand(trace: ModelTrace, step: int, unit: int, layer: str | None = None) -> ByHand:
+    """The numbers of every equation at one step and unit.
+
+    >>> import unrolled
+    >>> from unrolled.see import Part
+    >>> inside = unrolled.RNN(2, 3, batch_first=True).trace(torch.zeros(1, 4, 2))
+    >>> trace = ModelTrace("none", "", ["a"], inside.output.sum()[None], (Part("", list("abcd"), inside),))
+    >>> print(by_hand(trace, 2, 0))
+    layer l0, step 2 ('c'), unit 0
+    h_t = tanh(W x + U h_{t−1} + b)  = tanh(...) = ...
+    """
+    layer = trace.layers[0] if layer is None else layer
+    part, scan = trace.part_of(layer), trace.scans[layer]
+    if not 0 <= step < len(part.tokens):
+        raise UserError(f"There is no step {step}.", f"Expected 0 to {len(part.tokens) - 1}.")
+    build, parameters = part.trace.cells[layer.rpartition(".")[2]]
+    cell = build({name: value.detach() for name, value in parameters.items()})
+    hidden = next(iter((scan.gates or scan.states).values())).shape[-1]
+    if not 0 <= unit < hidden:
+        raise UserError(f"There is no unit {unit}.", f"Expected 0 to {hidden - 1}.")
+    entering = {name: value[0, step].detach() for name, value in scan.entering.items()}
+    source = "[x ; fed]" if isinstance(cell, FedCell) else "x"
+    inner = cell.cell if isinstance(cell, FedCell) else cell
+    sums = Sums(inner, scan.gates_x[0, step].detach(), source)
+    writer = WRITERS.get(type(inner))
+    lines = writer(sums, entering, unit) if writer is not None else _values(trace, layer, step, unit)
+    return ByHand(layer, step, unit, part.tokens[step], lines)
+
+
+class Sums:
+    """The sums that gates squash: W x, U h and b apart."""
+
+    def __init__(self, cell: AnyCell, gates_x: Tensor, source: str) -> None:
+        self.cell, self.gates_x, self.source = cell, gates_x, source
+        self.normed = isinstance(cell, BuiltIn) and cell.norm_ih is not None
+
+    def parts(self, row: int, recurrent: Tensor) -> tuple[float, float, float]:
+        """W x, U h and b of one row; `recurrent` are all rows of U h + b."""
+        assert isinstance(self.cell, BuiltIn)
+        here, there = (0.0 if bias is None else float(bias[row]) for bias in (self.cell.bias_ih, self.cell.bias_hh))
+        return float(self.gates_x[row]) - here, float(recurrent[row]) - there, here + there
+
+    def formula(self, gate: str) -> str:
+        """W_f x + U_f h_{t−1} + b_f, with layer norm around the products where there is one."""
+        mark = f"_{gate}" if gate else ""
+        x, h = f"W{mark} {self.source}", f"U{mark} h_{{t−1}}"
+        return f"LN({x}) + LN({h}) + b{mark}" if self.normed else f"{x} + {h} + b{mark}"
+
+
+def _rnn(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
+    cell = sums.cell
+    assert isinstance(cell, RNNCell)
+    parts = sums.parts(unit, cell.recurrent(entering["h"]))
+    name = getattr(cell.activation, "__name__", "φ")
+    value = float(cell.activation(torch.tensor(sum(parts))))
+    return [Line("h_t", f"{name}({sums.formula('')})", f"{name}({_sum(*parts)})", value)]
+
+
+def _lstm(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
+    cell = sums.cell
+    assert isinstance(cell, LSTMCell)
+    hidden, recurrent = cell.hidden_size, cell.recurrent(entering["h"])
+    before = float(entering["c"][unit])
+    holes: list[float | None] = [None] * 3  # of i, f, o
+    if cell.weight_peephole is not None:
+        holes = cell.weight_peephole[:, unit].tolist()
+    lines: list[Line] = []
+    found: dict[str, float] = {}
+
+    def gate(place: int, name: str, hole: float | None = None, seen: float = 0.0, which: str = "t−1") -> None:
+        parts = [*sums.parts(place * hidden + unit, recurrent), *([] if hole is None else [hole * seen])]
+        squash = cell.activation if name == "g" else cell.gate_activation
+        sign = "tanh" if name == "g" else "σ"
+        found[name] = float(squash(torch.tensor(sum(parts))))
+        peeped = "" if hole is None else f" + p_{name} c_{{{which}}}"
+        lines.append(Line(name, f"{sign}({sums.formula(name)}{peeped})", f"{sign}({_sum(*parts)})", found[name]))
+
+    gate(0, "i", holes[0], before)
+    gate(1, "f", holes[1], before)
+    gate(2, "g")
+    memory = found["f"] * before + found["i"] * found["g"]
+    products = f"{found['f']:.4f}·{_number(before)} + {found['i']:.4f}·{_number(found['g'])}"
+    lines.append(Line("c_t", "f∘c_{t−1} + i∘g", products, memory))
+    current = cell.peephole_output == "current"
+    gate(3, "o", holes[2], memory if current else before, "t" if current else "t−1")
+    if cell.norm_c is None and cell.weight_hr is None:
+        shown = float(cell.output_activation(torch.tensor(memory)))
+        numbers = f"{found['o']:.4f}·tanh({_number(memory)})"
+        lines.append(Line("h_t", "o∘tanh(c_t)", numbers, found["o"] * shown))
+    return lines
+
+
+def _gru(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
+    cell = sums.cell
+    assert isinstance(cell, GRUCell)
+    hidden, state = cell.hidden_size, entering["h"]
+    before, recurrent = float(state[unit]), cell.recurrent(state)
+    lines: list[Line] = []
+    found: dict[str, float] = {}
+    for place, name in enumerate(("r", "z")):
+        parts = sums.parts(place * hidden + unit, recurrent)
+        found[name] = float(cell.gate_activation(torch.tensor(sum(parts))))
+        lines.append(Line(name, f"σ({sums.formula(name)})", f"σ({_sum(*parts)})", found[name]))
+    read = float(sums.gates_x[2 * hidden + unit])
+    if cell.reset_after:
+        product = float(recurrent[2 * hidden + unit])
+        formula, inner = f"W_n {sums.source} + b_in + r∘(U_n h_{{t−1}} + b_hn)", read + found["r"] * product
+        numbers = f"{_number(read)} + {found['r']:.4f}·{_number(product)}"
+    else:
+        reset = cell.gate_activation(sums.gates_x[:hidden] + cell.recurrent(state)[:hidden])
+        product = float(cell._rows(reset * state, slice(2 * hidden, None))[unit])
+        formula, inner = f"W_n {sums.source} + b_in + U_n (r∘h_{{t−1}}) + b_hn", read + product
+        numbers = _sum(read, product)
+    found["n"] = float(cell.activation(torch.tensor(inner)))
+    lines.append(Line("n", f"tanh({formula})", f"tanh({numbers})", found["n"]))
+    value = (1 - found["z"]) * found["n"] + found["z"] * before
+    numbers = f"{1 - found['z']:.4f}·{_number(found['n'])} + {found['z']:.4f}·{_number(before)}"
+    lines.append(Line("h_t", "(1 − z)∘n + z∘h_{t−1}", numbers, value))
+    return lines
+
+
+def _values(trace: ModelTrace, layer: str, step: int, unit: int) -> list[Line]:
+    """Of a cell of the user's own: its gates and states."""
+    scan = trace.scans[layer]
+    rows = {**scan.gates, **scan.states}
+    return [
+        Line(name, "as its step says", f"{float(v[0, step, unit]):.4f}", float(v[0, step, unit]))
+        for name, v in rows.items()
+    ]
+
+
+WRITERS: dict[type, Callable[[Sums, dict[str, Tensor], int], list[Line]]] = {
+    RNNCell: _rnn,
+    LSTMCell: _lstm,
+    GRUCell: _gru,
+}
+
+
+def _number(value: float) -> str:
+    """A factor, in brackets where it is negative."""
+    return f"{value:.4f}" if value >= 0 else f"(−{-value:.4f})"
+
+
+def _sum(*terms: float) -> str:
+    """0.5 − 0.25 + 1."""
+    first, *rest = terms
+    text = f"{first:.4f}" if first >= 0 else f"−{-first:.4f}"
+    return text + "".join(f" {'+' if term >= 0 else '−'} {abs(term):.4f}" for term in rest)

@@ -1,0 +1,77 @@
+"""Where a captioner looked: the picture once for each word, bright where the attention was (S32)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError
+from unrolled.see.labels import fonts, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_COLUMNS = 6
+DARK = 0.15  # the light on what was not looked at
+
+
+def attention_maps(
+    picture: NDArray[np.uint8] | None,
+    tokens: Sequence[str],
+    attention: NDArray[np.floating[Any]],
+    title: str = "",
+) -> Figure:
+    """One panel for each token: the picture (H, W, 3), or none, under the attention (tokens, rows, columns).
+
+    The map is made as large as the picture and lights it: bright is what that token looked at most, dark what it did
+    not look at. Without a picture the map itself is drawn, white and black.
+
+    >>> figure = attention_maps(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], np.ones((2, 4, 4)) / 16)
+    >>> [axis.get_title() for axis in figure.axes[:3]]
+    ['', 'a', 'dog']
+    """
+    from matplotlib.figure import Figure
+
+    if attention.ndim != 3 or len(attention) != len(tokens):
+        raise UserError(
+            f"The attention has shape {attention.shape}.",
+            f"Expected ({len(tokens)}, rows, columns): a map for each token, over regions in a grid.",
+        )
+    panels = len(tokens) + (picture is not None)
+    columns = min(MOST_COLUMNS, panels)
+    rows = math.ceil(panels / columns)
+    high, wide = picture.shape[:2] if picture is not None else attention.shape[1:]
+    figure = Figure(figsize=(1.9 * columns, (1.9 * high / wide + 0.3) * rows + 0.4), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
+    family = fonts()
+    for axis in axes:
+        axis.set_axis_off()
+    if picture is not None:
+        axes[0].imshow(picture)
+    for axis, token, weights in zip(axes[panels - len(tokens) :], tokens, attention, strict=False):
+        light = enlarged(weights, high, wide) if picture is not None else weights
+        light = light / max(float(light.max()), 1e-12)
+        if picture is None:
+            axis.imshow(light, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
+        else:
+            axis.imshow((picture * (DARK + (1 - DARK) * light[..., None])).astype(np.uint8))
+        axis.set_title(shown(token), fontsize=11, family=family)
+    if title:
+        figure.suptitle(title, fontsize=10, family=family)
+    return figure
+
+
+def enlarged(weights: NDArray[np.floating[Any]], height: int, width: int) -> NDArray[np.float32]:
+    """A map (rows, columns) at the size of its picture, smooth between the middles of the regions.
+
+    >>> enlarged(np.eye(2), 4, 4).round(2)[0].tolist()
+    [1.0, 0.75, 0.25, 0.0]
+    """
+    from PIL import Image
+
+    image = Image.fromarray(np.ascontiguousarray(weights, dtype=np.float32))
+    return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))

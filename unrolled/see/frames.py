@@ -1,0 +1,40 @@
+"""What a CTC model says of every frame, for pictures (S34)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Posteriors (T, V) over frames, the label that each frame was aligned with, and what was heard or seen.
+
+    `labels` are the names of the V outputs, `blank` the place of the blank among them. `alignment` has an output for
+    every frame. `picture` (rows, T') is a spectrogram or a line image that the frames come from, its lowest row
+    first, drawn above them.
+    """
+
+    posteriors: Tensor  # (T, V), probabilities
+    labels: list[str]
+    alignment: list[int]
+    blank: int = 0
+    seconds: float | None = None  # of one frame; None: frames are counted
+    picture: Tensor | None = None
+
+    @property
+    def spikes(self) -> list[tuple[int, str, float]]:
+        """(frame, label, probability) of each label that the alignment says, at the frame where it is likeliest.
+
+        >>> import torch
+        >>> Frames(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]]), ["-", "a"], [0, 1, 1]).spikes
+        [(2, 'a', 0.8...)]
+        """
+        found = []
+        for label, run in itertools.groupby(range(len(self.alignment)), key=lambda t: self.alignment[t]):
+            if label != self.blank:
+                best = max(run, key=lambda t: float(self.posteriors[t, label]))
+                found.append((best, self.labels[label], float(self.posteriors[best, label])))
+        return found

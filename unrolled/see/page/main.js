@@ -1,0 +1,123 @@
+// The page: which model, which input, which view.
+
+import { make } from "unrolled/elements";
+import { ask, isReport } from "unrolled/source";
+import { change, onChange, state, traced } from "unrolled/state";
+import { VIEWS } from "unrolled/views";
+
+const about = await ask("about");
+const panel = document.getElementById("view");
+const tabs = document.getElementById("tabs");
+let overview = null;
+let drawing = 0;
+
+function model() { return about.models.find((one) => one.name === state.model) ?? about.models[0]; }
+
+function fillHeader() {
+  const select = document.getElementById("model");
+  select.replaceChildren(...about.models.map((one) => make("option", { value: one.name }, one.short)));
+  select.value = model().name;
+  select.addEventListener("change", () => change({ model: select.value, layer: "", quantity: "", map: "" }));
+  const scores = Object.entries(model().scores).slice(0, 4).map(([name, value]) => `${name} ${value}`).join(", ");
+  document.getElementById("facts").textContent =
+    `${model().task}, ${model().parameters.toLocaleString("en")} parameters${scores ? `, ${scores}` : ""}`;
+  const text = document.getElementById("text");
+  text.value = state.text ?? "";
+  text.placeholder = about.file ? `empty: ${about.file}` : "a text to look at";
+  text.disabled = isReport || model().fixed;
+  document.querySelector("#input button").disabled = text.disabled;
+  if (isReport) document.getElementById("changes").remove();
+  else fillOptions();
+}
+
+function fillOptions() {
+  const box = document.getElementById("options");
+  box.replaceChildren(...model().options.map((option) => {
+    const name = `o.${option.name}`;
+    const field = make("input", {
+      type: option.kind === "float" || option.kind === "int" ? "number" : "text", step: option.kind === "int" ? 1 : "any",
+      name, value: state[name] ?? "", placeholder: option.default, title: option.help,
+      onchange: () => change({ [name]: field.value }),
+    });
+    return make("label", { title: option.help }, `${option.name} `, field);
+  }));
+  document.getElementById("changes").open = model().options.some((option) => state[`o.${option.name}`]);
+}
+
+document.getElementById("input").addEventListener("submit", (event) => {
+  event.preventDefault();
+  change({ text: document.getElementById("text").value });
+});
+document.getElementById("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) document.getElementById("input").requestSubmit();
+});
+
+function usable(view) { return view.reason(overview, about, model()); }
+
+function fillTabs() {
+  const buttons = Object.entries(VIEWS).map(([name, view]) => {
+    const reason = usable(view);
+    return make("button", {
+      type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "view", "aria-selected": name === shown() ? "true" : "false",
+      tabindex: name === shown() ? 0 : -1, disabled: reason !== null, title: reason ?? view.help,
+      onclick: () => change({ view: name }),
+    }, view.title);
+  });
+  tabs.replaceChildren(...buttons);
+}
+
+tabs.addEventListener("keydown", (event) => {
+  const open = [...tabs.children].filter((tab) => !tab.disabled);
+  const here = open.indexOf(document.activeElement);
+  const there = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: open.length - 1 }[event.key];
+  if (here < 0 || there === undefined) return;
+  event.preventDefault();
+  const next = open[(there + open.length) % open.length];
+  next.click();
+  document.getElementById(next.id).focus();
+});
+
+function shown() { return state.view in VIEWS ? state.view : "overview"; }
+
+async function draw() {
+  const turn = ++drawing;
+  const view = VIEWS[shown()];
+  panel.setAttribute("aria-labelledby", `tab-${shown()}`);
+  panel.dataset.ready = "";
+  const place = make("div");
+  try {
+    if (view.needsInput && !state.text && !about.file) throw new Error("Give an input above, then look.");
+    if (overview === null && (view.needsInput || state.text || about.file)) {
+      panel.replaceChildren(make("p", { class: "quiet" }, "…"));
+      overview = await ask("overview", traced()).catch((problem) => { if (view.needsInput) throw problem; return null; });
+      if (turn !== drawing) return;
+    }
+    fillTabs();
+    panel.replaceChildren(place);  // before it is filled: charts take the width that they find
+    const reason = usable(view);
+    if (reason !== null) place.append(make("p", { class: "problem" }, reason));
+    else await view.show(place, { overview, about, model: model(), state });
+  } catch (problem) {
+    fillTabs();
+    place.append(make("p", { class: "problem" }, problem.message));
+  }
+  if (turn !== drawing) return;
+  if (!place.isConnected) panel.replaceChildren(place);
+  panel.dataset.ready = shown();
+}
+
+onChange((updates) => {
+  const names = Object.keys(updates);
+  if (names.some((name) => name === "text" || name === "model" || name.startsWith("o."))) {
+    overview = null;
+    fillHeader();
+  }
+  draw();
+});
+
+if (!state.model) state.model = about.models[0].name;
+if (state.text === undefined && about.text) state.text = about.text;
+for (const [name, value] of Object.entries(about.options)) state[`o.${name}`] ??= value;
+fillHeader();
+fillTabs();
+draw();

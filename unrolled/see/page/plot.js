@@ -1,0 +1,67 @@
+// Plotly's charts in one manner: colours that everyone can tell apart, values on hover, room for labels.
+
+export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442"];
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+const MOST_LABELS = 120;
+
+function layout(extra) {
+  return { margin: { l: 64, r: 10, t: 34, b: 64 }, font: { size: 12 }, hovermode: "closest", ...extra };
+}
+
+// An axis whose places are named by tokens; of many, some are named.
+export function tokenAxis(places, tokens, extra = {}) {
+  const every = Math.ceil(tokens.length / MOST_LABELS);
+  const kept = places.map((_, i) => i).filter((i) => i % every === 0);
+  return {
+    tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => tokens[i]),
+    tickfont: { family: "monospace", size: 11 }, tickangle: tokens.some((token) => token.length > 2) ? -90 : 0,
+    automargin: true, ...extra,
+  };
+}
+
+function place(parent, height, width, most) {
+  const outer = document.createElement("div");
+  outer.className = "scroll";
+  const inner = document.createElement("div");
+  inner.className = "plot";
+  inner.style.height = `${height}px`;
+  if (most) inner.style.maxWidth = `${most}px`;
+  if (width) inner.style.minWidth = `${width}px`;
+  outer.append(inner);
+  parent.append(outer);
+  return inner;
+}
+
+export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis, hover, height, width, most, bar }) {
+  const inner = place(parent, height, width, most);
+  const data = [{
+    type: "heatmap", z, x, y, colorscale: colours, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`,
+    colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
+  }];
+  Plotly.newPlot(inner, data, layout({ title: { text: title, font: { size: 13 } }, xaxis, yaxis }), CONFIG);
+  return inner;
+}
+
+export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true }) {
+  const inner = place(parent, height, width);
+  const data = Object.entries(series).map(([name, y], i) => ({
+    type: "scatter", mode: marks ? "lines+markers" : "lines", name, y, x: Array.isArray(x) ? x : x?.[name],
+    line: { color: COLOURS[i % COLOURS.length], dash: DASHES[Math.floor(i / COLOURS.length) % DASHES.length] },
+    marker: { size: 5 }, hovertemplate: `${name}: %{y:.4g}<extra>%{x}</extra>`, connectgaps: false,
+  }));
+  const shown = layout({ title: { text: title, font: { size: 13 } }, xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 } });
+  Plotly.newPlot(inner, data, shown, CONFIG);
+  return inner;
+}
+
+export function draw(parent, data, extra, height, width) {
+  const inner = place(parent, height, width);
+  Plotly.newPlot(inner, data, layout(extra), CONFIG);
+  return inner;
+}
+
+// As in the figures: matplotlib's RdBu, viridis and magma.
+export const SIGNED = [[0, "#67001f"], [0.25, "#d6604d"], [0.5, "#f7f7f7"], [0.75, "#4393c3"], [1, "#053061"]];
+export const SQUASHED = "Viridis";
+export const FLOW = [[0, "#000004"], [0.25, "#51127c"], [0.5, "#b73779"], [0.75, "#fc8961"], [1, "#fcfdbf"]];

@@ -1,0 +1,31 @@
+// Where views come from: the server, or, in a report, what was written into the page.
+
+const written = document.getElementById("recorded");
+const recorded = written === null ? null : JSON.parse(written.textContent);
+
+export const isReport = recorded !== null;
+
+// The same in Python: see `report.key`.
+export function key(kind, query) {
+  const pairs = Object.entries(query).filter(([, value]) => value !== "" && value != null);
+  return JSON.stringify([kind, ...pairs.map(([name, value]) => [name, String(value)]).sort()]);
+}
+
+export class Problem extends Error {}
+
+export async function ask(kind, query = {}) {
+  if (isReport) {
+    const found = recorded[key(kind, query)];
+    if (found === undefined) throw new Problem("This report does not hold that. Open the model itself: unrolled inspect MODEL");
+    if (found.problem) throw new Problem(found.problem);
+    return found;
+  }
+  const response = await fetch(`/api/${kind}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(query),
+  }).catch(() => { throw new Problem("The server does not answer. Is `unrolled inspect` still running?"); });
+  const answer = await response.json();
+  if (!response.ok) throw new Problem(answer.problem ?? "The server could not answer.");
+  return answer;
+}

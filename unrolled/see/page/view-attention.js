@@ -1,0 +1,83 @@
+// Attention: one matrix, or layers × heads with one of them large; maps over an image.
+
+import { choice, make } from "unrolled/elements";
+import { ask } from "unrolled/source";
+import { change, traced } from "unrolled/state";
+import { heat, tokenAxis } from "unrolled/plot";
+
+const GREYS = [[0, "#ffffff"], [1, "#000000"]];
+
+export default {
+  title: "Attention",
+  help: "Where each step looked",
+  needsInput: true,
+  reason: (overview) => (overview === null || overview.kinds.includes("attention") ? null : overview.missing.attention ?? "There is none."),
+  async show(place, { overview, state }) {
+    const maps = Object.keys(overview.attention);
+    const map = maps.includes(state.map) ? state.map : maps[0];
+    const { layers, heads } = overview.attention[map];
+    const specials = state.specials ?? "yes";
+    const layer = Math.min(Number(state.alayer ?? layers - 1), layers - 1), head = Math.min(Number(state.ahead ?? 0), heads - 1);
+    place.append(make("div", { class: "line" },
+      choice("map", maps, map, (value) => change({ map: value, alayer: "", ahead: "" })),
+      choice("begin and end tokens", [["yes", "shown"], ["no", "hidden"]], specials, (value) => change({ specials: value }))));
+    const found = await ask("attention", { ...traced(), map, specials });
+    if (layers * heads > 1) {
+      const grid = make("div", { class: "heads" });
+      grid.style.gridTemplateColumns = `repeat(${heads}, minmax(5rem, 12rem))`;
+      found.weights.forEach((row, l) => row.forEach((weights, h) => grid.append(make("button", {
+        type: "button", "aria-pressed": l === layer && h === head ? "true" : "false", title: "make it large",
+        onclick: () => change({ alayer: l, ahead: h }),
+      }, thumbnail(weights), make("div", { class: "quiet" }, `layer ${l + 1}, head ${h + 1}`)))));
+      place.append(make("div", { class: "scroll" }, grid));
+    }
+    if (found.grid) { await images(place, found, layer, head); return; }
+    const rows = found.rows.map((_, i) => i), columns = found.columns.map((_, i) => i);
+    heat(place, {
+      z: found.weights[layer][head], x: columns, y: rows, colours: GREYS, low: 0, high: 1, bar: "attention",
+      title: layers * heads > 1 ? `${map}, layer ${layer + 1}, head ${head + 1}` : map,
+      xaxis: tokenAxis(columns, found.columns, { side: "top", title: { text: "" } }), yaxis: tokenAxis(rows, found.rows, { autorange: "reversed", tickangle: 0 }),
+      hover: "row %{y} looks at %{x}: %{z:.4f}", height: 170 + 24 * Math.max(4, rows.length), width: 160 + 22 * columns.length, most: 240 + 44 * columns.length,
+    });
+  },
+};
+
+function thumbnail(weights) {
+  const canvas = make("canvas", { width: weights[0]?.length ?? 1, height: weights.length || 1 });
+  const context = canvas.getContext("2d");
+  weights.forEach((row, y) => row.forEach((weight, x) => {
+    const shade = Math.round(255 * (1 - weight));
+    context.fillStyle = `rgb(${shade},${shade},${shade})`;
+    context.fillRect(x, y, 1, 1);
+  }));
+  return canvas;
+}
+
+// The picture once for each word, bright where that word looked.
+async function images(place, found, layer, head) {
+  const [down, across] = found.grid;
+  const picture = found.image ? await loaded(found.image) : null;
+  const width = picture ? picture.width : 16 * across, height = picture ? picture.height : 16 * down;
+  const words = make("div", { class: "pictures" });
+  found.rows.forEach((word, i) => {
+    const weights = found.weights[layer][head][i], most = Math.max(...weights, 1e-12);
+    const light = make("canvas", { width: across, height: down });
+    const small = light.getContext("2d");
+    weights.forEach((weight, n) => {
+      const shade = Math.round(255 * (0.15 + 0.85 * weight / most));
+      small.fillStyle = `rgb(${shade},${shade},${shade})`;
+      small.fillRect(n % across, Math.floor(n / across), 1, 1);
+    });
+    const canvas = make("canvas", { width, height, role: "img", "aria-label": `where “${word}” looked`, title: `most: ${most.toFixed(4)}` });
+    const context = canvas.getContext("2d");
+    if (picture) { context.drawImage(picture, 0, 0); context.globalCompositeOperation = "multiply"; }
+    context.imageSmoothingEnabled = picture !== null;
+    context.drawImage(light, 0, 0, width, height);
+    words.append(make("figure", {}, canvas, make("figcaption", {}, word)));
+  });
+  place.append(words);
+}
+
+function loaded(address) {
+  return new Promise((done) => { const image = new Image(); image.onload = () => done(image); image.src = address; });
+}

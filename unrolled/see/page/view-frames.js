@@ -1,0 +1,23 @@
+// CTC: posteriors over time under what was heard or seen, spikes, blanks.
+
+import { make } from "unrolled/elements";
+import { ask } from "unrolled/source";
+import { traced } from "unrolled/state";
+import { FLOW, curves, heat } from "unrolled/plot";
+
+export default {
+  title: "Frames",
+  help: "CTC posteriors over time",
+  needsInput: true,
+  reason: (overview) => (overview === null || overview.kinds.includes("frames") ? null : overview.missing.frames ?? `A model of ${overview.task} does not align frames with labels.`),
+  async show(place) {
+    const found = await ask("frames", traced());
+    const steps = Object.values(found.curves)[0].length, unit = found.seconds ?? 1;
+    const x = Array.from({ length: steps }, (_, t) => (t + 0.5) * unit);
+    const axis = { title: { text: found.seconds ? "seconds" : "frame" }, range: [0, steps * unit] };
+    if (found.picture) heat(place, { z: found.picture, colours: FLOW, title: "", xaxis: { visible: false }, yaxis: { visible: false }, hover: "%{z}", height: 180 });
+    const inner = curves(place, found.curves, { title: "Posteriors", x, xaxis: axis, yaxis: { range: [0, 1.1] }, height: 380, marks: false });
+    Plotly.relayout(inner, { annotations: found.spikes.map(([t, label, p]) => ({ x: (t + 0.5) * unit, y: p, text: label, showarrow: false, yshift: 10 })) });
+    place.append(make("p", { id: "spikes" }, `Spikes: ${found.spikes.map(([t, label]) => `${label} at ${t}`).join(", ")}`));
+  },
+};

@@ -1,0 +1,84 @@
+"""The page as one file: its modules, plotly's script and everything that was asked, in one HTML without any network."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from unrolled.errors import UserError
+from unrolled.training.checkpoint import write_atomically
+
+PAGE = files("unrolled.see") / "page"
+MODULES = sorted(entry.name.removesuffix(".js") for entry in PAGE.iterdir() if entry.name.endswith(".js"))
+
+
+def write_report(path: Path, recorded: Mapping[str, Any], title: str) -> None:
+    """Writes what was recorded, by the `key` of each question, with the page that shows it."""
+    check_place(path)
+    data = json.dumps(recorded, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    modules = {name: _inside(page_file(f"{name}.js")) for name in MODULES}
+    scripts = (
+        f'<script type="application/json" id="recorded">{data}</script>\n'
+        f"<script>{plotly_script().replace('</script', '<' + chr(92) + '/script')}</script>\n"
+        f"{import_map(modules)}\n"
+        '<script type="module">import "unrolled/main";</script>'
+    )
+    page = page_file("index.html").replace("<title>unrolled inspect</title>", f"<title>{_escaped(title)}</title>")
+    page = page.replace("<!-- style -->", f"<style>{page_file('style.css')}</style>")
+    page = page.replace("<!-- scripts -->", scripts)
+    write_atomically(path, page.encode())
+
+
+def check_place(path: Path) -> None:
+    """Where a report may be put."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"{path} is no page: its name ends in {path.suffix!r}.", "Use .html.")
+    if not path.parent.is_dir():
+        raise UserError(f"There is no folder {path.parent}.", "Make it first, or choose another place.")
+    plotly_script()
+
+
+def key(kind: str, query: Mapping[str, str]) -> str:
+    """The name that a question is recorded under; the page makes the same (`source.js`)."""
+    pairs = sorted([name, value] for name, value in query.items() if value != "")
+    return json.dumps([kind, *pairs], ensure_ascii=False, separators=(",", ":"))
+
+
+def live_page() -> str:
+    """The page that a server sends; it asks for the rest."""
+    modules = {name: f"/page/{name}.js" for name in MODULES}
+    start = '<script type="module" src="/page/main.js"></script>'
+    scripts = f'<script src="/plotly.js"></script>\n{import_map(modules)}\n{start}'
+    style = '<link rel="stylesheet" href="/page/style.css">'
+    return page_file("index.html").replace("<!-- style -->", style).replace("<!-- scripts -->", scripts)
+
+
+def import_map(modules: Mapping[str, str]) -> str:
+    """What `import "unrolled/…"` means."""
+    named = {f"unrolled/{name}": address for name, address in modules.items()}
+    return f'<script type="importmap">{json.dumps({"imports": named})}</script>'
+
+
+def page_file(name: str) -> str:
+    return (PAGE / name).read_text(encoding="utf-8")
+
+
+def plotly_script() -> str:
+    """plotly's own script, from its pip package."""
+    found = importlib.util.find_spec("plotly")
+    if found is None or found.origin is None:
+        raise UserError("The page needs plotly, which is not installed.", "Install it: pip install 'unrolled[see]'")
+    return (Path(found.origin).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+
+
+def _inside(module: str) -> str:
+    return f"data:text/javascript;base64,{base64.b64encode(module.encode()).decode()}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")

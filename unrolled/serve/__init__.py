@@ -1,0 +1,8 @@
+"""Models to look at: one input, several models, the page."""
+
+from unrolled.serve.asked import Asked
+from unrolled.serve.inspection import Inspection
+from unrolled.serve.page import serve
+from unrolled.serve.recording import save_report
+
+__all__ = ["Asked", "Inspection", "save_report", "serve"]

@@ -1,0 +1,59 @@
+"""What a user asked to see: models, one input, and what is changed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.see import ModelTrace
+from unrolled.see.figures import compare_gradients, make_folder, save_all
+from unrolled.tasks import Request
+
+
+@dataclass
+class Asked:
+    """Models by name, the first of which is the one that is looked at; the others stand beside it."""
+
+    models: dict[str, Model]
+    text: str | None = None
+    file: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.text is not None and self.file is not None:
+            raise UserError("Both an input and --file are given.", "Give one of them.")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Short names of the models for pictures, told apart: by their folders, or in full."""
+        short = {name: Path(name).stem if Path(name).is_file() else Path(name).name for name in self.models}
+        if len(set(short.values())) < len(short):
+            return {name: name for name in self.models}
+        return short
+
+    def given(self, model: Model) -> Any:
+        """The input in the form that a model's task takes."""
+        if self.text is None and self.file is None:
+            raise UserError("There is no input to look at.", "Give a text after the model, or --file FILE.")
+        texts = None if self.text is None else [self.text]
+        return model.task.trace_input(model, Request(texts=texts, files=() if self.file is None else (self.file,)))
+
+    def trace(self, name: str | None = None) -> ModelTrace:
+        """One model's trace of the input; the first model's if none is named."""
+        model = self.models[name] if name is not None else next(iter(self.models.values()))
+        return model.trace(self.given(model), **self.options)
+
+    def draw(self, folder: Path, format: str = "png") -> list[Path]:
+        """Everything there is to see; of several models each in a folder of its own, and gradients side by side."""
+        traces = {self.names[name]: self.trace(name) for name in self.models}
+        if len(traces) == 1:
+            return save_all(next(iter(traces.values())), folder, format)
+        made = [path for name, trace in traces.items() for path in save_all(trace, folder / name, format)]
+        make_folder(folder)
+        place = folder / f"gradients.{format}"
+        compare_gradients(traces).savefig(place, dpi=120)
+        return [*made, place]

@@ -1,0 +1,214 @@
+"""What the page asks: views of models, inputs and runs, each a small piece of JSON."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unrolled.errors import UserError, unknown_name
+from unrolled.model import Model
+from unrolled.see import ModelTrace, views
+from unrolled.see.labels import plain
+from unrolled.see.runs import run_rows
+from unrolled.serve.asked import Asked
+from unrolled.serve.vectors import nearest, sentence_map, word_map
+from unrolled.tasks import Request
+
+KEPT = 6  # traces that are remembered
+PLACES = 20  # of a file, where a unit is most active
+AROUND = 30  # tokens around such a place
+
+Query = Mapping[str, str]
+
+
+@dataclass
+class Inspection:
+    """Models to look at, and the input and options that the page opens with."""
+
+    asked: Asked
+    _traces: OrderedDict[tuple[Any, ...], ModelTrace] = field(default_factory=OrderedDict)
+    _lock: Any = field(default_factory=threading.Lock)  # torch's graphs are not for several threads at once
+
+    def about(self) -> dict[str, Any]:
+        """The models, what each can be asked, and the first input."""
+        given = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in self.asked.options.items()}
+        return {
+            "models": [self._about(name, model) for name, model in self.asked.models.items()],
+            "text": self.asked.text or "",
+            "file": None if self.asked.file is None else Path(self.asked.file).name,
+            "options": given,
+        }
+
+    def _about(self, name: str, model: Model) -> dict[str, Any]:
+        options = [
+            {
+                "name": option.name,
+                "help": option.help,
+                "default": "" if option.default in (None, ()) else str(option.default),
+                "kind": option.kind.__name__,
+            }
+            for option in model.task.trace_options
+        ]
+        return {
+            "name": name,
+            "short": self.asked.names[name],
+            "task": model.task.name,
+            "parameters": model.num_parameters,
+            "scores": {key: views.rounded(value) for key, value in model.scores.items()},
+            "options": options,
+            "fixed": model.task.reads_files,
+            "run": (Path(name) / "metrics.jsonl").is_file(),
+        }
+
+    def view(self, kind: str, query: Query) -> dict[str, Any]:
+        """One view; all values of the query are texts, as they stand in an address."""
+        if kind not in VIEWS:
+            raise unknown_name("view", kind, VIEWS)
+        with self._lock:
+            return VIEWS[kind](self, query)
+
+    def model(self, query: Query) -> Model:
+        name = query.get("model") or next(iter(self.asked.models))
+        if name not in self.asked.models:
+            raise unknown_name("model", name, self.asked.models)
+        return self.asked.models[name]
+
+    def trace(self, query: Query) -> ModelTrace:
+        """The trace that a query is about; the last few are remembered."""
+        model = self.model(query)
+        options = {name.removeprefix("o."): value for name, value in query.items() if name.startswith("o.")}
+        options = {name: value for name, value in options.items() if value != ""}
+        key = (id(model), query.get("text", ""), *sorted(options.items()))
+        if key not in self._traces:
+            self._traces[key] = model.trace(self._given(model, query), **options)
+            if len(self._traces) > KEPT:
+                self._traces.popitem(last=False)
+        self._traces.move_to_end(key)
+        return self._traces[key]
+
+    def _given(self, model: Model, query: Query) -> Any:
+        """The text of the page, or, if it is empty, the file that the command named."""
+        text = query.get("text", "")
+        if model.task.reads_files and text not in ("", self.asked.text):
+            raise UserError(
+                "The page shows the file that the command named, and no other.",
+                "For another: unrolled inspect MODEL FILE",
+            )
+        files = (self.asked.file,) if self.asked.file is not None and not text else ()
+        return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files))
+
+
+def _whole(query: Query, name: str, default: int | None = None) -> Any:
+    """A whole number of a query."""
+    value = query.get(name, "")
+    if value == "" and (default is not None or name in ("last", "bottom")):
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise UserError(f"{name}={value!r} is not a whole number.") from None
+
+
+def _layer(query: Query, trace: ModelTrace) -> str:
+    if not trace.layers and not trace.probes:
+        raise UserError("This model has no layers to look into.")
+    return query.get("layer") or trace.default_layer()
+
+
+def _values(self: Inspection, query: Query) -> dict[str, Any]:
+    trace = self.trace(query)
+    mark = [float(number) for number in query.get("mark", "").split(",") if number]
+    return views.values(
+        trace,
+        _layer(query, trace),
+        query.get("quantity", "h"),
+        _whole(query, "first", 0),
+        _whole(query, "last"),
+        query.get("order", "natural"),
+        mark,
+        _whole(query, "top", 0),
+        _whole(query, "bottom"),
+    )
+
+
+def _gradients(self: Inspection, query: Query) -> dict[str, Any]:
+    """Of one model, or of every model on the same input, side by side."""
+    names = list(self.asked.models) if query.get("all") else [query.get("model") or next(iter(self.asked.models))]
+    found = {}
+    for name in names:
+        trace = self.trace({**query, "model": name})
+        of = query.get("layer") or trace.default_layer()
+        if of not in trace.layers and of not in trace.probes and len(names) > 1:
+            of = trace.default_layer()
+        found[self.asked.names[name]] = {**views.gradients(trace, of), "layer": of}
+    return {"models": found}
+
+
+def _places(self: Inspection, query: Query) -> dict[str, Any]:
+    """Where in a longer text a unit is most, and least, active."""
+    trace, unit = self.trace(query), _whole(query, "unit", 0)
+    layer = _layer(query, trace)
+    column = trace.values(layer, query.get("quantity", "h"))
+    if not 0 <= unit < column.shape[1]:
+        raise UserError(f"There is no unit {unit}.", f"Expected 0 to {column.shape[1] - 1}.")
+    tokens = trace.part_of(layer).tokens
+    order = column[:, unit].argsort(descending=True, stable=True).tolist()
+
+    def place(t: int) -> dict[str, Any]:
+        around = (slice(max(0, t - AROUND), t), slice(t + 1, t + 1 + AROUND // 3))
+        before, after = (plain("".join(_spaced(tokens, part))) for part in around)
+        value = views.rounded(float(column[t, unit]))
+        return {"step": t, "value": value, "before": before, "token": plain(tokens[t]), "after": after}
+
+    return {"most": [place(t) for t in order[:PLACES]], "least": [place(t) for t in order[::-1][:PLACES]]}
+
+
+def _spaced(tokens: list[str], part: slice) -> list[str]:
+    letters = all(len(token) == 1 for token in tokens[part])
+    return tokens[part] if letters else [f"{token} " for token in tokens[part]]
+
+
+def _runs(self: Inspection, query: Query) -> dict[str, Any]:
+    folders = {self.asked.names[name]: Path(name) for name in self.asked.models if Path(name).is_dir()}
+    if not folders:
+        raise UserError("These are model files, not run folders: they do not say how they were trained.")
+    return {"runs": {name: run_rows(folder) for name, folder in folders.items()}}
+
+
+def _map(self: Inspection, query: Query) -> dict[str, Any]:
+    """Words, or, where lines are given, sentences, with a label before a tab."""
+    model, lines = self.model(query), query.get("lines", "")
+    if not lines.strip():
+        return word_map(model.word_vectors())
+    rows = [line.partition("\t") for line in lines.splitlines() if line.strip()]
+    texts = [after if tab else before for before, tab, after in rows]
+    labels = [before if tab else "" for before, tab, _ in rows]
+    if len(texts) < 3:
+        raise UserError(f"A map of {len(texts)} sentences says nothing.", "Give at least three, one on a line.")
+    return sentence_map(np.asarray(model.embed(texts)), texts, labels)
+
+
+View = Callable[[Inspection, Query], dict[str, Any]]
+VIEWS: dict[str, View] = {
+    "overview": lambda self, q: views.overview(self.trace(q)),
+    "values": _values,
+    "norms": lambda self, q: views.norms(self.trace(q), q.get("part", "")),
+    "gradients": _gradients,
+    "flow": lambda self, q: views.flow(self.trace(q), _layer(q, self.trace(q))),
+    "attention": lambda self, q: views.attention(self.trace(q), q.get("map", ""), q.get("specials", "yes") == "yes"),
+    "beams": lambda self, q: views.beams(self.trace(q)),
+    "frames": lambda self, q: views.frames(self.trace(q)),
+    "step": lambda self, q: views.step(
+        self.trace(q), _layer(q, self.trace(q)), _whole(q, "step", 0), _whole(q, "unit", 0)
+    ),
+    "places": _places,
+    "words": lambda self, q: nearest(self.model(q).word_vectors(), q.get("words", "")),
+    "map": _map,
+    "runs": _runs,
+}

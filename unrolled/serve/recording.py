@@ -1,0 +1,62 @@
+"""Everything a report shows: the questions that the page asks on its own, with their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from unrolled.errors import UserError
+from unrolled.see.report import check_place, key, write_report
+from unrolled.serve.inspection import Inspection
+
+MOST_STEPS = 200  # worked by hand in a report
+
+
+def save_report(inspection: Inspection, path: Path) -> None:
+    """One self-contained file of all models on the input."""
+    check_place(path)
+    about = inspection.about()
+    recorded: dict[str, Any] = {key("about", {}): about}
+    for kind, query in _questions(inspection):
+        try:
+            recorded[key(kind, query)] = inspection.view(kind, query)
+        except UserError as error:
+            if kind == "overview":
+                raise  # the input itself is wrong; all else is what a model does not have
+            recorded[key(kind, query)] = {"problem": str(error)}
+    names = ", ".join(model["short"] for model in about["models"])
+    write_report(path, recorded, f"{names}: {about['text'][:60]}")
+
+
+def _questions(inspection: Inspection) -> Iterator[tuple[str, dict[str, str]]]:
+    about = inspection.about()
+    several = "yes" if len(about["models"]) > 1 else ""
+    for model in about["models"]:
+        query = {"model": model["name"], "text": about["text"]}
+        query |= {f"o.{name}": value for name, value in about["options"].items()}
+        yield "overview", query
+        overview = inspection.view("overview", query)
+        for layer in overview["layers"]:
+            here = {**query, "layer": layer["name"]}
+            for quantity in layer["quantities"]:
+                yield "values", {**here, "quantity": quantity, "order": "natural"}
+                yield "values", {**here, "quantity": quantity, "order": "lively"}
+            for step in range(min(MOST_STEPS, layer["steps"])):
+                yield "step", {**here, "step": str(step), "unit": "0"}
+            yield "flow", here
+        for part in overview["parts"]:
+            yield "norms", {**query, "part": part["name"]}
+        for name in (*(layer["name"] for layer in overview["layers"]), *overview["probes"]):
+            yield "gradients", {**query, "layer": name}
+            yield "gradients", {**query, "layer": name, "all": several}
+        for name in overview["attention"]:
+            for specials in ("yes", "no"):
+                yield "attention", {**query, "map": name, "specials": specials}
+        if "beams" in overview["kinds"]:
+            yield "beams", query
+        if "frames" in overview["kinds"]:
+            yield "frames", query
+        yield "map", {"model": model["name"]}
+    if any(model["run"] for model in about["models"]):
+        yield "runs", {}

@@ -1,0 +1,55 @@
+"""Word and sentence vectors for the page: neighbours, sums, and a map in two dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError
+from unrolled.see.labels import plain
+from unrolled.see.views import rounded
+from unrolled.text import Vectors
+
+SHOWN = 15
+MOST_WORDS = 600  # on a map
+
+
+def nearest(vectors: Vectors, words: str) -> dict[str, Any]:
+    """The words nearest to a word, or to a sum such as king - man + woman."""
+    terms = [words] if words in vectors else words.split()
+    if not terms:
+        raise UserError("There is no word to look up.", "Give one, or a sum: king - man + woman.")
+    found = vectors.nearest(terms[0], SHOWN) if len(terms) == 1 else vectors.analogy(terms, SHOWN)
+    return {"nearest": [[plain(word), rounded(cosine)] for word, cosine in found]}
+
+
+def word_map(vectors: Vectors) -> dict[str, Any]:
+    """The first words, which are the most frequent of most vocabularies, on a plane."""
+    kept = min(MOST_WORDS, len(vectors.words))
+    return _points(plane(vectors.matrix[:kept]), [plain(word) for word in vectors.words[:kept]], [])
+
+
+def sentence_map(matrix: NDArray[Any], texts: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
+    return _points(plane(matrix), texts, labels)
+
+
+def _points(points: NDArray[np.float64], names: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
+    x, y = ([rounded(float(value)) for value in column] for column in points.T)
+    return {"x": x, "y": y, "names": list(names), "labels": list(labels)}
+
+
+def plane(matrix: NDArray[Any]) -> NDArray[np.float64]:
+    """Vectors (N, D) on the plane of their two largest variances (N, 2), the signs fixed.
+
+    >>> plane(np.array([[0.0, 0, 0], [2, 0, 0], [4, 1, 0]])).round(2).tolist()
+    [[-2.02, 0.17], [-0.08, -0.32], [2.1, 0.15]]
+    """
+    centred = np.asarray(matrix, dtype=np.float64) - np.mean(matrix, axis=0)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    axes = np.concatenate([axes, np.zeros((max(0, 2 - len(axes)), centred.shape[1]))])[:2]
+    signs = np.sign(axes[np.arange(2), np.abs(axes).argmax(axis=1)])
+    points: NDArray[np.float64] = centred @ (axes * np.where(signs == 0, 1, signs)[:, None]).T
+    return points
