@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +21,7 @@ from unrolled.data.transcripts import Transcribed, read_transcripts
 from unrolled.errors import UserError, note
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
-from unrolled.models.recognizer import Recognizer
+from unrolled.models.recognizer import Recognizer, strides_of
 from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
@@ -287,7 +288,7 @@ def _trainable(
             f"{len(long):,} training examples have more than {limit:,} steps and are left out, the first at "
             f"{examples[long[0]].place}. Cut them, or raise data.max_steps."
         )
-    factor = Recognizer(config.model, assets.reader.kind, assets.reader.shape, 2).time_factor
+    factor = math.prod(strides_of(config.model, assets.reader.kind))
     short = {one.sample: one for one in find_infeasible(targets, [-(-int(n) // factor) for n in store.lengths])}
     if short:
         first = next(iter(short.values()))
