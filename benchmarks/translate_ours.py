@@ -50,8 +50,14 @@ class Ours:
         return {"seconds": self.clock() - began, "tokens": self.tokens, "loss": total / self.tokens}
 
     def translate(self, precision: str) -> dict[str, float]:
-        fixed = {"min_tokens": TOKENS - 1, "max_tokens": TOKENS}
-        options = RunOptions(beam=BEAM, search_stop="enough", unknown="keep", precision=precision, **fixed)
+        options = RunOptions(
+            beam=BEAM,
+            search_stop="enough",
+            unknown="keep",
+            precision=precision,
+            min_tokens=TOKENS - 1,
+            max_tokens=TOKENS,
+        )
         began = self.clock()
         outputs = translate(self.model, self.texts, options)
         return {"seconds": self.clock() - began, "sentences": len(outputs)}

@@ -32,8 +32,8 @@ class Part:
     """One result: its data, its settings, the score it is known by and what others reached.
 
     `bars` are the metrics to report and the least that each should reach. `files(data, work)` gives the files to train
-    on and to score, `scores(model, test)` the metrics, unless they are `Model.evaluate`'s; `beside(train, test)`
-    measures a peer in the same run.
+    on and to score, `more(data, work)` further keys of the data section, `scores(model, test)` the metrics, unless they
+    are `Model.evaluate`'s; `beside(train, test)` measures a peer in the same run.
     """
 
     about: str
@@ -45,6 +45,7 @@ class Part:
     vectors: bool = False
     scores: Callable[[Model, Path], Mapping[str, Any]] = Model.evaluate
     beside: Callable[[Path, Path], dict[str, float]] | None = None
+    more: Callable[[Path, Path], dict[str, str]] | None = None
     unit: float = 0.01  # what a score is shown in: hundredths, or, of scores that go up to 100, ones
 
 
@@ -55,6 +56,8 @@ def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, 
         train, test = part.files(data, work)
         settings = {**LAST_ONLY, **part.settings, "train.seed": seed, "train.device": device}
         files = {"data.train": str(train), "data.valid": str(test)}
+        if part.more is not None:
+            files |= part.more(data, work)
         if part.vectors:
             files["data.vectors"] = str(data / GLOVE)
         began = time.perf_counter()

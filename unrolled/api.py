@@ -134,7 +134,7 @@ class Job:
         self.device = pick_device(settings.device)
         self.task = task or TASKS[config.task]()
         start = load(init, task=self.task) if init is not None else None
-        self.config = config if start is None else apply(config, _architecture(self.task, start.config))
+        self.config = config if start is None else apply(config, self.task.architecture(start.config))
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
@@ -336,14 +336,6 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
         for name, value in target.state_dict().items():
             given = old[name]
             value[tuple(slice(0, size) for size in given.shape)].copy_(given)
-
-
-def _architecture(task: Task, config: Any) -> dict[str, Any]:
-    """What a model that training starts from decides: its own shape, and what its tokens are."""
-    keys = {f"model.{k}": v for k, v in config.model.model_dump().items()}
-    for name in task.inherited:
-        keys[f"data.{name}"] = getattr(config.data, name)
-    return keys
 
 
 def _with_absolute_paths(config: Any) -> Any:

@@ -104,7 +104,7 @@ def both(rows: int, width: int, size: int, smoothing: float, bias: bool) -> tupl
         else:
             scores = F.linear(x, weight, of_bias)
             loss = F.cross_entropy(scores, targets, reduction="sum", label_smoothing=smoothing)
-        (loss * 0.37).backward()
+        (loss * 0.37).backward()  # type: ignore[no-untyped-call]
         gradients = [t.grad for t in (x, weight, *rest) if t.grad is not None]
         results.append([loss.detach().float(), *(g.float() for g in gradients)])
     return results[0], results[1]
@@ -123,7 +123,7 @@ class TestLinearCrossEntropy:
 
     def test_what_needs_no_gradient_gets_none(self) -> None:
         x, weight = torch.randn(4, 3), torch.randn(5, 3, requires_grad=True)
-        linear_cross_entropy(x, weight, None, torch.tensor([0, 1, 2, 4])).backward()
+        linear_cross_entropy(x, weight, None, torch.tensor([0, 1, 2, 4])).backward()  # type: ignore[no-untyped-call]
         assert x.grad is None
         assert weight.grad is not None
         with torch.no_grad():
@@ -134,7 +134,7 @@ class TestLinearCrossEntropy:
         targets = torch.randint(300, (40,))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = linear_cross_entropy(x, weight, None, targets, 0.1)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         assert weight.grad is not None
         assert (loss.dtype, weight.grad.dtype) == (torch.float32, torch.float32)
         narrow = weight.detach().bfloat16().double().requires_grad_()
@@ -155,4 +155,4 @@ class TestLinearCrossEntropy:
         loss = linear_cross_entropy(x, torch.randn(5, 3), None, torch.tensor([0, 1, 2, 4]))
         (first,) = torch.autograd.grad(loss, x, create_graph=True)
         with pytest.raises(UserError, match="no second derivative"):
-            first.sum().backward()
+            first.sum().backward()  # type: ignore[no-untyped-call]

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
+from tests.tasks.recognition import marks, tone, write_lines, write_recordings
 from unrolled import api
 from unrolled.model import Model
 
@@ -30,6 +32,16 @@ BLOCKS = {
 }
 LABELS = {**SHORT, "model.hidden_size": 6, "model.embedding_size": 6, "model.letter_hidden": 3, "model.ngrams": 64}
 TAGS = {**SHORT, "model.hidden_size": 6, "model.embedding_size": 6, "model.letter_size": 4, "model.letter_hidden": 3}
+
+HEARD = {**SHORT, "model.hidden_size": 8, "model.channels": [4], "data.bands": 10, "data.straighten": False}
+SEEN = {
+    **SHORT,
+    "model.encoder.hidden_size": 8,
+    "model.decoder.hidden_size": 8,
+    "model.embedding_size": 8,
+    "data.level": "word",
+    "train.average": 0.0,
+}
 
 # name → (task, training file, keys, an input)
 KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
@@ -65,6 +77,14 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
         "3 5 7",
     ),
     "translate-transformer": ("translate", "numbers.tsv", {**PAIRS, **BLOCKS}, "3 5 7"),
+    "recognize": ("recognize", "sounds/train.tsv", HEARD, ""),
+    "recognize-transformer": (
+        "recognize",
+        "lines/train.tsv",
+        {**HEARD, "model.kind": "transformer", "model.heads": 2, "model.feedforward": 16},
+        "",
+    ),
+    "caption": ("caption", "pictures/train.tsv", SEEN, ""),
     "translate-stepwise": (
         "translate",
         "numbers.tsv",
@@ -72,7 +92,14 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
         "3 5 7",
     ),
 }
-RECURRENT = [name for name in KINDS if name not in ("generate-feedforward", "translate-transformer")]
+WITHOUT_STATES = ("generate-feedforward", "translate-transformer", "recognize-transformer")
+RECURRENT = [name for name in KINDS if name not in WITHOUT_STATES]
+FILES = {
+    "forecast": "waves.csv",
+    "recognize": "sounds/train0.wav",
+    "recognize-transformer": "lines/train0.png",
+    "caption": "pictures/0.png",
+}
 
 
 def waves(steps: int = 60) -> np.ndarray:
@@ -92,6 +119,14 @@ def write_files(folder: Path) -> None:
     sentence = "Ada B-PER\nmet O\nGrace B-PER\nHopper I-PER\nin O\nNew B-LOC\nYork I-LOC\n. O\n"
     (folder / "spans.txt").write_text("\n".join([sentence, sentence.replace("Ada", "Kurt")] * 8))
     np.savetxt(folder / "waves.csv", waves(), delimiter=",", header="a,b", comments="", fmt="%.9g")
+    write_recordings(folder / "sounds", ["ab", "ba c", "cab", "a", "bc", "abc"] * 2)
+    write_lines(folder / "lines", ["ab", "ba c", "cab", "a", "bc", "abc"] * 2)
+    (folder / "pictures").mkdir()
+    rows = []
+    for number, (letter, text) in enumerate([("a", "a bar above"), ("b", "a bar amid"), ("c", "a bar below")] * 4):
+        Image.fromarray(marks(letter * 2)).save(folder / "pictures" / f"{number}.png")
+        rows.append(f"{number}.png\t{text}\n")
+    (folder / "pictures" / "train.tsv").write_text("".join(rows))
     digits = {"3": "three", "5": "five", "7": "seven", "8": "eight"}
     pairs = [(f"{a} {b}", f"{digits[b]} {digits[a]}") for a in digits for b in digits]
     (folder / "numbers.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
@@ -104,4 +139,8 @@ def train(kind: str, data: Path, out: Path) -> Model:
 
 def input_of(kind: str) -> Any:
     """What the kind's model is looked at with."""
+    if kind == "recognize":
+        return tone("ab")
+    if kind in ("recognize-transformer", "caption"):
+        return marks("ab")
     return waves(20) if kind == "forecast" else KINDS[kind][3]

@@ -39,6 +39,7 @@ def test_every_figure_is_drawn(kind: str, model_of: Find, tmp_path: Path) -> Non
 def test_what_is_not_there_says_why(kind: str, model_of: Find) -> None:
     trace = model_of(kind).trace(input_of(kind))
     absent = {"states", "gates", "norms", "flow", "attention", "beams"} - set(trace.kinds)
+    assert ("frames" in trace.kinds) == (trace.task == "recognize")
     for name in absent:
         assert name in trace.missing
         with pytest.raises(UserError, match=f"There are: {', '.join(trace.kinds)}"):
@@ -326,7 +327,7 @@ def test_gradients_of_a_decoder_agree_with_autograd_step_by_step(kind: str, mode
         state = step.state
         state[0][0].retain_grad()
         states.append(state[0][0])
-        losses.append(-step.log_probs[0, following])
+        losses.append(-step.log_probs.log_softmax(-1)[0, following])
     losses[-1].backward()
     expected = torch.stack([h.grad.norm() for h in states])
     close(trace.gradients("decoder.l0")[len(states) - 1, : len(states)], expected)

@@ -37,7 +37,9 @@ def evaluate(
     beside: Annotated[
         list[str] | None, typer.Option("--with", metavar="MODEL", help="Another model in the picture; again and again.")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="recognize: hypotheses side by side (100).")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="recognize, caption: hypotheses side by side (100; 5).")
+    ] = None,
     lexicon: Lexicon = None,
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,
@@ -52,10 +54,11 @@ def evaluate(
     options = {name: given[name] for name in ("beam", *RECOGNIZE) if given[name] is not None}
 
     loaded = api.load(model, device=device)
-    if target is not None and images is not None:
-        raise UserError("--target is for translate, --images for caption.", "Give one of them.")
-    beside_file = target or images
-    data: Any = file if beside_file is None else (file, beside_file)
+    for flag, path, task in (("--target", target, "translate"), ("--images", images, "caption")):
+        if path is not None and loaded.task.name != task:
+            raise UserError(f"{flag} is for {task}, and this is a model of {loaded.task.name}.", "Leave it out.")
+    second = target or images
+    data: Any = file if second is None else (file, second)
     if picture is not None or beside:
         scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
     else:

@@ -93,6 +93,8 @@ def shape_for(view: View, size: int | None) -> Shape:
 def some_pictures(files: Sequence[str | Path]) -> Iterator[tuple[str, View]]:
     """Every picture of image files, folders, zips and npz files, with its name."""
     for file in files:
+        if not str(file):
+            raise UserError("There is no picture.", "Give the path of one.")
         source = open_pictures(file)
         names = source.names()
         if not names:

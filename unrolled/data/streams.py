@@ -1,4 +1,4 @@
-"""A long sequence cut into rows that are read side by side: what truncated backpropagation trains on (S14)."""
+"""A long sequence cut into rows that are read side by side (S14), or into windows that stand alone."""
 
 from __future__ import annotations
 
@@ -56,3 +56,43 @@ class Stream:
     def _before(self) -> NDArray[np.integer]:
         """The token before each row: the last one of the row above."""
         return np.concatenate([[self.start], self._table[:-1, -1]])[:, None]
+
+
+class Windows:
+    """Batches of windows of one long token sequence that stand alone: what a Transformer trains on.
+
+    In every epoch the windows begin elsewhere, by up to one window, and come in another order; both follow from the
+    seed and the epoch. Each has the token before it as its first input, `start` where there is none.
+
+    >>> windows = Windows(np.arange(1, 12), rows=2, steps=3, start=0, seed=0)
+    >>> windows.order(0)
+    >>> len(windows), windows[0].inputs.tolist(), windows[0].targets.tolist()
+    (1, [[8, 9, 10], [2, 3, 4]], [[9, 10, 11], [3, 4, 5]])
+    """
+
+    def __init__(self, ids: NDArray[np.integer], *, rows: int, steps: int, start: int, seed: int) -> None:
+        self.steps, self.start, self.seed, self._ids = min(steps, len(ids)), start, seed, ids
+        self._room = min(self.steps, len(ids) - self.steps + 1)  # places where the first window can begin
+        self._count = (len(ids) - self._room + 1) // self.steps  # windows in an epoch, wherever it begins
+        self.rows = min(rows, self._count)
+        self._epoch: int | None = None
+        self.order(0)
+
+    def __len__(self) -> int:
+        return self._count // self.rows
+
+    def __getitem__(self, index: int) -> Batch:
+        begins: list[int] = self._begins[index * self.rows : (index + 1) * self.rows].tolist()
+        targets = np.stack([self._ids[begin : begin + self.steps] for begin in begins]).astype(np.int64)
+        before = np.array([self._ids[begin - 1] if begin else self.start for begin in begins], dtype=np.int64)
+        inputs = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
+        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+
+    def order(self, epoch: int) -> None:
+        """The windows of an epoch."""
+        if epoch == self._epoch:
+            return
+        random = np.random.default_rng((self.seed, epoch))
+        first = int(random.integers(self._room))
+        self._begins = first + self.steps * random.permutation(self._count)
+        self._epoch = epoch

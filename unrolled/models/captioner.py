@@ -89,7 +89,7 @@ class Captioner(Writer):
     @torch.no_grad()
     def follow(self, rewards: Tensor) -> None:
         """Moves the baseline towards the mean of these rewards."""
-        self.baseline.lerp_(rewards.mean(), 1 - BASELINE_DECAY)
+        self.baseline.lerp_(rewards.mean().to(self.baseline), 1 - BASELINE_DECAY)
 
 
 class TransformerCaptioner(TransformerWriter):

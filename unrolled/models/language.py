@@ -2,78 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.errors import UserError
-from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, to_torch, unchanged
+from unrolled.models.language_base import LanguageModel, LanguageModelSettings
+from unrolled.models.language_transformer import TransformerLM
+from unrolled.models.recurrent import Change, State, from_torch, recurrent_layer, to_torch, unchanged
 from unrolled.nn.stepper import Stepper
 from unrolled.search import Step
 
 MOST_ROWS_TO_STEP = 8  # beyond it a whole layer's call on one step is as fast
-
-
-class LanguageModelSettings(RecurrentSettings):
-    """The `model` section of `generate`."""
-
-    kind: Literal["recurrent", "feedforward"] = Field(
-        "recurrent",
-        description="recurrent reads everything so far; feedforward, the baseline, the last `context` tokens.",
-    )
-    embedding_size: int | None = Field(64, ge=1, description="Width of a token's vector; none: hidden_size.")
-    tied: bool = Field(False, description="One matrix for the tokens going in and the scores coming out.")
-    bidirectional: bool = Field(False, description="Always false here: a language model may not see the future.")
-    context: int = Field(8, ge=1, description="feedforward: how many of the last tokens it sees.")
-    context_mode: Literal["concat", "average"] = Field(
-        "concat", description="feedforward: embeddings side by side, or averaged, which loses their order."
-    )
-
-    @field_validator("bidirectional")
-    @classmethod
-    def _sees_no_future(cls, value: bool) -> bool:
-        if value:
-            raise ValueError(
-                "a language model cannot be bidirectional: its backward half would read the tokens it has to predict. "
-                "For a model that writes from right to left use data.direction=backward"
-            )
-        return value
+USUAL_CONTEXT = 8  # of a feed-forward model
 
 
 def language_model(settings: LanguageModelSettings, vocabulary_size: int, start: int) -> LanguageModel:
     """The network the settings describe; `start` is the token before the first."""
-    kind = RecurrentLM if settings.kind == "recurrent" else FeedForwardLM
-    return kind(settings, vocabulary_size, start)
-
-
-class LanguageModel(nn.Module):
-    """What a search sees of a language model: `start`, `step` and `prefill` (see `unrolled.search`)."""
-
-    start_token: int
-    vocabulary_size: int
-    embedding: nn.Embedding
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.parameters()).device
-
-    def start(self, memory: Any) -> Any:
-        """The state before the first token: a carried one, or None for the initial one."""
-        return memory
-
-    def step(self, tokens: Tensor, state: Any) -> Step:
-        """tokens (B,) → the distribution of the token that follows."""
-        scores, state = self(tokens[:, None], state)
-        return Step(scores[:, 0].float().log_softmax(-1), state)
-
-    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
-        """tokens (B, T) → the distribution after each row's last token."""
-        scores, state = self(tokens, state, lengths=lengths)
-        last = scores[torch.arange(len(tokens), device=tokens.device), lengths - 1]
-        return Step(last.float().log_softmax(-1), state)
+    kinds = {"recurrent": RecurrentLM, "transformer": TransformerLM, "feedforward": FeedForwardLM}
+    return kinds[settings.kind](settings, vocabulary_size, start)
 
 
 class RecurrentLM(LanguageModel):
@@ -161,7 +110,7 @@ class FeedForwardLM(LanguageModel):
     def __init__(self, settings: LanguageModelSettings, vocabulary_size: int, start: int) -> None:
         super().__init__()
         self.start_token, self.vocabulary_size = start, vocabulary_size
-        self.context, self.average = settings.context, settings.context_mode == "average"
+        self.context, self.average = settings.context or USUAL_CONTEXT, settings.context_mode == "average"
         width = settings.embedding_size or settings.hidden_size
         self.embedding = nn.Embedding(vocabulary_size, width)
         self.dropout = nn.Dropout(settings.dropout)

@@ -18,14 +18,14 @@ from unrolled.nn.transformer import TransformerEncoder
 from unrolled.nn.vision import RegionNet
 
 MakeEncoder = Callable[[Shape], nn.Module]
-"""A user's own network: pixels (B, 3, H, W) of 0 to 1, or features as they are, → (B, M, h, w) or (B, S, M)."""
+"""A user's own network: pixels (B, 3, H, W) or features (B, …, D), scaled, → (B, M, h, w) or (B, S, M)."""
 
 
 class PictureSettings(Section):
     """What reads the picture."""
 
-    channels: list[int] = Field([16, 32, 64], description="Pixels: stages of convolutions; the maps of each.")
-    grid: int = Field(8, ge=1, description="Pixels: a stage halves what is wider than so many regions.")
+    channels: list[int] = Field([32, 64, 128], description="Pixels: stages of convolutions; the maps of each.")
+    grid: int = Field(4, ge=1, description="Pixels: a stage halves what is wider than so many regions.")
     hidden_size: int = Field(256, ge=1, description="Width of a region's vector; a Transformer's width.")
     dropout: float = Field(0.3, ge=0, lt=1, description="Dropped from the regions' vectors.")
     blocks: int = Field(2, ge=0, description="transformer: blocks that let regions look at each other; 0: none.")
@@ -38,8 +38,8 @@ class PictureEncoder(nn.Module):
 
         m_j = LN(ReLU(W a_j + U v + p_j + b))         a_j the region, v the picture's own vector, p_j its place
 
-    The state that a decoder begins with is made from the mean of all m_j. Features are scaled by their mean and
-    deviation in training, which are part of the model.
+    The state that a decoder begins with is made from the mean of all m_j. Colours and features are scaled by their mean
+    and deviation in training, which are part of the model.
     """
 
     mean: Tensor
@@ -58,19 +58,20 @@ class PictureEncoder(nn.Module):
             self.net, width, self.grid = net, net.output_size, net.grid
         elif make is not None:
             width, self.grid = _measured(self.net, shape)
-        for name, size in (("", shape.sizes[-1] if shape.kind == "regions" else 1), ("vector_", shape.vector or 1)):
+        for name, size in (("", shape.sizes[-1] if shape.sizes else 1), ("vector_", shape.vector or 1)):
             self.register_buffer(f"{name}mean", torch.zeros(size))
             self.register_buffer(f"{name}deviation", torch.ones(size))
         self.region = nn.Linear(width, settings.hidden_size) if width else None
         self.whole = nn.Linear(shape.vector, settings.hidden_size) if shape.vector else None
         self.norm = nn.LayerNorm(settings.hidden_size)
         self.dropout = nn.Dropout(settings.dropout)
-        places = self.grid[0] * self.grid[1] if self.grid is not None else 1
-        self.places = nn.Parameter(torch.zeros(places, settings.hidden_size)) if self.grid is not None else None
+        self.places: nn.Parameter | None = None
+        if self.grid is not None:
+            self.places = nn.Parameter(0.3 * torch.randn(self.grid[0] * self.grid[1], settings.hidden_size))
         self.ending = Ending(("mean",), (settings.hidden_size,), 1, 1)
 
     def fit(self, regions: Tensor | None, vectors: Tensor | None) -> None:
-        """Takes the scaling from features (N, …, D) and (N, V) of the training pictures."""
+        """Takes the scaling from pixels or features (N, …, D) and vectors (N, V) of the training pictures."""
         for name, given in (("", regions), ("vector_", vectors)):
             if given is None:
                 continue
@@ -97,13 +98,9 @@ class PictureEncoder(nn.Module):
 
     def _regions(self, inputs: Tensor) -> Tensor:
         """What stands at each region, (B, S, D)."""
-        x: Any = inputs
-        if self.shape.kind == "pixels":
-            x = inputs.movedim(-1, 1).float() / 255  # (B, 3, H, W)
-        else:
-            x = (inputs.float() - self.mean) / self.deviation
+        x: Any = (inputs - self.mean) / self.deviation
         if self.net is not None:
-            x = self.net(x - 0.5 if isinstance(self.net, RegionNet) else x)
+            x = self.net(x.movedim(-1, 1) if self.shape.kind == "pixels" else x)
             if x.dim() == 4:  # maps (B, D, h, w)
                 x = x.flatten(2).transpose(1, 2)
         regions: Tensor = x.flatten(1, -2)

@@ -60,6 +60,9 @@ class RegionNet(nn.Module):
             before = after
         self.layers = nn.Sequential(*layers, nn.GroupNorm(_groups(before), before), nn.ReLU())
         self.grid, self.output_size = (height, width), before
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
         maps: Tensor = self.layers(x)

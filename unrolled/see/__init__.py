@@ -6,6 +6,7 @@ from unrolled.see.captions import attention_maps
 from unrolled.see.curves import curves
 from unrolled.see.frames import Frames
 from unrolled.see.lengths import length_figure
+from unrolled.see.recognition import recognition_figure
 from unrolled.see.trace import AttentionMap, Guesses, ModelTrace, Part, Probe, check_memory
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "check_memory",
     "curves",
     "length_figure",
+    "recognition_figure",
 ]

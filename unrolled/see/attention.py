@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
+from unrolled.see.captions import attention_maps
 from unrolled.see.labels import fonts, shown
 from unrolled.see.trace import AttentionMap, ModelTrace
 
@@ -26,7 +27,9 @@ def draw_attention(trace: ModelTrace, layer: str | None = None, units: int = 48,
         raise unknown_name("attention map", name, trace.attention)
     found = trace.attention[name]
     if found.grid is not None:
-        return image_figure(found)
+        looked = found.weights[-1].mean(0).view(-1, *found.grid).cpu().numpy()  # of many heads, the last layer's mean
+        picture = None if found.image is None else (255 * found.image).round().byte().numpy()
+        return attention_maps(picture, found.rows, looked, trace.answer)
     if found.weights.shape[0] * found.weights.shape[1] == 1:
         return attention_figure(found.columns, found.rows, found.weights[0, 0].cpu().numpy(), name)
     return heads_figure(found, name)
@@ -89,29 +92,6 @@ def heads_figure(found: AttentionMap, title: str = "") -> Figure:
             names = [shown(token) for token in found.rows] if left else []
             axis.set_yticks(range(rows) if left else [], names, fontsize=6, family=family)
     figure.suptitle(title, fontsize=10)
-    return figure
-
-
-def image_figure(found: AttentionMap) -> Figure:
-    """The image under a map of where each word looked."""
-    from matplotlib.figure import Figure
-
-    assert found.grid is not None
-    assert found.image is not None
-    across = min(6, len(found.rows) + 1)
-    down = -(-(len(found.rows) + 1) // across)
-    figure = Figure(figsize=(2.2 * across, 2.4 * down), layout="constrained")
-    axes = figure.subplots(down, across, squeeze=False).ravel()
-    picture = found.image.cpu().numpy()
-    height, width = picture.shape[:2]
-    for axis in axes:
-        axis.set_axis_off()
-    axes[0].imshow(picture, cmap="gray")
-    for axis, word, looked in zip(axes[1:], found.rows, found.weights[-1].mean(0), strict=False):
-        axis.imshow(picture, cmap="gray")
-        there = looked.view(*found.grid).cpu().numpy()
-        axis.imshow(there, cmap="magma", alpha=0.6, extent=(0, width, height, 0), interpolation="bilinear")
-        axis.set_title(shown(word), fontsize=9, family=fonts())
     return figure
 
 

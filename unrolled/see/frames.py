@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -12,7 +13,8 @@ class Frames:
     """Posteriors (T, V) over frames, the label that each frame was aligned with, and what was heard or seen.
 
     `labels` are the names of the V outputs, `blank` the place of the blank among them. `alignment` has an output for
-    every frame. `picture` (rows, T') is a spectrogram or a line image that the frames come from, drawn above them.
+    every frame. `picture` (rows, T') is a spectrogram or a line image that the frames come from, its lowest row
+    first, drawn above them.
     """
 
     posteriors: Tensor  # (T, V), probabilities
@@ -24,9 +26,15 @@ class Frames:
 
     @property
     def spikes(self) -> list[tuple[int, str, float]]:
-        """(frame, label, probability) where the alignment first says a label."""
+        """(frame, label, probability) of each label that the alignment says, at the frame where it is likeliest.
+
+        >>> import torch
+        >>> Frames(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]]), ["-", "a"], [0, 1, 1]).spikes
+        [(2, 'a', 0.8...)]
+        """
         found = []
-        for t, label in enumerate(self.alignment):
-            if label != self.blank and (t == 0 or label != self.alignment[t - 1]):
-                found.append((t, self.labels[label], float(self.posteriors[t, label])))
+        for label, run in itertools.groupby(range(len(self.alignment)), key=lambda t: self.alignment[t]):
+            if label != self.blank:
+                best = max(run, key=lambda t: float(self.posteriors[t, label]))
+                found.append((best, self.labels[label], float(self.posteriors[best, label])))
         return found

@@ -19,10 +19,7 @@ MODULES = sorted(entry.name.removesuffix(".js") for entry in PAGE.iterdir() if e
 
 def write_report(path: Path, recorded: Mapping[str, Any], title: str) -> None:
     """Writes what was recorded, by the `key` of each question, with the page that shows it."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{path} is no page: its name ends in {path.suffix!r}.", "Use .html.")
-    if not path.parent.is_dir():
-        raise UserError(f"There is no folder {path.parent}.", "Make it first, or choose another place.")
+    check_place(path)
     data = json.dumps(recorded, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     modules = {name: _inside(page_file(f"{name}.js")) for name in MODULES}
     scripts = (
@@ -32,10 +29,18 @@ def write_report(path: Path, recorded: Mapping[str, Any], title: str) -> None:
         '<script type="module">import "unrolled/main";</script>'
     )
     page = page_file("index.html").replace("<title>unrolled inspect</title>", f"<title>{_escaped(title)}</title>")
-    page = page.replace("<!-- style -->", f"<style>{page_file('style.css')}</style>").replace(
-        "<!-- scripts -->", scripts
-    )
+    page = page.replace("<!-- style -->", f"<style>{page_file('style.css')}</style>")
+    page = page.replace("<!-- scripts -->", scripts)
     write_atomically(path, page.encode())
+
+
+def check_place(path: Path) -> None:
+    """Where a report may be put."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"{path} is no page: its name ends in {path.suffix!r}.", "Use .html.")
+    if not path.parent.is_dir():
+        raise UserError(f"There is no folder {path.parent}.", "Make it first, or choose another place.")
+    plotly_script()
 
 
 def key(kind: str, query: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -173,12 +175,17 @@ def attention(trace: ModelTrace, map: str, specials: bool = True) -> dict[str, A
         "columns": [plain(token) for token in found.columns],
         "weights": [[matrix(head) for head in layer] for layer in found.weights],
         "grid": found.grid,
-        "image": None if found.image is None else matrix(_grey(found.image)),
+        "image": None if found.image is None else _png(found.image),
     }
 
 
-def _grey(image: Tensor) -> Tensor:
-    return image.float().mean(-1) if image.dim() == 3 else image
+def _png(image: Tensor) -> str:
+    """A picture as an address that holds it."""
+    from matplotlib.image import imsave
+
+    file = io.BytesIO()
+    imsave(file, image.float().clamp(0, 1).cpu().numpy(), format="png", cmap="gray")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def beams(trace: ModelTrace) -> dict[str, Any]:

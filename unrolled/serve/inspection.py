@@ -62,6 +62,7 @@ class Inspection:
             "parameters": model.num_parameters,
             "scores": {key: views.rounded(value) for key, value in model.scores.items()},
             "options": options,
+            "fixed": model.task.reads_files,
             "run": (Path(name) / "metrics.jsonl").is_file(),
         }
 
@@ -94,6 +95,11 @@ class Inspection:
     def _given(self, model: Model, query: Query) -> Any:
         """The text of the page, or, if it is empty, the file that the command named."""
         text = query.get("text", "")
+        if model.task.reads_files and text not in ("", self.asked.text):
+            raise UserError(
+                "The page shows the file that the command named, and no other.",
+                "For another: unrolled inspect MODEL FILE",
+            )
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
         return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files))
 

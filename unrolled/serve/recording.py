@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unrolled.errors import UserError
-from unrolled.see.report import key, write_report
+from unrolled.see.report import check_place, key, write_report
 from unrolled.serve.inspection import Inspection
 
 MOST_STEPS = 200  # worked by hand in a report
@@ -15,6 +15,7 @@ MOST_STEPS = 200  # worked by hand in a report
 
 def save_report(inspection: Inspection, path: Path) -> None:
     """One self-contained file of all models on the input."""
+    check_place(path)
     about = inspection.about()
     recorded: dict[str, Any] = {key("about", {}): about}
     for kind, query in _questions(inspection):

@@ -25,7 +25,6 @@ from unrolled.text import Vectors
 from unrolled.training import Batches, Goal, Loss
 
 Format = Literal["text", "jsonl", "csv"]
-AT_ONCE = 1024  # inputs that `run` reads before it answers
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,9 @@ class Task(ABC):
     name: ClassVar[str]
     config_class: ClassVar[type[Section]]
     unit: ClassVar[str] = "tokens"  # what a loss counts
+    at_once: ClassVar[int] = 1024  # inputs that `run` reads before it answers
     trace_options: ClassVar[tuple[TraceOption, ...]] = ()
+    reads_files: ClassVar[bool] = False  # whether an input is the path of a file
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
 
     @abstractmethod
@@ -79,6 +80,11 @@ class Task(ABC):
     @abstractmethod
     def build(self, config: Any, assets: Any) -> nn.Module:
         """The untrained network."""
+
+    def architecture(self, config: Any) -> dict[str, Any]:
+        """What a model that training starts from decides: its own shape, and what its tokens are."""
+        keys = {f"model.{name}": value for name, value in config.model.model_dump().items()}
+        return keys | {f"data.{name}": getattr(config.data, name) for name in self.inherited}
 
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
         """What a new network starts from besides chance: pretrained vectors, the scale of the training data."""
@@ -125,7 +131,7 @@ class Task(ABC):
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """What `unrolled run` writes, piece by piece: a line for each input, in their order."""
         header = request.format == "csv"
-        for inputs in _chunks(self.inputs(model, request), AT_ONCE):
+        for inputs in _chunks(self.inputs(model, request), self.at_once):
             for one, answer in zip(inputs, self.predict(model, inputs, **options), strict=True):
                 record = self.record(one, answer)
                 if header:

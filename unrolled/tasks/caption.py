@@ -32,12 +32,16 @@ from unrolled.models.captioner import captioner
 from unrolled.models.pictures import MakeEncoder
 from unrolled.nn.checks import check_options
 from unrolled.nn.vision import shifted
+from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, describe, view_of
+from unrolled.tasks.caption_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.caption_trace import trace_caption
 from unrolled.tasks.side import Reading, choose_level, trained_side
 from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, with_guesses, with_targets
 from unrolled.training import Batches, Goal, Loss, hash_of
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 
 WORDS_FOR_BLEU = 6  # in a caption, the mean: BLEU of fewer than four is 0 whatever they are
 AT_ONCE = 64  # pictures in a batch when there are no gradients
+ENOUGH = 2000  # pictures to know how their numbers are spread
 SHOWN = 3  # captions shown while a model learns
 
 
@@ -56,6 +61,8 @@ class Caption(Task):
     name: ClassVar[str] = "caption"
     config_class: ClassVar[type[Section]] = CaptionConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "size")
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
+    reads_files: ClassVar[bool] = True
 
     def __init__(self, encoder: MakeEncoder | None = None) -> None:
         self._make, self._shown = encoder, list[str]()
@@ -76,9 +83,7 @@ class Caption(Task):
         else:
             if len(given) < 2:
                 raise UserError(f"{source} holds one picture.", "Give more, or validation pictures with data.valid.")
-            # of the embedded letters several pictures have one name: none of them is in both parts
-            keys = [one.captions if settings.train is None else _key(one) for one in given]
-            first, second = held_out(keys, settings.valid_fraction)
+            first, second = held_out([_key(one) for one in given], settings.valid_fraction)
             train, valid = [given[i] for i in first], [given[i] for i in second]
         shape = shape_for(train[0].view, settings.size)
         train, valid = fitted(train, shape), fitted(valid, shape)
@@ -110,10 +115,9 @@ class Caption(Task):
         return captioner(config.model, assets.shape, len(assets.target.tokenizer), self._make)
 
     def initialize(self, network: nn.Module, config: CaptionConfig, assets: CaptionAssets, data: Data) -> None:
-        """Features are scaled as those of training are spread."""
-        if assets.shape.kind == "pixels":
-            return
-        some = view_batch([example.view for example in data.train])
+        """Colours and features are scaled as those of training are spread."""
+        every = max(1, len(data.train) // ENOUGH)
+        some = view_batch([example.view for example in data.train[::every]])
         read: Any = network
         read.read.fit(some.inputs if assets.shape.sizes else None, some.more.get("vectors"))
 
@@ -160,10 +164,15 @@ class Caption(Task):
 
     def evaluate_file(self, model: Model, path: str | Path | tuple[str | Path, str | Path]) -> dict[str, Any]:
         """Scores on a file of captions, or on (file, pictures)."""
+        return self.evaluate_with(model, path)
+
+    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        """`evaluate_file` with a search as `RunOptions` say."""
+        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         assert isinstance(model.config, CaptionConfig)
         table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
         examples = fitted(_read(model.config, table, images), model.assets.shape)
-        answers = describe(model, [example.view for example in examples], RunOptions())
+        answers = describe(model, [example.view for example in examples], RunOptions(**options))
         scores = _scores(model, [answer.text for answer in answers], examples)
         return {
             **asdict(scores),
@@ -185,9 +194,10 @@ class Caption(Task):
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each picture; with `picture` the attention to one of them is drawn too."""
         check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        request = replace(request, texts=None, lines=(), files=_files(request))
         if picture is not None:
             place = check_picture(picture)
-            found = list(some_pictures(_files(request)))
+            found = list(some_pictures(request.files))
             if len(found) != 1:
                 raise UserError(f"A drawing shows one picture, and there are {len(found)}.", "Give one.")
             self.drawing(model, found[0][1], **options).savefig(place, dpi=150)
@@ -216,6 +226,16 @@ class Caption(Task):
         return "".join(
             f"{rank}\t{other.score:.4f}\t{other.text}\n" for rank, other in enumerate((answer, *answer.others), 1)
         )
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Where each word looked, the search, and every gate and state. Options: see `caption_trace.OPTIONS`."""
+        chosen = read_options(self.trace_options, options)
+        one = inputs.view if isinstance(inputs, Captioned) else inputs
+        return trace_caption(model, view_of(one, model.assets.shape), _drawable(one), **chosen)
+
+    def trace_input(self, model: Model, request: Request) -> Any:
+        """The path of a picture, as it is: so that it can be drawn."""
+        return next(iter(_files(request)), "")
 
     def drawing(self, model: Model, inputs: Any, picture: Any = None, **options: Any) -> Figure:
         """Where each word looked, as a figure; `picture` is one to draw it over where `inputs` are features."""
@@ -312,7 +332,9 @@ def _drawable(given: Any) -> NDArray[np.uint8] | None:
     if hasattr(given, "convert"):
         return pixels_of(given, "The picture")
     values = given.values if isinstance(given, View) else given
-    return values if isinstance(values, np.ndarray) and values.dtype == np.uint8 else None
+    if not isinstance(values, np.ndarray) or values.dtype != np.uint8:
+        return None
+    return np.repeat(values[..., None], 3, axis=-1) if values.ndim == 2 else values[..., :3]
 
 
 def _told(answer: Description) -> dict[str, Any]:

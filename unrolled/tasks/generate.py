@@ -16,12 +16,11 @@ from pydantic import Field
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import EMBEDDED, Batch, Stream, embedded_text, read_text
+from unrolled.data import EMBEDDED, Batch, Stream, Windows, embedded_text, read_text
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.models import LanguageModelSettings, language_model, stepping
+from unrolled.models import LanguageModel, LanguageModelSettings, language_model, stepping
 from unrolled.models.inputs import token_vectors
-from unrolled.models.language import LanguageModel
 from unrolled.nn.checks import check_options
 from unrolled.search import Sampling, StopStrings, WordList, generate
 from unrolled.see import ModelTrace
@@ -67,7 +66,10 @@ class GenerateTraining(TrainSettings):
     teacher_forcing: Forcing = Field(
         "always", description="Read the true text always, never, or less and less over the run (scheduled sampling)."
     )
-    stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
+    stateful: bool = Field(
+        True,
+        description="Carry the state from one window to the next; false, and a Transformer's: windows stand alone.",
+    )
 
 
 class GenerateConfig(Section):
@@ -143,9 +145,12 @@ class Generate(Task):
         return tokenizer_from_json(stored)
 
     def build(self, config: GenerateConfig, assets: Tokenizer) -> nn.Module:
-        return language_model(config.model, len(assets), start_token(assets))
+        return language_model(sized(config), len(assets), start_token(assets))
 
-    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: str, *, training: bool) -> Stream:
+    def architecture(self, config: GenerateConfig) -> dict[str, Any]:
+        return super().architecture(config) | {"model.context": sized(config).context}
+
+    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: str, *, training: bool) -> Stream | Windows:
         ids = directed(assets.ids(examples), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
@@ -153,7 +158,10 @@ class Generate(Task):
                 f"The training text has {len(ids)} tokens, too few for train.batch_size={rows} rows.",
                 f"Use more text, or train.batch_size={max(1, len(ids) // 20)}.",
             )
-        return Stream(ids, rows=rows, steps=config.train.k1, start=start_token(assets), whole=not training)
+        start, steps = start_token(assets), config.train.k1
+        if training and config.model.kind == "transformer":
+            return Windows(ids, rows=rows, steps=steps, start=start, seed=config.train.seed)
+        return Stream(ids, rows=rows, steps=steps, start=start, whole=not training)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         scores, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
@@ -301,17 +309,25 @@ class Generate(Task):
         return "".join(request.texts or ()) + "".join(read_text(file) for file in request.files)
 
     def stateful(self, config: GenerateConfig) -> bool:
-        return config.train.stateful
+        return config.train.stateful and config.model.kind != "transformer"
 
     def window(self, config: GenerateConfig) -> int | None:
         return config.train.k2
 
     def warnings(self, config: GenerateConfig, batches: Batches) -> list[str]:
+        steps, context = config.train.k1, sized(config).context or 0
+        if isinstance(batches, Windows):
+            if batches.steps >= context:
+                return []
+            return [
+                f"Note: training windows have {batches.steps} tokens and model.context={context}: what is further back "
+                f"is not learnt to be used. Use train.k1={context}, or a smaller model.context."
+            ]
         assert isinstance(batches, Stream)
-        if batches.row_length >= config.train.k1:
+        if batches.row_length >= steps:
             return []
         return [
-            f"Note: the text makes rows of only {batches.row_length} tokens, fewer than train.k1={config.train.k1}. "
+            f"Note: the text makes rows of only {batches.row_length} tokens, fewer than train.k1={steps}. "
             "A smaller train.batch_size makes longer rows and more updates."
         ]
 
@@ -436,6 +452,14 @@ class TextStream:
                 yield piece
         if piece := writer.finish():
             yield piece
+
+
+def sized(config: GenerateConfig) -> LanguageModelSettings:
+    """The model's settings; a Transformer sees, where nothing is said, as far as a training window."""
+    model = config.model
+    if model.kind != "transformer" or model.context is not None:
+        return model
+    return model.model_copy(update={"context": config.train.k1})
 
 
 def start_token(tokenizer: Tokenizer) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, held_out
@@ -24,15 +24,23 @@ from unrolled.models.recognizer import Recognizer
 from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
+from unrolled.see import ModelTrace
+from unrolled.see.lengths import check_picture
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.recognize_batches import ExampleBatches
 from unrolled.tasks.recognize_config import RecognizeConfig
 from unrolled.tasks.recognize_inputs import InputReader
 from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
-from unrolled.tasks.recognize_read import recognize
+from unrolled.tasks.recognize_read import moments, reading_figure, recognize, whole
 from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Search
 from unrolled.tasks.recognize_stream import RecognizeStream
+from unrolled.tasks.recognize_trace import OPTIONS as TRACE_OPTIONS
+from unrolled.tasks.recognize_trace import trace_recognizer
 from unrolled.training import Batches, Goal, Loss, hash_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHOWN = 3  # readings shown while a model learns
 SCALED_BY = 500  # training examples whose features give the scale
@@ -44,6 +52,9 @@ class Recognize(Task):
     name: ClassVar[str] = "recognize"
     config_class: ClassVar[type[Section]] = RecognizeConfig
     unit: ClassVar[str] = "labels"
+    at_once: ClassVar[int] = 16  # files: the first answers come soon
+    trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
+    reads_files: ClassVar[bool] = True
     inherited: ClassVar[tuple[str, ...]] = (
         "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
     )  # fmt: skip
@@ -57,14 +68,12 @@ class Recognize(Task):
 
     def read(self, config: RecognizeConfig) -> Data:
         settings = config.data
-        if settings.train is None:
-            train, valid = _embedded("train"), _embedded("valid")
-        else:
-            train = self._read_file(config, settings.train)
-            valid = [] if settings.valid is None else self._read_file(config, settings.valid)
-        if settings.valid is not None and settings.train is None:
+        train = _embedded("train") if settings.train is None else self._read_file(config, settings.train)
+        if settings.valid is not None:
             valid = self._read_file(config, settings.valid)
-        if not valid:
+        elif settings.train is None:
+            valid = _embedded("valid")
+        else:
             if len(train) < 2:
                 raise UserError(f"{settings.train} holds one example.", "Give more, or a file with data.valid.")
             first, second = held_out([_key(example) for example in train], settings.valid_fraction)
@@ -106,7 +115,8 @@ class Recognize(Task):
         found = self._stores.get(id(examples))
         if found is None or found[0] is not examples:
             limit = int(config.data.memory * 2**30)
-            store = FeatureStore(examples, lambda one: assets.reader.base(one.input, one.place), limit)
+            reader = assets.reader
+            store = FeatureStore(examples, lambda e: reader.base(reader.given(e.input, e.place), e.place), limit)
             found = self._stores[id(examples)] = (examples, store)
         return found[1]
 
@@ -136,7 +146,7 @@ class Recognize(Task):
         outputs = [""] * len(batches.examples)
         for index in range(len(batches)):
             batch = batches[index].to(model.device)
-            log_probs, lengths = model.network(batch)
+            log_probs, lengths = (one.cpu() for one in model.network(batch))
             counts = batch.more["target_lengths"]
             losses = ctc_loss(log_probs, batch.targets, lengths, counts, reduction="none", zero_infinity=True)
             total, count = total + float(losses.sum()), count + int(counts.sum())
@@ -168,10 +178,34 @@ class Recognize(Task):
         """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`."""
         check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         alone = not isinstance(inputs, (list, tuple))
-        given = [_given(model.assets.reader, one, i) for i, one in enumerate([inputs] if alone else inputs, 1)]
+        given = [model.assets.reader.given(one, f"Input {i}") for i, one in enumerate([inputs] if alone else inputs, 1)]
         chosen = RunOptions(**options)
         (answers,) = recognize(model, given, {"": Search(model.assets.labels, chosen)}, chosen.window).values()
         return answers[0] if alone else answers
+
+    def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
+        """A line for each input; with `picture` the labels of the only one are drawn over time."""
+        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        if picture is not None:
+            place, inputs = check_picture(picture), list(self.inputs(model, request))
+            if len(inputs) != 1:
+                raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one file.")
+            self.drawing(model, inputs[0], **options).savefig(place, dpi=120)
+        yield from super().run(model, request, **options)
+
+    def drawing(self, model: Model, inputs: Any, **options: Any) -> Figure:
+        """Labels over time under what was heard or seen, as a figure: `savefig` writes PNG, SVG or PDF."""
+        answer = self.predict(model, inputs, **options)
+        return reading_figure(model, model.assets.reader.given(inputs), answer)
+
+    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
+        """Posteriors over time, and every gate and state. Options: see `recognize_trace.OPTIONS`."""
+        chosen = read_options(self.trace_options, options)
+        assets: RecognizeAssets = model.assets
+        assert isinstance(model.network, Recognizer)
+        window = whole(assets.reader, assets.reader.given(inputs))
+        moment = moments(model, len(window.features), scale=window.scale)
+        return trace_recognizer(model.network, assets.labels, window.features, moment, assets.reader.unit, **chosen)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """Files, or the names of files on the lines of standard input."""
@@ -265,20 +299,6 @@ def _trainable(
     if not kept:
         raise UserError("No training example is left.", "Check the transcripts, and data.max_steps.")
     return kept
-
-
-def _given(reader: InputReader, one: Any, number: int) -> Any:
-    """An input as it is read: a file, or an array."""
-    if isinstance(one, (str, Path)):
-        medium = Medium.named(str(one))
-        if medium.kind != reader.kind:
-            raise UserError(f"{medium} is a file of {medium.kind}.", f"This model expects {reader.expects}.")
-        return medium
-    if isinstance(one, Tensor):
-        one = one.detach().cpu().numpy()
-    if not isinstance(one, np.ndarray):
-        raise UserError(f"Input {number} is {type(one).__name__}.", f"Expected {reader.expects}.")
-    return one
 
 
 def _frames_of(path: str) -> list[Any]:

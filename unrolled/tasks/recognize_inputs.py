@@ -6,17 +6,20 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from unrolled.data.audio import AudioFacts, audio_facts, read_audio
 from unrolled.data.augment import changed_line, changed_spectrum, masked_spectrum
 from unrolled.data.labelled import check_frames
 from unrolled.data.line_images import line_facts, prepared_line, read_line
 from unrolled.data.log_mel import LogMel, with_deltas
-from unrolled.data.media import Medium
+from unrolled.data.media import ARRAYS, AUDIO, IMAGES, Medium
 from unrolled.data.transcripts import Frames, Transcribed
 from unrolled.errors import UserError, note
 from unrolled.tasks.recognize_config import RecognizeData, RecognizeTraining
@@ -25,6 +28,7 @@ Kind = Literal["audio", "line", "frames"]
 MOST_RATE = 16_000  # samples a second: speech has little above 8 kHz
 USUAL_HEIGHT = 48  # pixels of a line: small print is still legible
 UNITS = {"audio": "seconds", "line": "pixels", "frames": "frames"}
+WHAT = {"audio": "a recording", "line": "a picture", "frames": "an array of frames"}
 EXPECTED = {
     "audio": "a recording: a path, or an array of samples (N,)",
     "line": "a picture of a line: a path, or a grey array (height, width)",
@@ -50,10 +54,8 @@ class InputReader:
         kind: Kind = max(kinds, key=lambda one: kinds[one])
         if len(kinds) > 1:
             other = next(e for e in examples if _kind(e.input, settings.kind) != kind)
-            raise UserError(
-                f"{other.place}: {_kind(other.input, settings.kind)} among examples of {kind}.",
-                "Train a model for each kind.",
-            )
+            what = WHAT[_kind(other.input, settings.kind)]
+            raise UserError(f"{other.place} is {what}; most are {WHAT[kind]}.", "Train a model for each kind.")
         if kind == "line":
             return cls(kind, (settings.height or usual_height(examples),), straighten=settings.straighten)
         if kind == "audio":
@@ -87,6 +89,20 @@ class InputReader:
             slopes = f" and {self.deltas} orders of slopes" if self.deltas else ""
             return f"recordings at {self.rate:,} Hz, {self.bands} mel bands{slopes}"
         return f"lines, {self.shape[0]} pixels high" if self.kind == "line" else f"frames of shape {self.shape}"
+
+    def given(self, one: Any, place: str = "The input") -> Any:
+        """An input of the user's as it is read: a file, or an array."""
+        if isinstance(one, (str, Path)):
+            one = Medium.named(str(one))
+        if isinstance(one, Medium):
+            if one.suffix in (*AUDIO, *IMAGES, *ARRAYS) and one.kind != self.kind:
+                raise UserError(f"{one} is {WHAT[one.kind]}.", f"This model expects {self.expects}.")
+            return one
+        if isinstance(one, Tensor):
+            one = one.detach().cpu().numpy()
+        if not isinstance(one, np.ndarray):
+            raise UserError(f"{place} is {type(one).__name__}.", f"Expected {self.expects}.")
+        return one
 
     def base(self, one: Any, place: str = "The input") -> Frames:
         """What of an input is kept in memory: a spectrogram, a grey line (W, height), or frames."""
@@ -141,8 +157,6 @@ class InputReader:
         return self.features(base)
 
     def _finished(self, base: Frames) -> NDArray[np.float32]:
-        import torch
-
         frames: NDArray[np.float32] = base.astype(np.float32)  # a copy
         if self.center_bands:
             frames -= frames.mean(axis=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,18 +14,24 @@ from torch import Tensor
 
 from unrolled.data.audio import Samples, audio_blocks, audio_facts, is_silent
 from unrolled.data.media import Medium
-from unrolled.errors import note
+from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
+from unrolled.see.recognition import Reading, recognition_figure
 from unrolled.tasks.recognize_batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize_inputs import InputReader
 from unrolled.tasks.recognize_labels import RecognizeAssets
 from unrolled.tasks.recognize_search import Piece, Recognized, Search, joined, piece_of
 from unrolled.tasks.recognize_stream import Blocks
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SECONDS = 30.0  # the usual window of a recording
 HEIGHTS = 60.0  # and that of a line, in heights
 STEPS = 6000  # and that of frames
+MOST_DRAWN = 4000  # steps of an input in a picture
+FILE_BLOCK = 1024  # frames of a file that is streamed: nobody waits for them
 POOL = 64  # windows that are sorted by length together
 
 
@@ -55,25 +61,49 @@ def recognize(
     rest = (number for number in range(len(inputs)) if number not in streamed)
     windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
     while pool := list(itertools.islice(windows, POOL)):
-        moments = [_moments(model, len(one.features), one.start, one.scale) for one in pool]
-        read([one.number for one in pool], _posteriors(model, pool), moments)
+        times = [moments(model, len(one.features), one.start, one.scale) for one in pool]
+        read([one.number for one in pool], _posteriors(model, pool), times)
     for number in streamed:
         log_probs, frames = _through(model, inputs[number])
-        read([number], [log_probs], [_moments(model, frames)])
+        read([number], [log_probs], [moments(model, frames)])
     return {
         name: [joined(one, assets.labels.glue, assets.reader.unit, searches[name].options.n_best) for one in pieces]
         for name, pieces in found.items()
     }
 
 
-def posteriors(model: Model, given: Any) -> tuple[Window, Tensor]:
-    """The features of one input, which is read in one window, and its log-probabilities (T, V)."""
-    features, scale = _whole(model.assets.reader, given)
-    window = Window(0, features, scale=scale)
-    return window, _posteriors(model, [window])[0]
+def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:
+    """The labels of an input over time, which is read in one window, and its answer."""
+    assets: RecognizeAssets = model.assets
+    base, scale = assets.reader.line(given) if assets.reader.kind == "line" else (assets.reader.base(given), 1.0)
+    if len(base) > MOST_DRAWN:
+        raise UserError(
+            f"The input has {len(base):,} steps; a picture shows {MOST_DRAWN:,} at the most.", "Give a shorter piece."
+        )
+    window = Window(0, assets.reader.features(base), scale=scale)
+    log_probs = _posteriors(model, [window])[0]
+    return recognition_figure(
+        Reading(
+            signal=base,
+            kind=assets.reader.kind,
+            posteriors=log_probs.exp().numpy(),
+            names=assets.labels.names,
+            labels=[(span.text, span.start, span.end) for span in answer.labels],
+            text=answer.text,
+            unit=assets.reader.unit,
+            end=moments(model, len(base), scale=scale)(len(log_probs)),
+        )
+    )
 
 
-def _moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+def whole(reader: InputReader, given: Any) -> Window:
+    """All of an input in one window."""
+    features, scale = _whole(reader, given)
+    return Window(0, features, scale=scale)
+
+
+def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+    """When each step of the network begins, in the reader's unit; `steps` went in."""
     reader, factor = model.assets.reader, _network(model).time_factor
 
     def moment(step: int) -> float:
@@ -94,7 +124,7 @@ def _streamed_ones(model: Model, inputs: Sequence[Any], window: float | None) ->
 
 def _through(model: Model, given: Any) -> tuple[Tensor, int]:
     """The log-probabilities of a recording that is streamed through a causal model, and its number of frames."""
-    reader, blocks = model.assets.reader, Blocks(model)
+    reader, blocks = model.assets.reader, Blocks(model, FILE_BLOCK)
     source = _blocks(reader, given) if isinstance(given, Medium) else [given]
     parts = [blocks.feed(samples) for samples in source]
     parts.append(blocks.finish())

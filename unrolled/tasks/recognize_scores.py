@@ -24,7 +24,8 @@ def score_file(model: Model, examples: Sequence[Transcribed], options: RunOption
     assets: RecognizeAssets = model.assets
     labels = assets.labels
     searches = {name: Search(labels, one) for name, one in ways(options).items()}
-    answers = recognize(model, [example.input for example in examples], searches, options.window)
+    inputs = [assets.reader.given(example.input, example.place) for example in examples]
+    answers = recognize(model, inputs, searches, options.window)
     references = [labels.reference(example.text) for example in examples]
     table = {}
     for name, found in answers.items():

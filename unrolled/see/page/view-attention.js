@@ -3,7 +3,7 @@
 import { choice, make } from "unrolled/elements";
 import { ask } from "unrolled/source";
 import { change, traced } from "unrolled/state";
-import { FLOW, heat, tokenAxis } from "unrolled/plot";
+import { heat, tokenAxis } from "unrolled/plot";
 
 const GREYS = [[0, "#ffffff"], [1, "#000000"]];
 
@@ -31,7 +31,7 @@ export default {
       }, thumbnail(weights), make("div", { class: "quiet" }, `layer ${l + 1}, head ${h + 1}`)))));
       place.append(make("div", { class: "scroll" }, grid));
     }
-    if (found.grid) { images(place, found, layer, head); return; }
+    if (found.grid) { await images(place, found, layer, head); return; }
     const rows = found.rows.map((_, i) => i), columns = found.columns.map((_, i) => i);
     heat(place, {
       z: found.weights[layer][head], x: columns, y: rows, colours: GREYS, low: 0, high: 1, bar: "attention",
@@ -53,12 +53,31 @@ function thumbnail(weights) {
   return canvas;
 }
 
-function images(place, found, layer, head) {
+// The picture once for each word, bright where that word looked.
+async function images(place, found, layer, head) {
   const [down, across] = found.grid;
+  const picture = found.image ? await loaded(found.image) : null;
+  const width = picture ? picture.width : 16 * across, height = picture ? picture.height : 16 * down;
+  const words = make("div", { class: "pictures" });
   found.rows.forEach((word, i) => {
-    const weights = found.weights[layer][head][i];
-    const z = Array.from({ length: down }, (_, r) => weights.slice(r * across, (r + 1) * across));
-    heat(place, { z, x: [...Array(across).keys()], y: [...Array(down).keys()], colours: FLOW, low: 0, high: Math.max(...weights), title: word,
-      xaxis: { visible: false }, yaxis: { visible: false, autorange: "reversed", scaleanchor: "x" }, hover: "%{z:.4f}", height: 240 });
+    const weights = found.weights[layer][head][i], most = Math.max(...weights, 1e-12);
+    const light = make("canvas", { width: across, height: down });
+    const small = light.getContext("2d");
+    weights.forEach((weight, n) => {
+      const shade = Math.round(255 * (0.15 + 0.85 * weight / most));
+      small.fillStyle = `rgb(${shade},${shade},${shade})`;
+      small.fillRect(n % across, Math.floor(n / across), 1, 1);
+    });
+    const canvas = make("canvas", { width, height, role: "img", "aria-label": `where “${word}” looked`, title: `most: ${most.toFixed(4)}` });
+    const context = canvas.getContext("2d");
+    if (picture) { context.drawImage(picture, 0, 0); context.globalCompositeOperation = "multiply"; }
+    context.imageSmoothingEnabled = picture !== null;
+    context.drawImage(light, 0, 0, width, height);
+    words.append(make("figure", {}, canvas, make("figcaption", {}, word)));
   });
+  place.append(words);
+}
+
+function loaded(address) {
+  return new Promise((done) => { const image = new Image(); image.onload = () => done(image); image.src = address; });
 }

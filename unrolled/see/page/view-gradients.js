@@ -36,12 +36,12 @@ export default {
     if (!overview.layers.some((one) => one.name === layer)) return;
     const flow = await ask("flow", { ...traced(), layer });
     const places = flow.singular.map((_, i) => i);
-    const axis = tokenAxis(places.slice(0, flow.tokens.length), flow.tokens);
+    const axis = tokenAxis(places.slice(0, flow.tokens.length), flow.tokens), width = Math.min(4000, 9 * places.length);
     curves(place, { "largest singular value": flow.singular }, {
-      title: `Largest singular value of ∂state_t/∂state_{t−1}, ${layer}: above 1 a step can stretch gradients`, xaxis: axis, yaxis: { rangemode: "tozero" },
+      title: `Largest singular value of ∂state_t/∂state_{t−1}, ${layer}: above 1 a step can stretch gradients`, xaxis: axis, yaxis: { rangemode: "tozero" }, width,
       shapes: [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { dash: "dash", color: "#777" } }],
     });
     const shares = Object.fromEntries(Object.entries(flow.shares).filter(([name]) => name.startsWith("weight")).map(([name, y]) => [name, y.map((v) => (v > 0 ? v : null))]));
-    curves(place, shares, { title: "Each step's own share of the shared weights' gradient, ‖∇_{W(t)} L‖", xaxis: axis, yaxis: { type: "log", exponentformat: "power" }, height: 320 });
+    curves(place, shares, { title: "Each step's own share of the shared weights' gradient, ‖∇_{W(t)} L‖", xaxis: axis, yaxis: { type: "log", exponentformat: "power" }, height: 320, width });
   },
 };

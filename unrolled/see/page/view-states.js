@@ -40,9 +40,9 @@ export default {
     }
     const norms = await ask("norms", { ...traced(), part: layer.part });
     const places = norms.tokens.map((_, i) => i);
-    const axis = tokenAxis(places, norms.tokens);
-    curves(place, norms.states, { title: "Norms of the states", xaxis: axis, yaxis: { rangemode: "tozero" } });
-    if (Object.keys(norms.gates).length) curves(place, norms.gates, { title: "Means of the gates", xaxis: axis, yaxis: { range: [0, 1] } });
+    const axis = tokenAxis(places, norms.tokens), width = Math.min(4000, 9 * places.length);
+    curves(place, norms.states, { title: "Norms of the states", xaxis: axis, yaxis: { rangemode: "tozero" }, width });
+    if (Object.keys(norms.gates).length) curves(place, norms.gates, { title: "Means of the gates", xaxis: axis, yaxis: { range: [0, 1] }, width });
     if (!isReport) await activations(place, state, layer, quantity);
   },
 };

@@ -1,0 +1,174 @@
+"""`recognize` as a user types it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.tasks.recognition import RATE, SMALL, manifest, tone, words, write_lines, write_recordings
+from unrolled.cli.app import main
+from unrolled.errors import Note
+
+
+def run(*parts: str, text: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in this process: starting Python anew takes seconds."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("always", Note)
+        patch.setattr(sys, "argv", ["unrolled", *parts])
+        patch.setattr(sys, "stdin", io.StringIO(text))
+        patch.chdir(folder or ".")
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return subprocess.CompletedProcess(parts, code, out.getvalue(), err.getvalue())
+
+
+def test_the_command_itself(folder: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "unrolled", "run", "m", "test0.wav", "missing.wav"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+    )
+    assert result.returncode == 2
+    assert result.stderr == "unrolled: missing.wav does not exist. Give the path of a recording or picture.\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trained model in it, m, and recordings in an archive."""
+    place = tmp_path_factory.mktemp("work")
+    write_recordings(place, words(80))
+    write_recordings(place, words(10, seed=1), "test")
+    with zipfile.ZipFile(place / "sounds.zip", "w") as archive:
+        for file in place.glob("train*.wav"):
+            archive.write(file, f"some/{file.name}")
+            file.unlink()
+    rows = [(f"sounds.zip/some/train{i}.wav", text) for i, text in enumerate(words(80))]
+    manifest(place / "train.tsv", rows)
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    result = run(
+        "train", "recognize", "--train", "train.tsv", "--valid", "test.tsv", "--out", "m", *settings, folder=place
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Done: best cer" in result.stderr
+    assert "became" in result.stderr
+    (place / "words.txt").write_text("".join(f"{word}\n" for word in sorted({w for t in words(80) for w in t.split()})))
+    (place / "text.txt").write_text("".join(f"{text}\n" for text in words(80)))
+    assert run("lm", "train", "text.txt", "--order", "2", "--out", "lm.arpa", folder=place).returncode == 0
+    return place
+
+
+def test_files_are_recognised_in_their_order(folder: Path) -> None:
+    expected = words(10, seed=1)
+    assert run("run", "m", "test0.wav", "test1.wav", folder=folder).stdout.splitlines() == expected[:2]
+    assert run("run", "m", text="test2.wav\ntest1.wav\n", folder=folder).stdout.splitlines() == expected[2:0:-1]
+    assert run("run", "m", "sounds.zip/some/train0.wav", folder=folder).stdout.splitlines() == words(80)[:1]
+
+
+def test_json_has_n_best_lists_and_times(folder: Path) -> None:
+    result = run("run", "m", "test0.wav", "--json", "--beam", "20", "--n-best", "2", folder=folder)
+    record = json.loads(result.stdout)
+    text = words(10, seed=1)[0]
+    assert record["text"] == text
+    assert len(record["n_best"]) == 2
+    assert record["unit"] == "seconds"
+    assert [word["text"] for word in record["words"]] == text.split()
+    assert "".join(label["label"] for label in record["labels"]).strip() == text
+    seconds = soundfile.info(folder / "test0.wav").duration
+    times = [(label["start"], label["end"]) for label in record["labels"]]
+    assert all(0 <= start < end <= seconds for start, end in times)
+    assert times == sorted(times)
+
+
+def test_a_lexicon_and_a_language_model(folder: Path) -> None:
+    options = ("--lexicon", "words.txt", "--lm", "lm.arpa", "--beam", "50", "--lm-weight", "0.1")
+    assert run("run", "m", "test1.wav", *options, folder=folder).stdout.strip() == words(10, seed=1)[1]
+    shown = run("eval", "m", "test.tsv", *options, folder=folder).stdout
+    assert "search           CER     WER  exact match" in shown
+    assert "lexicon + lm" in shown
+    scores = json.loads(run("eval", "m", "test.tsv", "--json", folder=folder).stdout)
+    assert scores["cer"] < 0.05
+    assert {"cer", "wer", "exact_match", "searches", "unknown_symbols"} <= set(scores)
+
+
+def test_a_picture_is_drawn(folder: Path) -> None:
+    result = run("run", "m", "test0.wav", "--picture", "seen.png", folder=folder)
+    assert result.returncode == 0, result.stderr
+    assert (folder / "seen.png").stat().st_size > 10_000
+
+
+def test_check_and_info(folder: Path) -> None:
+    shown = run("check", "recognize", "--train", "train.tsv", folder=folder).stdout
+    assert "recordings at 8,000 Hz, 80 mel bands" in shown
+    assert "steps, mean / longest" in shown
+    assert "recognize" in run("info", "m", folder=folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (("run", "m", "missing.wav"), "missing.wav does not exist. Give the path of a recording or picture."),
+        (("run", "m", "text.txt"), "text.txt is no recording that can be read: Format not recognised."),
+        (("run", "m", "picture.png"), "picture.png is a picture. This model expects a recording: a path"),
+        (("run", "m", "sounds.zip/none.wav"), "sounds.zip has no member 'none.wav'. It has 80, the first 'some/train"),
+        (("run", "m", "test0.wav", "--lm", "lm.arpa"), "A language model of words needs a list of them."),
+        (("run", "m", "test0.wav", "--temperature", "1"), "Unknown run option 'temperature'."),
+        (("run", "m", "test0.wav", "test1.wav", "--picture", "x.png"), "A picture shows one input, and there are 2."),
+        (("eval", "m", "bare.tsv"), "bare.tsv:1 has 1 tab-separated columns, expected 2: 'test0.wav'"),
+        (("train", "recognize", "--train", "gone.tsv"), "gone.tsv:2: gone.wav does not exist."),
+    ],
+)
+def test_mistakes_end_with_one_line(parts: tuple[str, ...], message: str, folder: Path) -> None:
+    write_lines(folder, ["a"], "line")
+    (folder / "line0.png").rename(folder / "picture.png")
+    (folder / "bare.tsv").write_text("test0.wav\n")
+    (folder / "gone.tsv").write_text("test0.wav\ta\ngone.wav\tb\ntest1.wav\ta\n")
+    result = run(*parts, folder=folder)
+    assert message in result.stderr
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_other_tasks_have_no_such_options(folder: Path) -> None:
+    (folder / "labels.tsv").write_text("".join(f"{'xy'[i % 2]}\ttext {i}\n" for i in range(12)))
+    result = run(
+        "train", "classify", "--train", "labels.tsv", "--out", "c", "--set", "train.max_steps=1", folder=folder
+    )
+    assert result.returncode == 0, result.stderr
+    result = run("eval", "c", "labels.tsv", "--lexicon", "words.txt", folder=folder)
+    assert result.returncode == 2
+    assert "Unknown eval option 'lexicon'. There are none." in result.stderr
+
+
+def test_notes_tell_what_is_unusual(folder: Path) -> None:
+    soundfile.write(folder / "stereo.wav", np.stack([tone("ab", 4000)] * 2, axis=1), 4000)
+    result = run("run", "m", "stereo.wav", folder=folder)
+    assert result.returncode == 0
+    assert "Note: stereo.wav has 2 channels: their mean is read." in result.stderr
+    assert "Note: stereo.wav has 4,000 samples a second; the model learnt from 8,000." in result.stderr
+    soundfile.write(folder / "strange.wav", tone("ab"), RATE)
+    (folder / "strange.tsv").write_text("strange.wav\täb\n")
+    result = run("eval", "m", "strange.tsv", folder=folder)
+    assert (
+        "Note: Symbols never seen in training cannot be recognised. There are 1, the first at strange.tsv:1: 'ä'."
+        in (result.stderr)
+    )

@@ -1,0 +1,285 @@
+"""The page in a real browser: every view of a model of every task, its numbers, its keys, a phone's width."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import torch
+
+from tests.see.models import FILES, KINDS
+from unrolled import api
+from unrolled.model import Model
+from unrolled.serve import Asked, Inspection, save_report
+from unrolled.serve.page import find_port, make_app
+
+pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not installed")
+BROWSER = os.environ.get("UNROLLED_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium, or set UNROLLED_BROWSER")
+
+Runs = Callable[[str], Path]
+Models = Callable[[str], Model]
+EVERY = [
+    "generate-lstm",
+    "generate-feedforward",
+    "classify",
+    "tag-crf",
+    "forecast",
+    "translate-luong",
+    "translate-transformer",
+    "recognize",
+    "caption",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page on which any mistake of a script, and any request to elsewhere, is a failure."""
+    context = browser.new_context(viewport={"width": 1100, "height": 800})
+    opened = context.new_page()
+    opened.set_default_timeout(60_000)
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    ours = ("http://127.0.0.1", "file:", "data:", "blob:")
+    opened.on("request", lambda request: None if request.url.startswith(ours) else wrong.append(request.url))
+    yield opened
+    context.close()
+    assert wrong == []
+
+
+@contextmanager
+def served(inspection: Inspection) -> Iterator[str]:
+    import uvicorn
+
+    port = find_port(None)
+    server = uvicorn.Server(uvicorn.Config(make_app(inspection, port), host="127.0.0.1", port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}/"
+    server.should_exit = True
+    thread.join()
+
+
+def inspection_of(run_of: Runs, kind: str, data: Path, *others: str) -> Inspection:
+    models = {str(run_of(one)): api.load(run_of(one)) for one in (kind, *others)}
+    if kind in FILES:
+        return Inspection(Asked(models, file=str(data / FILES[kind])))
+    return Inspection(Asked(models, KINDS[kind][3]))
+
+
+def opened(page: Any, view: str) -> None:
+    """Waits until a view is drawn."""
+    page.wait_for_selector(f'#view[data-ready="{view}"]')
+
+
+def until(page: Any, condition: str) -> None:
+    """Waits until a condition holds; playwright's own way is forbidden by the page's policy on scripts."""
+    for _ in range(600):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came to be: {condition}")
+
+
+def plotted(page: Any, number: int = 0) -> dict[str, Any]:
+    """The first data of a chart, as plotly has it."""
+    found: dict[str, Any] = page.evaluate(
+        "n => { const d = document.querySelectorAll('.plot')[n].data[0]; return {x: d.x, y: d.y, z: d.z}; }", number
+    )
+    return found
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:
+    inspection = inspection_of(run_of, kind, data)
+    trace = inspection.asked.trace()
+    with served(inspection) as address:
+        page.goto(address)
+        opened(page, "overview")
+        assert trace.answer in page.text_content("#answer")
+        close(plotted(page)["y"], trace.losses)
+        tabs = page.query_selector_all("#tabs button:not([disabled])")
+        names = [tab.get_attribute("id").removeprefix("tab-") for tab in tabs]
+        wanted = {"overview", "gradients", "words", "runs"} | ({"states", "step"} if trace.parts else set())
+        wanted |= {view for view in ("attention", "beams", "frames") if view in trace.kinds}
+        assert set(names) == wanted
+        for tab in page.query_selector_all("#tabs button[disabled]"):
+            assert len(tab.get_attribute("title")) > 10  # it says why
+        for name in names:
+            page.click(f"#tab-{name}")
+            opened(page, name)
+            page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+            assert (tmp_path / f"{name}.png").stat().st_size > 5000
+            if name != "words":  # not every model looks words up
+                assert page.query_selector(".problem") is None
+
+
+def close(shown: Any, expected: torch.Tensor) -> None:
+    """What a chart has is what the trace has, to the four digits that are sent."""
+    rows = shown if isinstance(shown[0], list) else [shown]
+    numbers = torch.tensor([[float("nan") if value is None else value for value in row] for row in rows])
+    numbers = numbers if isinstance(shown[0], list) else numbers[0]
+    torch.testing.assert_close(numbers, expected.float(), rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def test_numbers_are_the_traces(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
+    trace = model_of("translate-luong").trace("3 5 7")
+    with served(inspection_of(run_of, "translate-luong", data)) as address:
+        page.goto(f"{address}#{urlencode({'view': 'states', 'layer': 'decoder.l0', 'quantity': 'f'})}")
+        opened(page, "states")
+        close(plotted(page)["z"], trace.values("decoder.l0", "f").T)
+        page.click("#tab-gradients")
+        opened(page, "gradients")
+        norms = trace.gradients("decoder.l0")
+        close(plotted(page, 1)["z"], torch.where(norms > 0, norms.log10(), torch.nan))
+        page.click("#tab-attention")
+        opened(page, "attention")
+        close(plotted(page)["z"], trace.attention["translation → source"].weights[0, 0])
+        page.click("#tab-beams")
+        opened(page, "beams")
+        assert trace.beams is not None
+        assert page.text_content("#outputs tr:nth-child(2)") == "".join(
+            f"{value:.4g}" if isinstance(value, float) else str(value) for value in (1, *trace.beams.outputs[0])
+        )
+        page.click("#tab-step")
+        opened(page, "step")
+        lines = trace.by_hand(0, 0, "decoder.l0").lines
+        assert page.text_content("#equations tr:last-child strong") == f"= {float(f'{lines[-1].value:.4g}'):.4f}"
+
+
+def test_what_if(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
+    """A token is hidden by a click, an option set, and the address holds it all."""
+    model = model_of("translate-luong")
+    with served(inspection_of(run_of, "translate-luong", data)) as address:
+        page.goto(address)
+        opened(page, "overview")
+        page.locator(".tokens").nth(1).locator("button").nth(2).click()
+        until(page, "location.hash.includes('o.hide=2')")
+        opened(page, "overview")
+        close(plotted(page)["y"], model.trace("3 5 7", hide=(2,)).losses)
+        page.fill("[name='o.beam']", "2")
+        page.press("[name='o.beam']", "Tab")
+        until(page, "location.hash.includes('o.beam=2')")
+        page.fill("#text", "5 7")
+        page.press("#text", "Control+Enter")
+        until(page, "location.hash.includes('text=5+7')")
+        page.click("#tab-beams")
+        opened(page, "beams")
+        link = page.url
+        rows = page.locator("#outputs tr").count()
+        page.goto("about:blank")
+        page.goto(link)
+        opened(page, "beams")
+        assert page.locator("#outputs tr").count() == rows == 3
+        assert page.input_value("#text") == "5 7"
+        page.goto(f"{address}#o.hide=77")
+        page.reload()
+        page.wait_for_selector(".problem")
+        assert page.text_content(".problem") == "There is no token 77 to hide. Expected places from 0 to 5."
+
+
+def test_units_by_a_mark_on_the_text(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
+    trace = model_of("generate-lstm").trace(KINDS["generate-lstm"][3])
+    with served(inspection_of(run_of, "generate-lstm", data)) as address:
+        page.goto(f"{address}#view=states&layer=l0&quantity=c")
+        opened(page, "states")
+        page.click("#marker summary")
+        page.click("#marker >> text=place in the word")
+        page.wait_for_selector("#correlations")
+        shown = page.text_content("#correlations")
+        places, count = [], 0
+        for token in trace.tokens:
+            count = 0 if token in " \n" else count + 1
+            places.append(float(count))
+        unit, correlation = trace.units_like(places, "l0", "c")[0]
+        assert f": {unit} ({correlation:.2f})" in shown
+        page.fill("#view input[type='number']", "3")
+        page.press("#view input[type='number']", "Tab")
+        until(page, "location.hash.includes('unit=3')")
+        opened(page, "states")
+        page.click("#find-places")
+        page.wait_for_selector("#places mark")
+
+
+def test_several_models_and_keys_alone(page: Any, run_of: Runs, data: Path) -> None:
+    with served(inspection_of(run_of, "generate-lstm", data, "generate-rnn")) as address:
+        page.goto(address)
+        opened(page, "overview")
+        page.focus("#tab-overview")
+        for name in ("states", "step", "gradients"):
+            page.keyboard.press("ArrowRight")
+            opened(page, name)
+            assert page.evaluate("document.activeElement.id") == f"tab-{name}"
+        legend = page.evaluate("document.querySelector('.plot').data.map(d => d.name)")
+        assert legend == ["generate-lstm", "generate-rnn"]
+        page.select_option("#model", label="generate-rnn")
+        until(page, "document.getElementById('facts').textContent.length > 0")
+        page.click("#tab-states")
+        opened(page, "states")
+        assert page.evaluate("[...document.querySelectorAll('select')][2].length") == 1  # a vanilla RNN has h alone
+
+
+def test_a_phones_width_needs_no_scrolling_sideways(page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 375, "height": 700})
+    with served(inspection_of(run_of, "translate-luong", data)) as address:
+        page.goto(address)
+        for name in ("overview", "states", "step", "gradients", "attention", "beams"):
+            page.click(f"#tab-{name}")
+            opened(page, name)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 375, name
+            page.screenshot(path=tmp_path / f"{name}.png")
+
+
+def test_a_report_opens_from_a_file(page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:
+    """Without a server or a network: every view that it has, with the same numbers."""
+    inspection = inspection_of(run_of, "translate-luong", data)
+    save_report(inspection, tmp_path / "a.html")
+    page.goto((tmp_path / "a.html").as_uri())
+    opened(page, "overview")
+    trace = inspection.asked.trace()
+    close(plotted(page)["y"], trace.losses)
+    for name in ("states", "step", "gradients", "attention", "beams", "runs"):
+        page.click(f"#tab-{name}")
+        opened(page, name)
+        assert page.query_selector(".problem") is None, name
+    assert page.is_disabled("#text")
+    page.click("#tab-words")
+    opened(page, "words")
+    assert "has no word vectors" in page.text_content(".problem")
+
+
+def test_a_long_text_is_binned_and_zoomed_into(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
+    inspection = inspection_of(run_of, "generate-lstm", data)
+    text = "3 and 4 make 7\n" * 80  # 1,200 characters
+    inspection.asked.text = text
+    values = model_of("generate-lstm").trace(text).values("l0", "h")
+    with served(inspection) as address:
+        page.goto(f"{address}#view=states")
+        opened(page, "states")
+        assert len(plotted(page)["x"]) == 400
+        page.evaluate(
+            "Plotly.relayout(document.querySelector('.plot'), {'xaxis.range[0]': 300, 'xaxis.range[1]': 349})"
+        )
+        until(page, "location.hash.includes('first=300')")
+        opened(page, "states")
+        assert plotted(page)["x"] == list(range(300, 350))
+        close(plotted(page)["z"], values[300:350].T)

@@ -1,0 +1,221 @@
+"""What the page's server answers, and whom."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli.test_generate import call
+from tests.see.models import KINDS
+from unrolled import UserError, api
+from unrolled.model import Model
+from unrolled.see import views
+from unrolled.see.report import MODULES
+from unrolled.serve import Asked, Inspection, save_report
+from unrolled.serve import page as page_module
+from unrolled.serve.page import find_port, make_app, serve
+
+pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
+from fastapi.testclient import TestClient
+
+Runs = Callable[[str], Path]
+ADDRESS = "http://127.0.0.1:8650"
+
+
+def inspection_of(run_of: Runs, *kinds: str, text: str | None = None, file: str | None = None) -> Inspection:
+    return Inspection(Asked({str(run_of(kind)): api.load(run_of(kind)) for kind in kinds}, text, file))
+
+
+@pytest.fixture
+def client(run_of: Runs) -> TestClient:
+    return TestClient(make_app(inspection_of(run_of, "generate-lstm"), 8650), base_url=ADDRESS)
+
+
+def test_the_page_and_its_files(client: TestClient) -> None:
+    page = client.get("/").text
+    assert "unrolled <span>inspect</span>" in page
+    for address in re.findall(r'"(/[^"]+)"', page):
+        assert client.get(address).status_code == 200
+    assert "http" not in re.sub(r"http-equiv", "", page)  # nothing from elsewhere
+    assert "default-src 'self'" in client.get("/").headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/../trace.py", "/page/%2e%2e%2ftrace.py", "/page/index.html", "/etc/passwd", "/docs"]
+)
+def test_other_paths_are_not_there(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"host": "evil.example"}, {"host": "127.0.0.1:1"}, {"origin": "http://evil.example"}, {"origin": "null"}],
+)
+def test_other_sites_are_refused(client: TestClient, headers: dict[str, str]) -> None:
+    answer = client.post("/api/about", json={}, headers=headers)
+    assert answer.status_code == 403
+    assert answer.json() == {"problem": "This page is at http://127.0.0.1:8650/ alone."}
+    assert client.post("/api/about", json={}, headers={"origin": "http://localhost:8650"}).status_code == 200
+
+
+def test_numbers_are_the_traces(client: TestClient, model_of: Callable[[str], Model]) -> None:
+    query = {"text": "3 and 4", "layer": "l1", "quantity": "f"}
+    found = client.post("/api/values", json=query).json()
+    values = model_of("generate-lstm").trace("3 and 4").values("l1", "f")
+    torch.testing.assert_close(torch.tensor(found["z"]), values.T, rtol=1e-3, atol=1e-4)
+    assert found["tokens"][:3] == ["↵", "3", "␣"]
+    lively = client.post("/api/values", json={**query, "order": "lively"}).json()["units"]
+    assert lively[0] == int(values.std(0).argmax())
+    marked = client.post("/api/values", json={**query, "order": "mark", "mark": "0,0,1,0,0,0,1"}).json()
+    best = model_of("generate-lstm").trace("3 and 4").units_like([0, 0, 1, 0, 0, 0, 1], "l1", "f")
+    assert marked["units"][0] == best[0][0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "message"),
+    [
+        ("overview", {}, "There is no text to trace. Give at least one token."),
+        ("overview", {"text": "3", "model": "other"}, "Unknown model 'other'."),
+        ("valeus", {"text": "3"}, "Unknown view 'valeus'. Did you mean 'values'?"),
+        ("values", {"text": "3 and", "first": "9"}, "There are no steps from 9 to 5. Expected some of 0 to 5."),
+        ("values", {"text": "3 and", "first": "x"}, "first='x' is not a whole number."),
+        ("values", {"text": "3 and", "order": "mark"}, "The mark has 0 numbers. Expected one for each of 5 steps."),
+        ("values", {"text": "3 and", "order": "up"}, "Unknown order 'up'. Choices: natural, lively, mark."),
+        ("attention", {"text": "3 and", "map": "a"}, "There is no attention 'a'."),
+        ("places", {"text": "3 and", "unit": "99"}, "There is no unit 99. Expected 0 to 11."),
+        ("words", {"words": ""}, "There is no word to look up. Give one, or a sum: king - man + woman."),
+        ("map", {"lines": "one"}, "A map of 1 sentences says nothing. Give at least three, one on a line."),
+        ("overview", {"text": "3", "o.beam": "5"}, "Unknown option of a trace 'beam'."),
+    ],
+)
+def test_mistakes_come_back_as_sentences(client: TestClient, kind: str, query: dict[str, str], message: str) -> None:
+    answer = client.post(f"/api/{kind}", json=query)
+    assert answer.status_code == 400
+    assert answer.json()["problem"].startswith(message)
+
+
+def test_long_and_wide_tables_are_sent_as_means() -> None:
+    table = torch.randn(1024, 5000)
+    small, rows, columns = views.binned(table)
+    assert len(rows) <= views.MOST_ROWS
+    assert len(columns) <= views.MOST_COLUMNS
+    assert small.shape == (len(rows), len(columns))
+    high, wide = rows[1], columns[1]
+    torch.testing.assert_close(small[3, 7], table[3 * high : 4 * high, 7 * wide : 8 * wide].mean())
+
+
+def test_places_where_a_unit_is_most_active(client: TestClient, model_of: Callable[[str], Model]) -> None:
+    text = "3 and 4 make 7\n5 and 6 make 11"
+    found = client.post("/api/places", json={"text": text, "layer": "l0", "quantity": "c", "unit": 4}).json()
+    column = model_of("generate-lstm").trace(text).values("l0", "c")[:, 4]
+    assert found["most"][0]["step"] == int(column.argmax())
+    assert found["least"][0]["step"] == int(column.argmin())
+
+
+def test_runs_show_curves_samples_and_the_norms_of_layers(client: TestClient, run_of: Runs) -> None:
+    (run,) = client.post("/api/runs", json={}).json()["runs"].values()
+    rows = [json.loads(line) for line in (run_of("generate-lstm") / "metrics.jsonl").read_text().splitlines()]
+    assert run["step"] == [row["step"] for row in rows]
+    assert run["columns"]["train_loss"] == [row["train_loss"] for row in rows]
+    assert set(run["grad_norms"]) == {"embedding", "layer.l0", "layer.l1", "scores"}
+    whole = [sum(norms[i] ** 2 for norms in run["grad_norms"].values()) ** 0.5 for i in range(len(rows))]
+    assert all(norm <= row["grad_norm_max"] * 1.001 for norm, row in zip(whole, rows, strict=True))
+    assert run["samples"][-1][0] == rows[-1]["step"]
+
+
+def test_a_model_file_alone_has_no_run(run_of: Runs) -> None:
+    path = str(run_of("generate-gru") / "best.safetensors")
+    inspection = Inspection(Asked({path: api.load(path)}, "3"))
+    with pytest.raises(UserError, match="These are model files, not run folders"):
+        inspection.view("runs", {})
+    assert inspection.about()["models"][0]["run"] is False
+
+
+def test_maps_of_words_and_of_sentences(run_of: Runs) -> None:
+    inspection = inspection_of(run_of, "classify")
+    words = inspection.view("map", {})
+    assert "fine" in words["names"]
+    found = inspection.view("map", {"lines": "good\tone fine two\nbad\ttwo poor one\nbad\tpoor"})
+    assert found["labels"] == ["good", "bad", "bad"]
+    assert len(found["x"]) == 3
+    assert inspection.view("words", {"words": "fine"})["nearest"]
+
+
+@pytest.mark.parametrize("kind", ["generate-rnn", "forecast", "translate-transformer", "translate-luong"])
+def test_a_report_holds_all_that_its_page_asks(kind: str, run_of: Runs, data: Path, tmp_path: Path) -> None:
+    text = None if kind == "forecast" else KINDS[kind][3]
+    file = str(data / "waves.csv") if kind == "forecast" else None
+    save_report(inspection_of(run_of, kind, text=text, file=file), tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    recorded: dict[str, Any] = json.loads(re.search(r'id="recorded">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    asked = {json.loads(key)[0] for key in recorded}
+    assert {"about", "overview", "gradients", "runs", "map"} <= asked
+    assert ("attention" in asked) == kind.startswith("translate")
+    assert page.count("data:text/javascript;base64,") == len(MODULES)
+    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)  # plotly's own script names its home
+    assert "http://" not in outside
+    assert "https://" not in outside
+
+
+def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"Port {port} is in use. Leave out --port: the next free one is taken."):
+            find_port(port)
+        monkeypatch.setattr(page_module, "FIRST_PORT", port)
+        assert find_port(None) > port
+        monkeypatch.setattr(page_module, "PORTS", 1)
+        with pytest.raises(UserError, match=f"The ports from {port} to {port} are all in use"):
+            find_port(None)
+
+
+def test_without_a_browser_the_address_is_printed(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+    import webbrowser
+
+    import uvicorn
+
+    said: list[str] = []
+    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: None)
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    serve(inspection_of(run_of, "generate-rnn"), None, True, said.append)
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/  \(Ctrl-C ends\)", said[0])
+    assert re.fullmatch(r"No browser was found: open http://127\.0\.0\.1:\d+/ in one\.", said[1])
+
+
+def test_without_its_parts_the_page_says_what_to_install(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else usual(name))
+    code, _, said = call("inspect", run_of("generate-rnn"), "--no-browser")
+    assert code == 2
+    assert said == (
+        "unrolled: The page needs uvicorn, not installed here. "
+        "Install what it needs: pip install 'unrolled[see]'. --figures works without.\n"
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    code, _, said = call("inspect", run_of("generate-rnn"), "3", "--html", "a.html")
+    assert code == 2
+    assert said == "unrolled: The page needs plotly, which is not installed. Install it: pip install 'unrolled[see]'\n"
+
+
+def test_reports_in_wrong_places(run_of: Runs, tmp_path: Path) -> None:
+    for place, message in (
+        ("a.pdf", "is no page: its name ends in '.pdf'. Use .html."),
+        ("no/a.html", "There is no folder"),
+    ):
+        code, _, said = call("inspect", run_of("generate-rnn"), "3", "--html", tmp_path / place)
+        assert code == 2
+        assert message in said

@@ -1,0 +1,185 @@
+"""What `recognize` says of training data and settings that it cannot use, or not wholly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.tasks.recognition import (
+    RATE,
+    SMALL,
+    frames,
+    manifest,
+    marks,
+    tone,
+    words,
+    write_frames,
+    write_lines,
+    write_recordings,
+)
+from unrolled import UserError, api
+from unrolled.tasks.recognize_search import RunOptions
+
+
+def job(file: Path, **changes: Any) -> api.Job:
+    settings = {**SMALL, "data.train": str(file), **{key.replace("__", "."): value for key, value in changes.items()}}
+    return api.Job(api.configure("recognize", [], settings))
+
+
+def test_two_kinds_in_one_manifest(tmp_path: Path) -> None:
+    file = write_recordings(tmp_path, ["a", "b"])
+    write_lines(tmp_path, ["c"], "line")
+    file.write_text(file.read_text() + "line0.png\tc\n")
+    with pytest.raises(
+        UserError, match=r"train\.tsv:3 is a picture; most are a recording\. Train a model for each kind"
+    ):
+        job(file, data__valid=str(file))
+    both = tmp_path / "both.tsv"
+    both.write_text("train0.wav\ta\ntrain1.wav\tb\n")
+    with pytest.raises(UserError, match=r"train\.tsv:3: .*line0\.png is a picture\. This model expects a recording"):
+        job(both, data__valid=str(file)).trainer()
+
+
+def test_empty_transcripts(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"All transcripts are empty\. Give examples that say something"):
+        job(write_frames(tmp_path / "a.npz", [" ", " "]))
+
+
+def test_one_example(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds one example\. Give more, or a file with data\.valid"):
+        job(write_lines(tmp_path, ["abc"]))
+
+
+def test_examples_too_short_for_their_transcripts_are_left_out(tmp_path: Path) -> None:
+    file = write_recordings(tmp_path, ["abc", "ab c", "c", "a"])
+    file.write_text(file.read_text() + "train2.wav\t" + "abc" * 20 + "\n")
+    with pytest.warns(
+        UserWarning, match=r"1 training examples are too short for their transcripts .*train\.tsv:5: \d+ s"
+    ):
+        batches = job(file, data__valid=str(file)).trainer().batches
+    assert len(batches) == 1
+    assert len(batches[0].inputs) == 4
+
+
+def test_a_long_recording_is_left_out_of_training(tmp_path: Path) -> None:
+    file = write_recordings(tmp_path, ["abc", "ab", "c"])
+    soundfile.write(tmp_path / "long.wav", np.zeros(61 * RATE, dtype=np.float32), RATE)
+    file.write_text(file.read_text() + "long.wav\tabc\n")
+    with pytest.warns(UserWarning, match=r"1 training examples have more than 6,000 steps .*train\.tsv:4\. Cut them"):
+        batches = job(file, data__valid=str(file)).trainer().batches
+    assert len(batches[0].inputs) == 3
+    with (
+        pytest.warns(UserWarning, match="4 training examples have more than 3 steps"),
+        pytest.raises(UserError, match=r"No training example is left\. Check the transcripts, and data\.max_steps"),
+    ):
+        job(file, data__valid=str(file), data__max_steps=3).trainer()
+
+
+def test_unusual_recordings_are_told(tmp_path: Path) -> None:
+    file = write_recordings(tmp_path, ["abc", "ab", "c"])
+    soundfile.write(tmp_path / "train1.wav", np.stack([tone("ab", 16_000)] * 2, axis=1), 16_000)
+    with (
+        pytest.warns(UserWarning, match="1 of 3 recordings have several channels: their mean is read"),
+        pytest.warns(UserWarning, match=r"different rates, 8,000 Hz \(2\), 16,000 Hz \(1\): all are read at one"),
+    ):
+        made = job(file, data__valid=str(file))
+    assert made.assets.reader.rate == RATE
+
+
+def test_frames_of_different_shapes(tmp_path: Path) -> None:
+    for i, width in enumerate((4, 4, 5)):
+        np.save(tmp_path / f"{i}.npy", np.zeros((30, width)))
+    file = manifest(tmp_path / "a.tsv", [(f"{i}.npy", "ab") for i in range(3)])
+    with pytest.raises(UserError, match=r"a\.tsv:3 has frames of shape \(5,\), the first of \(4,\)"):
+        job(file, data__valid=str(file))
+    (tmp_path / "2.npy").write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"a\.tsv:3: .*2\.npy is no array that can be read: "):
+        job(file, data__valid=str(file))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model__strides": [2, 2]}, r"model\.strides=\[2, 2\] has 2 numbers for 1 convolutions"),
+        ({"model__channels": [0]}, r"model\.channels=\[0\] and model\.strides=\[2\] are no convolutions"),
+        (
+            {"model__kind": "transformer", "model__heads": 5},
+            r"model\.hidden_size=24 is not divisible by model\.heads=5\. U",
+        ),
+        (
+            {"data__center_bands": True, "model__bidirectional": False},
+            r"data\.center_bands=true needs the whole recording",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    file = write_recordings(tmp_path, ["abc", "ab", "c"])
+    with pytest.raises(UserError, match=message):
+        job(file, data__valid=str(file), **changes)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lm": "x.arpa"}, "A language model of words needs a list of them"),
+        ({"beam": 1, "n_best": 2}, "beam=1 is the best path, without lexicon or n-best list"),
+        ({"window": 0.0}, "window=0.0 is not above 0"),
+    ],
+)
+def test_options_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        RunOptions(**given)
+
+
+def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
+    listener = job(write_recordings(tmp_path / "a", words(3))).model
+    reader = job(write_lines(tmp_path / "b", words(3))).model
+    viewer = job(write_frames(tmp_path / "c.npz", words(3))).model
+    with pytest.raises(
+        UserError, match=r"train0\.png is a picture\. This model expects a recording: a path, or an array"
+    ):
+        listener.predict(str(tmp_path / "b" / "train0.png"))
+    with pytest.raises(UserError, match=r"The input has shape \(16, \d+\)\. Expected samples \(N,\) at 8000 Hz"):
+        listener.predict(marks("a"))
+    with pytest.raises(UserError, match=r"The input holds samples that are not finite"):
+        listener.predict(np.array([np.nan]))
+    with pytest.raises(UserError, match=r"The input holds float32\. Expected grey from 0"):
+        reader.predict(frames("a"))
+    with pytest.raises(UserError, match=r"The input has frames of shape \(3,\)\. Expected \(4,\), as in training"):
+        viewer.predict(np.zeros((9, 3)))
+    with pytest.raises(UserError, match=r"Input 1 is int\. Expected an array of frames \(steps, 4\)"):
+        viewer.predict(7)
+    with pytest.raises(UserError, match=r"train\.tsv:1: .*train0\.png is a picture\. This model expects a recording"):
+        listener.evaluate(tmp_path / "b" / "train.tsv")
+    with pytest.raises(UserError, match="a picture shows 4,000 at the most"):
+        listener.task.drawing(listener, np.ones(60 * RATE, dtype=np.float32))
+
+
+def test_streams_that_cannot_be(tmp_path: Path) -> None:
+    file = write_recordings(tmp_path, words(3))
+    slopes = job(file, model__bidirectional=False, data__deltas=1).model
+    with pytest.raises(UserError, match=r"reads slopes, which look 2 frames ahead\. Train with data\.deltas=0"):
+        slopes.stream()
+    looking = job(file, model__bidirectional=False, model__kind="transformer", model__heads=4).model
+    with pytest.raises(UserError, match="looks at all steps at once"):
+        looking.stream()
+    line = job(write_lines(tmp_path / "l", words(3)), model__bidirectional=False).model
+    with pytest.raises(UserError, match=r"A line is read whole\. Streams are for recordings and frames"):
+        line.stream()
+
+
+def test_slopes_and_features_made_anew(tmp_path: Path) -> None:
+    """Three numbers for each band; and what does not fit into memory gives the same batches."""
+    file = write_recordings(tmp_path, words(6))
+    kept = job(file, data__deltas=2, train__augment=True)
+    anew = job(file, data__deltas=2, train__augment=True, data__memory=0.0)
+    assert kept.assets.reader.shape == (60,)
+    for batches in (kept.trainer().batches, anew.trainer().batches):
+        batches.order(1)
+    first, second = kept.trainer().batches[0], anew.trainer().batches[0]
+    assert first.inputs.equal(second.inputs)
+    assert first.inputs.shape[2] == 60

@@ -1,0 +1,85 @@
+"""A recogniser laid open on one recording, line or sequence of frames: posteriors over time, and the layers (S34)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError
+from unrolled.models.recognizer import Recognizer
+from unrolled.nn.ctc import ctc_align, ctc_loss
+from unrolled.search.frames import best_path
+from unrolled.see import AttentionMap, Frames, ModelTrace, Part, Probe, check_memory
+from unrolled.see.options import HIDE, TraceOption
+from unrolled.tasks.recognize_batches import features_batch
+from unrolled.tasks.recognize_labels import Labels
+
+OPTIONS = (
+    HIDE,
+    TraceOption("text", "", "A text to align and whose loss is followed back; none: what was recognised.", str),
+)
+
+
+def trace_recognizer(
+    network: Recognizer,
+    labels: Labels,
+    features: NDArray[np.float32],
+    moment: Callable[[int], float],
+    unit: str,
+    *,
+    hide: Sequence[int],
+    text: str,
+) -> ModelTrace:
+    """Posteriors, the alignment of a text, and −log P(text) as the one loss; `moment` says when a step begins."""
+    if not len(features):
+        raise UserError("There is nothing to trace.", "Give an input that is not empty.")
+    network.eval()
+    check_memory(len(features), network, "steps")
+    steps = -(-len(features) // network.time_factor)
+    names = [f"{moment(step):.2f}" if unit == "seconds" else f"{moment(step):.0f}" for step in range(steps)]
+    batch = features_batch([features]).to(next(network.parameters()).device)
+    probe = Probe(names, hide)
+    read, trace, weights = network.trace(batch, probe)
+    log_probs = read.log_probs[0, : int(read.lengths[0])]
+    said = best_path(log_probs.detach().cpu()).labels
+    wanted = labels.ids(text) if text else list(said)
+    if text and not wanted:
+        raise UserError(f"The model knows no label of text={text!r}.", f"It knows: {' '.join(labels.names[1:30])}")
+    loss = ctc_loss(log_probs, torch.tensor(wanted, dtype=torch.int64))
+    alignment = ctc_align(log_probs.detach(), wanted).path
+    frames = Frames(
+        log_probs.detach().exp().cpu(),
+        list(labels.names),
+        alignment,
+        seconds=moment(1) - moment(0) if unit == "seconds" else None,
+        picture=_picture(features, upside_down=unit == "pixels"),
+    )
+    kept = probe.tokens = names[: len(log_probs)]
+    missing = {
+        "gates": "A vanilla RNN has no gates.",
+        "attention": "A recurrent recogniser has no attention.",
+        "beams": "CTC's labels are read from the frames: see the posteriors.",
+    }
+    if trace is None:
+        for kind in ("states", "gates", "norms", "flow"):
+            missing[kind] = "A Transformer has no recurrent states and no gates: look at its attention."
+    return ModelTrace(
+        "recognize",
+        labels.text(said) or "(nothing)",
+        [labels.text(wanted) or "(nothing)"],
+        loss[None],
+        () if trace is None else (Part("", kept, trace),),
+        {"input": probe},
+        attention={} if weights is None else {"frame → frame": AttentionMap(kept, kept, weights)},
+        frames=frames,
+        missing=missing,
+    )
+
+
+def _picture(features: NDArray[np.float32], upside_down: bool) -> torch.Tensor | None:
+    """Features (T, …) with time from left to right, the lowest row first; a line's highest comes first."""
+    rows = features.reshape(len(features), -1).T
+    return torch.from_numpy((rows[::-1] if upside_down else rows).copy()) if len(rows) > 1 else None
