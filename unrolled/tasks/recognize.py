@@ -206,7 +206,8 @@ class Recognize(Task):
         assert isinstance(model.network, Recognizer)
         window = whole(assets.reader, assets.reader.given(inputs))
         moment = moments(model, len(window.features), scale=window.scale)
-        return trace_recognizer(model.network, assets.labels, window.features, moment, assets.reader.unit, **chosen)
+        kind, unit = assets.reader.kind, assets.reader.unit
+        return trace_recognizer(model.network, assets.labels, window.features, moment, kind, unit, **chosen)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """Files, or the names of files on the lines of standard input."""

@@ -37,6 +37,7 @@ def trace_recognizer(
     labels: Labels,
     features: NDArray[np.float32],
     moment: Callable[[int], float],
+    kind: str,
     unit: str,
     *,
     hide: Sequence[int],
@@ -64,8 +65,10 @@ def trace_recognizer(
         log_probs.detach().exp().cpu(),
         list(labels.names),
         alignment,
-        seconds=moment(1) - moment(0) if unit == "seconds" else None,
-        picture=_picture(features, upside_down=unit == "pixels"),
+        kind,
+        unit,
+        moment(len(log_probs)),
+        torch.from_numpy(features.reshape(len(features), -1).copy()),
         lattice=ctc_occupancy(log_probs.detach(), wanted),
         states=tuple(labels.names[wanted[s // 2]] if s % 2 else BLANK for s in range(2 * len(wanted) + 1)),
         **_live(log_probs.detach().cpu(), labels, beam),
@@ -113,9 +116,3 @@ def _live(log_probs: Tensor, labels: Labels, beam: int) -> dict[str, Any]:
         for t, share in shares[beginning].items():
             table[t, column] = share
     return {"live": table, "beginnings": tuple(labels.text(one) or "(nothing)" for one in shown)}
-
-
-def _picture(features: NDArray[np.float32], upside_down: bool) -> Tensor | None:
-    """Features (T, …) with time from left to right, the lowest row first; a line's highest comes first."""
-    rows = features.reshape(len(features), -1).T
-    return torch.from_numpy((rows[::-1] if upside_down else rows).copy()) if len(rows) > 1 else None

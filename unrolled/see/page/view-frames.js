@@ -12,9 +12,9 @@ export default {
   reason: (overview) => (overview === null || overview.kinds.includes("frames") ? null : overview.missing.frames ?? `A model of ${overview.task} does not align frames with labels.`),
   async show(place) {
     const found = await ask("frames", traced());
-    const steps = Object.values(found.curves)[0].length, unit = found.seconds ?? 1;
+    const steps = Object.values(found.curves)[0].length, unit = found.end / steps;
     const x = Array.from({ length: steps }, (_, t) => (t + 0.5) * unit);
-    const axis = { title: { text: found.seconds ? "seconds" : "frame" }, range: [0, steps * unit] };
+    const axis = { title: { text: found.unit }, range: [0, steps * unit] };
     if (found.picture) heat(place, { z: found.picture, colours: FLOW, title: "", xaxis: { visible: false }, yaxis: { visible: false }, hover: "%{z}", height: 180 });
     const inner = curves(place, found.curves, { title: "Posteriors", x, xaxis: axis, yaxis: { range: [0, 1.1] }, height: 380, marks: false });
     Plotly.relayout(inner, { annotations: found.spikes.map(([t, label, p]) => ({ x: (t + 0.5) * unit, y: p, text: label, showarrow: false, yshift: 10 })) });
