@@ -166,6 +166,7 @@ class Job:
             stateful=task.stateful(config),
             window=task.window(config),
             judge_start=task.judge_start(config),
+            usual_tokens=task.usual_tokens(config),
         )
         return trainer
 

@@ -23,6 +23,26 @@ class Frames:
     blank: int = 0
     seconds: float | None = None  # of one frame; None: frames are counted
     picture: Tensor | None = None
+    lattice: Tensor | None = None  # (T, 2L + 1), how likely the path to the text is in each state: see `ctc_occupancy`
+    states: tuple[str, ...] = ()  # their names
+    live: Tensor | None = None  # (T, P), the share of each beginning among those that a search holds after each frame
+    beginnings: tuple[str, ...] = ()  # what they read
+
+    @property
+    def path(self) -> list[int]:
+        """The state of the lattice that the alignment is in at each frame.
+
+        >>> import torch
+        >>> Frames(torch.zeros(5, 3), ["-", "a", "b"], [0, 1, 1, 2, 0]).path
+        [0, 1, 1, 3, 4]
+        """
+        state, found, before = 0, [], self.blank
+        for label in self.alignment:
+            if label != before:
+                state += 2 if self.blank not in (label, before) else 1
+            found.append(state)
+            before = label
+        return found
 
     @property
     def spikes(self) -> list[tuple[int, str, float]]:

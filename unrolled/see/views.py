@@ -220,6 +220,10 @@ def frames(trace: ModelTrace) -> dict[str, Any]:
         "spikes": [[t, plain(label), rounded(p)] for t, label, p in found.spikes],
         "seconds": found.seconds,
         "picture": None if found.picture is None else matrix(found.picture),
+        "lattice": None if found.lattice is None else matrix(found.lattice.T),
+        "states": [plain(name) for name in found.states],
+        "live": None if found.live is None else matrix(found.live.T),
+        "beginnings": [plain(text) for text in found.beginnings],
     }
 
 

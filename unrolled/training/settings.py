@@ -48,6 +48,12 @@ class TrainSettings(Section):
     average_last: int = Field(
         0, ge=0, description="In place of average: the mean of the weights at the last so many evaluations; 0: none."
     )
+    average_stalled: int = Field(
+        0,
+        ge=0,
+        description="In place of average: the mean of all weights since no score was better for so many evaluations "
+        "(NT-ASGD, with optimizer=sgd; 5 is usual); 0: none.",
+    )
     eval_every: int | None = Field(None, ge=1, description="Updates between evaluations; none: ten in a run.")
     patience: int | None = Field(None, ge=1, description="Stop after this many evaluations without a better score.")
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")
