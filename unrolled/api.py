@@ -31,7 +31,7 @@ from unrolled.training.run import BEST, CONFIG, LAST, METRICS
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
-    *("images", "valid_images"),
+    *("images", "valid_images", "cache"),
 )
 
 

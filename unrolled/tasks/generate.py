@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import EMBEDDED, Batch, Stream, Windows, embedded_text, read_text
+from unrolled.data import Batch, Stream, Windows, read_text
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models import RecurrentLM, language_model, stepping
@@ -24,6 +26,7 @@ from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
 from unrolled.tasks.generate_config import GenerateConfig, sized
+from unrolled.tasks.generate_reading import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate_scores import log_probs_of
 from unrolled.tasks.generate_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.generate_trace import trace_text
@@ -37,13 +40,12 @@ from unrolled.tasks.generate_writing import (
     network_of,
     start_token,
 )
-from unrolled.text import Tokenizer, Vectors, tokenizer_from_json, train_tokenizer
+from unrolled.text import Tokenizer, Vectors, tokenizer_from_json
 from unrolled.training import (
     Batches,
     Goal,
     Loss,
     cross_entropy,
-    hash_of,
     own_share,
     with_own_guesses,
 )
@@ -61,27 +63,10 @@ class Generate(Task):
         return Goal("nats_per_token")
 
     def read(self, config: GenerateConfig) -> Data:
-        settings = config.data
-        text = embedded_text() if settings.train is None else read_text(settings.train)
-        source = settings.train or f"{EMBEDDED}; its scores compare with nothing"
-        if settings.valid is not None:
-            valid = read_text(settings.valid)
-        else:
-            cut = round(len(text) * (1 - settings.valid_fraction))
-            text, valid = text[:cut], text[cut:]
-        return Data(text, valid, source, hash_of(text.encode(), valid.encode()))
+        return read_texts(config.data)
 
     def make_assets(self, config: GenerateConfig, data: Data, init: Tokenizer | None = None) -> Tokenizer:
-        settings = config.data
-        if init is not None:
-            return init.extended([data.train])
-        return train_tokenizer(
-            settings.level,
-            [data.train],
-            min_count=settings.min_count,
-            max_size=settings.max_size,
-            lowercase=settings.lowercase,
-        )
+        return tokenizer_for(config.data, data.train, init)
 
     def assets_to_json(self, assets: Tokenizer) -> Any:
         return assets.to_json()
@@ -95,8 +80,8 @@ class Generate(Task):
     def architecture(self, config: GenerateConfig) -> dict[str, Any]:
         return super().architecture(config) | {"model.context": sized(config).context}
 
-    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: str, *, training: bool) -> Stream | Windows:
-        ids = directed(assets.ids(examples), config.data.direction)
+    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: Text, *, training: bool) -> Stream | Windows:
+        ids = directed(ids_of(config.data, assets, examples), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
             raise UserError(
@@ -137,19 +122,27 @@ class Generate(Task):
     @torch.no_grad()
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, float]:
         """One stream from the first token to the last: no token lacks its past."""
-        return self.evaluate_text(model, read_text(path))
+        assert isinstance(model.config, GenerateConfig)
+        here = model.config.data.model_copy(update={"cache": None})  # not where it was trained, maybe elsewhere
+        text = read_either(here, path)
+        if isinstance(text, str):
+            return self.evaluate_text(model, text)
+        ids = ids_of(here, model.assets, text)
+        return self._evaluate_ids(model, ids, sum(map(len, text.segments())))
 
     @torch.no_grad()
     def evaluate_text(self, model: Model, text: str) -> dict[str, float]:
+        return self._evaluate_ids(model, directed(model.assets.ids(text), direction_of(model)), len(text))
+
+    def _evaluate_ids(self, model: Model, ids: NDArray[np.integer], characters: int) -> dict[str, float]:
         model.network.eval()
         tokenizer: Tokenizer = model.assets
-        ids = directed(tokenizer.ids(text), direction_of(model))
         stream = Stream(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True)
         scores = self.evaluate(model, stream)
         nats = scores["nats_per_token"] * scores["tokens"]
-        scores["bits_per_char"] = nats / math.log(2) / len(text)
-        scores["characters"] = len(text)
-        scores["unknown_tokens"] = tokenizer.unknowns(text)
+        scores["bits_per_char"] = nats / math.log(2) / characters
+        scores["characters"] = characters
+        scores["unknown_tokens"] = count(ids, tokenizer.vocabulary.unk)
         return scores
 
     def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
@@ -286,15 +279,21 @@ class Generate(Task):
         ]
 
     def statistics(self, config: GenerateConfig, data: Data, assets: Tokenizer) -> dict[str, Any]:
-        train, valid = assets.ids(data.train), assets.ids(data.valid)
-        known, lines = set(data.train.splitlines()), [line for line in data.valid.splitlines() if line.strip()]
-        lengths = [len(line) for line in data.train.splitlines()] or [0]
-        shared = sum(line in known for line in lines)
-        return {
+        train, valid = (ids_of(config.data, assets, text) for text in (data.train, data.valid))
+        facts = {
             "vocabulary": len(assets),
             "train tokens": len(train),
             "valid tokens": len(valid),
-            "valid tokens unknown": assets.unknowns(data.valid),
-            "line length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)} characters",
-            "valid lines also in train": f"{shared} of {len(lines)}",
+            "valid tokens unknown": count(valid, assets.vocabulary.unk),
         }
+        return facts | (_line_facts(data) if isinstance(data.train, str) and isinstance(data.valid, str) else {})
+
+
+def _line_facts(data: Data) -> dict[str, Any]:
+    known, lines = set(data.train.splitlines()), [line for line in data.valid.splitlines() if line.strip()]
+    lengths = [len(line) for line in data.train.splitlines()] or [0]
+    shared = sum(line in known for line in lines)
+    return {
+        "line length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)} characters",
+        "valid lines also in train": f"{shared} of {len(lines)}",
+    }

@@ -23,6 +23,9 @@ class DataSettings(Section):
     min_count: int = Field(1, ge=1, description="Rarer tokens are unknown.")
     max_size: int | None = Field(None, ge=2, description="Largest vocabulary; none: everything, 8000 for bpe.")
     lowercase: bool = Field(False, description="Read everything as lower case.")
+    cache: str | None = Field(
+        None, description="Folder where texts are kept as ids; none: texts of 64 MB and more, in ~/.cache/unrolled."
+    )
     direction: Literal["forward", "backward"] = Field("forward", description="Write left to right, or right to left.")
 
 

@@ -157,7 +157,7 @@ def start_token(tokenizer: Tokenizer) -> int:
     return int(ids[0]) if len(ids) else 0
 
 
-def directed(ids: NDArray[np.int32], direction: str) -> NDArray[np.int32]:
+def directed(ids: NDArray[np.integer], direction: str) -> NDArray[np.integer]:
     return ids[::-1].copy() if direction == "backward" else ids
 
 

@@ -143,6 +143,8 @@ class Trainer:
             warmup_steps=settings.warmup_steps,
             total_steps=self.total_steps,
             plateau=progress.plateau,
+            hold=settings.hold,
+            decay_to=settings.decay_to,
         )
         self.optimizer.zero_grad(set_to_none=True)
         loss, count = self.gradients()

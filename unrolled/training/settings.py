@@ -35,9 +35,13 @@ class TrainSettings(Section):
         0.0, ge=0, description="Deviation of Gaussian noise that every weight gets anew for each batch of training."
     )
     warmup_steps: int = Field(20, ge=0, description="Updates over which the learning rate rises to lr.")
-    schedule: Literal["constant", "cosine", "plateau"] = Field(
-        "cosine", description="cosine falls to lr / 100 by the last update; plateau divides when evaluations stall."
+    schedule: Literal["constant", "cosine", "geometric", "plateau"] = Field(
+        "cosine",
+        description="cosine and geometric fall to lr · decay_to by the last update; plateau divides when evaluations "
+        "stall.",
     )
+    hold: float = Field(0.0, ge=0, lt=1, description="Share of the run before cosine or geometric begin to fall.")
+    decay_to: float = Field(0.01, gt=0, le=1, description="What cosine and geometric fall to, times lr.")
     plateau_factor: float = Field(0.5, gt=0, lt=1, description="What plateau multiplies the learning rate by.")
     plateau_patience: int = Field(1, ge=0, description="Evaluations without a better score that plateau waits for.")
     clip_norm: float | None = Field(1.0, gt=0, description="Gradients longer than this are scaled back to it.")
