@@ -96,7 +96,7 @@ def test_hypotheses_of_one_memory_see_its_regions(training: bool) -> None:
     looks = gate(decoder, state.cell[0])
     for row in range(2 * B):
         seen = step.context[row] / looks[row]
-        distances = (memory[row // 2] - seen).abs().sum(-1)
+        distances = (memory[row // 2] - seen).abs().sum(-1).detach()
         assert float(distances.min()) < 1e-9
         if not training:
             assert int(distances.argmin()) == int(step.weights[row].argmax())
