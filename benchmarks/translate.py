@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 import translate_transformer
+from clocks import CLOCKS
 from measure import RESULTS, machine, row, show
 from peer_process import Peer
 from translate_ours import BEAM, PRECISIONS, SIZES, TOKENS, Ours
@@ -42,12 +43,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--batches", type=int, default=12)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="processor: where others work too, one thread")
     options = parser.parse_args()
     if options.data is None:
         raise SystemExit("Where is the data? Give --data FOLDER, or set UNROLLED_DATA.")
     torch.set_num_threads(options.threads)
-    ours = [Ours(Path(options.data), options.batches, **{"train.precision": name}) for name in PRECISIONS]
-    joeynmt = Peer(options.joeynmt, "translate_joeynmt.py", "joeynmt.search", job_of(ours[0], options.threads))
+    ours = [
+        Ours(Path(options.data), options.batches, options.clock, **{"train.precision": name}) for name in PRECISIONS
+    ]
+    joeynmt = Peer(options.joeynmt, "translate_joeynmt.py", "joeynmt.search", job_of(ours[0], options))
     turns = [[one.train() for one in ours] + [joeynmt.ask("train")] for _ in range(options.rounds + 1)][1:]
     searches = [
         [one.translate(name) for one, name in zip(ours, PRECISIONS, strict=True)] + [joeynmt.ask("search")]
@@ -62,18 +66,26 @@ def main() -> None:
         "parameters": ours[0].model.num_parameters,
         "joeynmt": joeynmt.about,
         "transformer": transformer,
+        "clock": options.clock,
         "machine": machine(),
         "rows": rows + more,
     }
     (RESULTS / "translate.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
-def job_of(ours: Ours, threads: int) -> dict[str, Any]:
+def job_of(ours: Ours, options: argparse.Namespace) -> dict[str, Any]:
     """What joeynmt is told."""
     assets = ours.model.assets
     pairs = [[[theirs(s, assets.source.end), theirs(t, assets.target.end)] for s, t in batch] for batch in ours.pairs]
     sizes = [assets.source_size + 1, assets.target_size + 1]
-    rest = {"lr": 1e-3, "beam": BEAM, "tokens": TOKENS, "threads": threads, "batches": pairs}
+    rest = {
+        "lr": 1e-3,
+        "beam": BEAM,
+        "tokens": TOKENS,
+        "batches": pairs,
+        "threads": options.threads,
+        "clock": options.clock,
+    }
     return {**SIZES, "vocabularies": sizes, **rest}
 
 

@@ -25,14 +25,12 @@ AT_ONCE = 90  # sentences in a batch, about as many as ours
 def measure(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows of the table, and what was compared."""
     more = {f"model.{key}": value for key, value in SIZES.items()}
-    ours = Ours(Path(options.data), options.batches, **{"model.kind": "transformer", **more})
+    ours = Ours(Path(options.data), options.batches, options.clock, **{"model.kind": "transformer", **more})
     ours.train()
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.npz"
         np.savez(weights, **weights_of(ours))
-        peer = Peer(
-            options.ctranslate2, "translate_ctranslate2.py", "ctranslate2", job_of(ours, weights, options.threads)
-        )
+        peer = Peer(options.ctranslate2, "translate_ctranslate2.py", "ctranslate2", job_of(ours, weights, options))
     agree(ours, peer.ask("score")["log_probs"])
     blocks = [[*(ours.translate(name) for name in PRECISIONS), peer.ask("search")] for _ in range(options.rounds)]
     peer.close()
@@ -50,7 +48,7 @@ def weights_of(ours: Ours) -> dict[str, Any]:
     return {**found, "positions": sinusoidal(torch.arange(LONGEST), width).numpy()}
 
 
-def job_of(ours: Ours, weights: Path, threads: int) -> dict[str, Any]:
+def job_of(ours: Ours, weights: Path, options: argparse.Namespace) -> dict[str, Any]:
     assets = ours.model.assets
     source, target = assets.source.tokenizer, assets.target.tokenizer
     pairs = [pair for batch in ours.pairs for pair in batch]
@@ -66,7 +64,8 @@ def job_of(ours: Ours, weights: Path, threads: int) -> dict[str, Any]:
         "beam": BEAM,
         "tokens": TOKENS,
         "batch": AT_ONCE,
-        "threads": threads,
+        "threads": options.threads,
+        "clock": options.clock,
     }
 
 

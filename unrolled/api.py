@@ -31,7 +31,7 @@ from unrolled.training.run import BEST, CONFIG, LAST, METRICS
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
-    *("images", "valid_images"),
+    *("images", "valid_images", "cache"),
 )
 
 
@@ -176,6 +176,7 @@ class Job:
             stateful=task.stateful(config),
             window=task.window(config),
             judge_start=task.judge_start(config),
+            usual_tokens=task.usual_tokens(config),
         )
         return trainer
 

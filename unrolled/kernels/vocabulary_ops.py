@@ -70,14 +70,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         gradient = any(ctx.needs_input_grad)
         with torch.autocast("cpu", enabled=False):
             scores = score_rows(x, weight, bias)
-        losses = empty(len(x))
+        losses, of_bias = empty(len(x)), empty(len(weight) if ctx.needs_input_grad[2] else 0)
         targets = targets.contiguous()
         _native.cross_entropy(
             scores.data_ptr(), len(x), len(weight), scores.stride(0), narrow, gradient, smoothing, targets.data_ptr(),
-            losses.data_ptr(), torch.get_num_threads(),
+            losses.data_ptr(), of_bias.data_ptr() if len(of_bias) else 0, torch.get_num_threads(),
         )  # fmt: skip
         if gradient:
-            ctx.save_for_backward(scores, x, weight)
+            ctx.save_for_backward(scores, of_bias, x, weight)
         return losses.sum()
 
     @staticmethod
@@ -88,7 +88,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _gradients(
-    d_scores: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
+    d_scores: Tensor, of_bias: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
 ) -> list[Tensor]:
     """The gradients of x, weight and bias; an empty tensor where there is no need of one."""
     share, found = float(d_loss), [empty(0)] * 3
@@ -98,7 +98,7 @@ def _gradients(
         if needed[1]:
             found[1] = _scaled_product(d_scores.t(), x, share)
         if needed[2]:
-            found[2] = d_scores.sum(0, dtype=torch.float32).mul_(share)
+            found[2] = of_bias * share
     return found
 
 
