@@ -79,7 +79,8 @@ def all_searches(model: Model, test: Path) -> dict[str, Any]:
         "open lexicon + lm": grid(
             RunOptions(lexicon=lexicon, lm=lm),
             lm_weight=(0.05, 0.1, 0.25, 0.5),
-            unknown_penalty=(-6.0, -4.0, -2.0, -1.0, 0.0),
+            unknown_penalty=(-8.0, -4.0, -2.0, -1.0),
+            word_bonus=(0.0, 1.0),
         ),
     }
     return table(model, test.parent / "dev.tsv", test, ways, "cer")

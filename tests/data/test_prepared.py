@@ -71,6 +71,7 @@ def test_a_store_keeps_what_fits() -> None:
     assert sorted(made) == [1, 2, 5, 7]
     assert [float(store[i][0, 0]) for i in range(4)] == [5, 1, 7, 2]
     assert made[4:] == [7, 2]
+    assert FeatureStore([5, 1, 7], make, limit=1000, longest=5).kept == 2
 
 
 def test_changes_depend_on_the_seed_alone() -> None:

@@ -24,6 +24,7 @@ from unrolled.serve.page import find_port, make_app
 pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not installed")
 BROWSER = os.environ.get("UNROLLED_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
+QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium, or set UNROLLED_BROWSER")
 
 Runs = Callable[[str], Path]
@@ -44,7 +45,7 @@ EVERY = [
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", *QUIET])
         yield opened
         opened.close()
 

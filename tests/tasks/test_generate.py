@@ -15,7 +15,7 @@ from unrolled import Model, UserError, api
 from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.language import RecurrentLM
 from unrolled.tasks import TASKS
-from unrolled.tasks.generate import GenerateConfig
+from unrolled.tasks.generate_config import GenerateConfig
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12)) + "\n"
 SMALL: dict[str, Any] = {

@@ -45,6 +45,23 @@ class LanguageModelSettings(RecurrentSettings):
     norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
     activation: Literal["relu", "gelu"] = Field("gelu", description="transformer: of the feed-forward layers.")
 
+    last_size: int | None = Field(
+        None, ge=1, description="recurrent: units of the last layer, where they are not as many as the others'."
+    )
+    same_mask: bool = Field(
+        False,
+        description="recurrent: dropout outside the cells has one mask for all steps of a window (variational).",
+    )
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="recurrent: whole tokens dropped from what is read.")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="recurrent: of embeddings; none: dropout.")
+    between_dropout: float | None = Field(None, ge=0, lt=1, description="recurrent: between layers; none: dropout.")
+    activation_penalty: float = Field(
+        0.0, ge=0, description="recurrent: times the mean square of the outputs, added to the loss (AR)."
+    )
+    change_penalty: float = Field(
+        0.0, ge=0, description="recurrent: times the mean square of their change from step to step (TAR)."
+    )
+
     @field_validator("bidirectional")
     @classmethod
     def _sees_no_future(cls, value: bool) -> bool:

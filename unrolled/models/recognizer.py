@@ -50,7 +50,9 @@ class RecognizerSettings(RecurrentSettings):
 
 
 def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
-    """A stride for each convolution."""
+    """A stride for each convolution; frames have none."""
+    if kind == "frames":
+        return []
     count, strides = len(settings.channels), settings.strides
     if strides is None:
         strides = [*USUAL_STRIDES[kind], *[1] * count][:count]

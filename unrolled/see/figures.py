@@ -13,7 +13,7 @@ from unrolled.errors import UserError, unknown_name
 from unrolled.see.attention import draw_attention
 from unrolled.see.beam_figure import draw_beams
 from unrolled.see.flow import contributions, largest_singular_values
-from unrolled.see.frames_figure import draw_frames
+from unrolled.see.frames_figure import draw_frames, draw_lattice
 from unrolled.see.labels import GATES, SQUASHED, fonts, shown
 from unrolled.see.trace import ModelTrace, by_distance
 
@@ -173,6 +173,7 @@ DRAWINGS: dict[str, Callable[..., Any]] = {
     "attention": draw_attention,
     "beams": draw_beams,
     "frames": draw_frames,
+    "lattice": draw_lattice,
 }
 NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
     "losses": lambda trace: True,
@@ -184,6 +185,7 @@ NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
     "attention": lambda trace: bool(trace.attention),
     "beams": lambda trace: trace.beams is not None,
     "frames": lambda trace: trace.frames is not None,
+    "lattice": lambda trace: trace.frames is not None and trace.frames.lattice is not None,
 }
 OF_LAYERS = ("states", "gates", "gradients", "flow")  # drawn once for every layer
 

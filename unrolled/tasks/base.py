@@ -189,6 +189,10 @@ class Task(ABC):
         """How many steps gradients go back; None: the batch's."""
         return None
 
+    def usual_tokens(self, config: Any) -> int | None:
+        """The tokens of an update that train.lr is meant for, where it should follow their number."""
+        return None
+
     def judge_start(self, config: Any) -> bool:
         """Whether a new network may be good already, and is evaluated before the first update."""
         return False

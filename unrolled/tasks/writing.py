@@ -67,6 +67,7 @@ class RunOptions:
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
+MOST_SHOWN = 5  # outputs of a search that is watched
 
 
 def written(
@@ -101,6 +102,26 @@ def written(
         constraint=None if options.words is None else WordList.of(target.tokenizer, options.words, [target.end]),
         attention=attention,
     )
+
+
+@torch.no_grad()
+def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> Found:
+    """What a search finds for a memory of one row, unknown words forbidden, with the tree of all it looked at."""
+    unknown = target.tokenizer.vocabulary.unk
+    (found,) = beam_search(
+        network,
+        1,
+        start=target.begin,
+        end=target.end,
+        max_tokens=most,
+        beam=Beam(beam, n_best=min(beam, MOST_SHOWN)),
+        memory=memory,
+        memory_mask=memory.mask,
+        prefixes=[target.ids(prefix).tolist() if prefix else []],
+        forbidden=[target.begin, *([] if unknown is None else [unknown])],
+        tree=True,
+    )
+    return found
 
 
 def _samples(
