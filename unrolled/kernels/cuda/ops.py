@@ -2,7 +2,7 @@
 
     gates_x (B, T, G·H) and U (G·H, H) → outputs (B, T, H) and the final state
 
-H is a multiple of 32 here. gates_x, U and the outputs are in 16 bits, the states in 32.
+H is a multiple of 32 here. Everything is in 16 bits but a unit's own weights and the states after a reset.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def _forward(
     batch, steps = gates_x.shape[:2]
     hidden = weight.shape[1]
     output = _like_sequences(gates_x, hidden)
-    h_n = gates_x.new_empty(batch, hidden, dtype=torch.float32)
-    c_n = h_n.new_empty(batch, hidden) if cell.memory else h_n.new_empty(0)
+    h_n = gates_x.new_empty(batch, hidden)
+    c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
     exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden)
     saved = gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,))
-    memory = h_n.new_empty((steps, batch, hidden) if save and cell.memory else (0,))
+    memory = gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32)
 
     given = Arguments()
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
@@ -87,8 +87,8 @@ def _backward(
     d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden)
     d_candidate = _exchange(exchange, steps, batch, hidden if cell.candidate or cell.twice else 0)
     nothing = exchange.new_empty(0, dtype=torch.float32)
-    d_h_0 = nothing.new_empty(batch, hidden)
-    d_c_0 = nothing.new_empty((batch, hidden) if cell.memory else (0,))
+    d_h_0 = exchange.new_empty(batch, hidden)
+    d_c_0 = exchange.new_empty((batch, hidden) if cell.memory else (0,))
     d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
     d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
 
@@ -139,6 +139,7 @@ def _d_own(
     if not cell.memory:
         return parts[-1].sum((0, 1))[None]
     assert c_0 is not None
+    c_0 = c_0.float()
     before = [memory[1:], c_0[None]] if reverse else [c_0[None], memory[:-1]]
     entering = torch.cat(before)  # (T, B, H)
     if resets is not None:
@@ -242,14 +243,13 @@ def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tens
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden = weight.shape[1]
-    h_n = gates_x.new_empty(batch, hidden, dtype=torch.float32)
     return (
         _like_sequences(gates_x, hidden),
-        h_n,
-        h_n.new_empty((batch, hidden) if cell.memory else (0,)),
+        gates_x.new_empty(batch, hidden),
+        gates_x.new_empty((batch, hidden) if cell.memory else (0,)),
         gates_x.new_empty((steps * (1 + cell.twice), batch, hidden) if save else (0,)),
         gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,)),
-        h_n.new_empty((steps, batch, hidden) if save and cell.memory else (0,)),
+        gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32),
     )
 
 
@@ -278,7 +278,7 @@ def _(
         return nothing.clone() if tensor is None else torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
     d_gates_x = exchange.new_empty(steps, batch, weight.shape[0]).transpose(0, 1)
-    d_h_0 = nothing.new_empty(batch, hidden)
+    d_h_0 = exchange.new_empty(batch, hidden)
     return [d_gates_x, like(weight), like(own), d_h_0, like(c_0), like(reset_h), like(reset_c)]
 
 
