@@ -177,7 +177,8 @@ def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
     save = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
     output, h_n, c_n, *_ = ops.recurrence(
         gates_x, weight, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
-        job.lengths, job.resets, kind, job.reverse, save,
+        torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None, job.lengths, job.resets, kind,
+        job.reverse, save,
     )  # fmt: skip
     finals = (h_n, c_n) if memory else (h_n,)
     if extra:

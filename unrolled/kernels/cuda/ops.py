@@ -27,6 +27,7 @@ def _forward(
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
+    link: Tensor | None,
     lengths: Tensor | None,
     resets: Tensor | None,
     kind: int,
@@ -36,6 +37,8 @@ def _forward(
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
 
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
+    `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
+    derivative is refused and not silently zero.
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
@@ -72,6 +75,7 @@ def _backward(
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
+    link: Tensor | None,
     lengths: Tensor | None,
     resets: Tensor | None,
     exchange: Tensor,
@@ -221,9 +225,9 @@ def _exchange(like: Tensor, steps: int, batch: int, width: int) -> Tensor:
 
 
 _GIVEN = """Tensor gates_x, Tensor weight, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h, Tensor? reset_c,
-Tensor? lengths, Tensor? resets, int kind, bool reverse, bool save"""
+Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, bool save"""
 _BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? own, Tensor? c_0, Tensor? reset_h,
-Tensor? reset_c, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved, Tensor memory, int kind,
+Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved, Tensor memory, int kind,
 bool reverse"""
 
 recurrence = torch.library.custom_op(
@@ -263,6 +267,7 @@ def _(
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
+    link: Tensor | None,
     lengths: Tensor | None,
     resets: Tensor | None,
     exchange: Tensor,
@@ -283,16 +288,16 @@ def _(
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, own, _, c_0, reset_h, reset_c, lengths, resets, ctx.kind, ctx.reverse, _ = inputs
+    _, weight, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, _ = inputs
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[3:])
-    ctx.save_for_backward(weight, own, c_0, reset_h, reset_c, lengths, resets, *output[3:])
+    ctx.save_for_backward(weight, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
 
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
     found: Sequence[Tensor] = recurrence_backward(*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse)
     needed = ctx.needs_input_grad[: len(found)]
-    return *(g if need else None for g, need in zip(found, needed, strict=True)), None, None, None, None, None
+    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 6
 
 
 recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
