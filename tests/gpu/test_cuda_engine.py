@@ -171,6 +171,20 @@ def test_pieces_equal_the_whole() -> None:
     assert error(torch.cat(pieces), whole) < RELATIVE[torch.float16]
 
 
+@pytest.mark.parametrize("backend", ["cuda", "auto"])
+def test_one_step_at_a_time(backend: str) -> None:
+    layer: Any = unrolled.LSTM(8, 64, 2, backend=backend, device="cuda", dtype=torch.float16)
+    x = torch.randn(20, 3, 8, device="cuda", dtype=torch.float16)
+    stepper = layer.stepper()
+    stream, state, outputs = stepper.stream(3), stepper.initial_state(3), []
+    for frame in x:
+        output, state = stepper(frame, state)
+        outputs.append(output)
+        assert torch.equal(stream.feed(frame), output)
+    with torch.no_grad():
+        assert error(torch.stack(outputs), layer(x)[0]) < 2 * RELATIVE[torch.float16]
+
+
 def test_compiled() -> None:
     layer: Any = unrolled.LSTM(8, 64, backend="cuda", device="cuda", dtype=torch.float16)
     x = torch.randn(6, 3, 8, device="cuda", dtype=torch.float16, requires_grad=True)

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, make, pairwise, results
+from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, pairwise, results
 from tests.tolerances import RELATIVE
+from unrolled.errors import UserError
 from unrolled.kernels import cuda
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
@@ -151,6 +153,56 @@ def test_a_nan_stays_one_and_nobody_waits_for_it(simulated: Callable[..., None])
         output, _ = cuda.run(job)
     assert output[2:4].isnan().all()
     assert not output[4:].isnan().any()
+
+
+@pytest.mark.parametrize("cell", ["lstm_current", "gru", "gru_before"])
+def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., None]) -> None:
+    """Its schema, what torch.compile is told of its results, and its derivative."""
+    simulated()
+    job = cast(
+        make({**PLAIN, "cell": cell, "steps": 2, "batch": 3, "resets": "learned", "lengths": True}), torch.float16
+    )
+    calls: list[tuple[Any, ...]] = []
+    operator = cuda.ops.recurrence
+
+    def recorded(*given: Any) -> Any:
+        calls.append(given)
+        return operator(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda.ops, "recurrence", recorded)
+        cuda.run(job)
+    given = [g.detach().requires_grad_(g.is_floating_point()) if isinstance(g, Tensor) else g for g in calls[0]]
+    torch.library.opcheck(
+        operator, tuple(given), test_utils=("test_schema", "test_faketensor", "test_autograd_registration")
+    )
+
+
+def test_no_second_derivative(simulated: Callable[..., None]) -> None:
+    """An error for everything that has a first one, and never a silent zero."""
+    simulated()
+    job = cast(make({**PLAIN, "steps": 2, "batch": 2, "cell": "lstm_current", "resets": "learned"}), torch.float16)
+    wanted = leaves(job)
+    first = torch.autograd.grad(cuda.run(job)[0].float().sum(), list(wanted.values()), create_graph=True)
+    for leaf in wanted.values():
+        with pytest.raises(UserError, match=r"The cuda engine has no second derivative\. Use backend='reference'"):
+            torch.autograd.grad(first[0].float().sum(), leaf, retain_graph=True)
+
+
+def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is in autocast's dtype, the gradients in that of the weights."""
+    simulated()
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.float16)
+    job = make({**PLAIN, "steps": 2})
+    found = results(cast(job, torch.float32), cuda)
+    monkeypatch.undo()
+    expected = exact(job)
+    assert found["output"].dtype == found["final 1"].dtype == torch.float16
+    for name, value in found.items():
+        if name.startswith("gradient"):
+            assert value.dtype == torch.float32
+        assert error(value, expected[name]) <= RELATIVE[torch.float16], name
 
 
 def test_plans_lay_out_shared_memory_as_the_kernels_do(build: Build) -> None:

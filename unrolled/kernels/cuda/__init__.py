@@ -164,23 +164,31 @@ def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
     kind, hidden = kind_of(cell), cell.hidden_size
     extra = -hidden % BLOCK  # units without weights, up to a multiple of 32
     gates_x = _project(job, kind, extra, dtype)
-    weight = F.pad(cell.weight_hh.to(dtype).reshape(-1, hidden, hidden), (0, extra, 0, extra)).flatten(0, 1)
+    weight = cell.weight_hh.to(dtype)
+    if extra:
+        weight = F.pad(weight.reshape(-1, hidden, hidden), (0, extra, 0, extra)).flatten(0, 1)
     own = _own(cell, kind, extra)
-    states = [F.pad(s.float(), (0, extra)) for s in job.state]
+    states = [_padded(s.to(dtype), extra) for s in job.state]
     reset: list[Tensor | None] = [None, None]
     if job.resets is not None and job.reset_state is not None:
-        reset = [*(F.pad(s.float(), (0, extra)) for s in job.reset_state), None]
+        reset = [*(_padded(s.float(), extra) for s in job.reset_state), None]
     memory = KINDS[kind].memory
     differentiable = (gates_x, weight, own, *states, *reset)
     save = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
     output, h_n, c_n, *_ = ops.recurrence(
         gates_x, weight, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
-        job.lengths, job.resets, kind, job.reverse, save,
+        torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None, job.lengths, job.resets, kind,
+        job.reverse, save,
     )  # fmt: skip
     finals = (h_n, c_n) if memory else (h_n,)
     if extra:
         output = output[..., :hidden].contiguous()
-    return output, tuple(s[:, :hidden].to(dtype) for s in finals)
+    return output, tuple(s[:, :hidden] for s in finals)
+
+
+def _padded(tensor: Tensor, extra: int) -> Tensor:
+    """With so many zeros at the end of each row."""
+    return F.pad(tensor, (0, extra)) if extra else tensor
 
 
 def _project(job: Job, kind: int, extra: int, dtype: torch.dtype) -> Tensor:
@@ -190,11 +198,11 @@ def _project(job: Job, kind: int, extra: int, dtype: torch.dtype) -> Tensor:
     hidden = cell.hidden_size
     if active is not None:
         x = torch.where(active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
-    weight = F.pad(cell.weight_ih.to(dtype).reshape(-1, hidden, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
-    biases = [b.float() for b in (cell.bias_ih, _added_bias(cell, kind)) if b is not None]
-    bias = None
-    if biases:
-        bias = F.pad(torch.stack(biases).sum(0).view(-1, hidden), (0, extra)).flatten().to(dtype)
+    weight, bias = cell.weight_ih.to(dtype), _added_bias(cell, kind)
+    if extra:
+        weight = F.pad(weight.reshape(-1, hidden, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
+    if bias is not None:
+        bias = _padded(bias.to(dtype).view(-1, hidden), extra).flatten()
     x = x.to(dtype)
     if x.stride(0) < x.stride(1):
         return F.linear(x.transpose(0, 1), weight, bias).transpose(0, 1)
@@ -202,11 +210,13 @@ def _project(job: Job, kind: int, extra: int, dtype: torch.dtype) -> Tensor:
 
 
 def _added_bias(cell: BuiltIn, kind: int) -> Tensor | None:
-    """The recurrent bias as far as it is simply added; r multiplies that of a GRU's candidate."""
-    if kind != GRU or cell.bias_hh is None:
-        return cell.bias_hh
-    hidden = cell.hidden_size
-    return torch.cat([cell.bias_hh[: 2 * hidden], cell.bias_hh.new_zeros(hidden)])
+    """Both biases, as far as they are simply added; r multiplies the recurrent one of a GRU's candidate."""
+    recurrent = cell.bias_hh
+    if kind == GRU and recurrent is not None:
+        recurrent = F.pad(recurrent[: 2 * cell.hidden_size], (0, cell.hidden_size))
+    if cell.bias_ih is None or recurrent is None:
+        return recurrent if cell.bias_ih is None else cell.bias_ih
+    return cell.bias_ih + recurrent
 
 
 def _own(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:
@@ -216,4 +226,4 @@ def _own(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:
         own = cell.bias_hh[2 * cell.hidden_size :][None]
     elif isinstance(cell, LSTMCell):
         own = cell.weight_peephole
-    return None if own is None else F.pad(own.float(), (0, extra))
+    return None if own is None else _padded(own.float(), extra)

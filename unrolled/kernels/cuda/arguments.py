@@ -12,8 +12,8 @@ POINTERS = {
     "own": "const float",  # (≤ 3, H): a unit's own weights
     "lengths": "const int64_t",  # (B,)
     "resets": "const uint8_t",  # (B, T), strided
-    "h_initial": "const float",  # (B, H), and so the other states
-    "c_initial": "const float",
+    "h_initial": "const uint16_t",  # (B, H), and so the other states
+    "c_initial": "const uint16_t",
     "h_reset": "const float",
     "c_reset": "const float",
     "exchange": "uint16_t",  # (T, B, H): h as it enters each step
@@ -21,15 +21,15 @@ POINTERS = {
     "output": "uint16_t",  # (B, T, H), strided
     "saved": "uint16_t",  # (T, B, S·H): gates for the backward pass
     "memory": "float",  # (T, B, H): c as it leaves each step
-    "h_final": "float",
-    "c_final": "float",
+    "h_final": "uint16_t",
+    "c_final": "uint16_t",
     "d_output": "const uint16_t",  # (B, T, H), strided
-    "d_h_final": "const float",
-    "d_c_final": "const float",
+    "d_h_final": "const uint16_t",
+    "d_c_final": "const uint16_t",
     "d_gates": "uint16_t",  # (T, B, G·H): of the recurrent product
     "d_candidate": "uint16_t",  # (T, B, H): of the candidate's x, where it is another
-    "d_h_initial": "float",
-    "d_c_initial": "float",
+    "d_h_initial": "uint16_t",
+    "d_c_initial": "uint16_t",
     "d_h_reset": "float",  # summed into
     "d_c_reset": "float",
 }

@@ -38,7 +38,7 @@ KERNEL forward(GIVEN Arguments a) {
     Pair *kept_h = shared.first, *kept_z = shared.second;
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
-        const Pair h = state_pair(a.h_initial, place.batch_row(chunk), HIDDEN, unit);
+        const Pair h = state_pair<Number>(a.h_initial, place.batch_row(chunk), HIDDEN, unit);
         enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(0), h, {0.0f, 0.0f});
     }
     sync_block();
@@ -97,7 +97,7 @@ KERNEL forward(GIVEN Arguments a) {
             if (step + 1 < place.steps) {
                 enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(step + 1), left, {0.0f, 0.0f});
             } else {
-                store_pair(a.h_final + row * HIDDEN + unit, left);
+                store_word(a.h_final + row * HIDDEN + unit, Number::pack(left.x, left.y));
             }
             store_word(a.output + row * a.output_row + t * a.output_step + unit, real ? Number::pack(left.x, left.y) : 0u);
             if (a.saved != nullptr) store_word(saved_at(a, place, chunk, t, N), Number::pack(n.x, n.y));
@@ -117,7 +117,7 @@ KERNEL backward(GIVEN Arguments a) {
     Pair* kept_dh = shared.first;
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
-        kept_dh[place.slot(chunk)] = state_pair(a.d_h_final, place.batch_row(chunk), HIDDEN, unit);
+        kept_dh[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place.batch_row(chunk), HIDDEN, unit);
     }
     sync_block();
 
@@ -154,7 +154,7 @@ KERNEL backward(GIVEN Arguments a) {
                 leave<HIDDEN>(a, row, after, unit, dh, none);
             }
             if (step < 0) {
-                store_pair(a.d_h_initial + row * HIDDEN + unit, dh);
+                store_word(a.d_h_initial + row * HIDDEN + unit, Number::pack(dh.x, dh.y));
                 continue;
             }
             dh = {dh.x + dy.x, dh.y + dy.y};  // dy, z and n are zero where the step is not real

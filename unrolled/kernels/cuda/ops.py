@@ -2,7 +2,7 @@
 
     gates_x (B, T, G·H) and U (G·H, H) → outputs (B, T, H) and the final state
 
-H is a multiple of 32 here. gates_x, U and the outputs are in 16 bits, the states in 32.
+H is a multiple of 32 here. Everything is in 16 bits but a unit's own weights and the states after a reset.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def _forward(
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
+    link: Tensor | None,
     lengths: Tensor | None,
     resets: Tensor | None,
     kind: int,
@@ -36,16 +37,18 @@ def _forward(
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
 
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
+    `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
+    derivative is refused and not silently zero.
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden = weight.shape[1]
     output = _like_sequences(gates_x, hidden)
-    h_n = gates_x.new_empty(batch, hidden, dtype=torch.float32)
-    c_n = h_n.new_empty(batch, hidden) if cell.memory else h_n.new_empty(0)
+    h_n = gates_x.new_empty(batch, hidden)
+    c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
     exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden)
     saved = gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,))
-    memory = h_n.new_empty((steps, batch, hidden) if save and cell.memory else (0,))
+    memory = gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32)
 
     given = Arguments()
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
@@ -72,6 +75,7 @@ def _backward(
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
+    link: Tensor | None,
     lengths: Tensor | None,
     resets: Tensor | None,
     exchange: Tensor,
@@ -87,8 +91,8 @@ def _backward(
     d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden)
     d_candidate = _exchange(exchange, steps, batch, hidden if cell.candidate or cell.twice else 0)
     nothing = exchange.new_empty(0, dtype=torch.float32)
-    d_h_0 = nothing.new_empty(batch, hidden)
-    d_c_0 = nothing.new_empty((batch, hidden) if cell.memory else (0,))
+    d_h_0 = exchange.new_empty(batch, hidden)
+    d_c_0 = exchange.new_empty((batch, hidden) if cell.memory else (0,))
     d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
     d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
 
@@ -139,6 +143,7 @@ def _d_own(
     if not cell.memory:
         return parts[-1].sum((0, 1))[None]
     assert c_0 is not None
+    c_0 = c_0.float()
     before = [memory[1:], c_0[None]] if reverse else [c_0[None], memory[:-1]]
     entering = torch.cat(before)  # (T, B, H)
     if resets is not None:
@@ -220,9 +225,9 @@ def _exchange(like: Tensor, steps: int, batch: int, width: int) -> Tensor:
 
 
 _GIVEN = """Tensor gates_x, Tensor weight, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h, Tensor? reset_c,
-Tensor? lengths, Tensor? resets, int kind, bool reverse, bool save"""
+Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, bool save"""
 _BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? own, Tensor? c_0, Tensor? reset_h,
-Tensor? reset_c, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved, Tensor memory, int kind,
+Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved, Tensor memory, int kind,
 bool reverse"""
 
 recurrence = torch.library.custom_op(
@@ -242,14 +247,13 @@ def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tens
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden = weight.shape[1]
-    h_n = gates_x.new_empty(batch, hidden, dtype=torch.float32)
     return (
         _like_sequences(gates_x, hidden),
-        h_n,
-        h_n.new_empty((batch, hidden) if cell.memory else (0,)),
+        gates_x.new_empty(batch, hidden),
+        gates_x.new_empty((batch, hidden) if cell.memory else (0,)),
         gates_x.new_empty((steps * (1 + cell.twice), batch, hidden) if save else (0,)),
         gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,)),
-        h_n.new_empty((steps, batch, hidden) if save and cell.memory else (0,)),
+        gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32),
     )
 
 
@@ -263,6 +267,7 @@ def _(
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
+    link: Tensor | None,
     lengths: Tensor | None,
     resets: Tensor | None,
     exchange: Tensor,
@@ -278,21 +283,21 @@ def _(
         return nothing.clone() if tensor is None else torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
     d_gates_x = exchange.new_empty(steps, batch, weight.shape[0]).transpose(0, 1)
-    d_h_0 = nothing.new_empty(batch, hidden)
+    d_h_0 = exchange.new_empty(batch, hidden)
     return [d_gates_x, like(weight), like(own), d_h_0, like(c_0), like(reset_h), like(reset_c)]
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, own, _, c_0, reset_h, reset_c, lengths, resets, ctx.kind, ctx.reverse, _ = inputs
+    _, weight, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, _ = inputs
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[3:])
-    ctx.save_for_backward(weight, own, c_0, reset_h, reset_c, lengths, resets, *output[3:])
+    ctx.save_for_backward(weight, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
 
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
     found: Sequence[Tensor] = recurrence_backward(*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse)
     needed = ctx.needs_input_grad[: len(found)]
-    return *(g if need else None for g, need in zip(found, needed, strict=True)), None, None, None, None, None
+    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 6
 
 
 recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)

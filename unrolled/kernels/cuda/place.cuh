@@ -53,9 +53,14 @@ DEVICE void store_word(uint16_t* to, uint32_t word) { *reinterpret_cast<uint32_t
 DEVICE Pair load_pair(const float* from) { return *reinterpret_cast<const Pair*>(from); }
 DEVICE void store_pair(float* to, Pair pair) { *reinterpret_cast<Pair*>(to) = pair; }
 DEVICE void add_pair(float* to, Pair pair) { store_pair(to, {to[0] + pair.x, to[1] + pair.y}); }
-// A state (B, width), which may not be given: then it is zero.
+// A state (B, width) in 32 bits or in 16, which may not be given: then it is zero.
+template <class Number>
 DEVICE Pair state_pair(const float* states, int64_t row, int width, int unit) {
     return states == nullptr ? Pair{0.0f, 0.0f} : load_pair(states + row * width + unit);
+}
+template <class Number>
+DEVICE Pair state_pair(const uint16_t* states, int64_t row, int width, int unit) {
+    return states == nullptr ? Pair{0.0f, 0.0f} : Number::unpack(load_word(states + row * width + unit));
 }
 
 // The state that enters the step at t, if `h` and `c` left the one before: kept here, and h shown to the other blocks.
@@ -63,8 +68,8 @@ template <class Number, int HIDDEN>
 DEVICE void enter(const Arguments& a, const Place& place, Pair* kept_h, Pair* kept_c, int chunk, int t, Pair h, Pair c) {
     const int64_t row = place.batch_row(chunk);
     if (is_reset(a, row, t)) {
-        h = state_pair(a.h_reset, row, HIDDEN, place.unit());
-        c = state_pair(a.c_reset, row, HIDDEN, place.unit());
+        h = state_pair<Number>(a.h_reset, row, HIDDEN, place.unit());
+        c = state_pair<Number>(a.c_reset, row, HIDDEN, place.unit());
     }
     store_exchanged(a.exchange + place.at(t, chunk, HIDDEN), Number::pack(h.x, h.y));
     kept_h[place.slot(chunk)] = h;

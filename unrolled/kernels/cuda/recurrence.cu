@@ -40,7 +40,7 @@ KERNEL forward(GIVEN Arguments a) {
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
-        const Pair h = state_pair(a.h_initial, row, HIDDEN, unit), c = state_pair(a.c_initial, row, HIDDEN, unit);
+        const Pair h = state_pair<Number>(a.h_initial, row, HIDDEN, unit), c = state_pair<Number>(a.c_initial, row, HIDDEN, unit);
         enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(0), h, c);
     }
     sync_block();  // the spare weights are there
@@ -89,8 +89,8 @@ KERNEL forward(GIVEN Arguments a) {
                 enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(step + 1),
                                       {low.h, high.h}, {low.c, high.c});
             } else {
-                store_pair(a.h_final + row * HIDDEN + unit, {low.h, high.h});
-                if (Cell::HAS_MEMORY) store_pair(a.c_final + row * HIDDEN + unit, {low.c, high.c});
+                store_word(a.h_final + row * HIDDEN + unit, Number::pack(low.h, high.h));
+                if (Cell::HAS_MEMORY) store_word(a.c_final + row * HIDDEN + unit, Number::pack(low.c, high.c));
             }
             store_word(a.output + row * a.output_row + t * a.output_step + unit,
                        real ? Number::pack(low.h, high.h) : 0u);
@@ -107,8 +107,8 @@ KERNEL forward(GIVEN Arguments a) {
 // The memory that entered a step.
 DEVICE Pair memory_entering(const Arguments& a, const Place& place, int chunk, int step) {
     const int64_t row = place.batch_row(chunk);
-    if (is_reset(a, row, place.time(step))) return state_pair(a.c_reset, row, HIDDEN, place.unit());
-    if (step == 0) return state_pair(a.c_initial, row, HIDDEN, place.unit());
+    if (is_reset(a, row, place.time(step))) return state_pair<Number>(a.c_reset, row, HIDDEN, place.unit());
+    if (step == 0) return state_pair<Number>(a.c_initial, row, HIDDEN, place.unit());
     return load_pair(a.memory + place.at(place.time(step - 1), chunk, HIDDEN));
 }
 
@@ -157,8 +157,8 @@ KERNEL backward(GIVEN Arguments a) {
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
-        shared.first[place.slot(chunk)] = state_pair(a.d_h_final, row, HIDDEN, unit);
-        shared.second[place.slot(chunk)] = state_pair(a.d_c_final, row, HIDDEN, unit);
+        shared.first[place.slot(chunk)] = state_pair<Number>(a.d_h_final, row, HIDDEN, unit);
+        shared.second[place.slot(chunk)] = state_pair<Number>(a.d_c_final, row, HIDDEN, unit);
     }
     sync_block();
 
@@ -188,8 +188,8 @@ KERNEL backward(GIVEN Arguments a) {
                 leave<HIDDEN>(a, row, after, unit, dh, dc);
             }
             if (step < 0) {
-                store_pair(a.d_h_initial + row * HIDDEN + unit, dh);
-                if (Cell::HAS_MEMORY) store_pair(a.d_c_initial + row * HIDDEN + unit, dc);
+                store_word(a.d_h_initial + row * HIDDEN + unit, Number::pack(dh.x, dh.y));
+                if (Cell::HAS_MEMORY) store_word(a.d_c_initial + row * HIDDEN + unit, Number::pack(dc.x, dc.y));
                 continue;
             }
             const int t = place.time(step);
