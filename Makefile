@@ -1,6 +1,9 @@
 # Two targets do all the set-up on a machine that has Python 3.11 or newer and a compiler:
 #   make demo   installs Unrolled into .venv, trains a model on embedded data and lets it write
 #   make test   installs the development tools too, then checks style, types and every test
+# Two more want an NVIDIA GPU and install nothing; GPU_PYTHON names a Python that has torch for it, numpy and pytest:
+#   make test-gpu      the tests of tests/gpu, and a record of them in benchmarks/results/test_gpu.txt
+#   make sanitize-gpu  compute-sanitizer over small cases: addresses, then races
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -8,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 NATIVE := CMakeLists.txt $(wildcard native/*)
 
-.PHONY: demo test check-style check-types clean FORCE
+.PHONY: demo test test-gpu sanitize-gpu check-style check-types clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/unrolled train generate
@@ -17,6 +20,18 @@ demo: $(VENV)/installed
 
 test: check-style check-types
 	$(BIN)/pytest -n 2
+
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
+
+test-gpu: SHELL := /bin/bash
+test-gpu:
+	@set -o pipefail; { date -u; git rev-parse HEAD; nvidia-smi -L; \
+	$(GPU_PYTHON) -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda)'; \
+	$(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/gpu; } 2>&1 | tee benchmarks/results/test_gpu.txt
+
+sanitize-gpu:
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q tests/gpu/test_cuda_engine.py -k small
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q tests/gpu/test_cuda_engine.py -k small
 
 check-style: $(VENV)/installed-dev
 	$(BIN)/ruff check .

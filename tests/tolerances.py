@@ -12,6 +12,9 @@ from torch import Tensor
 # measure: float32 2.0e-6 (100 steps, 3 layers, gradients), float64 4.4e-15.
 TOLERANCES: dict[torch.dtype, float] = {torch.float32: 1e-5, torch.float64: 1e-12}
 
+# ‖actual - expected‖ / ‖expected‖ of a tensor computed with 16-bit operands and 32-bit sums and states.
+RELATIVE: dict[torch.dtype, float] = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+
 
 def assert_close(actual: Tensor, expected: Tensor | NDArray[np.generic], what: str = "") -> None:
     """Asserts equal shapes, equal dtypes and values within the dtype's tolerance; a NaN is never close.

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
+from unrolled import __version__
 from unrolled.config import Section, apply, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
@@ -48,7 +50,15 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
         task = TASKS[about["task"]]()
     elif task.name != about["task"]:
         raise UserError(f"{file} is a model of {about['task']}, not of {task.name}.", "Load it without `task`.")
-    config = task.config_class.model_validate(about["config"])
+    try:
+        config = task.config_class.model_validate(about["config"])
+    except ValidationError as error:
+        keys = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+        raise UserError(
+            f"{file} was written by unrolled {about['versions'].get('unrolled', 'unknown')}, "
+            f"whose configs this version, {__version__}, does not read: {keys}.",
+            "Use that version, or train the model again.",
+        ) from None
     assets = task.assets_from_json(about["assets"])
     network = task.build(config, assets)
     load_weights(network, file)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import unrolled
+from tests.engines import ON_CPU
 from tests.tolerances import assert_close
-from unrolled.kernels import ENGINES
 
 BATCH, INPUT, HIDDEN = 4, 3, 5
 LENGTHS = {1: [1, 1, 1, 1], 2: [1, 2, 1, 2], 63: [1, 63, 20, 63], 100: [7, 1, 100, 64]}
@@ -26,7 +26,7 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 ENGINES_AND_DTYPES = [
     (engine, dtype)
-    for engine in ENGINES
+    for engine in ON_CPU
     for dtype in (torch.float32, torch.float64)
     if not (engine == "native" and dtype == torch.float64)
 ]
@@ -103,7 +103,7 @@ def test_lengths_equal_torch_on_packed(
 
 @pytest.mark.parametrize("enforce_sorted", [False, True], ids=["unsorted", "sorted"])
 @pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ON_CPU)
 def test_packed_in_packed_out(engine: str, kind: str, enforce_sorted: bool) -> None:
     theirs, ours = pair(kind, engine, torch.float32, num_layers=2, bidirectional=True)
     lengths = torch.tensor([9, 7, 7, 2] if enforce_sorted else [7, 2, 9, 7])
@@ -127,7 +127,7 @@ def test_packed_in_packed_out(engine: str, kind: str, enforce_sorted: bool) -> N
 
 @pytest.mark.parametrize("layout", ["time-first", "batch-first", "unbatched"])
 @pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ON_CPU)
 def test_layouts(engine: str, kind: str, layout: str) -> None:
     theirs, ours = pair(
         kind, engine, torch.float32, num_layers=2, bidirectional=True, batch_first=layout == "batch-first"
@@ -144,7 +144,7 @@ def test_layouts(engine: str, kind: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ON_CPU)
 def test_dropout_is_torchs_for_one_seed(engine: str, kind: str) -> None:
     """The masks between layers are drawn as torch draws them: training, too, is the same run."""
     theirs, ours = pair(kind, engine, torch.float32, num_layers=3, bidirectional=True, dropout=0.4)

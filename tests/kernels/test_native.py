@@ -478,7 +478,7 @@ class TestChoice:
             "import torch, unrolled\n"
             "from unrolled.kernels import ENGINES, NOT_BUILT\n"
             "from unrolled.cli.doctor import examine\n"
-            "assert list(ENGINES) == ['torch', 'reference'], ENGINES\n"
+            "assert list(ENGINES) == ['cuda', 'torch', 'reference'], ENGINES\n"
             "unrolled.LSTM(3, 4, peephole=True)(torch.randn(5, 2, 3))[0].sum().backward()\n"
             "unrolled.LSTM(3, 4).stepper()(torch.zeros(1, 3), unrolled.LSTM(3, 4).stepper().initial_state(1))\n"
             "assert 'not built' in examine()['native'], examine()\n"

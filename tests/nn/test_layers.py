@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import unrolled
+from tests.engines import ON_CPU
 from tests.tolerances import assert_close
 from unrolled import GRU, LSTM, RNN
-from unrolled.kernels import ENGINES
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "rnn": (RNN, {}),
@@ -301,7 +301,7 @@ class TestWithTorch:
         file.seek(0)
         assert torch.equal(torch.load(file, weights_only=False)(x)[0], expected)
 
-    @pytest.mark.parametrize("engine", ENGINES)
+    @pytest.mark.parametrize("engine", ON_CPU)
     def test_parametrizations(self, engine: str) -> None:
         layer: Any = LSTM(3, 4, backend=engine)
         x = torch.randn(5, 2, 3)
@@ -312,7 +312,7 @@ class TestWithTorch:
         output.sum().backward()
         assert layer.parametrizations.weight_hh_l0.original0.grad.abs().sum() > 0
 
-    @pytest.mark.parametrize("engine", ENGINES)
+    @pytest.mark.parametrize("engine", ON_CPU)
     def test_functional_call(self, engine: str) -> None:
         layer, x = GRU(3, 4, backend=engine), torch.randn(5, 2, 3)
         other = GRU(3, 4, backend=engine)
@@ -333,7 +333,7 @@ class TestWithTorch:
         output.float().sum().backward()
         assert layer.weight_hh_l0.grad.dtype == torch.float32
 
-    @pytest.mark.parametrize("engine", ENGINES)
+    @pytest.mark.parametrize("engine", ON_CPU)
     @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
     def test_autocast_on_every_engine(self, kind: str, engine: str) -> None:
         layer, x = make(kind, backend=engine).float(), torch.randn(2, 5, 3)
@@ -342,7 +342,7 @@ class TestWithTorch:
             output, _ = layer(x)
         assert (output.float() - exact).abs().max() < 0.1
 
-    @pytest.mark.parametrize("engine", ENGINES)
+    @pytest.mark.parametrize("engine", ON_CPU)
     @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
     def test_compile(self, kind: str, engine: str) -> None:
         layer, x = make(kind, backend=engine).float(), torch.randn(2, 4, 3)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from unrolled.cells import AnyCell, ScanTrace, State
 from unrolled.errors import UserError
-from unrolled.kernels import aten, reference
+from unrolled.kernels import aten, cuda, reference
 from unrolled.kernels.choice import NOT_BUILT, Choice, choose_of, known_engine
 from unrolled.kernels.job import Job, Keep
 
@@ -29,8 +29,9 @@ __all__ = [
 ]
 
 # In the order in which `auto` tries them. An engine is a module with DESCRIPTION, refuses(job) and run(job),
-# run_traced(job) if it can show its gates, and outdone(job), if another is faster for some jobs it could do.
-ENGINES: dict[str, ModuleType] = {"torch": aten, "reference": reference}
+# run_traced(job) if it can show its gates, outdone(job), if another is faster for some jobs it could do, and DEVICE, if
+# it is for one type of device alone.
+ENGINES: dict[str, ModuleType] = {"cuda": cuda, "torch": aten, "reference": reference}
 
 try:
     from unrolled.kernels import native

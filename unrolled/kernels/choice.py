@@ -44,6 +44,8 @@ def choose_of(engines: Mapping[str, ModuleType], job: object, backend: str, *, t
     if backend == "auto":
         passed: list[str] = []
         for name, engine in engines.items():
+            if _elsewhere(engine, job):
+                continue
             reason = _refusal(engine, job, traced) or _outdone(engine, job, traced)
             if reason is None:
                 return Choice(name, "; ".join(passed) or "the fastest engine that computes this")
@@ -55,6 +57,11 @@ def choose_of(engines: Mapping[str, ModuleType], job: object, backend: str, *, t
             "Use backend='auto', which picks one that can, or backend='reference', which runs everything.",
         )
     return Choice(backend, "asked for by name")
+
+
+def _elsewhere(engine: ModuleType, job: object) -> bool:
+    """Whether an engine is for another type of device than the job's: nothing to be told about."""
+    return hasattr(engine, "DEVICE") and getattr(job, "x").device.type != engine.DEVICE  # noqa: B009
 
 
 def _refusal(engine: ModuleType, job: object, traced: bool) -> str | None:

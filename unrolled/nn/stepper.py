@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
+from unrolled.cells import AnyCell, BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels import ENGINES, NOT_BUILT
+from unrolled.kernels import ENGINES, NOT_BUILT, run_job
 from unrolled.kernels.job import Job
 from unrolled.nn.stack import combine
+from unrolled.nn.stepper_graph import CapturedStep
 
 if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn
@@ -28,7 +29,8 @@ class Stepper:
     layer is not seen. It computes what the layer computes in evaluation mode, without gradients. `weights` is how they
     are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers with one scale for
     each row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs rounded to 8 bits.
-    States and gates are float32 whichever it is.
+    States and gates are float32 whichever it is. A layer on a GPU keeps its weights as they are, and its step is
+    captured in a CUDA graph when it is first taken; with backend="cuda" it runs the kernels of docs/cuda.md.
 
     The state is a tuple with one (B, L, size) tensor for each of the cell's: batch first, so that a search can gather
     its beams on dimension 0.
@@ -61,7 +63,11 @@ class Stepper:
         self._learned = [getattr(layer, f"initial_{name}").detach().clone() for name in names]
         self._cells = [_cell(layer, name) for name in layer._run_names()]
         self._reason = self._why_not_native()
+        self._on_cuda = layer.backend == "cuda"
+        self._captured: dict[int, CapturedStep] = {}  # by batch size
         self._step: Callable[[Tensor, State], tuple[Tensor, State] | None] = self._torch_step
+        if self._cells[0].weight_hh.device.type == "cuda":
+            self._step = self._graph_step
         if self._reason is None:
             self._native = self._packed()
             self._step = self._native.step if self._gives_last else self._combined_step
@@ -73,6 +79,8 @@ class Stepper:
 
     def __repr__(self) -> str:
         how = "native" if self._reason is None else f"torch: {self._reason}"
+        if self._cells[0].weight_hh.device.type == "cuda":
+            how = f"a CUDA graph of {'the cuda engine' if self._on_cuda else 'torch'}"
         return f"Stepper({self.input_size}, layers={self._layers}, weights={self.weights!r}, engine={how})"
 
     def initial_state(self, batch_size: int) -> State:
@@ -170,6 +178,19 @@ class Stepper:
         result: tuple[Tensor, State] | None = self._native.step(x, state)
         return None if result is None else (self._output(result[1][0]), result[1])
 
+    def _graph_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        self._check_input(x)
+        self._check_state(state, x.shape[0])
+        if x.shape[0] not in self._captured:
+            self._captured[x.shape[0]] = self._capture(x.shape[0])
+        captured = self._captured[x.shape[0]]
+        captured.state = state
+        return captured.feed(x), captured.state
+
+    def _capture(self, batch_size: int) -> CapturedStep:
+        x = self._cells[0].weight_ih.new_zeros(batch_size, self.input_size)
+        return CapturedStep(self._torch_step, x, self.initial_state(batch_size))
+
     @torch.no_grad()
     def _torch_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         self._check_input(x)
@@ -177,12 +198,19 @@ class Stepper:
         new: list[State] = []
         for depth, cell in enumerate(self._cells):
             old = tuple(s[:, depth] for s in state)
-            fresh = cell.step(cell.project(x), old).state
+            fresh = self._fresh(cell, x, old)
             mixed = tuple(k * o + (1 - k) * f for k, o, f in zip(self._keep, old, fresh, strict=True))
             new.append(mixed if any(self._keep) else fresh)
             x = new[-1][0]
         stacked = tuple(torch.stack(parts, dim=1) for parts in zip(*new, strict=True))
         return self._output(stacked[0]), stacked
+
+    def _fresh(self, cell: AnyCell, x: Tensor, old: State) -> State:
+        """The state that leaves one layer's step."""
+        if self._on_cuda:
+            return run_job(Job(cell, x[:, None], old), "cuda")[1]
+        fresh: State = cell.step(cell.project(x), old)[1]
+        return fresh
 
 
 class Stream:
@@ -204,11 +232,15 @@ class Stream:
         self.batch_size = batch_size
         self._stepper = stepper
         self._native = stepper._native_stream(batch_size)
-        self._state: State = ()  # where it is not the native engine that keeps it
+        on_gpu = stepper._cells[0].weight_hh.device.type == "cuda"
+        self._captured = stepper._capture(batch_size) if on_gpu else None
+        self._state: State = ()  # where it is neither the native engine nor a captured step that keeps it
         self.state = stepper.initial_state(batch_size)
 
     def feed(self, x: Tensor) -> Tensor:
         """One step: x (B, D) → output (B, O)."""
+        if self._captured is not None:
+            return self._captured.feed(self._checked(x))
         if self._native is None:
             shown, self._state = self._stepper(self._checked(x), self._state)
             return shown.clone()  # it may be a part of the state
@@ -218,12 +250,16 @@ class Stream:
     @property
     def state(self) -> State:
         """The state after the last step, (B, L, size) each, as `Stepper` takes it; set it to go on from another."""
+        if self._captured is not None:
+            return self._captured.state
         return self._state if self._native is None else self._native.state()
 
     @state.setter
     def state(self, state: State) -> None:
         self._stepper._check_state(state, self.batch_size)
-        if self._native is None:
+        if self._captured is not None:
+            self._captured.state = state
+        elif self._native is None:
             self._state = tuple(s.clone() for s in state)
         else:
             self._native.set_state(tuple(_float32("state", s) for s in state))

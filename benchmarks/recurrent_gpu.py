@@ -1,0 +1,293 @@
+"""The cuda engine beside cuDNN (torch.nn) on an NVIDIA GPU: training steps, inference, a step at a time.
+
+Every shape is checked against `reference` in float64 before it is timed. Both sides are captured in a CUDA graph, in
+one dtype and one run, taking turns; times without a graph stand beside them in the details.
+
+    python benchmarks/recurrent_gpu.py [--seconds 0.3] [--only LSTM,inference,…]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import torch
+from measure import check, geometric_mean, interleaved, machine, row, show, write
+from torch import Tensor, nn
+
+import unrolled
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # tests/tolerances.py
+SHAPES = list(product((128, 256, 512, 1024), (16, 64), (35, 128, 512)))  # H, B, T
+PARTS = ("LSTM", "inference", "cells", "GRU", "layers", "PTB", "large", "streaming", "model")
+
+Run = Callable[[], object]
+details: list[dict[str, Any]] = []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each shape; more is steadier")
+    parser.add_argument("--only", default="", help=f"some of: {', '.join(PARTS)}")
+    given = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("torch finds no NVIDIA GPU here.")
+    only = given.only.split(",") if given.only else list(PARTS)
+    cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]  # torch's
+    facts = machine() | {"gpu": torch.cuda.get_device_name(), "cudnn": cudnn}
+    print(facts)
+    measure = {
+        "LSTM": lstm_training, "inference": lstm_inference, "cells": cells, "GRU": gru, "layers": two_layers,
+        "PTB": ptb, "large": large, "streaming": streaming, "model": language_model,
+    }  # fmt: skip
+    rows = [line for name in only for line in measure[name](given.seconds)]
+    show("The cuda engine, ratios to torch.nn (cuDNN), both in a CUDA graph unless it says otherwise", rows)
+    write("recurrent_gpu" if not given.only else "recurrent_gpu_part", facts, rows, details)
+
+
+def lstm_training(seconds: float) -> list[dict[str, Any]]:
+    bars = {"fp16": ("1.8×", "3.5×"), "bf16": ("2.8×", "5×")}
+    return [_lstm(dtype, "training", seconds, *bar) for dtype, bar in bars.items()]
+
+
+def lstm_inference(seconds: float) -> list[dict[str, Any]]:
+    bars = {"fp16": ("1.7×", "3×"), "bf16": ("3.3×", "6×")}
+    return [_lstm(dtype, "inference", seconds, *bar) for dtype, bar in bars.items()]
+
+
+def _lstm(dtype: str, what: str, seconds: float, must: str, aim: str) -> dict[str, Any]:
+    ratios = [compare("LSTM", *shape, dtype, seconds, training=what == "training") for shape in SHAPES]
+    least = f"least {min(ratios):.2f}×" + (" (must 1.15×)" if what == "training" and dtype == "fp16" else "")
+    return row(f"LSTM {what}, {dtype}", geometric_mean(ratios), must, aim, least)
+
+
+def cells(seconds: float) -> list[dict[str, Any]]:
+    """Our own time for each cell over our own for the LSTM: smaller is better."""
+    sizes = [(hidden, 64, 128) for hidden in (256, 512, 1024)]
+    options: dict[str, tuple[str, dict[str, Any]]] = {
+        "GRU": ("GRU", {}),
+        "GRU reset before": ("GRU", {"reset_after": False}),
+        "RNN": ("RNN", {}),
+        "LSTM with peepholes": ("LSTM", {"peephole": True}),
+    }
+    rows = []
+    for name, (kind, extra) in options.items():
+        ratios = []
+        for hidden, batch, steps in sizes:
+            runs = {
+                which: graphed(training_step(*made(kind_, hidden, batch, steps, torch.float16, **extra_)))
+                for which, kind_, extra_ in (("cell", kind, extra), ("lstm", "LSTM", {}))
+            }
+            times = timed(runs, seconds)
+            ratios.append(times["cell"] / times["lstm"])
+            details.append({"what": f"{name} over LSTM", "hidden": hidden, "batch": batch, "steps": steps, **times})
+        rows.append(row(f"{name}: our time over our LSTM's", geometric_mean(ratios), "≤ 1.2×", "1.0×"))
+    return rows
+
+
+def gru(seconds: float) -> list[dict[str, Any]]:
+    ratios = [compare("GRU", hidden, 64, 128, "fp16", seconds) for hidden in (256, 512, 1024)]
+    return [row("GRU training, fp16, B 64", geometric_mean(ratios), "3×", "6×", f"least {min(ratios):.2f}×")]
+
+
+def two_layers(seconds: float) -> list[dict[str, Any]]:
+    ratios = [compare("LSTM", hidden, 64, 128, "fp16", seconds, num_layers=2) for hidden in (256, 512, 1024)]
+    return [
+        row("LSTM training, two layers, fp16, B 64", geometric_mean(ratios), "3×", "8×", f"least {min(ratios):.2f}×")
+    ]
+
+
+def ptb(seconds: float) -> list[dict[str, Any]]:
+    medium, large_ = (compare("LSTM", hidden, 20, 35, "fp16", seconds, num_layers=2) for hidden in (650, 1500))
+    return [row("PTB shapes, H 650, fp16", medium, "2.5×", "6×"), row("PTB shapes, H 1500, fp16", large_, "report")]
+
+
+def large(seconds: float) -> list[dict[str, Any]]:
+    """What `auto` takes, which should be torch's own path if that is faster; and the engine itself."""
+    chosen = compare("LSTM", 1024, 256, 128, "fp16", seconds, backend="auto")
+    forced = compare("LSTM", 1024, 256, 128, "fp16", seconds)
+    return [row("B 256, H 1024, fp16, auto", chosen, "1.0×", "1.3×", f"backend='cuda': {forced:.2f}×")]
+
+
+def streaming(seconds: float) -> list[dict[str, Any]]:
+    """One step from Python, B 1: our stream against torch.nn as it is, until the output is there."""
+    ours, theirs = layers("LSTM", 512, torch.float16)
+    frame = torch.randn(1, 1, 512, device="cuda", dtype=torch.float16)
+    state = tuple(torch.zeros(1, 1, 512, device="cuda", dtype=torch.float16) for _ in range(2))
+    stream = ours.stepper().stream()
+
+    def feed() -> None:
+        stream.feed(frame[0])
+
+    def step() -> None:
+        with torch.no_grad():
+            theirs(frame, state)
+
+    times = interleaved({"ours": synchronized(feed), "theirs": synchronized(step)}, seconds)
+    details.append({"what": "streaming", "hidden": 512, **times})
+    return [row("streaming step, H 512, fp16, from Python", times["theirs"] / times["ours"], "4×", "8×")]
+
+
+def language_model(seconds: float) -> list[dict[str, Any]]:
+    """Training steps of the medium model of Zaremba et al. (2014): 10,000 words, two layers of 650, T 35, B 20."""
+
+    class Model(nn.Module):
+        def __init__(self, recurrent: nn.Module) -> None:
+            super().__init__()
+            self.embed, self.recurrent, self.head = nn.Embedding(10_000, 650), recurrent, nn.Linear(650, 10_000)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.recurrent(self.embed(tokens))[0])
+            return logits
+
+    def step_of(recurrent: nn.Module) -> Run:
+        model = Model(recurrent).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        tokens = torch.randint(10_000, (36, 20), device="cuda")
+
+        def step() -> None:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = nn.functional.cross_entropy(model(tokens[:-1]).flatten(0, 1), tokens[1:].flatten())
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's
+            nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+            optimizer.step()
+
+        return step
+
+    ours, theirs = unrolled.LSTM(650, 650, 2, backend="cuda"), nn.LSTM(650, 650, 2)
+    times = timed({"ours": step_of(ours), "theirs": step_of(theirs)}, seconds)
+    details.append({"what": "PTB medium, training step, bf16 autocast, eager", **times})
+    return [row("PTB-medium model, bf16 autocast, eager", times["theirs"] / times["ours"], "1.7×", "3×")]
+
+
+def compare(
+    kind: str, hidden: int, batch: int, steps: int, dtype: str, seconds: float, *, training: bool = True,
+    num_layers: int = 1, backend: str = "cuda",
+) -> float:  # fmt: skip
+    """torch.nn's time over ours, both in a graph."""
+    number = DTYPES[dtype]
+    ours, theirs = layers(kind, hidden, number, num_layers=num_layers, backend=backend)
+    x = torch.randn(steps, batch, hidden, device="cuda", dtype=number, requires_grad=training)
+    dy = torch.randn_like(x).detach()
+    what = {"cell": kind, "hidden": hidden, "batch": batch, "steps": steps, "dtype": dtype, "layers": num_layers}
+    check_layer(str(what), ours, x, dy)
+    make = training_step if training else inference_step
+    runs = {"ours": make(ours, x, dy), "theirs": make(theirs, x, dy)}
+    eager = timed(runs, seconds / 2)
+    captured = timed({name: graphed(run) for name, run in runs.items()}, seconds)
+    ratio = captured["theirs"] / captured["ours"]
+    per_step = captured["ours"] / steps / num_layers * 1e6
+    details.append(
+        what | {"what": "training" if training else "inference", "backend": backend, "ratio": ratio,
+                "our_us_per_step": per_step, "graph": captured, "eager": eager}
+    )  # fmt: skip
+    print(f"{what} {'training' if training else 'inference'}: {ratio:.2f}×, {per_step:.2f} µs a step", flush=True)
+    return ratio
+
+
+def layers(kind: str, hidden: int, dtype: torch.dtype, num_layers: int = 1, **options: Any) -> tuple[Any, nn.RNNBase]:
+    """Ours and torch.nn's with the same weights."""
+    torch.manual_seed(0)
+    theirs = getattr(nn, kind)(hidden, hidden, num_layers, device="cuda", dtype=dtype)
+    options = {"backend": "cuda"} | options
+    ours = getattr(unrolled, kind)(hidden, hidden, num_layers, device="cuda", dtype=dtype, **options)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+def made(
+    kind: str, hidden: int, batch: int, steps: int, dtype: torch.dtype, **options: Any
+) -> tuple[Any, Tensor, Tensor]:
+    """A layer of ours that torch.nn may lack, checked, with an input and a gradient."""
+    torch.manual_seed(0)
+    layer = getattr(unrolled, kind)(hidden, hidden, device="cuda", dtype=dtype, backend="cuda", **options)
+    x = torch.randn(steps, batch, hidden, device="cuda", dtype=dtype, requires_grad=True)
+    dy = torch.randn_like(x).detach()
+    check_layer(f"{kind} {options} H {hidden}", layer, x, dy)
+    return layer, x, dy
+
+
+def check_layer(name: str, layer: Any, x: Tensor, dy: Tensor) -> None:
+    """The whole batch for some steps against `reference` in float64, outputs and gradients."""
+    few = x[:8].detach().clone().requires_grad_()
+    options = {**layer._options, "backend": "reference"}
+    exact = type(layer)(layer.input_size, layer.hidden_size, layer.num_layers, **options).cuda().double()
+    exact.load_state_dict(layer.state_dict())
+    x64 = few.detach().double().requires_grad_()
+    tolerance = TOLERANCES[x.dtype] * layer.num_layers
+    output, expected = layer(few)[0], exact(x64)[0]
+    check(name, output, expected, tolerance)
+    found = torch.autograd.grad(output, [few, *layer.parameters()], dy[:8])
+    wanted = torch.autograd.grad(expected, [x64, *exact.parameters()], dy[:8].double())
+    for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
+        check(f"{name}: gradient {i}", f, w, 2 * tolerance)
+
+
+def training_step(layer: Any, x: Tensor, dy: Tensor) -> Run:
+    leaves = [x, *layer.parameters()]
+    return lambda: torch.autograd.grad(layer(x)[0], leaves, dy)
+
+
+def inference_step(layer: Any, x: Tensor, dy: Tensor) -> Run:
+    def step() -> object:
+        with torch.no_grad():
+            return layer(x)[0]
+
+    return step
+
+
+def graphed(run: Run) -> Run:
+    """The run captured in a CUDA graph."""
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def synchronized(run: Run) -> Run:
+    """With the wait for its end."""
+
+    def wait() -> None:
+        run()
+        torch.cuda.synchronize()
+
+    return wait
+
+
+def timed(runs: dict[str, Run], seconds: float, least: int = 9) -> dict[str, float]:
+    """Median seconds of each, taking turns, from the GPU's own clock."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+        run()
+    torch.cuda.synchronize()
+    spent = 0.0
+    while spent < seconds or len(next(iter(times.values()))) < least:
+        for name, run in runs.items():
+            start, end = _event(), _event()
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            times[name].append(start.elapsed_time(end) / 1e3)
+            spent += times[name][-1]
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch's
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""The cuda engine on a GPU against `reference` in float64, and beside cuDNN. Skipped where there is no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import unrolled
+from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, make, pairwise, results
+from tests.tolerances import RELATIVE
+from unrolled.errors import UserError
+from unrolled.kernels import ENGINES, choose
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "cell": CELLS,
+    "steps": (1, 2, 63, 100, 1000),
+    "batch": (1, 3, 16, 64, 200),
+    "hidden": (1, 17, 64, 128, 200, 256, 512, 650, 1024, 1500),
+    "dtype": (torch.float16, torch.bfloat16),
+    "lengths": (False, True),
+    "resets": (None, "zero", "learned"),
+    "reverse": (False, True),
+    "bias": (True, False),
+    "time_major": (False, True),
+}
+CASES = [*pairwise(CHOICES, seed=0), *pairwise(CHOICES, seed=1)]  # about 150
+
+
+@pytest.fixture(autouse=True)
+def poisoned() -> Iterator[None]:
+    """New memory holds NaN, so that what was not written is seen."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def torchs(case: Case) -> dict[str, Tensor] | None:
+    """The same from cuDNN in the same dtype, where it computes the case."""
+    job = make(case, "cuda")
+    if ENGINES["torch"].refuses(job) is not None:
+        return None
+    return results(cast(job, case["dtype"]), ENGINES["torch"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+def test_equals_reference(case: Case) -> None:
+    """Within the dtype's tolerance; where that is exceeded, no further off than cuDNN at the same dtype."""
+    job = make(case, "cuda")
+    found, expected = results(cast(job, case["dtype"]), ENGINES["cuda"]), exact(job)
+    too_far = {}
+    for name, value in found.items():
+        assert value.dtype == case["dtype"], name
+        assert value.isfinite().all(), name
+        if (off := error(value, expected[name])) > RELATIVE[case["dtype"]]:
+            too_far[name] = off
+    if not too_far:
+        return
+    theirs = torchs(case)
+    assert theirs is not None, too_far
+    for name, off in too_far.items():
+        assert off <= error(theirs[name], expected[name]), name
+
+
+@pytest.mark.parametrize("hidden", [17, 64])
+@pytest.mark.parametrize("cell", CELLS)
+def test_small(cell: str, hidden: int) -> None:
+    """Small enough for compute-sanitizer, which makes everything slow (`make sanitize-gpu`)."""
+    test_equals_reference({**PLAIN, "cell": cell, "hidden": hidden, "batch": 11, "steps": 4})
+
+
+@pytest.mark.parametrize("hidden", [128, 650, 1024])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_error_is_no_larger_than_cudnns(cell: str, hidden: int) -> None:
+    """Of the output and of every gradient, summed up: one of them may be a little worse by chance."""
+    case = {**PLAIN, "cell": cell, "hidden": hidden, "batch": 32, "steps": 64}
+    job = make(case, "cuda")
+    expected, theirs = exact(job), torchs(case)
+    assert theirs is not None
+    ours = results(cast(job, torch.float16), ENGINES["cuda"])
+    assert sum(error(ours[n], expected[n]) for n in ours) <= sum(error(theirs[n], expected[n]) for n in theirs)
+
+
+PLAIN: Case = {
+    "cell": "lstm", "steps": 50, "batch": 64, "hidden": 512, "dtype": torch.float16, "lengths": True,
+    "resets": "learned", "reverse": False, "bias": True, "time_major": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_ten_repeats_are_bit_identical(cell: str) -> None:
+    job = make({**PLAIN, "cell": cell}, "cuda")
+    first = results(cast(job, torch.float16), ENGINES["cuda"])
+    for _ in range(10):
+        again = results(cast(job, torch.float16), ENGINES["cuda"])
+        assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_several_streams() -> None:
+    """Launches that wait for each other's blocks must not stop each other."""
+    jobs = [cast(make({**PLAIN, "hidden": hidden}, "cuda"), torch.float16) for hidden in (1024, 512, 256, 1024)]
+    expected = [results(job, ENGINES["cuda"])["output"] for job in jobs]
+    streams = [torch.cuda.Stream() for _ in jobs]  # type: ignore[no-untyped-call]  # torch's
+    torch.cuda.synchronize()
+    found = []
+    for _ in range(5):
+        for stream, job in zip(streams, jobs, strict=True):
+            with torch.cuda.stream(stream):
+                found.append(ENGINES["cuda"].run(job)[0])
+    torch.cuda.synchronize()
+    assert all(torch.equal(f, e) for f, e in zip(found, expected * 5, strict=True))
+
+
+def test_in_a_cuda_graph() -> None:
+    layer: Any = unrolled.LSTM(64, 256, backend="cuda", device="cuda", dtype=torch.float16)
+    x = torch.randn(20, 8, 64, device="cuda", dtype=torch.float16)
+
+    def step() -> tuple[Tensor, ...]:
+        output: Tensor = layer(x)[0]
+        return output, *torch.autograd.grad(output.sum(), list(layer.parameters()))
+
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    assert all(torch.equal(c, e) for c, e in zip(captured, step(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_layers_under_autocast(bidirectional: bool, dtype: torch.dtype) -> None:
+    """float32 modules; the weights' gradients are float32, and near torch.nn's."""
+    theirs = nn.LSTM(40, 96, 2, bidirectional=bidirectional, device="cuda")
+    ours: Any = unrolled.LSTM(40, 96, 2, bidirectional=bidirectional, device="cuda", backend="cuda")
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(30, 5, 40, device="cuda")
+    with torch.autocast("cuda", dtype=dtype):
+        output, _ = ours(x)
+    assert output.dtype == dtype
+    expected, _ = theirs(x)
+    assert error(output, expected) < RELATIVE[dtype]
+    output.float().pow(2).sum().backward()
+    expected.pow(2).sum().backward()
+    for found, wanted in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert wanted.grad is not None
+        assert found.grad.dtype == torch.float32
+        assert error(found.grad, wanted.grad) < 2 * RELATIVE[dtype]
+
+
+def test_pieces_equal_the_whole() -> None:
+    """Fed step by step, the state kept in the dtype of the module, the result is near that of one call."""
+    layer: Any = unrolled.GRU(8, 64, backend="cuda", device="cuda", dtype=torch.float16)
+    x = torch.randn(20, 3, 8, device="cuda", dtype=torch.float16)
+    with torch.no_grad():
+        whole, _ = layer(x)
+        state, pieces = None, []
+        for frame in x:
+            output, state = layer(frame[None], state)
+            pieces.append(output)
+    assert error(torch.cat(pieces), whole) < RELATIVE[torch.float16]
+
+
+@pytest.mark.parametrize("backend", ["cuda", "auto"])
+def test_one_step_at_a_time(backend: str) -> None:
+    layer: Any = unrolled.LSTM(8, 64, 2, backend=backend, device="cuda", dtype=torch.float16)
+    x = torch.randn(20, 3, 8, device="cuda", dtype=torch.float16)
+    stepper = layer.stepper()
+    stream, state, outputs = stepper.stream(3), stepper.initial_state(3), []
+    for frame in x:
+        output, state = stepper(frame, state)
+        outputs.append(output)
+        assert torch.equal(stream.feed(frame), output)
+    with torch.no_grad():
+        assert error(torch.stack(outputs), layer(x)[0]) < 2 * RELATIVE[torch.float16]
+
+
+def test_compiled() -> None:
+    layer: Any = unrolled.LSTM(8, 64, backend="cuda", device="cuda", dtype=torch.float16)
+    x = torch.randn(6, 3, 8, device="cuda", dtype=torch.float16, requires_grad=True)
+    expected = torch.autograd.grad(layer(x)[0].sum(), [x, *layer.parameters()])
+    compiled: Any = torch.compile(layer)
+    found = torch.autograd.grad(compiled(x)[0].sum(), [x, *layer.parameters()])
+    assert all(error(f, e) < RELATIVE[torch.float16] for f, e in zip(found, expected, strict=True))
+
+
+def test_what_it_refuses() -> None:
+    job = cast(make(PLAIN, "cuda"), torch.float32)
+    with pytest.raises(UserError, match="it computes in float16 or bfloat16"):
+        choose(job, "cuda")
+    wide = make({**PLAIN, "hidden": 1600, "batch": 1, "steps": 1}, "cuda")
+    with pytest.raises(UserError, match="it has up to 1536 units, got 1600"):
+        choose(wide, "cuda")
+
+
+def test_no_second_derivative() -> None:
+    job = cast(make({**PLAIN, "hidden": 32, "lengths": False}, "cuda"), torch.float16)
+    output, _ = ENGINES["cuda"].run(job)
+    (first,) = torch.autograd.grad(output.float().sum(), job.x, create_graph=True)
+    with pytest.raises(UserError, match="The cuda engine has no second derivative"):
+        torch.autograd.grad(first.float().sum(), job.x)

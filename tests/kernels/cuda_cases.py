@@ -1,0 +1,131 @@
+"""Jobs for the cuda engine, drawn for a case, and how far 16-bit results are from `reference` in float64."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
+from unrolled.kernels import Job, make_job, reference
+
+Case = dict[str, Any]
+
+CELLS = ("rnn", "relu", "lstm", "lstm_current", "lstm_previous", "gru", "gru_before")
+GATES = {"rnn": 1, "relu": 1, "gru": 3, "gru_before": 3}
+
+
+def pairwise(choices: dict[str, tuple[Any, ...]], seed: int) -> Iterator[Case]:
+    """Cases such that every two values of two choices meet in one of them."""
+    drawn = random.Random(seed)
+    names = list(choices)
+    missing = {
+        (a, x, b, y) for a, b in combinations(names, 2) for x in map(repr, choices[a]) for y in map(repr, choices[b])
+    }
+
+    def pairs(case: Case) -> set[tuple[str, str, str, str]]:
+        return {(a, repr(case[a]), b, repr(case[b])) for a, b in combinations(names, 2)}
+
+    while missing:
+        tries = [{name: drawn.choice(values) for name, values in choices.items()} for _ in range(60)]
+        best = max(tries, key=lambda case: len(pairs(case) & missing))
+        missing -= pairs(best)
+        yield best
+
+
+def make(case: Case, device: str = "cpu") -> Job:
+    """A job whose numbers are rounded to the case's dtype."""
+    cell, batch, steps, hidden = case["cell"], case["batch"], case["steps"], case["hidden"]
+    drawn = torch.Generator().manual_seed(zlib.crc32(repr(case).encode()))
+    gates, features = GATES.get(cell, 4), 6
+
+    def normal(*shape: int, scale: float = 0.3) -> Tensor:
+        numbers = torch.randn(shape, generator=drawn) * scale
+        return numbers.to(case["dtype"]).to(device)
+
+    given: dict[str, Any] = {
+        "weight_ih": normal(gates * hidden, features),
+        "weight_hh": normal(gates * hidden, hidden, scale=0.5 / hidden**0.5),
+    }
+    if case["bias"]:
+        given |= {"bias_ih": normal(gates * hidden), "bias_hh": normal(gates * hidden)}
+    if cell == "relu":
+        given["activation"] = torch.relu
+    if cell.startswith("gru"):
+        given["reset_after"] = cell == "gru"
+    if cell.startswith("lstm_"):
+        given |= {"weight_peephole": normal(3, hidden), "peephole_output": cell.removeprefix("lstm_")}
+    kind = LSTMCell if cell.startswith("lstm") else GRUCell if cell.startswith("gru") else RNNCell
+    made = kind(**given)
+    x = normal(steps, batch, features, scale=1.0).transpose(0, 1)
+    x = x if case["time_major"] else x.contiguous()
+    state = tuple(normal(batch, hidden) for _ in made.state_names)
+    lengths = torch.randint(0, steps + 1, (batch,), generator=drawn).to(device) if case["lengths"] else None
+    if lengths is not None:
+        for row, length in enumerate(lengths.tolist()):
+            x[row, length:] = torch.nan
+    resets = (torch.rand(batch, steps, generator=drawn) < 0.3).to(device) if case["resets"] else None
+    reset_state = tuple(normal(batch, hidden) for _ in state) if case["resets"] == "learned" else None
+    return make_job(made, x, state, lengths, resets, reset_state, None, case["reverse"])
+
+
+def leaves(job: Job) -> dict[str, Tensor]:
+    """Everything that has a gradient, by name."""
+    assert isinstance(job.cell, BuiltIn)
+    weights = {field.name: getattr(job.cell, field.name) for field in fields(job.cell)}
+    found = {name: w for name, w in weights.items() if isinstance(w, Tensor)}
+    found["x"] = job.x
+    found |= {f"{name}_0": s for name, s in zip(job.cell.state_names, job.state, strict=True)}
+    if job.reset_state:
+        found |= {f"reset_{name}": s for name, s in zip(job.cell.state_names, job.reset_state, strict=True)}
+    return found
+
+
+def cast(job: Job, dtype: torch.dtype) -> Job:
+    """The same job in another dtype, its tensors leaves of a new graph."""
+
+    def new(value: Any) -> Any:
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return value
+        return value.detach().to(dtype, memory_format=torch.preserve_format, copy=True).requires_grad_()
+
+    assert isinstance(job.cell, BuiltIn)
+    return replace(
+        job,
+        cell=replace(job.cell, **{f.name: new(getattr(job.cell, f.name)) for f in fields(job.cell)}),
+        x=new(job.x),
+        state=tuple(map(new, job.state)),
+        reset_state=tuple(map(new, job.reset_state)) if job.reset_state else None,
+    )
+
+
+def results(job: Job, engine: Any) -> dict[str, Tensor]:
+    """Outputs, final states and gradients of a loss that weighs all of them differently, in numbers of few bits."""
+    output, state = engine.run(job)
+    loss = sum(
+        (v.double() * (torch.arange(v.numel(), device=v.device) % 13 / 8).view(v.shape)).sum() for v in (output, *state)
+    )
+    assert isinstance(loss, Tensor)
+    wanted = leaves(job)
+    gradients = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
+    found = {"output": output} | {f"final {i}": s for i, s in enumerate(state)}
+    for (name, leaf), gradient in zip(wanted.items(), gradients, strict=True):
+        found[f"gradient of {name}"] = torch.zeros_like(leaf) if gradient is None else gradient
+    return {name: value.detach() for name, value in found.items()}
+
+
+def exact(job: Job) -> dict[str, Tensor]:
+    """The same from `reference` in float64."""
+    return results(cast(job, torch.float64), reference)
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    """‖found - expected‖ / ‖expected‖; of a vanishing number, ‖found‖."""
+    size = float(expected.double().norm())
+    return float((found.double() - expected.double()).norm()) / (size or 1.0)

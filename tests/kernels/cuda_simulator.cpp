@@ -1,0 +1,67 @@
+// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, shared bytes, seed)`.
+#include <device.cuh>
+
+#include <algorithm>
+
+#include KERNEL_SOURCE
+
+namespace simulator {
+
+inline void run_fiber() {
+    kernel(*arguments);
+    now->done = true;
+    progress++;
+    yield();
+}
+
+// 0, or what went wrong: 1 a wait was given up, 2 everyone waits for ever, 3 shared memory was written past its end.
+int run(int count, int shared_bytes, unsigned seed) {
+    constexpr size_t STACK = 32 * 1024, GUARD = 64;
+    std::mt19937 drawn(seed);
+    blocks = std::vector<Block>(count);
+    for (auto& block : blocks) block.memory.assign(shared_bytes + GUARD, 0xff);  // NaN
+    fibers = std::vector<Fiber>(static_cast<size_t>(count) * BLOCK_THREADS);
+    std::vector<Fiber*> order;
+    for (size_t i = 0; i < fibers.size(); i++) {
+        Fiber& fiber = fibers[i];
+        fiber.thread = static_cast<int>(i % BLOCK_THREADS);
+        fiber.block = static_cast<int>(i / BLOCK_THREADS);
+        fiber.stack.reset(new uint8_t[STACK]);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = STACK;
+        fiber.context.uc_link = nullptr;
+        makecontext(&fiber.context, reinterpret_cast<void (*)()>(run_fiber), 0);
+        order.push_back(&fiber);
+    }
+    progress = failures = 0;
+    for (int idle = 0; !order.empty() && failures == 0; idle++) {
+        const uint64_t before = progress;
+        std::shuffle(order.begin(), order.end(), drawn);
+        for (Fiber* fiber : order) {
+            now = fiber;
+            swapcontext(&scheduler, &fiber->context);
+        }
+        std::erase_if(order, [](const Fiber* fiber) { return fiber->done; });
+        if (progress != before) idle = 0;
+        if (idle > 100) return 2;
+    }
+    if (failures != 0) return 1;
+    for (const auto& block : blocks)
+        for (size_t i = 0; i < GUARD; i++)
+            if (block.memory[shared_bytes + i] != 0xff) return 3;
+    return 0;
+}
+
+}  // namespace simulator
+
+extern "C" int launch(int which, const Arguments* given, int count, int shared_bytes, unsigned seed) {
+    simulator::arguments = given;
+    simulator::kernel = which == 0 ? forward : backward;
+    return simulator::run(count, shared_bytes, seed);
+}
+
+// Bytes of shared memory that the kernels lay out.
+extern "C" int shared_bytes(int which, int chunk_rows, int chunks) {
+    return which == 0 ? ForwardShared::bytes(chunk_rows, chunks) : BackwardShared::bytes(chunk_rows, chunks);
+}

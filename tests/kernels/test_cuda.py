@@ -1,0 +1,303 @@
+"""The cuda engine as far as it can be looked at without a GPU: what it compiles to, plans, caches and refuses."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import unrolled
+from tests.kernels.cuda_cases import make
+from unrolled.cells import LSTMCell, RNNCell
+from unrolled.errors import UserError
+from unrolled.kernels import ENGINES, Job, choose, cuda
+from unrolled.kernels.cuda import compiler, launch
+from unrolled.kernels.cuda.arguments import INTEGERS, POINTERS, Arguments
+from unrolled.kernels.cuda.plan import (
+    BLOCK,
+    GRU_BEFORE,
+    KINDS,
+    LSTM,
+    UNITS,
+    Kind,
+    Limits,
+    Plan,
+    make_plan,
+    shared_bytes,
+    width_blocks,
+)
+
+needs_nvrtc = pytest.mark.skipif(
+    importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
+)
+H200, A100 = Limits(132, 227 * 1024), Limits(108, 163 * 1024)
+
+
+def report(kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str) -> str:
+    """What ptxas says of a kernel."""
+    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *compiler.defines(kind, width, dtype))
+    compiled = compiler.compile_source(kind.source, compiler.sources(), (*options, "--ptxas-options=-v", *more))
+    assert compiled.code[:4] == b"\x7fELF"
+    assert "warning" not in compiled.log
+    return compiled.log
+
+
+@needs_nvrtc
+class TestCompiles:
+    @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+    @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+    def test_every_kernel(self, kind: Kind, dtype: torch.dtype, architecture: str) -> None:
+        log = report(kind, 3, dtype, architecture)
+        assert len(re.findall(r"Compiling entry function '(?:forward|backward)'", log)) == 2
+        assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
+
+    @pytest.mark.parametrize("kind", [KINDS[LSTM], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
+    @pytest.mark.parametrize("width", [32, 48])
+    def test_the_widest_stay_in_registers(self, kind: Kind, width: int) -> None:
+        """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
+        log = report(kind, width, torch.float16, "sm_90")
+        assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
+
+    def test_the_fast_tanh(self) -> None:
+        report(KINDS[LSTM], 3, torch.float16, "sm_80", "-DFAST_TANH")
+
+    def test_a_mistake_is_shown(self) -> None:
+        texts = compiler.sources() | {"recurrence.cu": "this is not C++"}
+        with pytest.raises(RuntimeError, match=r"recurrence\.cu does not compile (?s:.*)this is not"):
+            compiler.compile_source("recurrence.cu", texts, compiler.OPTIONS)
+
+    def test_what_was_compiled_is_kept(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
+        compiler._say_once.cache_clear()
+        given = (KINDS[0], 1, torch.float16)
+
+        def compiled(architecture: str = "sm_90") -> bytes:
+            compiler.machine_code.cache_clear()
+            return compiler.machine_code(*given, architecture)
+
+        first = compiled()
+        (kept,) = (tmp_path / "cache").iterdir()
+        assert kept.read_bytes() == first
+        assert capsys.readouterr().err == "Compiling GPU kernels; this takes some seconds, once.\n"
+        kept.write_bytes(b"from the disk")
+        assert compiled() == b"from the disk"
+        compiled("sm_80")
+        assert len(list((tmp_path / "cache").iterdir())) == 2
+        texts = compiler.sources()
+        monkeypatch.setattr(compiler, "sources", lambda: texts | {"cells.cuh": texts["cells.cuh"] + "\n"})
+        assert compiled() != b"from the disk"
+        assert capsys.readouterr().err == ""
+        compiler.machine_code.cache_clear()
+
+    def test_a_disk_that_cannot_be_written_costs_time_only(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
+        compiler.machine_code.cache_clear()
+        assert compiler.machine_code(KINDS[0], 1, torch.float16, "sm_90")[:4] == b"\x7fELF"
+        compiler.machine_code.cache_clear()
+
+
+class TestPlans:
+    @pytest.mark.parametrize("limits", [H200, A100], ids=["H200", "A100"])
+    @pytest.mark.parametrize("batch", [1, 3, 16, 64, 200, 1000])
+    @pytest.mark.parametrize("hidden", [1, 17, 64, 128, 200, 256, 512, 650, 1024, 1500, 1536])
+    def test_every_row_and_unit_has_one_owner(self, hidden: int, batch: int, limits: Limits) -> None:
+        width = width_blocks(hidden)
+        for kind in KINDS:
+            for plan in (
+                make_plan(kind, "forward", width, batch, limits),
+                make_plan(kind, "backward", width, batch, limits),
+            ):
+                assert plan is not None
+                slices = width * BLOCK // UNITS
+                groups = plan.blocks // slices
+                assert plan.blocks == groups * slices <= limits.multiprocessors
+                assert plan.rows == min(batch, groups * plan.group_rows)
+                assert (groups - 1) * plan.group_rows < plan.rows
+                assert plan.chunk_rows % 8 == 0
+                assert plan.chunk_rows <= 32
+                assert plan.shared_bytes <= limits.shared_bytes
+
+    def test_chunks_shrink_before_shared_memory_is_too_small(self) -> None:
+        kind = KINDS[LSTM]
+        wide, narrow = (make_plan(kind, "forward", 32, 256, Limits(132, size)) for size in (227 * 1024, 110 * 1024))
+        assert wide is not None
+        assert narrow is not None
+        assert narrow.chunk_rows < wide.chunk_rows
+
+    def test_a_gpu_that_is_too_small(self) -> None:
+        assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(95, 227 * 1024)) is None
+        assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(132, 64 * 1024)) is None
+        assert shared_bytes(KINDS[LSTM], "forward", 48, 8, 1) > 64 * 1024
+
+
+def test_the_structure_has_no_holes() -> None:
+    assert ctypes.sizeof(Arguments) == 8 * (len(POINTERS) + len(INTEGERS))
+
+
+@needs_nvrtc
+def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launch, up to the driver that is not here."""
+    from cuda.bindings import driver
+
+    class Stream:
+        cuda_stream = 1234
+
+        def synchronize(self) -> None:
+            pass
+
+    class Device:
+        def __init__(self, device: torch.device) -> None:
+            assert device == torch.device("cuda:1")
+
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
+
+    seen: list[Any] = []
+    good = driver.CUresult.CUDA_SUCCESS
+
+    def launched(config: Any, kernel: Any, parameters: int, extra: int) -> tuple[Any]:
+        structure = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[0]
+        assert structure is not None
+        seen.append((config, int(kernel), Arguments.from_address(structure).steps, extra))
+        return (good,)
+
+    def allowed(kernel: Any, attribute: Any, size: int) -> tuple[Any]:
+        seen.append(size)
+        return (good,)
+
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(compiler, "machine_code", lambda *given: repr(given).encode())
+    monkeypatch.setattr(driver, "cuModuleLoadData", lambda code: (good, code))
+    monkeypatch.setattr(driver, "cuModuleGetFunction", lambda module, name: (good, driver.CUfunction(7)))
+    monkeypatch.setattr(driver, "cuFuncSetAttribute", allowed)
+    monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
+    given = Arguments(steps=5)
+    for _ in range(2):
+        plan = Plan(blocks=64, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000)
+        launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
+    raised, (config, kernel, steps, extra), _ = seen
+    assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
+    assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
+    assert config.attrs[0].value.cooperative == 1
+
+    monkeypatch.setattr(
+        driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)
+    )
+    with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
+        launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
+    for function in (launch._loaded, launch._module):
+        function.cache_clear()
+    launch._allowed.clear()
+
+
+PLAIN = {
+    "cell": "lstm", "steps": 3, "batch": 2, "hidden": 4, "dtype": torch.float16, "lengths": False, "resets": None,
+    "reverse": False, "bias": True, "time_major": False,
+}  # fmt: skip
+
+
+def changed(**changes: Any) -> Callable[[Job], Job]:
+    def change(job: Job) -> Job:
+        assert isinstance(job.cell, LSTMCell)
+        return replace(job, cell=replace(job.cell, **changes))
+
+    return change
+
+
+REFUSED: dict[str, tuple[Callable[[Job], Job], str]] = {
+    "float32": (
+        lambda job: replace(job, x=job.x.float()),
+        "it computes in float16 or bfloat16 (or float32 under autocast to one of them), "
+        "got torch.float16, torch.float32",
+    ),
+    "layer norm": (changed(norm_hh=torch.ones(16)), "it has no layer norm"),
+    "norm of c": (changed(norm_c=torch.ones(4)), "it has no layer norm"),
+    "mask": (
+        changed(hidden_mask=torch.ones(2, 4)),
+        "it has no variational dropout inside the recurrence",
+    ),
+    "projection": (changed(weight_hr=torch.ones(4, 4)), "it has no projections"),
+    "zoneout": (lambda job: replace(job, keep=(0.1, 0.1)), "it has no zoneout"),
+    "empty": (lambda job: replace(job, x=job.x[:, :0]), "the batch is empty"),
+    "activation": (
+        changed(activation=torch.relu),
+        "it has the usual activations only: tanh and sigmoid, or relu for an RNN",
+    ),
+    "wide": (
+        changed(weight_hh=torch.zeros(4 * 1537, 1537, dtype=torch.float16)),
+        "it has up to 1536 units, got 1537",
+    ),
+}
+
+
+class TestRefuses:
+    @pytest.mark.parametrize("name", REFUSED)
+    def test_what_it_does_not_compute(self, name: str) -> None:
+        change, reason = REFUSED[name]
+        assert cuda.refuses_cell(change(make(PLAIN))) == reason
+
+    def test_nothing_else(self) -> None:
+        for cell in ("rnn", "relu", "lstm", "lstm_current", "lstm_previous", "gru", "gru_before"):
+            for changes in ({}, {"lengths": True}, {"resets": "learned"}, {"reverse": True}, {"bias": False}):
+                assert cuda.refuses_cell(make({**PLAIN, "cell": cell, **changes})) is None
+
+    def test_a_cell_of_ones_own(self) -> None:
+        class Mine(RNNCell):
+            pass
+
+        job = make({**PLAIN, "cell": "rnn"})
+        assert isinstance(job.cell, RNNCell)
+        mine = replace(job, cell=Mine(job.cell.weight_ih, job.cell.weight_hh))
+        assert cuda.refuses_cell(mine) == "it has no cell Mine"
+
+    def test_under_autocast(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: device == "cuda")
+        monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.bfloat16)
+        job = make({**PLAIN, "cell": "gru"})
+        assert cuda.refuses_cell(job) is None
+        assert cuda.refuses_cell(replace(job, x=job.x.float())) is None
+        reason = cuda.refuses_cell(replace(job, x=job.x.double()))
+        assert reason == "it computes in float16 or bfloat16, got torch.float64"
+        monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.float32)
+        assert cuda.refuses_cell(job) == "it computes in float16 or bfloat16, autocast asks for torch.float32"
+
+    def test_a_cpu(self) -> None:
+        with pytest.raises(UserError, match=r"The engine 'cuda' cannot do this: it runs on an NVIDIA GPU, .* on cpu\."):
+            unrolled.LSTM(3, 4, backend="cuda")(torch.zeros(5, 2, 3))
+
+    def test_auto_does_not_speak_of_it_on_a_cpu(self) -> None:
+        job = replace(make(PLAIN), keep=(0.1, 0.1))
+        assert "cuda" not in str(choose(job))
+        assert "cuda" in ENGINES
+
+    def test_without_the_bindings(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+        assert compiler.missing() == (
+            "it needs the package cuda-bindings, which is not installed (pip install cuda-bindings)"
+        )
+
+    def test_auto_takes_it_only_where_it_was_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+        job = make(PLAIN)
+        assert cuda.outdone(job) == "it has not been measured to be faster at this size on this GPU"
+        sizes = cuda.Measured((LSTM,), "NVIDIA H200", hidden=(4, 8), batch=(1, 2), run="recurrent_gpu.json")
+        monkeypatch.setattr(cuda, "FASTER", (sizes,))
+        assert cuda.outdone(job) is None
+        assert cuda.outdone(make({**PLAIN, "hidden": 9})) is not None
+        assert cuda.outdone(make({**PLAIN, "cell": "gru"})) is not None

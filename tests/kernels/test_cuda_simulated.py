@@ -1,0 +1,212 @@
+"""The cuda engine's kernels as they are, on a simulated GPU, against `reference` in float64."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, pairwise, results
+from tests.tolerances import RELATIVE
+from unrolled.errors import UserError
+from unrolled.kernels import cuda
+from unrolled.kernels.cuda import compiler, launch
+from unrolled.kernels.cuda.arguments import Arguments
+from unrolled.kernels.cuda.plan import KINDS, LSTM, Kind, Limits, Pass, Plan, make_plan, shared_bytes
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
+
+HERE = Path(__file__).parent
+OUTCOMES = {1: "a wait was given up", 2: "everyone waits for ever", 3: "shared memory was written past its end"}
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "cell": CELLS,
+    "steps": (1, 2, 5),
+    "batch": (1, 3, 11, 40),
+    "hidden": (17, 64),
+    "multiprocessors": (4, 8, 12),
+    "lengths": (False, True),
+    "resets": (None, "zero", "learned"),
+    "reverse": (False, True),
+    "bias": (True, False),
+    "time_major": (False, True),
+}
+
+Build = Callable[[Kind, int, torch.dtype, int], ctypes.CDLL]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Compiles a kernel for the simulator; once for each."""
+    folder = tmp_path_factory.mktemp("simulator")
+    for name, text in compiler.sources().items():
+        (folder / name).write_text(text)
+    shutil.copy(HERE / "cuda_simulator.h", folder / "device.cuh")
+    known: dict[tuple[object, ...], ctypes.CDLL] = {}
+
+    def compile_for(kind: Kind, width: int, dtype: torch.dtype, held: int) -> ctypes.CDLL:
+        key = (kind, width, dtype, held)
+        if key not in known:
+            library = folder / f"{len(known)}.so"
+            options = [*compiler.defines(kind, width, dtype), f"-DPIECES_HELD={held}"]
+            options += [f'-DKERNEL_SOURCE="{kind.source}"', "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
+            command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-I", str(folder), "-o", str(library)]
+            subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
+            known[key] = ctypes.CDLL(str(library))
+        return known[key]
+
+    return compile_for
+
+
+@pytest.fixture
+def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A function that sets up a GPU of so many multiprocessors; buffers not yet written hold NaN."""
+    torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+
+    def plan(
+        kind: Kind, direction: Pass, width: int, batch: int, device: torch.device, multiprocessors: int, shared: int
+    ) -> Plan | None:
+        return make_plan(kind, direction, width, batch, Limits(multiprocessors, shared))
+
+    def run(
+        kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device,
+        held: int, seed: int,
+    ) -> None:  # fmt: skip
+        library, which = build(kind, width, dtype, held), int(direction == "backward")
+        spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
+        assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
+        outcome = library.launch(which, ctypes.byref(given), how.blocks, spare, seed)
+        assert outcome == 0, OUTCOMES[outcome]
+
+    def set_up(multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024) -> None:
+        monkeypatch.setattr(launch, "plan", partial(plan, multiprocessors=multiprocessors, shared=shared))
+        monkeypatch.setattr(launch, "run", partial(run, held=held, seed=seed))
+
+    yield set_up
+    torch.use_deterministic_algorithms(False)
+
+
+def check(case: Case) -> dict[str, torch.Tensor]:
+    job = make(case)
+    found, expected = results(cast(job, case["dtype"]), cuda), exact(job)
+    for name, value in found.items():
+        assert value.dtype == case["dtype"], name
+        assert error(value, expected[name]) <= RELATIVE[case["dtype"]], name
+    return found
+
+
+@pytest.mark.parametrize("case", list(pairwise(CHOICES, seed=0)), ids=lambda case: "-".join(map(str, case.values())))
+def test_equals_reference(case: Case, simulated: Callable[..., None]) -> None:
+    """Every kernel is compiled once for one block of 32 units and once for two, each in one of the dtypes."""
+    simulated(case["multiprocessors"], seed=1)
+    check({**case, "dtype": torch.bfloat16 if case["hidden"] == 17 else torch.float16})
+
+
+PLAIN: Case = {
+    "cell": "lstm", "steps": 3, "batch": 11, "hidden": 64, "dtype": torch.float16, "lengths": False, "resets": None,
+    "reverse": False, "bias": True, "time_major": False,
+}  # fmt: skip
+
+
+def test_order_of_threads_changes_nothing(simulated: Callable[..., None]) -> None:
+    simulated(seed=2)
+    first = check(PLAIN)
+    simulated(seed=3)
+    again = check(PLAIN)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "gru_before"])
+def test_weights_that_registers_do_not_hold(cell: str, simulated: Callable[..., None]) -> None:
+    simulated(held=1)
+    check({**PLAIN, "cell": cell, "steps": 2})
+
+
+def test_more_blocks_of_columns_than_warps(simulated: Callable[..., None]) -> None:
+    """300 units are ten blocks of 32 columns: two warps have two, the others one."""
+    simulated(20)
+    check({**PLAIN, "cell": "rnn", "hidden": 300, "steps": 2})
+
+
+def test_a_batch_that_takes_several_launches(simulated: Callable[..., None]) -> None:
+    plan = make_plan(KINDS[LSTM], "forward", 2, 40, Limits(8, 11_400))
+    assert plan is not None
+    assert plan.rows < 40
+    simulated(8, shared=11_400)
+    check({**PLAIN, "batch": 40, "lengths": True, "resets": "learned"})
+
+
+def test_a_nan_stays_one_and_nobody_waits_for_it(simulated: Callable[..., None]) -> None:
+    simulated()
+    job = cast(make(PLAIN), torch.float16)
+    with torch.no_grad():
+        job.state[0][2] = torch.nan
+        job.state[0].view(torch.int16)[3] = -1  # the NaN of words that have not come
+        output, _ = cuda.run(job)
+    assert output[2:4].isnan().all()
+    assert not output[4:].isnan().any()
+
+
+@pytest.mark.parametrize("cell", ["lstm_current", "gru", "gru_before"])
+def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., None]) -> None:
+    """Its schema, what torch.compile is told of its results, and its derivative."""
+    simulated()
+    job = cast(
+        make({**PLAIN, "cell": cell, "steps": 2, "batch": 3, "resets": "learned", "lengths": True}), torch.float16
+    )
+    calls: list[tuple[Any, ...]] = []
+    operator = cuda.ops.recurrence
+
+    def recorded(*given: Any) -> Any:
+        calls.append(given)
+        return operator(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda.ops, "recurrence", recorded)
+        cuda.run(job)
+    given = [g.detach().requires_grad_(g.is_floating_point()) if isinstance(g, Tensor) else g for g in calls[0]]
+    torch.library.opcheck(
+        operator, tuple(given), test_utils=("test_schema", "test_faketensor", "test_autograd_registration")
+    )
+
+
+def test_no_second_derivative(simulated: Callable[..., None]) -> None:
+    """An error for everything that has a first one, and never a silent zero."""
+    simulated()
+    job = cast(make({**PLAIN, "steps": 2, "batch": 2, "cell": "lstm_current", "resets": "learned"}), torch.float16)
+    wanted = leaves(job)
+    first = torch.autograd.grad(cuda.run(job)[0].float().sum(), list(wanted.values()), create_graph=True)
+    for leaf in wanted.values():
+        with pytest.raises(UserError, match=r"The cuda engine has no second derivative\. Use backend='reference'"):
+            torch.autograd.grad(first[0].float().sum(), leaf, retain_graph=True)
+
+
+def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is in autocast's dtype, the gradients in that of the weights."""
+    simulated()
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.float16)
+    job = make({**PLAIN, "steps": 2})
+    found = results(cast(job, torch.float32), cuda)
+    monkeypatch.undo()
+    expected = exact(job)
+    assert found["output"].dtype == found["final 1"].dtype == torch.float16
+    for name, value in found.items():
+        if name.startswith("gradient"):
+            assert value.dtype == torch.float32
+        assert error(value, expected[name]) <= RELATIVE[torch.float16], name
+
+
+def test_plans_lay_out_shared_memory_as_the_kernels_do(build: Build) -> None:
+    for kind in KINDS:
+        library = build(kind, 2, torch.float16, 16)
+        assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, 16, 3)
+        assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, 16, 3)

@@ -1,0 +1,229 @@
+"""The `cuda` engine: the built-in cells on an NVIDIA GPU, forward and hand-written backward (docs/cuda.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
+from unrolled.kernels.cuda import compiler, launch, ops
+from unrolled.kernels.cuda.plan import (
+    BLOCK,
+    GRU,
+    GRU_BEFORE,
+    KINDS,
+    LSTM,
+    LSTM_CURRENT,
+    LSTM_PREVIOUS,
+    NUMBERS,
+    RNN_RELU,
+    RNN_TANH,
+    WIDEST,
+    width_blocks,
+)
+from unrolled.kernels.job import Job
+
+DESCRIPTION = "CUDA kernels on an NVIDIA GPU, compiled at first use; float16 and bfloat16; only when asked for by name"
+DEVICE = "cuda"
+
+
+class Measured(NamedTuple):
+    """Sizes at which a run of benchmarks/recurrent_gpu.py has shown this engine to be faster than torch's."""
+
+    kinds: tuple[int, ...]
+    gpu: str  # as torch names it
+    hidden: tuple[int, int]  # from, to
+    batch: tuple[int, int]
+    run: str  # the file under benchmarks/results
+
+
+# Where `auto` takes this engine. Nothing has been measured yet, so nowhere.
+FASTER: tuple[Measured, ...] = ()
+
+
+def refuses(job: Job) -> str | None:
+    """What the job asks for that this engine does not compute, or None."""
+    x = job.x
+    if x.device.type != DEVICE:
+        return f"it runs on an NVIDIA GPU, the input is on {x.device}"
+    reason = refuses_cell(job)
+    if reason is not None:
+        return reason
+    if not torch.compiler.is_compiling() and _transformed():
+        return "it has no torch.func transforms and no forward-mode derivatives"
+    return compiler.missing() or _refuses_gpu(job)
+
+
+def refuses_cell(job: Job) -> str | None:
+    """What of the job no GPU of any size would run."""
+    cell, x = job.cell, job.x
+    if type(cell) not in (RNNCell, LSTMCell, GRUCell):
+        return f"it has no cell {type(cell).__name__}"
+    assert isinstance(cell, BuiltIn)
+    absent = {
+        "layer norm": cell.norm_ih is not None or cell.norm_hh is not None or getattr(cell, "norm_c", None) is not None,
+        "variational dropout inside the recurrence": cell.hidden_mask is not None,
+        "projections": getattr(cell, "weight_hr", None) is not None,
+        "zoneout": job.keep is not None,
+    }
+    for name, asked in absent.items():
+        if asked:
+            return f"it has no {name}"
+    if torch.is_autocast_enabled(DEVICE):
+        if torch.get_autocast_dtype(DEVICE) not in NUMBERS:
+            return f"it computes in float16 or bfloat16, autocast asks for {torch.get_autocast_dtype(DEVICE)}"
+        wide = next((t.dtype for t in _tensors(job) if t.dtype not in (torch.float32, *NUMBERS)), None)
+        if wide is not None:
+            return f"it computes in float16 or bfloat16, got {wide}"
+    else:
+        kinds = {tensor.dtype for tensor in _tensors(job)}
+        if len(kinds) > 1 or x.dtype not in NUMBERS:
+            names = ", ".join(sorted(map(str, kinds)))
+            return f"it computes in float16 or bfloat16 (or float32 under autocast to one of them), got {names}"
+    if x.shape[0] == 0 or x.shape[1] == 0:
+        return "the batch is empty"
+    if cell.hidden_size > WIDEST:
+        return f"it has up to {WIDEST} units, got {cell.hidden_size}"
+    return _refuses_activations(cell)
+
+
+def _refuses_activations(cell: BuiltIn) -> str | None:
+    if isinstance(cell, RNNCell):
+        usual = cell.activation in (torch.tanh, torch.relu)
+    else:
+        assert isinstance(cell, (LSTMCell, GRUCell))
+        usual = cell.activation is torch.tanh and cell.gate_activation is torch.sigmoid
+        usual = usual and getattr(cell, "output_activation", torch.tanh) is torch.tanh
+    return None if usual else "it has the usual activations only: tanh and sigmoid, or relu for an RNN"
+
+
+def _refuses_gpu(job: Job) -> str | None:
+    """What this GPU is too old or too small for."""
+    cell, device = job.cell, job.x.device
+    assert isinstance(cell, BuiltIn)
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < 8:
+        return f"it needs a GPU of compute capability 8.0 or newer, this one has {major}.{minor}"
+    kind, width, batch = KINDS[kind_of(cell)], width_blocks(cell.hidden_size), job.x.shape[0]
+    if any(launch.plan(kind, which, width, batch, device) is None for which in ("forward", "backward")):
+        return f"this GPU is too small for {cell.hidden_size} units and {batch} sequences"
+    return None
+
+
+def outdone(job: Job) -> str | None:
+    """Why `auto` should leave the job to another engine; None where this one was measured to be the fastest."""
+    cell, batch = job.cell, job.x.shape[0]
+    assert isinstance(cell, BuiltIn)
+    name = torch.cuda.get_device_name(job.x.device)
+    for sizes in FASTER:
+        fits = sizes.hidden[0] <= cell.hidden_size <= sizes.hidden[1] and sizes.batch[0] <= batch <= sizes.batch[1]
+        if kind_of(cell) in sizes.kinds and name == sizes.gpu and fits:
+            return None
+    return "it has not been measured to be faster at this size on this GPU"
+
+
+def _transformed() -> bool:
+    functorch = torch._C._functorch.peek_interpreter_stack() is not None
+    return functorch or torch.autograd.forward_ad._current_level >= 0
+
+
+def _tensors(job: Job) -> Iterator[Tensor]:
+    cell = job.cell
+    assert isinstance(cell, BuiltIn)
+    given = (job.x, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh, *job.state, *(job.reset_state or ()))
+    yield from (tensor for tensor in given if tensor is not None)
+    if isinstance(cell, LSTMCell) and cell.weight_peephole is not None:
+        yield cell.weight_peephole
+
+
+def kind_of(cell: BuiltIn) -> int:
+    """The engine's number for a cell."""
+    if isinstance(cell, LSTMCell):
+        if cell.weight_peephole is None:
+            return LSTM
+        return LSTM_CURRENT if cell.peephole_output == "current" else LSTM_PREVIOUS
+    if isinstance(cell, GRUCell):
+        return GRU if cell.reset_after else GRU_BEFORE
+    return RNN_TANH if cell.activation is torch.tanh else RNN_RELU
+
+
+def run(job: Job) -> tuple[Tensor, State]:
+    """The outputs (B, T, H) and the final state, in the input's dtype or autocast's."""
+    dtype = torch.get_autocast_dtype(DEVICE) if torch.is_autocast_enabled(DEVICE) else job.x.dtype
+    with torch.autocast(DEVICE, enabled=False):
+        return _run(job, dtype)
+
+
+def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
+    cell = job.cell
+    assert isinstance(cell, BuiltIn)
+    kind, hidden = kind_of(cell), cell.hidden_size
+    extra = -hidden % BLOCK  # units without weights, up to a multiple of 32
+    gates_x = _project(job, kind, extra, dtype)
+    weight = cell.weight_hh.to(dtype)
+    if extra:
+        weight = F.pad(weight.reshape(-1, hidden, hidden), (0, extra, 0, extra)).flatten(0, 1)
+    own = _own(cell, kind, extra)
+    states = [_padded(s.to(dtype), extra) for s in job.state]
+    reset: list[Tensor | None] = [None, None]
+    if job.resets is not None and job.reset_state is not None:
+        reset = [*(_padded(s.float(), extra) for s in job.reset_state), None]
+    memory = KINDS[kind].memory
+    differentiable = (gates_x, weight, own, *states, *reset)
+    save = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
+    output, h_n, c_n, *_ = ops.recurrence(
+        gates_x, weight, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
+        torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None, job.lengths, job.resets, kind,
+        job.reverse, save,
+    )  # fmt: skip
+    finals = (h_n, c_n) if memory else (h_n,)
+    if extra:
+        output = output[..., :hidden].contiguous()
+    return output, tuple(s[:, :hidden] for s in finals)
+
+
+def _padded(tensor: Tensor, extra: int) -> Tensor:
+    """With so many zeros at the end of each row."""
+    return F.pad(tensor, (0, extra)) if extra else tensor
+
+
+def _project(job: Job, kind: int, extra: int, dtype: torch.dtype) -> Tensor:
+    """W x + b for all steps (B, T, G·H), time first in memory where x is; b has the recurrent bias in it, if it can."""
+    cell, x, active = job.cell, job.x, job.active
+    assert isinstance(cell, BuiltIn)
+    hidden = cell.hidden_size
+    if active is not None:
+        x = torch.where(active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
+    weight, bias = cell.weight_ih.to(dtype), _added_bias(cell, kind)
+    if extra:
+        weight = F.pad(weight.reshape(-1, hidden, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
+    if bias is not None:
+        bias = _padded(bias.to(dtype).view(-1, hidden), extra).flatten()
+    x = x.to(dtype)
+    if x.stride(0) < x.stride(1):
+        return F.linear(x.transpose(0, 1), weight, bias).transpose(0, 1)
+    return F.linear(x, weight, bias)
+
+
+def _added_bias(cell: BuiltIn, kind: int) -> Tensor | None:
+    """Both biases, as far as they are simply added; r multiplies the recurrent one of a GRU's candidate."""
+    recurrent = cell.bias_hh
+    if kind == GRU and recurrent is not None:
+        recurrent = F.pad(recurrent[: 2 * cell.hidden_size], (0, cell.hidden_size))
+    if cell.bias_ih is None or recurrent is None:
+        return recurrent if cell.bias_ih is None else cell.bias_ih
+    return cell.bias_ih + recurrent
+
+
+def _own(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:
+    """What each unit has for itself (≤ 3, H): peepholes, or the recurrent bias of a GRU's candidate."""
+    own = None
+    if kind == GRU and cell.bias_hh is not None:
+        own = cell.bias_hh[2 * cell.hidden_size :][None]
+    elif isinstance(cell, LSTMCell):
+        own = cell.weight_peephole
+    return None if own is None else _padded(own.float(), extra)

@@ -1,0 +1,68 @@
+"""What a kernel is given: one structure, written down once for Python and for CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+
+# name → what it points to; (T, B, ·) and contiguous unless strides are among the integers below
+POINTERS = {
+    "gates_x": "const uint16_t",  # (B, T, G·H), strided: the input's part of each gate
+    "weights": "const uint16_t",  # (G·H, H) forward, its transpose backward
+    "second_weights": "const uint16_t",  # of a GRU that resets before: those of its candidate
+    "own": "const float",  # (≤ 3, H): a unit's own weights
+    "lengths": "const int64_t",  # (B,)
+    "resets": "const uint8_t",  # (B, T), strided
+    "h_initial": "const uint16_t",  # (B, H), and so the other states
+    "c_initial": "const uint16_t",
+    "h_reset": "const float",
+    "c_reset": "const float",
+    "exchange": "uint16_t",  # (T, B, H): h as it enters each step
+    "second_exchange": "uint16_t",  # (T, B, H): r∘h, where a GRU resets before
+    "output": "uint16_t",  # (B, T, H), strided
+    "saved": "uint16_t",  # (T, B, S·H): gates for the backward pass
+    "memory": "float",  # (T, B, H): c as it leaves each step
+    "h_final": "uint16_t",
+    "c_final": "uint16_t",
+    "d_output": "const uint16_t",  # (B, T, H), strided
+    "d_h_final": "const uint16_t",
+    "d_c_final": "const uint16_t",
+    "d_gates": "uint16_t",  # (T, B, G·H): of the recurrent product
+    "d_candidate": "uint16_t",  # (T, B, H): of the candidate's x, where it is another
+    "d_h_initial": "uint16_t",
+    "d_c_initial": "uint16_t",
+    "d_h_reset": "float",  # summed into
+    "d_c_reset": "float",
+}
+INTEGERS = (
+    "steps",
+    "batch",
+    "first_row",  # of this launch
+    "end_row",
+    "reverse",
+    "group_rows",
+    "chunk_rows",
+    "gates_x_row",
+    "gates_x_step",
+    "output_row",
+    "output_step",
+    "d_output_row",
+    "d_output_step",
+    "resets_row",
+    "resets_step",
+)
+
+
+class Arguments(ctypes.Structure):
+    """The structure itself; every member has 8 bytes, so that no compiler pads it in a way of its own."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in POINTERS),
+        *((name, ctypes.c_int64) for name in INTEGERS),
+    )
+
+
+def header() -> str:
+    """`arguments.h`, which the kernels include."""
+    pointers = "".join(f"    {kind}* {name};\n" for name, kind in POINTERS.items())
+    integers = "".join(f"    int64_t {name};\n" for name in INTEGERS)
+    return f"#pragma once\n\nstruct Arguments {{\n{pointers}{integers}}};\n"

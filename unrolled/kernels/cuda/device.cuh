@@ -1,0 +1,101 @@
+// What the kernels ask of the processor. tests/kernels/cuda_simulator.h gives the same functions on a CPU.
+#pragma once
+
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+
+#define DEVICE __device__ __forceinline__
+#define KERNEL extern "C" __global__ void __launch_bounds__(256, 1)
+#define GIVEN const __grid_constant__
+
+struct alignas(16) Words {
+    uint32_t x, y, z, w;
+};
+struct alignas(8) Pair {
+    float x, y;
+};
+
+DEVICE int thread_index() { return threadIdx.x; }
+DEVICE int block_index() { return blockIdx.x; }
+DEVICE void sync_block() { __syncthreads(); }
+DEVICE bool any_lane(bool flag) { return __any_sync(0xffffffffu, flag); }
+DEVICE void give_up() { __trap(); }
+
+DEVICE uint8_t* shared_memory() {
+    extern __shared__ Words shared[];
+    return reinterpret_cast<uint8_t*>(shared);
+}
+
+// Words that other blocks write while this one waits for them: they come from the second-level cache, each of its
+// 32 bits in one piece. Nothing else is ordered by them, and nothing else needs to be.
+DEVICE Words load_exchanged(const void* address) {
+    Words words;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(address)
+                 : "memory");
+    return words;
+}
+DEVICE void store_exchanged(void* address, uint32_t word) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(word) : "memory");
+}
+
+// One number in 16 bits, and how two of them fill a word. Rounding makes every NaN 0x7fff: never 0xffff.
+struct Half {
+    static DEVICE uint32_t pack(float low, float high) {
+        uint32_t word;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+        return word;
+    }
+    static DEVICE Pair unpack(uint32_t word) {
+        Pair pair;
+        asm("{ .reg .f16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+            : "=f"(pair.x), "=f"(pair.y)
+            : "r"(word));
+        return pair;
+    }
+    // sums[16 x 8] += a[16 x 16] b[16 x 8]
+    static DEVICE void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                uint32_t b1) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    }
+};
+
+struct BFloat {
+    static DEVICE uint32_t pack(float low, float high) {
+        uint32_t word;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+        return word;
+    }
+    static DEVICE Pair unpack(uint32_t word) {
+        return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
+    }
+    static DEVICE void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                uint32_t b1) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+            : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    }
+};
+
+// Within 2e-7 of the truth, far below a 16-bit number's rounding. FAST_TANH takes the hardware's own tanh instead,
+// one instruction that is within 5e-4: as much as the rounding itself.
+#ifdef FAST_TANH
+DEVICE float tanh_of(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+DEVICE float sigmoid(float x) { return fmaf(0.5f, tanh_of(0.5f * x), 0.5f); }
+#else
+DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+DEVICE float tanh_of(float x) { return fmaf(2.0f, sigmoid(2.0f * x), -1.0f); }
+#endif

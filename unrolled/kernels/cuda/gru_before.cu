@@ -1,0 +1,200 @@
+// The GRU that resets before its product, n = tanh(x_n + U_n (r∘h)): two products a step, each waiting for all blocks.
+//
+// Compiled as recurrence.cu is. `weights` are those of r and z, `second_weights` the candidate's; `second_exchange` is r∘h.
+#include <device.cuh>
+
+#include <arguments.h>
+#include <product.cuh>
+#include <place.cuh>
+#include <shared.cuh>
+
+using Number = NUMBER_TYPE;
+constexpr int HIDDEN = WIDTH * BLOCK, SLICES = HIDDEN / UNITS, R = 0, Z = 1, N = 2, GATES = 3;
+
+// `weights` (2 * HIDDEN, HIDDEN) and `second_weights` (HIDDEN, HIDDEN); backward, their transposes
+using ForwardGates = Product<Number, 2, WIDTH>;
+using ForwardCandidate = Product<Number, 1, WIDTH>;
+using BackwardGates = Product<Number, 1, 2 * WIDTH>;
+using BackwardCandidate = Product<Number, 1, WIDTH>;
+using ForwardShared = Shared<ForwardGates, ForwardCandidate>;
+using BackwardShared = Shared<BackwardGates, BackwardCandidate>;
+
+DEVICE Pair load_input(const Arguments& a, const Place& place, int chunk, int t, int gate) {
+    const int64_t row = place.batch_row(chunk);
+    return Number::unpack(load_word(a.gates_x + row * a.gates_x_row + t * a.gates_x_step + gate * HIDDEN + place.unit()));
+}
+DEVICE uint16_t* saved_at(const Arguments& a, const Place& place, int chunk, int t, int gate) {
+    return a.saved + place.at(t, chunk, GATES * HIDDEN) + gate * HIDDEN;
+}
+
+KERNEL forward(GIVEN Arguments a) {
+    const Place place(a, SLICES);
+    const ForwardShared shared(place.chunk_rows, place.chunks);
+    const int unit = place.unit();
+    ForwardGates gates;
+    ForwardCandidate candidate;
+    gates.load(a.weights, HIDDEN, place.first_unit, shared.spare());
+    candidate.load(a.second_weights, HIDDEN, place.first_unit, shared.second_spare());
+    Pair *kept_h = shared.first, *kept_z = shared.second;
+    for (int chunk = 0; chunk < place.chunks; chunk++) {
+        if (!place.has_row(chunk)) continue;
+        const Pair h = state_pair<Number>(a.h_initial, place.batch_row(chunk), HIDDEN, unit);
+        enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(0), h, {0.0f, 0.0f});
+    }
+    sync_block();
+
+    int turn = 0;
+    for (int step = 0; step < place.steps; step++) {
+        const int t = place.time(step);
+        for (int chunk = 0; chunk < place.chunks; chunk++) {
+            const bool owner = place.has_row(chunk);
+            Pair x_r = {}, x_z = {};
+            if (owner) {
+                x_r = load_input(a, place, chunk, t, R);
+                x_z = load_input(a, place, chunk, t, Z);
+            }
+            float* partial = shared.sums + turn * shared.set;
+            turn ^= 1;
+            gates.gather(a.exchange + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
+                         place.chunk_rows);
+            sync_block();
+            if (!owner) continue;
+
+            Pair sums[2];
+            ForwardGates::sum(partial, place.chunk_rows, place.row, place.pair, sums);
+            const Pair h = kept_h[place.slot(chunk)];
+            const Pair r = {sigmoid(x_r.x + sums[R].x), sigmoid(x_r.y + sums[R].y)};
+            const Pair z = {sigmoid(x_z.x + sums[Z].x), sigmoid(x_z.y + sums[Z].y)};
+            store_exchanged(a.second_exchange + place.at(t, chunk, HIDDEN), Number::pack(r.x * h.x, r.y * h.y));
+            kept_z[place.slot(chunk)] = z;
+            if (a.saved != nullptr) {
+                store_word(saved_at(a, place, chunk, t, R), Number::pack(r.x, r.y));
+                store_word(saved_at(a, place, chunk, t, Z), Number::pack(z.x, z.y));
+            }
+        }
+        for (int chunk = 0; chunk < place.chunks; chunk++) {
+            const bool owner = place.has_row(chunk);
+            const int64_t row = place.batch_row(chunk);
+            Pair x_n = {};
+            bool real = false;
+            if (owner) {
+                x_n = load_input(a, place, chunk, t, N);
+                real = is_real(a, row, t);
+            }
+            float* partial = shared.sums + turn * shared.set;
+            turn ^= 1;
+            candidate.gather(a.second_exchange + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
+                             place.chunk_rows);
+            sync_block();
+            if (!owner) continue;
+
+            Pair sums[1];
+            ForwardCandidate::sum(partial, place.chunk_rows, place.row, place.pair, sums);
+            const Pair h = kept_h[place.slot(chunk)], z = kept_z[place.slot(chunk)];
+            const Pair n = {tanh_of(x_n.x + sums[0].x), tanh_of(x_n.y + sums[0].y)};
+            Pair left = h;
+            if (real) left = {n.x + z.x * (h.x - n.x), n.y + z.y * (h.y - n.y)};
+            if (step + 1 < place.steps) {
+                enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(step + 1), left, {0.0f, 0.0f});
+            } else {
+                store_word(a.h_final + row * HIDDEN + unit, Number::pack(left.x, left.y));
+            }
+            store_word(a.output + row * a.output_row + t * a.output_step + unit, real ? Number::pack(left.x, left.y) : 0u);
+            if (a.saved != nullptr) store_word(saved_at(a, place, chunk, t, N), Number::pack(n.x, n.y));
+        }
+    }
+}
+
+// `d_gates` (T, B, 2 * HIDDEN) and `d_candidate` (T, B, HIDDEN) are both exchanges here.
+KERNEL backward(GIVEN Arguments a) {
+    const Place place(a, SLICES);
+    const BackwardShared shared(place.chunk_rows, place.chunks);
+    const int unit = place.unit();
+    BackwardGates gates;
+    BackwardCandidate candidate;
+    gates.load(a.weights, HIDDEN, place.first_unit, shared.spare());
+    candidate.load(a.second_weights, HIDDEN, place.first_unit, shared.second_spare());
+    Pair* kept_dh = shared.first;
+    for (int chunk = 0; chunk < place.chunks; chunk++) {
+        if (!place.has_row(chunk)) continue;
+        kept_dh[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place.batch_row(chunk), HIDDEN, unit);
+    }
+    sync_block();
+
+    int turn = 0;
+    for (int step = place.steps - 1; step >= -1; step--) {  // at -1 what is left is the initial state's
+        const bool first = step == place.steps - 1;
+        const int t = step < 0 ? 0 : place.time(step), after = first ? 0 : place.time(step + 1);
+        for (int chunk = 0; chunk < place.chunks; chunk++) {
+            const bool owner = place.has_row(chunk);
+            const int64_t row = place.batch_row(chunk);
+            Pair dy = {}, z = {}, n = {};
+            bool real = false;
+            if (owner && step >= 0) real = is_real(a, row, t);
+            if (real) {
+                z = Number::unpack(load_word(saved_at(a, place, chunk, t, Z)));
+                n = Number::unpack(load_word(saved_at(a, place, chunk, t, N)));
+                if (a.d_output != nullptr)
+                    dy = Number::unpack(load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + unit));
+            }
+            float* partial = shared.sums + turn * shared.set;
+            turn ^= 1;
+            if (!first) {
+                gates.gather(a.d_gates + place.first_of_chunk(after, chunk, 2 * HIDDEN), place.rows_of(chunk), partial,
+                             place.chunk_rows);
+                sync_block();
+            }
+            if (!owner) continue;
+
+            Pair dh = kept_dh[place.slot(chunk)], none = {};
+            if (!first) {
+                Pair through[1];
+                BackwardGates::sum(partial, place.chunk_rows, place.row, place.pair, through);
+                dh = {dh.x + through[0].x, dh.y + through[0].y};
+                leave<HIDDEN>(a, row, after, unit, dh, none);
+            }
+            if (step < 0) {
+                store_word(a.d_h_initial + row * HIDDEN + unit, Number::pack(dh.x, dh.y));
+                continue;
+            }
+            dh = {dh.x + dy.x, dh.y + dy.y};  // dy, z and n are zero where the step is not real
+            Pair d_n = {};
+            if (real) d_n = {dh.x * (1.0f - z.x) * (1.0f - n.x * n.x), dh.y * (1.0f - z.y) * (1.0f - n.y * n.y)};
+            store_exchanged(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(d_n.x, d_n.y));
+            kept_dh[place.slot(chunk)] = dh;
+        }
+        if (step < 0) return;
+        for (int chunk = 0; chunk < place.chunks; chunk++) {
+            const bool owner = place.has_row(chunk);
+            Pair r = {}, z = {}, n = {}, h = {};
+            bool real = false;
+            if (owner) real = is_real(a, place.batch_row(chunk), t);
+            if (real) {
+                r = Number::unpack(load_word(saved_at(a, place, chunk, t, R)));
+                z = Number::unpack(load_word(saved_at(a, place, chunk, t, Z)));
+                n = Number::unpack(load_word(saved_at(a, place, chunk, t, N)));
+                h = Number::unpack(load_word(a.exchange + place.at(t, chunk, HIDDEN)));
+            }
+            float* partial = shared.sums + turn * shared.set;
+            turn ^= 1;
+            candidate.gather(a.d_candidate + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
+                             place.chunk_rows);
+            sync_block();
+            if (!owner) continue;
+
+            Pair d_reset[1];  // of r∘h
+            BackwardCandidate::sum(partial, place.chunk_rows, place.row, place.pair, d_reset);
+            const Pair dh = kept_dh[place.slot(chunk)], d_rh = d_reset[0];
+            Pair d_r = {}, d_z = {}, d_entering = dh;
+            if (real) {
+                d_r = {d_rh.x * h.x * r.x * (1.0f - r.x), d_rh.y * h.y * r.y * (1.0f - r.y)};
+                d_z = {dh.x * (h.x - n.x) * z.x * (1.0f - z.x), dh.y * (h.y - n.y) * z.y * (1.0f - z.y)};
+                d_entering = {dh.x * z.x + d_rh.x * r.x, dh.y * z.y + d_rh.y * r.y};
+            }
+            uint16_t* to = a.d_gates + place.at(t, chunk, 2 * HIDDEN);
+            store_exchanged(to + R * HIDDEN, Number::pack(d_r.x, d_r.y));
+            store_exchanged(to + Z * HIDDEN, Number::pack(d_z.x, d_z.y));
+            kept_dh[place.slot(chunk)] = d_entering;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+"""Kernels on a GPU: loaded once for each device, launched on torch's current stream."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+
+from unrolled.errors import UserError
+from unrolled.kernels.cuda import compiler
+from unrolled.kernels.cuda.arguments import Arguments
+from unrolled.kernels.cuda.plan import THREADS, Kind, Limits, Pass, Plan, make_plan
+
+
+@cache
+def limits(device: torch.device) -> Limits:
+    """What the GPU has."""
+    from cuda.bindings import driver
+
+    most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
+    return Limits(torch.cuda.get_device_properties(device).multi_processor_count, int(shared))
+
+
+@cache
+def plan(kind: Kind, direction: Pass, width: int, batch: int, device: torch.device) -> Plan | None:
+    """The launch of a kernel on a GPU, or None if that is too small for it."""
+    return make_plan(kind, direction, width, batch, limits(device))
+
+
+def run(
+    kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device
+) -> None:
+    """Launches a kernel on torch's current stream of the device; all its blocks run at once, or none does."""
+    from cuda.bindings import driver
+
+    with torch.cuda.device(device):
+        kernel = _loaded(kind, direction, width, dtype, device)
+        _allow_shared(kernel, how.shared_bytes)
+        together = driver.CUlaunchAttribute()
+        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        together.value.cooperative = 1
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = how.blocks, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
+        config.sharedMemBytes = how.shared_bytes
+        config.hStream = torch.cuda.current_stream(device).cuda_stream
+        config.attrs, config.numAttrs = [together], 1
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+        _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
+
+
+@cache
+def _loaded(kind: Kind, direction: Pass, width: int, dtype: torch.dtype, device: torch.device) -> Any:
+    from cuda.bindings import driver
+
+    major, minor = torch.cuda.get_device_capability(device)
+    module = _module(kind, width, dtype, f"sm_{major}{minor}", device)
+    return _checked(driver.cuModuleGetFunction(module, direction.encode()), "load")
+
+
+@cache
+def _module(kind: Kind, width: int, dtype: torch.dtype, architecture: str, device: torch.device) -> Any:
+    from cuda.bindings import driver
+
+    torch.cuda.current_stream(device).synchronize()  # torch's context exists from here on
+    return _checked(driver.cuModuleLoadData(compiler.machine_code(kind, width, dtype, architecture)), "load")
+
+
+_allowed: dict[int, int] = {}
+
+
+def _allow_shared(kernel: Any, size: int) -> None:
+    """Above 48 KiB a kernel must be told how much shared memory it may use."""
+    from cuda.bindings import driver
+
+    if size <= _allowed.get(int(kernel), 48 * 1024):
+        return
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    _checked(driver.cuFuncSetAttribute(kernel, attribute, size), "load")
+    _allowed[int(kernel)] = size
+
+
+def _checked(result: tuple[Any, ...], what: str) -> Any:
+    status, *values = result
+    if status.value != 0:
+        raise UserError(
+            f"The cuda engine could not {what} a kernel: {status.name}.",
+            "Use backend='torch', which runs cuDNN.",
+        )
+    return values[0] if values else None

@@ -1,0 +1,313 @@
+"""A recurrence on a GPU as an operator of torch: buffers, launches, and its derivative.
+
+    gates_x (B, T, G·H) and U (G·H, H) → outputs (B, T, H) and the final state
+
+H is a multiple of 32 here. Everything is in 16 bits but a unit's own weights and the states after a reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unrolled.errors import UserError
+from unrolled.kernels.cuda import launch
+from unrolled.kernels.cuda.arguments import Arguments
+from unrolled.kernels.cuda.plan import BLOCK, KINDS, LSTM_CURRENT, Kind, Pass
+
+
+def _forward(
+    gates_x: Tensor,
+    weight: Tensor,
+    own: Tensor | None,
+    h_0: Tensor,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    link: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    kind: int,
+    reverse: bool,
+    save: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
+
+    What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
+    `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
+    derivative is refused and not silently zero.
+    """
+    cell = KINDS[kind]
+    batch, steps = gates_x.shape[:2]
+    hidden = weight.shape[1]
+    output = _like_sequences(gates_x, hidden)
+    h_n = gates_x.new_empty(batch, hidden)
+    c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
+    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden)
+    saved = gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,))
+    memory = gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32)
+
+    given = Arguments()
+    alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
+    given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
+    given.weights, given.second_weights = _weights(weight, cell, alive)
+    given.h_initial = _address(h_0, alive)
+    given.exchange, given.second_exchange = exchange.data_ptr(), exchange[-steps:].data_ptr()
+    given.h_final = h_n.data_ptr()
+    given.output, given.output_row, given.output_step = _sequence(output)
+    if cell.memory:
+        given.c_final = c_n.data_ptr()
+    if save:
+        given.saved, given.memory = saved.data_ptr(), memory.data_ptr()
+    _launch("forward", kind, given, gates_x, hidden)
+    return output, h_n, c_n, exchange if save else gates_x.new_empty(0), saved, memory
+
+
+def _backward(
+    d_output: Tensor | None,
+    d_h_n: Tensor | None,
+    d_c_n: Tensor | None,
+    weight: Tensor,
+    own: Tensor | None,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    link: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    exchange: Tensor,
+    saved: Tensor,
+    memory: Tensor,
+    kind: int,
+    reverse: bool,
+) -> list[Tensor]:
+    """Gradients of gates_x, U, own, h_0, c_0, reset_h and reset_c; empty for what was not given."""
+    cell = KINDS[kind]
+    steps, batch, hidden = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
+    h_entering, rh = exchange[:steps], exchange[-steps:]
+    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden)
+    d_candidate = _exchange(exchange, steps, batch, hidden if cell.candidate or cell.twice else 0)
+    nothing = exchange.new_empty(0, dtype=torch.float32)
+    d_h_0 = exchange.new_empty(batch, hidden)
+    d_c_0 = exchange.new_empty((batch, hidden) if cell.memory else (0,))
+    d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
+    d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
+
+    given = Arguments()
+    alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
+    given.weights, given.second_weights = _weights(weight, cell, alive, transposed=True)
+    if d_output is not None:
+        d_output = d_output if d_output.stride(-1) == 1 and _even(d_output) else d_output.contiguous()
+        alive.append(d_output)
+        given.d_output, given.d_output_row, given.d_output_step = _sequence(d_output)
+    for name, gradient in (("d_h_final", d_h_n), ("d_c_final", d_c_n)):
+        if gradient is not None:
+            setattr(given, name, _address(gradient, alive))
+    given.exchange, given.saved, given.memory = exchange.data_ptr(), saved.data_ptr(), memory.data_ptr()
+    given.d_gates, given.d_candidate = d_gates.data_ptr(), d_candidate.data_ptr()
+    given.d_h_initial, given.d_c_initial = d_h_0.data_ptr(), d_c_0.data_ptr()
+    if reset_h is not None:
+        given.d_h_reset = d_reset_h.data_ptr()
+    if reset_c is not None:
+        given.d_c_reset = d_reset_c.data_ptr()
+    _launch("backward", kind, given, exchange, hidden)
+
+    d_weight = torch.mm(d_gates.flatten(0, 1).t(), h_entering.flatten(0, 1))  # (G·H, H)
+    d_gates_x = d_gates
+    if cell.twice:
+        d_weight = torch.cat([d_weight, torch.mm(d_candidate.flatten(0, 1).t(), rh.flatten(0, 1))])
+        d_gates_x = torch.cat([d_gates, d_candidate], dim=-1)
+    elif cell.candidate:
+        d_gates_x = torch.cat([d_gates[..., :-hidden], d_candidate], dim=-1)
+    d_own = nothing.clone()
+    if own is not None:
+        d_own = _d_own(d_gates, memory, c_0, reset_c, resets, kind, reverse)
+    return [d_gates_x.transpose(0, 1), d_weight, d_own, d_h_0, d_c_0, d_reset_h, d_reset_c]
+
+
+def _d_own(
+    d_gates: Tensor,
+    memory: Tensor,
+    c_0: Tensor | None,
+    reset_c: Tensor | None,
+    resets: Tensor | None,
+    kind: int,
+    reverse: bool,
+) -> Tensor:
+    """The gradient of a unit's own weights: a GRU's bias of the candidate, an LSTM's peepholes."""
+    cell = KINDS[kind]
+    parts = d_gates.float().chunk(cell.gates, dim=-1)  # (T, B, H) each
+    if not cell.memory:
+        return parts[-1].sum((0, 1))[None]
+    assert c_0 is not None
+    c_0 = c_0.float()
+    before = [memory[1:], c_0[None]] if reverse else [c_0[None], memory[:-1]]
+    entering = torch.cat(before)  # (T, B, H)
+    if resets is not None:
+        fresh = torch.zeros_like(c_0) if reset_c is None else reset_c
+        entering = torch.where(resets.t()[..., None], fresh, entering)
+    seen = memory if kind == LSTM_CURRENT else entering
+    d_i, d_f, _, d_o = parts
+    return torch.stack([(d_i * entering).sum((0, 1)), (d_f * entering).sum((0, 1)), (d_o * seen).sum((0, 1))])
+
+
+def _launch(direction: Pass, kind: int, given: Arguments, like: Tensor, hidden: int) -> None:
+    plan = launch.plan(KINDS[kind], direction, hidden // BLOCK, given.batch, like.device)
+    assert plan is not None, "the engine refuses what a GPU is too small for"
+    given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
+    for first in range(0, given.batch, plan.rows):
+        given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
+        launch.run(KINDS[kind], direction, hidden // BLOCK, like.dtype, plan, given, like.device)
+
+
+def _describe(
+    given: Arguments,
+    sequences: Tensor,
+    own: Tensor | None,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    reverse: bool,
+) -> list[Tensor]:
+    """Fills in what both passes have in common; the tensors returned must live until the launch."""
+    alive: list[Tensor] = []
+    given.batch, given.steps, given.reverse = *sequences.shape[:2], reverse
+    optional = {"own": own, "c_initial": c_0, "h_reset": reset_h, "c_reset": reset_c, "lengths": lengths}
+    for name, tensor in optional.items():
+        if tensor is not None:
+            setattr(given, name, _address(tensor, alive))
+    if resets is not None:
+        given.resets = resets.data_ptr()
+        given.resets_row, given.resets_step = resets.stride()
+    return alive
+
+
+def _weights(weight: Tensor, cell: Kind, alive: list[Tensor], transposed: bool = False) -> tuple[int, int]:
+    """U (G·H, H), in two parts where a step has two products."""
+    last = weight.shape[0] - weight.shape[1]
+    parts = (weight[:last], weight[last:]) if cell.twice else (weight,)
+    addresses = [_address(part.t() if transposed else part, alive) for part in parts]
+    return addresses[0], addresses[-1]
+
+
+def _address(tensor: Tensor, alive: list[Tensor]) -> int:
+    alive.append(tensor.contiguous())
+    return alive[-1].data_ptr()
+
+
+def _sequence(sequences: Tensor) -> tuple[int, int, int]:
+    """Where (B, T, ·) begins, and its strides."""
+    return sequences.data_ptr(), sequences.stride(0), sequences.stride(1)
+
+
+def _even(sequences: Tensor) -> bool:
+    """Whether every row of (B, T, ·) begins where a word of 32 bits does."""
+    return sequences.data_ptr() % 4 == 0 and sequences.stride(0) % 2 == 0 and sequences.stride(1) % 2 == 0
+
+
+def _like_sequences(sequences: Tensor, width: int) -> Tensor:
+    """An empty (B, T, width), time first in memory where the given one is."""
+    batch, steps = sequences.shape[:2]
+    if sequences.stride(0) < sequences.stride(1):
+        return sequences.new_empty(steps, batch, width).transpose(0, 1)
+    return sequences.new_empty(batch, steps, width)
+
+
+def _exchange(like: Tensor, steps: int, batch: int, width: int) -> Tensor:
+    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives."""
+    words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
+    return words.view(like.dtype)
+
+
+_GIVEN = """Tensor gates_x, Tensor weight, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h, Tensor? reset_c,
+Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, bool save"""
+_BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? own, Tensor? c_0, Tensor? reset_h,
+Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved, Tensor memory, int kind,
+bool reverse"""
+
+recurrence = torch.library.custom_op(
+    "unrolled::cuda_recurrence",
+    _forward,
+    mutates_args=(),
+    schema=f"({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+recurrence_backward = torch.library.custom_op(
+    "unrolled::cuda_recurrence_backward", _backward, mutates_args=(), schema=f"({_BACKWARD}) -> Tensor[]"
+)
+
+
+@recurrence.register_fake
+def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    kind, _, save = rest[-3:]
+    cell = KINDS[kind]
+    batch, steps = gates_x.shape[:2]
+    hidden = weight.shape[1]
+    return (
+        _like_sequences(gates_x, hidden),
+        gates_x.new_empty(batch, hidden),
+        gates_x.new_empty((batch, hidden) if cell.memory else (0,)),
+        gates_x.new_empty((steps * (1 + cell.twice), batch, hidden) if save else (0,)),
+        gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,)),
+        gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32),
+    )
+
+
+@recurrence_backward.register_fake
+def _(
+    d_output: Tensor | None,
+    d_h_n: Tensor | None,
+    d_c_n: Tensor | None,
+    weight: Tensor,
+    own: Tensor | None,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    link: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    exchange: Tensor,
+    saved: Tensor,
+    memory: Tensor,
+    kind: int,
+    reverse: bool,
+) -> list[Tensor]:
+    steps, batch, hidden = saved.shape[0], *exchange.shape[1:]
+    nothing = exchange.new_empty(0, dtype=torch.float32)
+
+    def like(tensor: Tensor | None) -> Tensor:
+        return nothing.clone() if tensor is None else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+    d_gates_x = exchange.new_empty(steps, batch, weight.shape[0]).transpose(0, 1)
+    d_h_0 = exchange.new_empty(batch, hidden)
+    return [d_gates_x, like(weight), like(own), d_h_0, like(c_0), like(reset_h), like(reset_c)]
+
+
+def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    _, weight, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, _ = inputs
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[3:])
+    ctx.save_for_backward(weight, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
+
+
+def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    found: Sequence[Tensor] = recurrence_backward(*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse)
+    needed = ctx.needs_input_grad[: len(found)]
+    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 6
+
+
+recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
+
+
+def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
+    raise UserError(
+        "The cuda engine has no second derivative.",
+        "Use backend='reference', which has derivatives of any order.",
+    )
+
+
+recurrence_backward.register_autograd(_refuse_double_backward)

@@ -1,0 +1,87 @@
+// Where a block and a thread stand: which units and rows of the batch are theirs, and what their steps are.
+#pragma once
+
+// A block owns 16 units of one group of rows; the blocks of a group exchange numbers at every step. The group's rows
+// are gone through in chunks. In a chunk, a thread owns two neighbouring units of one row, the same two in every chunk.
+struct Place {
+    int group_rows, chunk_rows, chunks, steps, batch;
+    int64_t first_row;
+    int rows;        // of this group
+    int first_unit;  // of this block
+    int row, pair;   // of this thread, in a chunk and in the block
+    bool reverse;
+
+    DEVICE Place(const Arguments& a, int slices) {
+        const int thread = thread_index(), group = block_index() / slices;
+        group_rows = a.group_rows;
+        chunk_rows = a.chunk_rows;
+        steps = a.steps;
+        batch = a.batch;
+        first_row = a.first_row + static_cast<int64_t>(group) * group_rows;
+        rows = a.end_row - first_row < group_rows ? a.end_row - first_row : group_rows;
+        chunks = (rows + chunk_rows - 1) / chunk_rows;
+        first_unit = block_index() % slices * UNITS;
+        row = thread / (UNITS / 2);
+        pair = thread % (UNITS / 2);
+        reverse = a.reverse;
+    }
+
+    DEVICE int unit() const { return first_unit + 2 * pair; }
+    DEVICE int time(int step) const { return reverse ? steps - 1 - step : step; }
+    DEVICE int rows_of(int chunk) const {
+        const int left = rows - chunk * chunk_rows;
+        return left < chunk_rows ? left : chunk_rows;
+    }
+    DEVICE bool has_row(int chunk) const { return row < rows_of(chunk); }
+    // of this thread's pair among those that the block keeps
+    DEVICE int slot(int chunk) const { return (chunk * chunk_rows + row) * (UNITS / 2) + pair; }
+    DEVICE int64_t batch_row(int chunk) const { return first_row + chunk * chunk_rows + row; }
+    // of a buffer (T, B, width)
+    DEVICE int64_t first_of_chunk(int t, int chunk, int width) const {
+        return (static_cast<int64_t>(t) * batch + first_row + chunk * chunk_rows) * width;
+    }
+    DEVICE int64_t at(int t, int chunk, int width) const { return first_of_chunk(t, chunk, width) + row * width + unit(); }
+};
+
+DEVICE bool is_real(const Arguments& a, int64_t row, int t) { return a.lengths == nullptr || t < a.lengths[row]; }
+DEVICE bool is_reset(const Arguments& a, int64_t row, int t) {
+    return a.resets != nullptr && a.resets[row * a.resets_row + t * a.resets_step];
+}
+
+DEVICE uint32_t load_word(const uint16_t* from) { return *reinterpret_cast<const uint32_t*>(from); }
+DEVICE void store_word(uint16_t* to, uint32_t word) { *reinterpret_cast<uint32_t*>(to) = word; }
+DEVICE Pair load_pair(const float* from) { return *reinterpret_cast<const Pair*>(from); }
+DEVICE void store_pair(float* to, Pair pair) { *reinterpret_cast<Pair*>(to) = pair; }
+DEVICE void add_pair(float* to, Pair pair) { store_pair(to, {to[0] + pair.x, to[1] + pair.y}); }
+// A state (B, width) in 32 bits or in 16, which may not be given: then it is zero.
+template <class Number>
+DEVICE Pair state_pair(const float* states, int64_t row, int width, int unit) {
+    return states == nullptr ? Pair{0.0f, 0.0f} : load_pair(states + row * width + unit);
+}
+template <class Number>
+DEVICE Pair state_pair(const uint16_t* states, int64_t row, int width, int unit) {
+    return states == nullptr ? Pair{0.0f, 0.0f} : Number::unpack(load_word(states + row * width + unit));
+}
+
+// The state that enters the step at t, if `h` and `c` left the one before: kept here, and h shown to the other blocks.
+template <class Number, int HIDDEN>
+DEVICE void enter(const Arguments& a, const Place& place, Pair* kept_h, Pair* kept_c, int chunk, int t, Pair h, Pair c) {
+    const int64_t row = place.batch_row(chunk);
+    if (is_reset(a, row, t)) {
+        h = state_pair<Number>(a.h_reset, row, HIDDEN, place.unit());
+        c = state_pair<Number>(a.c_reset, row, HIDDEN, place.unit());
+    }
+    store_exchanged(a.exchange + place.at(t, chunk, HIDDEN), Number::pack(h.x, h.y));
+    kept_h[place.slot(chunk)] = h;
+    kept_c[place.slot(chunk)] = c;
+}
+
+// The gradients of the state that entered the step at t go to the state that left the one before, or to the reset state.
+template <int HIDDEN>
+DEVICE void leave(const Arguments& a, int64_t row, int t, int unit, Pair& dh, Pair& dc) {
+    if (!is_reset(a, row, t)) return;
+    if (a.d_h_reset != nullptr) add_pair(a.d_h_reset + row * HIDDEN + unit, dh);
+    if (a.d_c_reset != nullptr) add_pair(a.d_c_reset + row * HIDDEN + unit, dc);
+    dh = {0.0f, 0.0f};
+    dc = {0.0f, 0.0f};
+}

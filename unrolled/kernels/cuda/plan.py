@@ -1,0 +1,124 @@
+"""How a recurrence is spread over a GPU: which kernel, how many blocks, what each of them has to hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Pass = Literal["forward", "backward"]
+
+# The kernels' own measures (product.cuh).
+WARPS, THREADS, UNITS, BLOCK, TILE_ROWS, MOST_HELD = 8, 256, 16, 32, 8, 16
+MOST_CHUNK_TILES = 4  # a chunk of 32 rows has a pair of units for each of a block's threads
+WIDEST = 1536
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A cell as the kernels know it."""
+
+    name: str
+    source: str  # the file of its kernels
+    type: str  # its C++ type
+    gates: int
+    saved: int  # numbers of a unit and step kept for the backward pass
+    own: int  # weights that a unit has for itself
+    memory: bool  # whether it has a state c
+    candidate: bool = False  # whether the candidate's x has another gradient than its product
+    twice: bool = False  # whether a step has two products: all gates but the last, then the last
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("RNN (tanh)", "recurrence.cu", "RNN<false>", 1, 1, 0, memory=False),
+    Kind("RNN (relu)", "recurrence.cu", "RNN<true>", 1, 1, 0, memory=False),
+    Kind("LSTM", "recurrence.cu", "LSTM<NONE>", 4, 4, 0, memory=True),
+    Kind("LSTM, peepholes, o sees c_t", "recurrence.cu", "LSTM<CURRENT>", 4, 4, 3, memory=True),
+    Kind("LSTM, peepholes, o sees c_{t-1}", "recurrence.cu", "LSTM<PREVIOUS>", 4, 4, 3, memory=True),
+    Kind("GRU", "recurrence.cu", "GRU", 3, 4, 1, memory=False, candidate=True),
+    Kind("GRU, reset before", "gru_before.cu", "GRU", 3, 3, 0, memory=False, twice=True),
+)
+RNN_TANH, RNN_RELU, LSTM, LSTM_CURRENT, LSTM_PREVIOUS, GRU, GRU_BEFORE = range(len(KINDS))
+
+NUMBERS = {torch.float16: "Half", torch.bfloat16: "BFloat"}
+
+
+@dataclass(frozen=True)
+class Product:
+    """The recurrent product of a block: tiles of 16 rows by so many blocks of 32 columns."""
+
+    tiles: int
+    blocks: int
+
+    @property
+    def spare_bytes(self) -> int:
+        """Weights that do not fit into registers."""
+        pieces = self.tiles * -(-self.blocks // WARPS)
+        return max(0, pieces - MOST_HELD) * WARPS * 32 * 32
+
+    def partial_bytes(self, rows: int) -> int:
+        """Two sets of partial sums, taking turns."""
+        return 2 * min(self.blocks, WARPS) * rows * (self.tiles * UNITS + 4) * 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a GPU has."""
+
+    multiprocessors: int
+    shared_bytes: int  # of one block
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch: `blocks` of 256 threads, all of them running at once, for so many rows of the batch."""
+
+    blocks: int
+    rows: int
+    group_rows: int
+    chunk_rows: int
+    shared_bytes: int
+
+
+def width_blocks(hidden: int) -> int:
+    """Blocks of 32 units; the last is filled up with units that have no weights."""
+    return -(-hidden // BLOCK)
+
+
+def products_of(kind: Kind, direction: Pass, width: int) -> list[Product]:
+    """What is multiplied at a step, one after the other."""
+    gates = [kind.gates - 1, 1] if kind.twice else [kind.gates]
+    return [Product(g, width) if direction == "forward" else Product(1, g * width) for g in gates]
+
+
+def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+    """Groups of rows, as many as the GPU runs at once, each with all units; None if the GPU is too small.
+
+    Forward, a group's rows come in two chunks where there are enough: one is on its way while the other is multiplied.
+    A batch that does not fit takes several launches.
+    """
+    slices = width * BLOCK // UNITS
+    most_groups = limits.multiprocessors // slices
+    if most_groups == 0:
+        return None
+    tiles = -(-batch // TILE_ROWS)
+    tiles_of_group = -(-tiles // most_groups)
+    while tiles_of_group > 0:
+        groups = min(most_groups, -(-tiles // tiles_of_group))
+        wanted = -(-tiles_of_group // 2) if direction == "forward" else tiles_of_group
+        for chunk_tiles in range(min(MOST_CHUNK_TILES, wanted), 0, -1):
+            chunk_rows, chunks = chunk_tiles * TILE_ROWS, -(-tiles_of_group // chunk_tiles)
+            shared = shared_bytes(kind, direction, width, chunk_rows, chunks)
+            if shared <= limits.shared_bytes:
+                group_rows = tiles_of_group * TILE_ROWS
+                return Plan(groups * slices, min(batch, groups * group_rows), group_rows, chunk_rows, shared)
+        tiles_of_group //= 2
+    return None
+
+
+def shared_bytes(kind: Kind, direction: Pass, width: int, chunk_rows: int, chunks: int) -> int:
+    """What a block keeps in shared memory: spare weights, partial sums, and two numbers of each unit and row."""
+    products = products_of(kind, direction, width)
+    spare, partial = sum(p.spare_bytes for p in products), max(p.partial_bytes(chunk_rows) for p in products)
+    return spare + partial + 2 * 4 * chunks * chunk_rows * UNITS

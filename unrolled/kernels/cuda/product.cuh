@@ -1,0 +1,180 @@
+// The product of weights that stay on the chip with rows that other blocks are still writing.
+//
+// A block owns 16 units. Its weights are TILES matrices of 16 rows (one for each gate of these units, say) by K
+// columns. K is cut into blocks of 32 columns, dealt out to the eight warps in turn; a warp keeps its columns' weights
+// in registers, as the left operand of the tensor core's 16 x 8 x 16 product, and what does not fit there in shared
+// memory. The right operand is eight rows of the batch. Each warp ends with its part of the sums, which go through
+// shared memory to the threads that own the units.
+//
+// The order of columns within a block does not matter as long as both operands agree. Lane (r, q) takes columns 8q to
+// 8q + 7 of row r: 16 bytes, one load, two products.
+#pragma once
+
+#ifndef PIECES_HELD
+#define PIECES_HELD 16
+#endif
+
+constexpr int WARPS = 8;
+constexpr int THREADS = 32 * WARPS;
+constexpr int UNITS = 16;        // of a block
+constexpr int BLOCK = 32;        // columns
+constexpr int TILE_ROWS = 8;     // rows of the batch in one product
+constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
+constexpr int MOST_WAITS = 1 << 22;  // some seconds: blocks run together, so that more means an error
+
+// Buffers through which blocks exchange numbers are filled with this word before a launch: a word that differs is there.
+constexpr uint32_t NOT_YET = 0xffffffffu;
+
+DEVICE bool is_missing(const Words& words) {
+    return words.x == NOT_YET || words.y == NOT_YET || words.z == NOT_YET || words.w == NOT_YET;
+}
+
+template <class Number, int TILES, int BLOCKS>
+struct Product {
+    static constexpr int SHARE = (BLOCKS + WARPS - 1) / WARPS;        // blocks of a warp; the last may be one too many
+    static constexpr int PIECES = TILES * SHARE;                      // 16 x 32 weights each
+    static constexpr int HELD = PIECES < MOST_HELD ? PIECES : MOST_HELD;
+    static constexpr int SPARE = PIECES - HELD;                       // in shared memory
+    static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
+    static constexpr int PITCH = TILES * UNITS + 4;                   // floats of a row's sums; no two lanes in one bank
+    static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks on their way while others are multiplied
+    static constexpr int ROUNDS = (SHARE + AT_ONCE - 1) / AT_ONCE;
+    static constexpr int CHAINS = TILES == 1 ? 4 : TILES < 4 ? 2 : 1;  // independent sums, to hide a product's latency
+
+    static constexpr int spare_words() { return SPARE * WARPS * 2 * 32; }
+    static constexpr int partial_floats(int rows) { return 2 * SUMMING * rows * PITCH; }
+
+    Words held[HELD][2];  // a piece: rows r and r + 8
+    const Words* spare;
+
+    static DEVICE bool mine(int warp, int share) { return share < BLOCKS / WARPS || share * WARPS + warp < BLOCKS; }
+
+    // matrix (TILES * units, BLOCKS * 32), row `tile * units + unit`
+    DEVICE void load(const uint16_t* matrix, int units, int first_unit, Words* shared) {
+        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
+        spare = shared;
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++) {
+            const int share = piece / TILES, tile = piece % TILES;
+            Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
+            if (mine(warp, share)) {
+                const int64_t row = tile * units + first_unit + r, column = (share * WARPS + warp) * BLOCK + 8 * q;
+                low = *reinterpret_cast<const Words*>(matrix + row * BLOCKS * BLOCK + column);
+                high = *reinterpret_cast<const Words*>(matrix + (row + 8) * BLOCKS * BLOCK + column);
+            }
+            if (piece < HELD) {
+                held[piece < HELD ? piece : 0][0] = low;
+                held[piece < HELD ? piece : 0][1] = high;
+            } else {
+                shared[spare_index(piece, warp, 0, lane)] = low;
+                shared[spare_index(piece, warp, 1, lane)] = high;
+            }
+        }
+    }
+
+    // Multiplies `rows` rows of `source` as they arrive; partial (SUMMING, chunk_rows, PITCH) gets each warp's sums.
+    DEVICE void gather(const uint16_t* source, int rows, float* partial, int chunk_rows) const {
+        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
+        if (warp >= SUMMING) return;
+        const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+        Words next[AT_ONCE];
+        load_round(next, address(source, r, rows, warp, q), 0, warp);
+        for (int tile = 0; tile < tiles; tile++) {
+            const uint16_t* here = address(source, tile * TILE_ROWS + r, rows, warp, q);
+            float sums[CHAINS][TILES][4] = {};
+#pragma unroll
+            for (int round = 0; round < ROUNDS; round++) {
+                Words now[AT_ONCE];
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++) now[i] = next[i];
+                if (round + 1 < ROUNDS) {
+                    load_round(next, here, round + 1, warp);
+                } else if (tile + 1 < tiles) {
+                    load_round(next, address(source, (tile + 1) * TILE_ROWS + r, rows, warp, q), 0, warp);
+                }
+                wait_for(now, here, round, warp);
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++) {
+                    const int share = round * AT_ONCE + i;
+                    if (share < SHARE && mine(warp, share)) multiply(sums, share, now[i], warp, lane);
+                }
+            }
+            float* out = partial + (warp * chunk_rows + tile * TILE_ROWS + 2 * q) * PITCH + r;
+#pragma unroll
+            for (int t = 0; t < TILES; t++) {
+                float total[4] = {};
+#pragma unroll
+                for (int chain = 0; chain < CHAINS; chain++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) total[e] += sums[chain][t][e];
+                out[t * UNITS] = total[0];
+                out[t * UNITS + PITCH] = total[1];
+                out[t * UNITS + 8] = total[2];
+                out[t * UNITS + PITCH + 8] = total[3];
+            }
+        }
+    }
+
+    // The sums of one row of the batch for units 2 * pair and 2 * pair + 1.
+    static DEVICE void sum(const float* partial, int chunk_rows, int row, int pair, Pair (&sums)[TILES]) {
+#pragma unroll
+        for (int t = 0; t < TILES; t++) sums[t] = {0.0f, 0.0f};
+#pragma unroll
+        for (int warp = 0; warp < SUMMING; warp++)
+#pragma unroll
+            for (int t = 0; t < TILES; t++) {
+                const float* at = partial + (warp * chunk_rows + row) * PITCH + t * UNITS + 2 * pair;
+                const Pair part = *reinterpret_cast<const Pair*>(at);
+                sums[t].x += part.x;
+                sums[t].y += part.y;
+            }
+    }
+
+   private:
+    static DEVICE int spare_index(int piece, int warp, int half, int lane) {
+        return (((piece - HELD) * WARPS + warp) * 2 + half) * 32 + lane;
+    }
+
+    // Rows past the last read the last: their sums are never looked at, and what is read must be there some time.
+    static DEVICE const uint16_t* address(const uint16_t* source, int row, int rows, int warp, int q) {
+        const int64_t last = row < rows ? row : rows - 1;
+        return source + last * (BLOCKS * BLOCK) + warp * BLOCK + 8 * q;
+    }
+
+    static DEVICE void load_round(Words (&words)[AT_ONCE], const uint16_t* from, int round, int warp) {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            const int share = round * AT_ONCE + i;
+            words[i] = {0, 0, 0, 0};
+            if (share < SHARE && mine(warp, share)) words[i] = load_exchanged(from + share * WARPS * BLOCK);
+        }
+    }
+
+    static DEVICE void wait_for(Words (&words)[AT_ONCE], const uint16_t* from, int round, int warp) {
+        for (int waits = 0;; waits++) {
+            bool missing = false;
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) missing = missing || is_missing(words[i]);
+            if (!any_lane(missing)) return;
+            if (waits > MOST_WAITS) give_up();
+            load_round(words, from, round, warp);
+        }
+    }
+
+    DEVICE void multiply(float (&sums)[CHAINS][TILES][4], int share, const Words& b, int warp, int lane) const {
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            const int piece = share * TILES + t;
+            Words low, high;
+            if (piece < HELD) {
+                low = held[piece < HELD ? piece : 0][0];
+                high = held[piece < HELD ? piece : 0][1];
+            } else {
+                low = spare[spare_index(piece, warp, 0, lane)];
+                high = spare[spare_index(piece, warp, 1, lane)];
+            }
+            Number::multiply(sums[(2 * share) % CHAINS][t], low.x, high.x, low.y, high.y, b.x, b.y);
+            Number::multiply(sums[(2 * share + 1) % CHAINS][t], low.z, high.z, low.w, high.w, b.z, b.w);
+        }
+    }
+};

@@ -1,0 +1,211 @@
+// A recurrence whose step is one product and an element-wise part: RNN, LSTM with and without peepholes, GRU.
+//
+// Compiled for one CELL_TYPE, one NUMBER_TYPE and one WIDTH of so many blocks of 32 units; units past the real ones
+// have zero weights and stay zero. Buffers are (T, B, ·) and contiguous where no strides are given.
+#include <device.cuh>
+
+#include <arguments.h>
+#include <product.cuh>
+#include <place.cuh>
+#include <shared.cuh>
+#include <cells.cuh>
+
+using Cell = CELL_TYPE;
+using Number = NUMBER_TYPE;
+constexpr int HIDDEN = WIDTH * BLOCK, SLICES = HIDDEN / UNITS, GATES = Cell::GATES, SAVED = Cell::SAVED;
+
+using ForwardProduct = Product<Number, GATES, WIDTH>;
+using BackwardProduct = Product<Number, 1, GATES * WIDTH>;
+using ForwardShared = Shared<ForwardProduct>;
+using BackwardShared = Shared<BackwardProduct>;
+
+DEVICE void load_own(const float* own, int unit, float (&low)[3], float (&high)[3]) {
+#pragma unroll
+    for (int i = 0; i < Cell::OWN; i++) {
+        const Pair pair = own == nullptr ? Pair{0.0f, 0.0f} : load_pair(own + i * HIDDEN + unit);
+        low[i] = pair.x;
+        high[i] = pair.y;
+    }
+}
+
+KERNEL forward(GIVEN Arguments a) {
+    using Sum = ForwardProduct;
+    const Place place(a, SLICES);
+    const ForwardShared shared(place.chunk_rows, place.chunks);
+    const int unit = place.unit();
+    Sum product;
+    product.load(a.weights, HIDDEN, place.first_unit, shared.spare());
+    float own[2][3] = {};
+    load_own(a.own, unit, own[0], own[1]);
+    for (int chunk = 0; chunk < place.chunks; chunk++) {
+        if (!place.has_row(chunk)) continue;
+        const int64_t row = place.batch_row(chunk);
+        const Pair h = state_pair<Number>(a.h_initial, row, HIDDEN, unit), c = state_pair<Number>(a.c_initial, row, HIDDEN, unit);
+        enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(0), h, c);
+    }
+    sync_block();  // the spare weights are there
+
+    int turn = 0;
+    for (int step = 0; step < place.steps; step++) {
+        const int t = place.time(step);
+        for (int chunk = 0; chunk < place.chunks; chunk++) {
+            const bool owner = place.has_row(chunk);
+            const int64_t row = place.batch_row(chunk);
+            uint32_t words[GATES] = {};
+            bool real = false;
+            if (owner) {
+                const uint16_t* from = a.gates_x + row * a.gates_x_row + t * a.gates_x_step + unit;
+#pragma unroll
+                for (int gate = 0; gate < GATES; gate++) words[gate] = load_word(from + gate * HIDDEN);
+                real = is_real(a, row, t);
+            }
+            float* partial = shared.sums + turn * shared.set;
+            turn ^= 1;
+            product.gather(a.exchange + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
+                           place.chunk_rows);
+            sync_block();
+            if (!owner) continue;
+
+            Pair sums[GATES];
+            Sum::sum(partial, place.chunk_rows, place.row, place.pair, sums);
+            const Pair h = shared.first[place.slot(chunk)], c = shared.second[place.slot(chunk)];
+            float x[2][GATES], u[2][GATES], saved[2][SAVED];
+#pragma unroll
+            for (int gate = 0; gate < GATES; gate++) {
+                const Pair given = Number::unpack(words[gate]);
+                x[0][gate] = given.x;
+                x[1][gate] = given.y;
+                u[0][gate] = sums[gate].x;
+                u[1][gate] = sums[gate].y;
+            }
+            Unit low = Cell::forward(x[0], u[0], own[0], {h.x, c.x}, saved[0]);
+            Unit high = Cell::forward(x[1], u[1], own[1], {h.y, c.y}, saved[1]);
+            if (!real) {
+                low = {h.x, c.x};
+                high = {h.y, c.y};
+            }
+            // others wait for this: first
+            if (step + 1 < place.steps) {
+                enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(step + 1),
+                                      {low.h, high.h}, {low.c, high.c});
+            } else {
+                store_word(a.h_final + row * HIDDEN + unit, Number::pack(low.h, high.h));
+                if (Cell::HAS_MEMORY) store_word(a.c_final + row * HIDDEN + unit, Number::pack(low.c, high.c));
+            }
+            store_word(a.output + row * a.output_row + t * a.output_step + unit,
+                       real ? Number::pack(low.h, high.h) : 0u);
+            if (a.saved != nullptr) {
+                uint16_t* to = a.saved + place.at(t, chunk, SAVED * HIDDEN);
+#pragma unroll
+                for (int i = 0; i < SAVED; i++) store_word(to + i * HIDDEN, Number::pack(saved[0][i], saved[1][i]));
+                if (Cell::HAS_MEMORY) store_pair(a.memory + place.at(t, chunk, HIDDEN), {low.c, high.c});
+            }
+        }
+    }
+}
+
+// The memory that entered a step.
+DEVICE Pair memory_entering(const Arguments& a, const Place& place, int chunk, int step) {
+    const int64_t row = place.batch_row(chunk);
+    if (is_reset(a, row, place.time(step))) return state_pair<Number>(a.c_reset, row, HIDDEN, place.unit());
+    if (step == 0) return state_pair<Number>(a.c_initial, row, HIDDEN, place.unit());
+    return load_pair(a.memory + place.at(place.time(step - 1), chunk, HIDDEN));
+}
+
+// What a step back needs, but for the gradient that comes from the steps after it.
+struct Known {
+    uint32_t saved[SAVED], d_output, h_entering;
+    Pair c_entering, c_left;
+    bool real;
+
+    DEVICE void load(const Arguments& a, const Place& place, int chunk, int step) {
+        const int t = place.time(step), unit = place.unit();
+        const int64_t row = place.batch_row(chunk);
+        real = is_real(a, row, t);
+        if (!real) return;
+#pragma unroll
+        for (int i = 0; i < SAVED; i++) saved[i] = load_word(a.saved + place.at(t, chunk, SAVED * HIDDEN) + i * HIDDEN);
+        d_output = a.d_output == nullptr ? 0u : load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + unit);
+        h_entering = load_word(a.exchange + place.at(t, chunk, HIDDEN));
+        if (Cell::HAS_MEMORY) {
+            c_entering = memory_entering(a, place, chunk, step);
+            c_left = load_pair(a.memory + place.at(t, chunk, HIDDEN));
+        }
+    }
+
+    DEVICE Gone<GATES> back(int which, const float* own, float dh, float dc) const {
+        float values[SAVED];
+#pragma unroll
+        for (int i = 0; i < SAVED; i++) values[i] = which == 0 ? Number::unpack(saved[i]).x : Number::unpack(saved[i]).y;
+        const Pair dy = Number::unpack(d_output), h = Number::unpack(h_entering);
+        const Left left = {dh + (which == 0 ? dy.x : dy.y), dc, which == 0 ? h.x : h.y,
+                           which == 0 ? c_entering.x : c_entering.y, which == 0 ? c_left.x : c_left.y};
+        return Cell::backward(values, own, left);
+    }
+};
+
+// `weights` is (HIDDEN, GATES * HIDDEN) here: the transpose. `d_gates` (T, B, GATES * HIDDEN) is the exchange.
+KERNEL backward(GIVEN Arguments a) {
+    using Sum = BackwardProduct;
+    const Place place(a, SLICES);
+    const BackwardShared shared(place.chunk_rows, place.chunks);
+    const int unit = place.unit();
+    Sum product;
+    product.load(a.weights, HIDDEN, place.first_unit, shared.spare());
+    float own[2][3] = {};
+    load_own(a.own, unit, own[0], own[1]);
+    for (int chunk = 0; chunk < place.chunks; chunk++) {
+        if (!place.has_row(chunk)) continue;
+        const int64_t row = place.batch_row(chunk);
+        shared.first[place.slot(chunk)] = state_pair<Number>(a.d_h_final, row, HIDDEN, unit);
+        shared.second[place.slot(chunk)] = state_pair<Number>(a.d_c_final, row, HIDDEN, unit);
+    }
+    sync_block();
+
+    int turn = 0;
+    for (int step = place.steps - 1; step >= -1; step--) {  // at -1 what is left is the initial state's
+        const bool first = step == place.steps - 1;
+        const int after = first ? 0 : place.time(step + 1);
+        for (int chunk = 0; chunk < place.chunks; chunk++) {
+            const bool owner = place.has_row(chunk);
+            const int64_t row = place.batch_row(chunk);
+            Known known = {};
+            if (owner && step >= 0) known.load(a, place, chunk, step);
+            float* partial = shared.sums + turn * shared.set;
+            turn ^= 1;
+            if (!first) {
+                product.gather(a.d_gates + place.first_of_chunk(after, chunk, GATES * HIDDEN), place.rows_of(chunk),
+                               partial, place.chunk_rows);
+                sync_block();
+            }
+            if (!owner) continue;
+
+            Pair dh = shared.first[place.slot(chunk)], dc = shared.second[place.slot(chunk)];
+            if (!first) {
+                Pair through[1];
+                Sum::sum(partial, place.chunk_rows, place.row, place.pair, through);
+                dh = {dh.x + through[0].x, dh.y + through[0].y};
+                leave<HIDDEN>(a, row, after, unit, dh, dc);
+            }
+            if (step < 0) {
+                store_word(a.d_h_initial + row * HIDDEN + unit, Number::pack(dh.x, dh.y));
+                if (Cell::HAS_MEMORY) store_word(a.d_c_initial + row * HIDDEN + unit, Number::pack(dc.x, dc.y));
+                continue;
+            }
+            const int t = place.time(step);
+            Gone<GATES> low = {{}, 0.0f, dh.x, dc.x}, high = {{}, 0.0f, dh.y, dc.y};
+            if (known.real) {
+                low = known.back(0, own[0], dh.x, dc.x);
+                high = known.back(1, own[1], dh.y, dc.y);
+            }
+            uint16_t* to = a.d_gates + place.at(t, chunk, GATES * HIDDEN);
+#pragma unroll
+            for (int gate = 0; gate < GATES; gate++)
+                store_exchanged(to + gate * HIDDEN, Number::pack(low.du[gate], high.du[gate]));
+            if (Cell::HAS_CANDIDATE)
+                store_word(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(low.d_candidate, high.d_candidate));
+            shared.first[place.slot(chunk)] = {low.dh, high.dh};
+            shared.second[place.slot(chunk)] = {low.dc, high.dc};
+        }
+    }
+}

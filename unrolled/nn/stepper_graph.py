@@ -1,0 +1,61 @@
+"""A step on a GPU, captured once: launching its kernels one by one would take longer than they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from unrolled.cells import State
+
+Step = Callable[[Tensor, State], tuple[Tensor, State]]
+
+
+class CapturedStep:
+    """One step of a batch of one size, in buffers of its own; its `state` goes on from call to call."""
+
+    def __init__(self, step: Step, x: Tensor, state: State) -> None:
+        self.x = x.clone()
+        self._state = tuple(s.clone() for s in state)
+
+        def run() -> Tensor:
+            output, new = step(self.x, self._state)
+            output = output.clone()  # it may be a part of the state
+            for kept, fresh in zip(self._state, new, strict=True):
+                kept.copy_(fresh)
+            return output
+
+        self._output, self._replay = capture(run, x.device)
+
+    @property
+    def state(self) -> State:
+        """A copy of the state after the last step."""
+        return tuple(s.clone() for s in self._state)
+
+    @state.setter
+    def state(self, state: State) -> None:
+        for kept, given in zip(self._state, state, strict=True):
+            kept.copy_(given)
+
+    def feed(self, x: Tensor) -> Tensor:
+        """One step on: x (B, D) → output (B, O)."""
+        self.x.copy_(x)
+        self._replay()
+        return self._output.clone()
+
+
+@torch.no_grad()
+def capture(run: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, Callable[[], None]]:
+    """The tensor that `run` gives, and a function that computes it anew from what its inputs hold then."""
+    with torch.cuda.device(device):
+        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):  # kernels are compiled and loaded here: not while capturing
+            run()
+            run()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = run()
+    return output, graph.replay
