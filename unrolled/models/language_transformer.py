@@ -182,6 +182,8 @@ def _put(past: tuple[Kept, ...], fresh: tuple[Kept, ...], rows: Tensor, columns:
 
 def _aligned(window: _Window, behind: Tensor) -> _Window:
     """Rows moved to the right by as many columns as they have padding `behind` (B,) them."""
+    if window.pads is None and not bool(behind.any()):
+        return window  # without padding there is no mask, and attention is fused
     width, device = window.width, window.ids.device
     columns = (torch.arange(width, device=device) - behind[:, None]).clamp(min=0)  # (B, W), where each comes from
     pads = behind if window.pads is None else window.pads + behind

@@ -165,7 +165,24 @@ class MultiHeadAttention(nn.Module):
         before the output's projection. With `causal` the last query looks at all positions, the one before it at all
         but the last, and so on: the same for a whole sequence and for one that continues kept keys.
         """
-        query = split_heads(F.linear(query, *self._projection(0)), self.num_heads)  # (B, N, T, d)
+        return self.attend(
+            split_heads(F.linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal
+        )
+
+    def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, T, E) → queries, keys and values, (B, N, T, d) each: for a sequence that looks at itself."""
+        if self.in_proj_weight is None:
+            raise UserError(
+                f"Keys of size {self.key_size} are not made from queries of size {self.size}.", "Use `project`."
+            )
+        query, keys, values = F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        heads = self.num_heads
+        return split_heads(query, heads), split_heads(keys, heads), split_heads(values, heads)
+
+    def attend(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """`forward` of a query (B, N, T, d) that is projected already."""
         steps, positions = query.shape[2], keys.shape[2]
         plain = causal and mask is None and steps == positions
         allowed = None if plain else _allowed(mask, causal, steps, positions, query.device)

@@ -80,11 +80,12 @@ class TransformerLayer(nn.Module):
 
         def itself(x: Tensor) -> Tensor:
             nonlocal own, kept
-            kept = self.self_attn.project(x)
+            query, *new = self.self_attn.project_all(x)  # one product for the three
+            kept = new[0], new[1]
             if past is not None:
-                kept = torch.cat([past[0], kept[0]], dim=2), torch.cat([past[1], kept[1]], dim=2)
+                kept = torch.cat([past[0], new[0]], dim=2), torch.cat([past[1], new[1]], dim=2)
             if not visible:
-                return self.self_attn(x, *kept, mask, causal)  # type: ignore[no-any-return]  # torch's __call__
+                return self.self_attn.attend(query, *kept, mask, causal)
             x, own = self.self_attn.visible(x, *kept, mask, causal)
             return x
 
