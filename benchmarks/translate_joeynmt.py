@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
+from collections.abc import Callable
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from clocks import CLOCKS
 from joeynmt.batch import Batch
 from joeynmt.model import build_model
 from joeynmt.search import search
@@ -73,9 +74,11 @@ def batch_of(pairs: list[Any], train: bool) -> Batch:
     return batch
 
 
-def train(model: Any, optimizer: torch.optim.Optimizer, batches: list[Batch]) -> dict[str, float]:
+def train(
+    model: Any, optimizer: torch.optim.Optimizer, batches: list[Batch], clock: Callable[[], float]
+) -> dict[str, float]:
     model.train()
-    began, total, tokens = time.perf_counter(), 0.0, 0
+    began, total, tokens = clock(), 0.0, 0
     for batch in batches:
         loss, *_ = model(return_type="loss", **vars(batch))
         batch.normalize(loss, "tokens").backward()
@@ -83,30 +86,32 @@ def train(model: Any, optimizer: torch.optim.Optimizer, batches: list[Batch]) ->
         optimizer.step()
         optimizer.zero_grad()
         total, tokens = total + float(loss), tokens + batch.ntokens
-    return {"seconds": time.perf_counter() - began, "tokens": tokens, "loss": total / tokens}
+    return {"seconds": clock() - began, "tokens": tokens, "loss": total / tokens}
 
 
-def translate(model: Any, job: dict[str, Any]) -> dict[str, float]:
+def translate(model: Any, job: dict[str, Any], clock: Callable[[], float]) -> dict[str, float]:
     model.eval()
     batches = [batch_of(pairs, train=False) for pairs in job["batches"]]
-    began, sentences, words = time.perf_counter(), 0, 0
+    began, sentences, words = clock(), 0, 0
     for batch in batches:
-        output, _, _ = search(model, batch, job["max_tokens"], job["beam"], 1.0, generate_unk=True)
+        tokens = job["tokens"]
+        output, _, _ = search(model, batch, tokens, job["beam"], 1.0, generate_unk=True, min_output_length=tokens - 1)
         sentences += len(output)
         words += int((output != SPECIALS.pad_id).sum())
-    return {"seconds": time.perf_counter() - began, "sentences": sentences, "words": words}
+    return {"seconds": clock() - began, "sentences": sentences, "words": words}
 
 
 def main() -> None:
     job = json.loads(sys.stdin.readline())
     torch.set_num_threads(job["threads"])
+    clock = CLOCKS[job["clock"]]
     model = model_of(job)
     batches = [batch_of(pairs, train=True) for pairs in job["batches"]]
     optimizer = torch.optim.Adam(model.parameters(), lr=job["lr"])
     about = {"joeynmt": version("joeynmt"), "torch": torch.__version__}
     print(json.dumps({**about, "parameters": sum(p.numel() for p in model.parameters())}), flush=True)
     for line in sys.stdin:
-        done = train(model, optimizer, batches) if line.strip() == "train" else translate(model, job)
+        done = train(model, optimizer, batches, clock) if line.strip() == "train" else translate(model, job, clock)
         print(json.dumps(done), flush=True)
 
 

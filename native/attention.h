@@ -52,7 +52,7 @@ class AttentionScan {
         scratch_(space.own.take(job.positions + kLanes)),
         tile_(space.own.take(static_cast<size_t>(rows_) * kPlainWidth)),
         deepest_(deepest(job, wide_, mix_)),
-        bfloats_(reinterpret_cast<Bfloat*>(space.own.take(job.narrow ? static_cast<size_t>(rows_) * even(deepest_) : 0))),
+        bfloats_(reinterpret_cast<Bfloat*>(space.own.take(job.narrow ? static_cast<size_t>(rows_) * even(deepest_) / 2 : 0))),
         wide_panel_(space.own.take(job.narrow ? static_cast<size_t>(deepest_) * kPlainWidth : 0)) {}
 
   // The most rows that a matrix has which a step multiplies with, on either way.

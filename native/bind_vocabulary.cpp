@@ -41,11 +41,12 @@ void bind_vocabulary(nb::module_& m) {
   m.def("narrow", [] { return kernels().narrow(); }, "Whether this processor multiplies bfloat16.");
   m.def("cross_entropy",
         [](uintptr_t scores, int64_t rows, int size, int64_t row_stride, bool narrow, bool gradient, float smoothing,
-           uintptr_t targets, uintptr_t losses, int threads) {
+           uintptr_t targets, uintptr_t losses, uintptr_t column_sums, int threads) {
           CrossEntropyJob job;
           job.rows = rows, job.size = size, job.scores = at<void*>(scores), job.row_stride = row_stride;
           job.narrow = narrow, job.gradient = gradient, job.smoothing = smoothing;
           job.targets = at<const int64_t*>(targets), job.losses = at<float*>(losses);
+          job.column_sums = at<float*>(column_sums);
           kernels().cross_entropy(job, threads);
         },
         nb::call_guard<nb::gil_scoped_release>(), "Losses, and their gradients in the scores' place; see vocabulary.h.");

@@ -30,6 +30,7 @@ struct CrossEntropyJob {
   float smoothing = 0;      // ε
   const int64_t* targets = nullptr;  // (rows,)
   float* losses = nullptr;           // (rows,)
+  float* column_sums = nullptr;      // (V,): the gradient's, which is the bias's gradient; null: not wanted
 };
 
 // x Wᵀ + b with x and W rounded to bfloat16, in float32 sums. Where `narrow` runs.

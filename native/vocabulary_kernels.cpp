@@ -108,8 +108,9 @@ static void top_of_row(const TopJob& job, int64_t r) {
   if (job.totals) job.totals[r] = log_total(row, job.size, top);
 }
 
+// `sums_to` (V,), if there is one, gets the gradient added to it.
 template <class Store>
-static void entropy_of_row(const CrossEntropyJob& job, int64_t r) {
+static void entropy_of_row(const CrossEntropyJob& job, int64_t r, float* sums_to) {
   auto* row = static_cast<typename Store::Type*>(job.scores) + r * job.row_stride;
   const int target = static_cast<int>(job.targets[r]), size = job.size;
   const float top = highest<Store>(row, size), right = Store::one(row, target);
@@ -129,9 +130,18 @@ static void entropy_of_row(const CrossEntropyJob& job, int64_t r) {
   job.losses[r] = log_sum - (1 - job.smoothing) * right - (share > 0 ? share * all : 0.0f);
   if (!job.gradient) return;
   const float inverse = 1 / total;
-  for (i = 0; i + kLanes <= size; i += kLanes) Store::put(row, i, exp(Store::get(row, i) - top) * inverse - share);
-  for (; i < size; ++i) Store::put_one(row, i, exp_of(Store::one(row, i) - top) * inverse - share);
+  for (i = 0; i + kLanes <= size; i += kLanes) {
+    const Vec gradient = exp(Store::get(row, i) - top) * inverse - share;
+    Store::put(row, i, gradient);
+    if (sums_to) store(sums_to + i, load(sums_to + i) + gradient);
+  }
+  for (; i < size; ++i) {
+    const float gradient = exp_of(Store::one(row, i) - top) * inverse - share;
+    Store::put_one(row, i, gradient);
+    if (sums_to) sums_to[i] += gradient;
+  }
   Store::put_one(row, target, exp_of(right - top) * inverse - share - (1 - job.smoothing));
+  if (sums_to) sums_to[target] -= 1 - job.smoothing;
 }
 
 // Calls each(job, row) for all rows.
@@ -191,8 +201,29 @@ bool has_narrow() { return narrow_runs(); }
 
 void top_scores(const TopJob& job, int threads) { rows_of(job, threads, top_of_row); }
 
+// Each thread has the same rows in every run, and sums of its own, which are added up in order: so are the results the same.
 void cross_entropy(const CrossEntropyJob& job, int threads) {
-  rows_of(job, threads, job.narrow ? entropy_of_row<Narrow> : entropy_of_row<Wide>);
+  struct Context {
+    const CrossEntropyJob& job;
+    float* sums;  // (threads, V)
+  };
+  const int useful = static_cast<int>(job.rows < threads ? job.rows : threads);
+  const size_t size = job.size;
+  float* sums = job.column_sums ? allocate_scratch(useful * size) : nullptr;
+  for (size_t i = 0; sums && i < useful * size; ++i) sums[i] = 0;
+  Context context{job, sums};
+  parallel(useful, [](void* data, int id, int count) {
+    const auto& [job, sums] = *static_cast<Context*>(data);
+    float* own = sums ? sums + static_cast<size_t>(id) * job.size : nullptr;
+    for (int64_t r = job.rows * id / count; r < job.rows * (id + 1) / count; ++r)
+      if (job.narrow) entropy_of_row<Narrow>(job, r, own);
+      else entropy_of_row<Wide>(job, r, own);
+  }, &context);
+  if (!sums) return;
+  for (size_t i = 0; i < size; ++i) job.column_sums[i] = 0;
+  for (int id = 0; id < useful; ++id)
+    for (size_t i = 0; i < size; ++i) job.column_sums[i] += sums[id * size + i];
+  free_scratch(sums);
 }
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -47,6 +47,7 @@ class Part:
     beside: Callable[[Path, Path], dict[str, float]] | None = None
     more: Callable[[Path, Path], dict[str, str]] | None = None
     unit: float = 0.01  # what a score is shown in: hundredths, or, of scores that go up to 100, ones
+    decimals: int = 2
 
 
 def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, changes: list[str]) -> dict[str, Any]:
@@ -112,7 +113,8 @@ def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2
                 result = run(script, name, parts[name], seed, options.data, options.device, options.set)
                 path.write_text(json.dumps(result, indent=1) + "\n")
                 shown = ", ".join(
-                    f"{metric} {result['scores'][metric] / parts[name].unit:.2f}" for metric in parts[name].bars
+                    f"{metric} {result['scores'][metric] / parts[name].unit:.{parts[name].decimals}f}"
+                    for metric in parts[name].bars
                 )
                 print(f"{name} seed {seed}: {shown}", flush=True)
     _collect(script, parts, options.out)
@@ -155,8 +157,8 @@ def _row(name: str, part: Part, metric: str, runs: Sequence[Mapping[str, Any]]) 
     spread = statistics.stdev(scores) if len(scores) > 1 else None
     beside = {key: statistics.mean(one["beside"][key] for one in runs) for key in runs[0].get("beside", {})}
     minutes = statistics.mean(one["minutes"] for one in runs)
-    unit = part.unit
-    shown = f"{name:<16} {metric:<16} {mean / unit:6.2f}" + (f" ± {spread / unit:.2f}" if spread else "")
+    unit, digits = part.unit, part.decimals
+    shown = f"{name:<16} {metric:<16} {mean / unit:6.{digits}f}" + (f" ± {spread / unit:.{digits}f}" if spread else "")
     shown += f" ({len(scores)} seeds)" + (f", bar {bar / unit:.1f}" if bar else "")
     shown += "".join(f", {key} {value / unit:.2f}" for key, value in beside.items())
     print(f"{shown}, {minutes:.1f} minutes. {part.about}. {part.published}".strip())

@@ -30,8 +30,8 @@ from unrolled.tasks.recognize_search import RunOptions
 
 EVERY = 37
 LARGE: dict[str, Any] = {
-    "model.channels": [40, 80, 120],
-    "model.pooling": [2, 2, 1],
+    "model.channels": [32, 64, 128],
+    "model.strides": [2, 2, 1],
     "model.hidden_size": 256,
     "model.num_layers": 3,
     "model.dropout": 0.4,
@@ -78,8 +78,9 @@ def all_searches(model: Model, test: Path) -> dict[str, Any]:
         "open lexicon": grid(words, unknown_penalty=(-0.5, -1.0, -2.0, -4.0, -8.0)),
         "open lexicon + lm": grid(
             RunOptions(lexicon=lexicon, lm=lm),
-            lm_weight=(0.1, 0.25, 0.5),
-            unknown_penalty=(-6.0, -4.0, -2.0, -1.0, 0.0),
+            lm_weight=(0.05, 0.1, 0.25, 0.5),
+            unknown_penalty=(-8.0, -4.0, -2.0, -1.0),
+            word_bonus=(0.0, 1.0),
         ),
     }
     return table(model, test.parent / "dev.tsv", test, ways, "cer")

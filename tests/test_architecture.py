@@ -28,6 +28,7 @@ ORDER = [
     "serve",
     "export",
     "api",
+    "reproduce",
     "cli",
     "__main__",
 ]

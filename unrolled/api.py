@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
+from unrolled import __version__
 from unrolled.config import Section, apply, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
@@ -29,7 +31,7 @@ from unrolled.training.run import BEST, CONFIG, LAST, METRICS
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
-    *("images", "valid_images"),
+    *("images", "valid_images", "cache"),
 )
 
 
@@ -48,7 +50,15 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
         task = TASKS[about["task"]]()
     elif task.name != about["task"]:
         raise UserError(f"{file} is a model of {about['task']}, not of {task.name}.", "Load it without `task`.")
-    config = task.config_class.model_validate(about["config"])
+    try:
+        config = task.config_class.model_validate(about["config"])
+    except ValidationError as error:
+        keys = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+        raise UserError(
+            f"{file} was written by unrolled {about['versions'].get('unrolled', 'unknown')}, "
+            f"whose configs this version, {__version__}, does not read: {keys}.",
+            "Use that version, or train the model again.",
+        ) from None
     assets = task.assets_from_json(about["assets"])
     network = task.build(config, assets)
     load_weights(network, file)
@@ -134,7 +144,7 @@ class Job:
         self.device = pick_device(settings.device)
         self.task = task or TASKS[config.task]()
         start = load(init, task=self.task) if init is not None else None
-        self.config = config if start is None else apply(config, _architecture(self.task, start.config))
+        self.config = config if start is None else apply(config, self.task.architecture(start.config))
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
@@ -166,6 +176,7 @@ class Job:
             stateful=task.stateful(config),
             window=task.window(config),
             judge_start=task.judge_start(config),
+            usual_tokens=task.usual_tokens(config),
         )
         return trainer
 
@@ -336,14 +347,6 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
         for name, value in target.state_dict().items():
             given = old[name]
             value[tuple(slice(0, size) for size in given.shape)].copy_(given)
-
-
-def _architecture(task: Task, config: Any) -> dict[str, Any]:
-    """What a model that training starts from decides: its own shape, and what its tokens are."""
-    keys = {f"model.{k}": v for k, v in config.model.model_dump().items()}
-    for name in task.inherited:
-        keys[f"data.{name}"] = getattr(config.data, name)
-    return keys
 
 
 def _with_absolute_paths(config: Any) -> Any:

@@ -74,6 +74,8 @@ def test_attention_is_drawn(folder: Path, table: Path, tmp_path: Path) -> None:
     assert code == 0
     assert out.strip() in scenes()[0][2]
     assert Image.open(tmp_path / "a.png").size[0] > 500
+    code, out, _ = call("run", folder, "--attention", tmp_path / "c.svg", given=f"{picture(table)}\n")
+    assert (code, out.strip() in scenes()[0][2], (tmp_path / "c.svg").exists()) == (0, True, True)
     code, _, said = call("run", folder, table.parent / "images", "--attention", tmp_path / "b.png")
     assert code == 2
     assert said.startswith("unrolled: A drawing shows one picture, and there are 36. Give one.")
@@ -87,6 +89,7 @@ def test_scores(folder: Path, table: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "test.jsonl"
     elsewhere.write_text(table.read_text())
     assert json.loads(call("eval", folder, elsewhere, "--images", table.parent / "images", "--json")[1]) == scores
+    assert json.loads(call("eval", folder, table, "--beam", "1", "--json")[1])["exact_match"] > 0.8
     said = call("eval", folder, table)[1]
     for name in ("bleu1", "bleu2", "bleu3", "bleu4", "bleu_signature", "chrf", "cider", "exact_match", "pictures"):
         assert f"\n{name} " in f"\n{said}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tests.cli.test_generate import call
+from unrolled.model import read_about
 
 Runs = Callable[[str], Path]
 
@@ -68,3 +71,20 @@ def test_a_folder_that_is_a_file(run_of: Runs, tmp_path: Path) -> None:
     code, _, said = call("inspect", run_of("generate-rnn"), "3", "--figures", tmp_path / "a")
     assert code == 2
     assert said == f"unrolled: {tmp_path / 'a'} is a file. Give a folder for the figures.\n"
+
+
+def test_a_model_of_another_version(run_of: Runs, tmp_path: Path) -> None:
+    """Its config has a key that this version does not know, or its format is newer."""
+    file = run_of("generate-rnn") / "best.safetensors"
+    about = read_about(file)
+    weights = load_file(file)
+    about["config"]["model"]["gone"] = 1
+    save_file(weights, tmp_path / "old.safetensors", {"unrolled": json.dumps(about)})
+    code, _, said = call("inspect", tmp_path / "old.safetensors", "3")
+    assert code == 2
+    assert "whose configs this version" in said
+    assert said.endswith("does not read: model.gone. Use that version, or train the model again.\n")
+    save_file(weights, tmp_path / "new.safetensors", {"unrolled": json.dumps({**about, "format": 99})})
+    code, _, said = call("inspect", tmp_path / "new.safetensors", "3")
+    assert code == 2
+    assert "has format 99; this version of unrolled reads up to" in said

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.tolerances import assert_close
+from unrolled.data import log_mel
 from unrolled.data.log_mel import LogMel
 
 
@@ -30,6 +31,13 @@ def test_log_mel_frames(rate: int, bands: int, seconds: float) -> None:
     expected = np.stack([fbank.get_frame(i) for i in range(fbank.num_frames_ready)])
     assert len(ours) == mel.frames(size) == len(expected)
     assert_close(torch.from_numpy(ours), expected)
+
+
+def test_a_long_recording_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = np.random.default_rng(0).standard_normal(20_000).astype(np.float32)
+    whole = LogMel(8000, 20, deltas=1)(samples)
+    monkeypatch.setattr(log_mel, "AT_ONCE", 7)
+    assert_close(torch.from_numpy(LogMel(8000, 20, deltas=1)(samples)), whole)
 
 
 def test_silence_is_the_floor() -> None:

@@ -71,6 +71,7 @@ def test_a_store_keeps_what_fits() -> None:
     assert sorted(made) == [1, 2, 5, 7]
     assert [float(store[i][0, 0]) for i in range(4)] == [5, 1, 7, 2]
     assert made[4:] == [7, 2]
+    assert FeatureStore([5, 1, 7], make, limit=1000, longest=5).kept == 2
 
 
 def test_changes_depend_on_the_seed_alone() -> None:
@@ -90,7 +91,7 @@ def test_no_changes_leave_everything_as_it_was() -> None:
     still = LineChanges(warp=0, slant=0, width=0, thickness=0, blur=0, noise=0)
     assert np.abs(changed_line(line, still, np.random.default_rng(0)).astype(int) - line).max() <= 1
     spectrum = np.random.default_rng(0).standard_normal((120, 40)).astype(np.float32)
-    same = SpectrumChanges(speed=0, pitch=0, tilt=0, noise=0)
+    same = SpectrumChanges(speed=0, pitch=0, level=0, tilt=0, noise=0)
     assert np.array_equal(changed_spectrum(spectrum, same, np.random.default_rng(0)), spectrum)
 
 

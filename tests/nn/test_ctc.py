@@ -18,6 +18,7 @@ from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES
 from unrolled.nn import ctc_align, ctc_loss, find_infeasible
+from unrolled.nn.ctc import ctc_occupancy
 
 BACKENDS = ["reference", *(["native"] if "native" in ENGINES else [])]
 native_only = pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built")
@@ -369,3 +370,19 @@ def test_native_in_float64_is_refused() -> None:
     assert str(error.value) == (
         "The backend 'native' cannot do this: it computes in float32, got torch.float64. Use backend='auto'."
     )
+
+
+@pytest.mark.parametrize(("frames", "target"), [(4, [1, 2]), (5, [1, 1]), (3, []), (4, [2])])
+def test_occupancy_is_the_share_of_the_paths_in_a_state(frames: int, target: list[int]) -> None:
+    log_probs = random_log_probs(frames, 3, dtype=torch.float64)
+    expected = torch.zeros(frames, 2 * len(target) + 1, dtype=torch.float64)
+    for path in all_paths(log_probs, target, 0):
+        weight = log_probs[torch.arange(frames), torch.tensor(path)].sum().exp()
+        state, before = 0, 0
+        for t, label in enumerate(path):
+            if label != before:  # on to the next label or blank; from label to label over the blank between them
+                state += 1 if 0 in (label, before) else 2
+            expected[t, state] += weight
+            before = label
+    expected /= expected[0].sum()
+    assert_close(ctc_occupancy(log_probs, target), expected.float())

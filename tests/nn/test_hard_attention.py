@@ -85,6 +85,23 @@ def test_a_step_in_training_draws_too() -> None:
     assert len({tuple(row) for row in outputs.tolist()}) > 1
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_hypotheses_of_one_memory_see_its_regions(training: bool) -> None:
+    decoder = a_decoder(expected=0.0).train(training)
+    x, memory, mask = inputs()
+    shared = decoder.start(memory, mask)
+    state = shared._replace(cell=tuple(torch.randn(2 * B, H, dtype=torch.float64) for _ in range(2)))
+    x = torch.cat([x[:, :1], x[:, 1:2]], dim=1).flatten(0, 1)  # two for each memory, one after the other
+    step = decoder.step(x, state)
+    looks = gate(decoder, state.cell[0])
+    for row in range(2 * B):
+        seen = step.context[row] / looks[row]
+        distances = (memory[row // 2] - seen).abs().sum(-1).detach()
+        assert float(distances.min()) < 1e-9
+        if not training:
+            assert int(distances.argmin()) == int(step.weights[row].argmax())
+
+
 def test_the_native_engine_says_why_it_does_not_serve() -> None:
     decoder = AttentionDecoder(D, H, M, form="xu")
     x, memory, _ = inputs()

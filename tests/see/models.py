@@ -49,6 +49,12 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
     "generate-gru": ("generate", "book.txt", {**LANGUAGE, "model.cell": "gru"}, "3 and 4 make 7"),
     "generate-rnn": ("generate", "book.txt", {**LANGUAGE, "model.cell": "rnn"}, "3 and 4 make 7"),
     "generate-feedforward": ("generate", "book.txt", {**LANGUAGE, "model.kind": "feedforward"}, "3 and 4 make 7"),
+    "generate-transformer": (
+        "generate",
+        "book.txt",
+        {**SHORT, "model.kind": "transformer", "model.hidden_size": 8, "model.heads": 2, "model.blocks": 2},
+        "3 and 4 make 7",
+    ),
     "classify": ("classify", "mood.tsv", {**LABELS, "model.pool": "attention+last"}, "one fine two three"),
     "tag-crf": ("tag", "spans.txt", TAGS, "Ada met Grace Hopper in New York ."),
     "tag-softmax": ("tag", "spans.txt", {**TAGS, "model.output": "softmax"}, "Ada met Grace Hopper ."),
@@ -92,7 +98,7 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
         "3 5 7",
     ),
 }
-WITHOUT_STATES = ("generate-feedforward", "translate-transformer", "recognize-transformer")
+WITHOUT_STATES = ("generate-feedforward", "generate-transformer", "translate-transformer", "recognize-transformer")
 RECURRENT = [name for name in KINDS if name not in WITHOUT_STATES]
 FILES = {
     "forecast": "waves.csv",

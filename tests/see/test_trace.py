@@ -15,8 +15,11 @@ from tests.tolerances import assert_close as close
 from unrolled import UserError
 from unrolled.model import Model
 from unrolled.models.language import RecurrentLM
+from unrolled.search.frames import prefix_search
 from unrolled.see import trace as trace_module
 from unrolled.see.flow import contributions, largest_singular_values, one_step
+from unrolled.tasks.recognize_batches import features_batch
+from unrolled.tasks.recognize_read import whole
 from unrolled.tasks.translate_batch import source_batch
 
 Find = Callable[[str], Model]
@@ -24,7 +27,10 @@ OPTIONS = "Unknown option of a trace 'hid'. Did you mean 'hide'? Choices: hide, 
 COLD = "temperature=0 is not above 0. Use 1 for the model's own distribution."
 
 
-@pytest.mark.parametrize("kind", KINDS)
+DRAWN = ["generate-rnn", "classify", "translate-bahdanau", "translate-transformer", "recognize", "caption"]
+
+
+@pytest.mark.parametrize("kind", DRAWN)
 def test_every_figure_is_drawn(kind: str, model_of: Find, tmp_path: Path) -> None:
     trace = model_of(kind).trace(input_of(kind))
     made = trace.save(tmp_path)
@@ -54,9 +60,11 @@ def test_a_traced_run_has_the_untraced_ones_numbers(model_of: Find) -> None:
     network = model.network
     assert isinstance(network, RecurrentLM)
     ids = torch.tensor([[0, *model.assets.ids("3 and 4").tolist()]])
+    traced, trace = network.trace(ids)
+    network.layer.backend, before = trace.engine, network.layer.backend
     with torch.no_grad():
         plain, _ = network(ids)
-    traced, _ = network.trace(ids)
+    network.layer.backend = before
     assert torch.equal(plain, traced.detach())
 
 
@@ -233,7 +241,7 @@ def trace_sentence(text: str) -> Any:
 
 
 def test_attention_rows_sum_to_one(model_of: Find) -> None:
-    for kind in ("translate-luong", "translate-bahdanau", "translate-transformer", "classify"):
+    for kind in ("translate-luong", "translate-bahdanau", "translate-transformer", "generate-transformer", "classify"):
         for found in model_of(kind).trace(input_of(kind)).attention.values():
             close(found.weights.sum(-1), torch.ones(found.weights.shape[:-1]))
             assert found.weights.shape[2:] == (len(found.rows), len(found.columns))
@@ -332,3 +340,39 @@ def test_gradients_of_a_decoder_agree_with_autograd_step_by_step(kind: str, mode
     expected = torch.stack([h.grad.norm() for h in states])
     close(trace.gradients("decoder.l0")[len(states) - 1, : len(states)], expected)
     network.zero_grad()
+
+
+def test_frames_of_a_recogniser(model_of: Find) -> None:
+    """The posteriors are the network's, the alignment reads as the text, and what a search holds sums to one."""
+    model = model_of("recognize")
+    trace = model.trace(input_of("recognize"), text="ab", beam=4)
+    frames = trace.frames
+    assert frames is not None
+    with torch.no_grad():
+        log_probs, _ = model.network(features_batch([whole(model.assets.reader, input_of("recognize")).features]))
+    close(frames.posteriors, log_probs[0].exp())
+    assert [label for _, label, _ in frames.spikes] == ["a", "b"]
+    assert frames.states == ("<blank>", "a", "<blank>", "b", "<blank>")
+    assert frames.lattice is not None
+    close(frames.lattice.sum(1), torch.ones(len(frames.lattice)))
+    assert [frames.labels.index(frames.states[state]) for state in frames.path] == frames.alignment
+    expected = -torch.nn.functional.ctc_loss(
+        log_probs[0],
+        torch.tensor(model.assets.labels.ids("ab")),
+        torch.tensor(len(log_probs[0])),
+        torch.tensor(2),
+        reduction="none",
+    )
+    close(trace.losses[0], -expected)
+    assert frames.live is not None
+    assert frames.live.shape[1] == len(frames.beginnings)
+    assert float(frames.live.sum(1).max()) <= 1 + 1e-6
+    best = prefix_search(log_probs[0], 4, n_best=1)[0].labels
+    assert frames.beginnings[int(frames.live[-1].argmax())] == (model.assets.labels.text(best) or "(nothing)")
+    for options, message in (
+        ({"text": "xyz"}, "The model knows no label of text='xyz'. It knows: "),
+        ({"beam": 0}, "beam=0 is not above 0. Use 1 or more."),
+    ):
+        with pytest.raises(UserError) as error:
+            model.trace(input_of("recognize"), **options)
+        assert str(error.value).startswith(message)

@@ -24,6 +24,7 @@ from unrolled.serve.page import find_port, make_app
 pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not installed")
 BROWSER = os.environ.get("UNROLLED_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
+QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium, or set UNROLLED_BROWSER")
 
 Runs = Callable[[str], Path]
@@ -44,7 +45,7 @@ EVERY = [
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", *QUIET])
         yield opened
         opened.close()
 
@@ -89,6 +90,15 @@ def inspection_of(run_of: Runs, kind: str, data: Path, *others: str) -> Inspecti
 def opened(page: Any, view: str) -> None:
     """Waits until a view is drawn."""
     page.wait_for_selector(f'#view[data-ready="{view}"]')
+
+
+def until(page: Any, condition: str) -> None:
+    """Waits until a condition holds; playwright's own way is forbidden by the page's policy on scripts."""
+    for _ in range(600):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came to be: {condition}")
 
 
 def plotted(page: Any, number: int = 0) -> dict[str, Any]:
@@ -164,15 +174,15 @@ def test_what_if(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
         page.goto(address)
         opened(page, "overview")
         page.locator(".tokens").nth(1).locator("button").nth(2).click()
-        page.wait_for_function("location.hash.includes('o.hide=2')")
+        until(page, "location.hash.includes('o.hide=2')")
         opened(page, "overview")
         close(plotted(page)["y"], model.trace("3 5 7", hide=(2,)).losses)
         page.fill("[name='o.beam']", "2")
         page.press("[name='o.beam']", "Tab")
-        page.wait_for_function("location.hash.includes('o.beam=2')")
+        until(page, "location.hash.includes('o.beam=2')")
         page.fill("#text", "5 7")
         page.press("#text", "Control+Enter")
-        page.wait_for_function("location.hash.includes('text=5+7')")
+        until(page, "location.hash.includes('text=5+7')")
         page.click("#tab-beams")
         opened(page, "beams")
         link = page.url
@@ -205,7 +215,7 @@ def test_units_by_a_mark_on_the_text(page: Any, run_of: Runs, model_of: Models, 
         assert f": {unit} ({correlation:.2f})" in shown
         page.fill("#view input[type='number']", "3")
         page.press("#view input[type='number']", "Tab")
-        page.wait_for_function("location.hash.includes('unit=3')")
+        until(page, "location.hash.includes('unit=3')")
         opened(page, "states")
         page.click("#find-places")
         page.wait_for_selector("#places mark")
@@ -223,7 +233,7 @@ def test_several_models_and_keys_alone(page: Any, run_of: Runs, data: Path) -> N
         legend = page.evaluate("document.querySelector('.plot').data.map(d => d.name)")
         assert legend == ["generate-lstm", "generate-rnn"]
         page.select_option("#model", label="generate-rnn")
-        page.wait_for_function("document.getElementById('facts').textContent.length > 0")
+        until(page, "document.getElementById('facts').textContent.length > 0")
         page.click("#tab-states")
         opened(page, "states")
         assert page.evaluate("[...document.querySelectorAll('select')][2].length") == 1  # a vanilla RNN has h alone
@@ -270,7 +280,7 @@ def test_a_long_text_is_binned_and_zoomed_into(page: Any, run_of: Runs, model_of
         page.evaluate(
             "Plotly.relayout(document.querySelector('.plot'), {'xaxis.range[0]': 300, 'xaxis.range[1]': 349})"
         )
-        page.wait_for_function("location.hash.includes('first=300')")
+        until(page, "location.hash.includes('first=300')")
         opened(page, "states")
         assert plotted(page)["x"] == list(range(300, 350))
         close(plotted(page)["z"], values[300:350].T)

@@ -285,6 +285,18 @@ def test_a_model_can_be_trained_further(model: Model, table: Path, tmp_path: Pat
     start = tmp_path / "first.safetensors"
     further = api.train("caption", train=more, out=tmp_path / "run", init=start, set=settings, quiet=True)
     assert len(further.assets.target.tokenizer) == len(model.assets.target.tokenizer) + 2
+    larger = [np.asarray(Image.fromarray(pixels).resize((32, 32))) for _, pixels, _ in scenes()]
+    np.savez(tmp_path / "larger.npz", pictures=np.stack(larger), names=np.array([name for name, _, _ in scenes()]))
+    settings["data.images"] = str(tmp_path / "larger.npz")
+    other = api.train("caption", train=more, out=tmp_path / "larger", init=start, set=settings, quiet=True)
+    assert other.assets.shape == model.assets.shape
+    np.savez(
+        tmp_path / "larger.npz", regions=np.zeros((36, 4, 4, 3)), names=np.array([name for name, _, _ in scenes()])
+    )
+    with pytest.raises(
+        UserError, match=r"more.jsonl:\d+ is 4×4 regions of 3 numbers, and the model reads 16×16 pixels."
+    ):
+        api.train("caption", train=more, out=tmp_path / "features", init=start, set=settings, quiet=True)
 
 
 def test_pictures_of_attention(model: Model, table: Path, tmp_path: Path) -> None:
@@ -293,6 +305,31 @@ def test_pictures_of_attention(model: Model, table: Path, tmp_path: Path) -> Non
     answer = model.predict(pixels)
     assert [axis.get_title() for axis in figure.axes][1 : len(answer.tokens) + 1] == answer.tokens
     figure.savefig(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("kind", ["soft", *KINDS])
+def test_a_caption_is_laid_open(kind: str, table: Path, tmp_path: Path) -> None:
+    model = train(table, tmp_path / "run", train__max_steps=3, **KINDS.get(kind, {}))
+    pixels = scenes()[0][1]
+    trace = model.trace(pixels, beam=3)
+    answer = model.predict(pixels, beam=3)
+    assert trace.answer == str(answer)
+    assert float(trace.losses.sum()) == pytest.approx(-answer.log_prob, abs=1e-3)
+    if kind == "no regions":
+        assert "This model has no attention to show" in trace.missing["attention"]
+    else:
+        looked = trace.attention["caption → picture"]
+        assert looked.grid == (4, 4)
+        assert looked.weights.shape[-2:] == (len(trace.losses), 16)
+        shown = model.predict(pixels, beam=3, attention=True).attention
+        mean = looked.weights[-1].mean(0)[:-1].reshape(-1, 4, 4)
+        assert np.abs(mean.cpu().numpy() - shown).max() < 1e-5
+        titles = [axis.get_title() for axis in trace.figure("attention").axes]
+        assert titles[1 : len(answer.tokens) + 1] == answer.tokens
+    if kind != "transformer":
+        assert trace.states["l0"]["h"].shape == (len(trace.losses), 24)
+    with pytest.raises(UserError, match=r"^temperature=0 is not above 0. Use 1 for the model's own distribution.$"):
+        model.trace(pixels, temperature=0)
 
 
 def test_features_are_drawn_over_a_picture_that_is_given(tmp_path: Path) -> None:
@@ -327,6 +364,7 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str, model: Mo
         (3, "The input is int. Expected a path, a PIL image or an array, or a list of them."),
         (np.zeros((4, 4, 3)), "The input has shape (4, 4, 3) and type float64. Expected pixels (height, width)"),
         ("none.png", "none.png does not exist. Give the path of a"),
+        ("", "There is no picture. Give the path of one."),
     ],
 )
 def test_inputs_that_are_no_picture(given: Any, message: str, model: Model) -> None:
@@ -348,14 +386,14 @@ def test_models_without_attention_show_none(table: Path, tmp_path: Path) -> None
     with pytest.raises(
         UserError, match=r"This model has no attention to show. Train with model.decoder.attention=soft"
     ):
-        model.trace(scenes()[0][1])
+        model.task.drawing(model, scenes()[0][1])
     bag = tmp_path / "bag.npz"
     np.savez(bag, regions=np.zeros((36, 5, 3)))
     rows = tmp_path / "rows.jsonl"
     rows.write_text("\n".join(json.dumps({"image": i, "captions": ["a b"]}) for i in range(36)))
     model = train(rows, tmp_path / "bag", data__images=str(bag), train__max_steps=2)
     with pytest.raises(UserError, match=r"The regions of this model form no grid that could be drawn."):
-        model.trace(np.zeros((5, 3)))
+        model.task.drawing(model, np.zeros((5, 3)))
 
 
 def test_one_picture_cannot_be_divided(table: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from unrolled import Model, UserError, api
 from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.language import RecurrentLM
 from unrolled.tasks import TASKS
-from unrolled.tasks.generate import GenerateConfig
+from unrolled.tasks.generate_config import GenerateConfig
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12)) + "\n"
 SMALL: dict[str, Any] = {
@@ -165,6 +165,15 @@ def test_every_level(level: str, book: Path, tmp_path: Path) -> None:
         },
         {"model__combine": "concat", "model__num_layers": 2},
         {"model__tied": True, "model__embedding_size": None},
+        {"model__kind": "transformer", "model__heads": 2},
+        {"model__kind": "transformer", "model__positions": "learned", "model__norm_first": False, "model__tied": True},
+        {
+            "model__kind": "transformer",
+            "model__positions": "fraction",
+            "model__context": 7,
+            "data__direction": "backward",
+        },
+        {"model__kind": "transformer", "train__precision": "bf16", "train__k2": 7},
         {"model__kind": "feedforward"},
         {"model__kind": "feedforward", "model__context_mode": "average", "model__context": 3},
         {"model__kind": "feedforward", "model__context": 1},

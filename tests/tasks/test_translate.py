@@ -196,6 +196,26 @@ def test_n_best_are_different_and_in_order(model: Model) -> None:
     assert [t.score for t in every] == sorted((t.score for t in every), reverse=True)
 
 
+def test_products_in_bfloat16_find_the_same(model: Model) -> None:
+    sources = [source for source, _ in numbers()]
+    exact, near = model.predict(sources), model.predict(sources, precision="bf16")
+    assert sum(str(a) == str(b) for a, b in zip(exact, near, strict=True)) > 0.98 * len(sources)
+    assert any(a.score != b.score for a, b in zip(exact, near, strict=True))
+    for a, b in zip(exact, near, strict=True):
+        assert str(a) != str(b) or b.log_prob == pytest.approx(a.log_prob, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "transformer"])
+def test_training_in_bfloat16_is_near(file: Path, tmp_path: Path, kind: str) -> None:
+    sizes = {"model__kind": kind, "model__encoder__hidden_size": 16}
+    exact, near = (
+        small(file, tmp_path / precision, train__precision=precision, train__seed=1, **sizes)
+        for precision in ("fp32", "bf16")
+    )
+    assert near.scores["nats_per_token"] == pytest.approx(exact.scores["nats_per_token"], rel=0.02)
+    assert near.scores["nats_per_token"] != exact.scores["nats_per_token"]
+
+
 def test_options_of_the_search(model: Model) -> None:
     assert str(model.predict("3 5 8", prefix="five")).startswith("five")
     assert len(model.predict("3", min_tokens=3).target_tokens) >= 3
@@ -449,6 +469,7 @@ def test_configs_that_cannot_be(changes: dict[str, Any], message: str, file: Pat
     ("options", "message"),
     [
         ({"unknown": "drop"}, "Unknown unknown 'drop'. Choices: auto, forbid, keep, replace."),
+        ({"precision": "bf8"}, "Unknown precision 'bf8'. Choices: bf16, fp32."),
         ({"beams": 3}, "Unknown predict option 'beams'. Did you mean 'beam'?"),
         ({"beam": 2, "n_best": 3}, "n_best=3 is more than the beam's size=2. Use a beam of 3."),
     ],

@@ -56,7 +56,8 @@ class VisualCell:
         """gates_x (B, G): the cell's projection of y_{i-1}; `feed_mask` (B, C) is dropout, `noise` (B, S) the draw."""
         context, weights = self.score.attend(state[0], keys, values, mask)
         if self.hard:
-            rows = torch.arange(len(values), device=values.device)
+            rows = torch.arange(len(values), device=values.device)  # each for as many queries as there are of it
+            rows = rows.repeat_interleave(len(weights) // max(1, len(values)))
             drawn = values[rows, drawn_place(weights, noise)]  # (B, C)
             context = drawn if self.expected is None else torch.where(self.expected[:, None], context, drawn)
         context = torch.sigmoid(F.linear(state[0], self.weight_gate, self.bias_gate)) * context

@@ -15,6 +15,7 @@ from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
 from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
+from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
 from unrolled.cli.train import train
 from unrolled.cli.words import words
@@ -34,6 +35,7 @@ app.command()(inspect)
 app.command()(words)
 app.add_typer(lm)
 app.command()(decode)
+app.command()(reproduce)
 app.command()(new)
 app.command()(check)
 app.command()(info)

@@ -37,7 +37,9 @@ def evaluate(
     beside: Annotated[
         list[str] | None, typer.Option("--with", metavar="MODEL", help="Another model in the picture; again and again.")
     ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="recognize: hypotheses side by side (100).")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="recognize, caption: hypotheses side by side (100; 5).")
+    ] = None,
     lexicon: Lexicon = None,
     lm: LanguageModel = None,
     lm_weight: LanguageModelWeight = None,

@@ -14,7 +14,9 @@ Several = list[str] | None
 
 def inspect(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
-    text: Annotated[str | None, typer.Argument(metavar="[INPUT]", help="A text to look at.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[INPUT]", help="A text; for models of sounds and pictures, a file.")
+    ] = None,
     file: Annotated[str | None, typer.Option(help="Read the input from a file: text, rows, frames.")] = None,
     figures: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Draw everything there is to see into this folder.")

@@ -42,6 +42,7 @@ TRANSLATE = (
     "min_tokens",
     "prefix",
     "unknown",
+    "precision",
     "picture",
 )
 RECOGNIZE = ("lexicon", "lm", "lm_weight", "word_bonus", "unknown_penalty", "window")
@@ -90,22 +91,30 @@ def run(
         int | None, typer.Option(min=1, help="translate, caption, recognize: so many outputs for each input (1).")
     ] = None,
     length_penalty: Annotated[
-        str | None, typer.Option(help="translate: none, average or gnmt, what log P is divided by (gnmt).")
+        str | None, typer.Option(help="translate, caption: none, average or gnmt, what log P is divided by (gnmt).")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="translate: exponent of gnmt; more: longer outputs (1).")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="translate, caption: exponent of gnmt; more: longer outputs (1).")
+    ] = None,
     coverage: Annotated[
-        float | None, typer.Option(help="translate: above 0, what was left unread counts against an output (0).")
+        float | None,
+        typer.Option(help="translate, caption: above 0, what was left unread counts against an output (0)."),
     ] = None,
     search_stop: Annotated[
-        str | None, typer.Option(help="translate: safe: nothing better can come; enough: as many as the beam (safe).")
+        str | None,
+        typer.Option(help="translate, caption: safe: nothing better can come; enough: as many as the beam (safe)."),
     ] = None,
     no_repeat_ngram: Annotated[
-        int | None, typer.Option(min=0, help="translate: so many tokens in a row never come twice; 0: off.")
+        int | None, typer.Option(min=0, help="translate, caption: so many tokens in a row never come twice; 0: off.")
     ] = None,
-    min_tokens: Annotated[int | None, typer.Option(min=0, help="translate: tokens before an end (0).")] = None,
-    prefix: Annotated[str | None, typer.Option(help="translate: what every output begins with.")] = None,
+    min_tokens: Annotated[int | None, typer.Option(min=0, help="translate, caption: tokens before an end (0).")] = None,
+    prefix: Annotated[str | None, typer.Option(help="translate, caption: what every output begins with.")] = None,
     unknown: Annotated[
-        str | None, typer.Option(help="translate: keep, forbid, or replace unknown words by attention.")
+        str | None,
+        typer.Option(help="translate: keep, forbid, or replace unknown words by attention; caption: keep or forbid."),
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="translate, caption: fp32, or bf16, faster where the processor has it (fp32).")
     ] = None,
     picture: Annotated[
         str | None,

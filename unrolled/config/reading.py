@@ -18,6 +18,8 @@ from pydantic_core import ErrorDetails
 from unrolled.config.describe import Key, S, is_unicode, keys, plain, sections_of, show
 from unrolled.errors import UserError, unknown_name
 
+RECIPE = "recipe"
+
 
 class _Given(NamedTuple):
     """A value from a file, a flag or an override; `where` stands before a message about it."""
@@ -36,7 +38,7 @@ def read_config(
     """The configuration of a TOML file (or the defaults), changed by `extra`, then by `overrides`, and validated.
 
     `extra` maps dotted keys to Python values; `overrides` are texts such as "train.lr=3e-4". All mistakes are
-    reported in one UserError.
+    reported in one UserError. A file's table `recipe` is not for training but for `unrolled reproduce`.
 
     >>> from pydantic import Field
     >>> from unrolled.config import Section
@@ -60,6 +62,8 @@ def read_config(
         except UserError as error:
             problems.append((0, error))
         else:
+            if RECIPE not in known:
+                data.pop(RECIPE, None)
             lines = _line_numbers(text)
             given += [_Given(key, value, f"{path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
     given += [_Given(key, value, "") for key, value in _flatten(extra or {}, sections)]

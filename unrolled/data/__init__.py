@@ -7,7 +7,7 @@ from unrolled.data.frame import Frame
 from unrolled.data.lanes import Lanes, Steps
 from unrolled.data.pairs import Pair, read_pairs, read_parallel
 from unrolled.data.series import Series, Sheet, read_series
-from unrolled.data.streams import Stream
+from unrolled.data.streams import Stream, Windows
 from unrolled.data.tables import Row, read_table
 from unrolled.data.text import EMBEDDED, embedded_text, read_text
 
@@ -23,6 +23,7 @@ __all__ = [
     "Sheet",
     "Steps",
     "Stream",
+    "Windows",
     "embedded_text",
     "held_out",
     "join",

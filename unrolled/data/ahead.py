@@ -25,6 +25,7 @@ class Ahead:
         self._threads = workers()
         self._pool: ThreadPoolExecutor | None = None
         self._coming: dict[int, Future[Batch]] = {}
+        self._epoch: int | None = None
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -41,7 +42,7 @@ class Ahead:
 
     def order(self, epoch: int) -> None:
         """From here on the batches are those of this epoch; what was begun for another is waited for, and forgotten."""
-        if epoch != getattr(self, "_epoch", None):
+        if epoch != self._epoch:
             for future in self._coming.values():
                 if not future.cancel():
                     future.exception()

@@ -24,6 +24,7 @@ class SpectrumChanges(Section):
 
     speed: float = Field(0.15, ge=0, lt=1, description="Up to so much faster or slower.")
     pitch: float = Field(0.1, ge=0, lt=1, description="Bands moved as by a throat up to so much longer or shorter.")
+    level: float = Field(1.0, ge=0, description="Up to so many nats louder or softer.")
     tilt: float = Field(1.0, ge=0, description="Up to so many nats more or less in the highest bands, as rooms do.")
     noise: float = Field(0.5, ge=0, le=1, description="Chance of steady noise.")
     band_masks: int = Field(2, ge=0, description="SpecAugment: ranges of bands that are left out.")
@@ -50,7 +51,8 @@ def changed_spectrum(frames: Spectrum, changes: SpectrumChanges, random: np.rand
     frames = _stretched(frames, np.arange(max(1, round(steps / speed))) * np.float64(speed))
     factor = 1 + random.uniform(-changes.pitch, changes.pitch)
     frames = _stretched(frames.T, np.arange(bands) * np.float64(factor)).T
-    louder: NDArray[np.float64] = frames + random.uniform(-changes.tilt, changes.tilt) * np.linspace(-1, 1, bands)
+    tilt = random.uniform(-changes.tilt, changes.tilt) * np.linspace(-1, 1, bands)
+    louder: NDArray[np.float64] = frames + random.uniform(-changes.level, changes.level) + tilt
     if random.random() < changes.noise:
         loudest = float(np.quantile(louder, 0.95))
         level = max(QUIET, loudest - random.uniform(3, 14))

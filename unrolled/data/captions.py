@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,21 +54,31 @@ def read_captions(
     return list(found.values())
 
 
-def read_captioned(named: Sequence[Named], images: str | Path | None, table: str | Path) -> list[Captioned]:
-    """The pictures themselves: in `images`, or, where that is None, beside the table."""
+def read_captioned(
+    named: Sequence[Named],
+    images: str | Path | None,
+    table: str | Path,
+    *,
+    shape: Shape | None = None,
+    size: int | None = None,
+) -> list[Captioned]:
+    """The pictures themselves, in `images` or, where that is None, beside the table; each is fitted as it is read.
+
+    Where there is no `shape` for them yet, the first one and `size` decide it.
+    """
     source: Pictures = open_pictures(images) if images is not None else Folder(Path(table).parent)
-    result = [Captioned(source.read(one.image, one.place), one.captions, str(one.image), one.place) for one in named]
+    result = []
+    for one in named:
+        view = source.read(one.image, one.place)
+        shape = shape or shape_for(view, size)
+        result.append(Captioned(fitted_view(view, shape, one.place), one.captions, str(one.image), one.place))
     if source.animated:
         note(f"{source.animated} pictures are animated: their first frame is taken.")
     return result
 
 
-def fitted(examples: Sequence[Captioned], shape: Shape) -> list[Captioned]:
-    """The same with pixels at the size of `shape`; features of another shape are refused."""
-    return [replace(one, view=fitted_view(one.view, shape, one.place or one.name)) for one in examples]
-
-
 def fitted_view(view: View, shape: Shape, place: str) -> View:
+    """The same with pixels at the size of `shape`; features of another shape are refused."""
     if view.shape.kind == "pixels" and shape.kind == "pixels":
         assert view.values is not None
         return View(resized(view.values, *shape.sizes[:2]))
@@ -93,6 +103,8 @@ def shape_for(view: View, size: int | None) -> Shape:
 def some_pictures(files: Sequence[str | Path]) -> Iterator[tuple[str, View]]:
     """Every picture of image files, folders, zips and npz files, with its name."""
     for file in files:
+        if not str(file):
+            raise UserError("There is no picture.", "Give the path of one.")
         source = open_pictures(file)
         names = source.names()
         if not names:

@@ -19,7 +19,7 @@ SIDE, SIZE, BASELINE = 32, 20, 23  # of a picture; of the letters; where they st
 
 
 def embedded_glyphs() -> list[Captioned]:
-    """About 4,000 pictures of 32×32: `ä` → `latin small letter a with diaeresis`, in five faces."""
+    """About 4,600 pictures of 32×32: `ä` → `latin small letter a with diaeresis`, in five faces."""
     import matplotlib
     from matplotlib.ft2font import FT2Font
     from PIL import Image, ImageDraw, ImageFont

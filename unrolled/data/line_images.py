@@ -87,7 +87,7 @@ def _straightened(ink: Grey) -> Grey:
     moment += 1e-3 * weight.sum() / wide * overall
     middle = moment / mass  # (W,)
     distance = float((weight * np.abs(rows[:, None] - middle)).sum() / weight.sum())
-    half = max(2, round(REACH * distance))
+    half = max(2, high // 5, round(REACH * distance))  # a line of one dot is not blown up
     place = np.round(middle).astype(int)[None, :] + np.arange(-half, half)[:, None]  # (2 · half, W)
     inside = (place >= 0) & (place < high)
     taken = np.take_along_axis(ink, place.clip(0, high - 1), axis=0)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 FLOOR = 1.1920929e-07  # the smallest energy, as Kaldi's
 LOWEST = 20.0  # Hz
+AT_ONCE = 4096  # frames
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,21 @@ class LogMel:
     def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Samples (N,) → (T, size). Fewer samples than a window are filled up with zeros."""
         signal = torch.from_numpy(np.pad(samples, (0, max(0, self.window - len(samples)))))
+        count = self.frames(len(signal))
+        parts = []
+        for first in range(0, count, AT_ONCE):  # the spectrum of a long recording is far larger than its bands
+            last = min(first + AT_ONCE, count) - 1
+            parts.append(self._logs(signal[first * self.hop : last * self.hop + self.window]))
+        return with_deltas(torch.cat(parts), self.deltas).numpy()
+
+    def _logs(self, signal: Tensor) -> Tensor:
         points = 1 << (self.window - 1).bit_length()
         # the window stands at the beginning of each frame's points; torch.stft alone would put it in the middle
         window = F.pad(torch.hann_window(self.window), (0, points - self.window))
         signal = F.pad(signal, (0, points - self.window))
         spectrum = torch.stft(signal, points, self.hop, window=window, center=False, return_complex=True)
         energies = mel_filters(self.rate, points, self.bands) @ spectrum.abs().square()  # (bands, T)
-        logs = energies.clamp(min=FLOOR).log().T  # (T, bands)
-        return with_deltas(logs, self.deltas).numpy()
+        return energies.clamp(min=FLOOR).log().T  # (T, bands)
 
 
 @functools.lru_cache(maxsize=8)

@@ -18,14 +18,16 @@ class FeatureStore:
     """The features (T, …) of every input by its number; `lengths` has their T.
 
     All are made once, so that whatever cannot be read is known before training begins. Those beyond `limit` bytes are
-    not kept, and made again whenever they are needed.
+    not kept, and made again whenever they are needed; nor are those of more than `longest` steps.
 
     >>> store = FeatureStore([3, 1], lambda steps: np.zeros((steps, 2)), limit=20)
     >>> store.lengths.tolist(), store[0].shape, store.kept
     ([3, 1], (3, 2), 1)
     """
 
-    def __init__(self, inputs: Sequence[Any], make: Callable[[Any], Features], limit: int) -> None:
+    def __init__(
+        self, inputs: Sequence[Any], make: Callable[[Any], Features], limit: int, longest: int | None = None
+    ) -> None:
         self.inputs, self.make = inputs, make
         self._kept: dict[int, Features] = {}
         lengths, used = [], 0
@@ -33,7 +35,8 @@ class FeatureStore:
             for first in range(0, len(inputs), AHEAD):
                 for number, features in enumerate(pool.map(make, inputs[first : first + AHEAD]), first):
                     lengths.append(len(features))
-                    if used + features.nbytes <= limit:
+                    wanted = longest is None or len(features) <= longest
+                    if wanted and used + features.nbytes <= limit:
                         used += features.nbytes
                         self._kept[number] = features
         self.lengths = np.array(lengths, dtype=np.int64)

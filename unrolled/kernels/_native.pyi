@@ -278,6 +278,7 @@ def cross_entropy(
     smoothing: float,
     targets: int,
     losses: int,
+    column_sums: int,
     threads: int,
 ) -> None: ...
 

@@ -141,9 +141,8 @@ def _backward(*inputs: Any) -> list[Tensor]:
         setattr(job, name, gradient.data_ptr())
     job.backward(torch.get_num_threads())
     gradients = _gradients(given, parts, found)
-    for name in ("bias_hh", "bias_query", "bias_out", "bias_mix"):
-        if given[name] is None:
-            gradients.pop(name, None)
+    if given["bias_hh"] is None:
+        del gradients["bias_hh"]
     return [gradients[name] if name in gradients else empty(0) for name in _FORWARD_NAMES[:_DIFFERENTIABLE]]
 
 
@@ -189,6 +188,7 @@ def _gradients(given: dict[str, Any], parts: dict[str, Tensor], found: dict[str,
     for name, of, rows in pairs:
         if given[f"weight_{name}"] is not None:
             result[f"weight_{name}"] = _over_steps(as_rows(found[of]), rows)
+        if given[f"bias_{name}"] is not None:
             result[f"bias_{name}"] = found[of].sum((0, 1))
     return result
 

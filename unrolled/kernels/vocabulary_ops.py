@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 import unrolled.kernels._native as _native
 from unrolled.errors import UserError
-from unrolled.kernels.native_buffers import empty
+from unrolled.kernels.native_buffers import Lease, empty
 from unrolled.kernels.native_ops import NARROW, address, differentiable_once
 
 __all__ = ["NARROW", "linear_cross_entropy", "narrow_score_rows", "score_rows", "top_scores"]
@@ -34,9 +35,9 @@ def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: b
     return values if normalised else values - totals[:, None], tokens
 
 
-def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x Wᵀ + b (N, V), its rows aligned."""
-    scores = _aligned_rows(len(x), len(weight), x.dtype)
+def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None, allocate: Callable[[int], Tensor] = empty) -> Tensor:
+    """x Wᵀ + b (N, V), its rows aligned; `allocate` makes room for so many float32."""
+    scores = _aligned_rows(len(x), len(weight), x.dtype, allocate)
     if bias is None:
         return torch.mm(x, weight.t(), out=scores)
     return torch.addmm(bias, x, weight.t(), out=scores)
@@ -46,7 +47,7 @@ def narrow_score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`score_rows` with x and W rounded to bfloat16, but not the scores. Where there is `NARROW`."""
     alive: list[Tensor] = []
     x, size = x.float(), len(weight)
-    scores = _aligned_rows(len(x), size, torch.float32)
+    scores = _aligned_rows(len(x), size)
     _native.narrow_scores(
         address(x, alive), len(x), x.shape[1], x.shape[1], address(weight.float(), alive), size,
         0 if bias is None else address(bias.float(), alive), scores.data_ptr(), scores.stride(0),
@@ -55,8 +56,11 @@ def narrow_score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return scores
 
 
-def _aligned_rows(rows: int, size: int, kind: torch.dtype) -> Tensor:
-    return torch.empty(rows, -(-size // ALIGNED) * ALIGNED, dtype=kind)[:, :size]
+def _aligned_rows(
+    rows: int, size: int, kind: torch.dtype = torch.float32, allocate: Callable[[int], Tensor] = empty
+) -> Tensor:
+    wide = -(-size // ALIGNED) * ALIGNED
+    return allocate(rows * wide * kind.itemsize // torch.float32.itemsize).view(kind).view(rows, wide)[:, :size]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -69,26 +73,28 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x, weight, bias = x.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
         gradient = any(ctx.needs_input_grad)
         with torch.autocast("cpu", enabled=False):
-            scores = score_rows(x, weight, bias)
-        losses = empty(len(x))
+            ctx.lease = Lease()
+            scores = score_rows(x, weight, bias, ctx.lease.allocate)
+        losses, of_bias = empty(len(x)), empty(len(weight) if ctx.needs_input_grad[2] else 0)
         targets = targets.contiguous()
         _native.cross_entropy(
             scores.data_ptr(), len(x), len(weight), scores.stride(0), narrow, gradient, smoothing, targets.data_ptr(),
-            losses.data_ptr(), torch.get_num_threads(),
+            losses.data_ptr(), of_bias.data_ptr() if len(of_bias) else 0, torch.get_num_threads(),
         )  # fmt: skip
         if gradient:
-            ctx.save_for_backward(scores, x, weight)
+            ctx.kept = scores, of_bias  # not seen from outside
+            ctx.save_for_backward(x, weight)
         return losses.sum()
 
     @staticmethod
     def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         needed = ctx.needs_input_grad[:3]
-        found = _products(*ctx.saved_tensors, d_loss, needed)
+        found = _products(*ctx.kept, *ctx.saved_tensors, d_loss, needed)
         return *(one if need else None for one, need in zip(found, needed, strict=True)), None, None
 
 
 def _gradients(
-    d_scores: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
+    d_scores: Tensor, of_bias: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
 ) -> list[Tensor]:
     """The gradients of x, weight and bias; an empty tensor where there is no need of one."""
     share, found = float(d_loss), [empty(0)] * 3
@@ -98,7 +104,7 @@ def _gradients(
         if needed[1]:
             found[1] = _scaled_product(d_scores.t(), x, share)
         if needed[2]:
-            found[2] = d_scores.sum(0, dtype=torch.float32).mul_(share)
+            found[2] = of_bias * share
     return found
 
 

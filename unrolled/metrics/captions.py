@@ -46,13 +46,19 @@ def caption_scores(
     most = max(map(len, references), default=1)
     # sacrebleu reads None as a reference that is not there
     columns: list[Any] = [[refs[i] if i < len(refs) else None for refs in references] for i in range(most)]
-    metrics = [BLEU(tokenize=tokenize, lowercase=lowercase, max_ngram_order=order) for order in (1, 2, 3, 4)]
-    bleu = [metric.corpus_score(list(outputs), columns).score for metric in metrics]
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase)
+    found = metric.corpus_score(list(outputs), columns)  # counts of all orders, of which the first n are BLEU-n's
+    bleu = [
+        BLEU.compute_bleu(
+            found.counts[:order], found.totals[:order], found.sys_len, found.ref_len, "exp", max_ngram_order=order
+        ).score
+        for order in (1, 2, 3, 4)
+    ]
     chrf = CHRF(lowercase=lowercase).corpus_score(list(outputs), columns).score
 
     def words(text: str) -> list[str]:
         text = text.lower() if lowercase else text
-        split: list[str] = metrics[0].tokenizer(text.rstrip()).split()
+        split: list[str] = metric.tokenizer(text.rstrip()).split()
         return split
 
     cider = cider_d([words(text) for text in outputs], [[words(text) for text in refs] for refs in references])
@@ -61,7 +67,7 @@ def caption_scores(
         for output, refs in zip(outputs, references, strict=True)
     )
     number = max(1, len(outputs))
-    signature = str(metrics[3].get_signature())
+    signature = str(metric.get_signature())
     return CaptionScores(bleu[0], bleu[1], bleu[2], bleu[3], signature, chrf, sum(cider) / number, exact / number)
 
 

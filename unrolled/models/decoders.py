@@ -14,6 +14,7 @@ from unrolled.models.encoder import Encoded, Encoder, Ending
 from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
+from unrolled.nn.dropout import Dropout
 from unrolled.search import Shared
 
 
@@ -114,7 +115,7 @@ class AttentiveDecoder(nn.Module):
         if settings.num_layers > 1:
             above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
             self.upper = recurrent_layer(above, settings.hidden_size)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.bridge = bridge_between(encoder.ending, self.attend.rnn, settings.num_layers, settings.bridge)
         looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, unchanged
+from unrolled.nn.dropout import Dropout
 
 
 class EncoderSettings(RecurrentSettings):
@@ -56,7 +57,7 @@ class RecurrentEncoder(nn.Module):
     def __init__(self, settings: EncoderSettings, embedding: nn.Embedding) -> None:
         super().__init__()
         self.embedding, self.reverse = embedding, settings.reverse
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.layer = recurrent_layer(settings, embedding.embedding_dim, bidirectional=settings.bidirectional)
         self.output_size = settings.output_size * (2 if settings.bidirectional else 1)
 

@@ -2,91 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import torch
-from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.errors import UserError
-from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, to_torch, unchanged
+from unrolled.models.chain import Chain, ChainStepper, dropped, dropped_words
+from unrolled.models.language_base import LanguageModel, LanguageModelSettings
+from unrolled.models.language_transformer import TransformerLM
+from unrolled.models.recurrent import Change, State, from_torch, recurrent_layer, to_torch, unchanged
+from unrolled.nn.dropin import DropIn
 from unrolled.nn.stepper import Stepper
 from unrolled.search import Step
 
 MOST_ROWS_TO_STEP = 8  # beyond it a whole layer's call on one step is as fast
-
-
-class LanguageModelSettings(RecurrentSettings):
-    """The `model` section of `generate`."""
-
-    kind: Literal["recurrent", "feedforward"] = Field(
-        "recurrent",
-        description="recurrent reads everything so far; feedforward, the baseline, the last `context` tokens.",
-    )
-    embedding_size: int | None = Field(64, ge=1, description="Width of a token's vector; none: hidden_size.")
-    tied: bool = Field(False, description="One matrix for the tokens going in and the scores coming out.")
-    bidirectional: bool = Field(False, description="Always false here: a language model may not see the future.")
-    context: int = Field(8, ge=1, description="feedforward: how many of the last tokens it sees.")
-    context_mode: Literal["concat", "average"] = Field(
-        "concat", description="feedforward: embeddings side by side, or averaged, which loses their order."
-    )
-
-    @field_validator("bidirectional")
-    @classmethod
-    def _sees_no_future(cls, value: bool) -> bool:
-        if value:
-            raise ValueError(
-                "a language model cannot be bidirectional: its backward half would read the tokens it has to predict. "
-                "For a model that writes from right to left use data.direction=backward"
-            )
-        return value
+USUAL_CONTEXT = 8  # of a feed-forward model
 
 
 def language_model(settings: LanguageModelSettings, vocabulary_size: int, start: int) -> LanguageModel:
     """The network the settings describe; `start` is the token before the first."""
-    kind = RecurrentLM if settings.kind == "recurrent" else FeedForwardLM
-    return kind(settings, vocabulary_size, start)
+    kinds = {"recurrent": RecurrentLM, "transformer": TransformerLM, "feedforward": FeedForwardLM}
+    return kinds[settings.kind](settings, vocabulary_size, start)
 
 
-class LanguageModel(nn.Module):
-    """What a search sees of a language model: `start`, `step` and `prefill` (see `unrolled.search`)."""
+class Reading(NamedTuple):
+    """What a recurrent model made of tokens: its layers' output, the same after dropout, and the state after them."""
 
-    start_token: int
-    vocabulary_size: int
-    embedding: nn.Embedding
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.parameters()).device
-
-    def start(self, memory: Any) -> Any:
-        """The state before the first token: a carried one, or None for the initial one."""
-        return memory
-
-    def step(self, tokens: Tensor, state: Any) -> Step:
-        """tokens (B,) → the distribution of the token that follows."""
-        scores, state = self(tokens[:, None], state)
-        return Step(scores[:, 0].float().log_softmax(-1), state)
-
-    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
-        """tokens (B, T) → the distribution after each row's last token."""
-        scores, state = self(tokens, state, lengths=lengths)
-        last = scores[torch.arange(len(tokens), device=tokens.device), lengths - 1]
-        return Step(last.float().log_softmax(-1), state)
+    output: Tensor  # (B, T, H)
+    features: Tensor  # (B, T, H), what the scores read
+    state: State
 
 
 class RecurrentLM(LanguageModel):
-    """Embedding → recurrent layers → scores of the next token: y_t = W h_t + b."""
+    """Embedding → recurrent layers → scores of the next token: y_t = W h_t + b.
+
+    With `same_mask`, `word_dropout`, `dropconnect`, penalties and a last layer as wide as tied embeddings it is the
+    AWD-LSTM (Merity et al. 2018).
+    """
 
     def __init__(self, settings: LanguageModelSettings, vocabulary_size: int, start: int) -> None:
         super().__init__()
         self.start_token, self.vocabulary_size = start, vocabulary_size
+        self._dropout, self._word_dropout = settings.dropout, settings.word_dropout
+        self._input_dropout = settings.dropout if settings.input_dropout is None else settings.input_dropout
+        self._same_mask = settings.same_mask
+        self.penalties = (settings.activation_penalty, settings.change_penalty)
         width = settings.embedding_size or settings.hidden_size
         self.embedding = nn.Embedding(vocabulary_size, width)
-        self.dropout = nn.Dropout(settings.dropout)
-        self.layer = recurrent_layer(settings, width)
-        outputs = settings.output_size
+        self.layer: DropIn | Chain = _layers(settings, width)
+        outputs = settings.last_size or settings.output_size
         self.scores = nn.Linear(outputs, vocabulary_size)
         for weight in (self.embedding.weight, self.scores.weight):
             nn.init.uniform_(weight, -0.1, 0.1)
@@ -103,14 +69,50 @@ class RecurrentLM(LanguageModel):
         self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, State]:
         """Token ids (B, T) → scores of the token after each (B, T, V), and the state after the last."""
-        x = self.dropout(self.embedding(ids))
-        output, final = self.layer(x, to_torch(state), lengths=lengths, resets=resets)
-        return self.scores(self.dropout(output)), from_torch(final)
+        read = self.read(ids, state, lengths, resets)
+        return self.scores(read.features), read.state
+
+    def read(
+        self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> Reading:
+        """`forward` as far as the scores."""
+        x = dropped_words(self.embedding(ids), ids, self.vocabulary_size, self._word_dropout, self.training)
+        x = self._drop(x, self._input_dropout)
+        if isinstance(self.layer, Chain):
+            output, final = self.layer(x, state, lengths=lengths, resets=resets)
+        else:
+            output, final = self.layer(x, to_torch(state), lengths=lengths, resets=resets)
+            final = from_torch(final)
+        return Reading(output, self._drop(output, self._dropout), final)
+
+    def penalty(self, read: Reading) -> Tensor:
+        """α · mean h̃² + β · mean (h_t − h_{t−1})², h̃ being h after dropout; rows must be full (Merity et al. 2017)."""
+        alpha, beta = self.penalties
+        change = read.output.diff(dim=1) if read.output.shape[1] > 1 else torch.zeros_like(read.output)
+        return alpha * read.features.square().mean() + beta * change.square().mean()
+
+    def _drop(self, x: Tensor, p: float) -> Tensor:
+        return dropped(x, p, self._same_mask, self.training)
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, Trace]:
         """The scores, and the trace of the recurrent layers; `change` is done to the tokens' vectors."""
         trace: Trace = self.layer.trace(change(self.embedding(ids)))
         return self.scores(trace.output), trace
+
+
+def _layers(settings: LanguageModelSettings, width: int) -> DropIn | Chain:
+    """A chain, where the layers differ in size or what is between them is not plain dropout."""
+    own = settings.last_size is not None or settings.same_mask or settings.between_dropout is not None
+    if not own:
+        return recurrent_layer(settings, width)
+    if settings.combine != "last":
+        raise UserError(
+            f"model.combine={settings.combine} does not go with model.last_size, same_mask or between_dropout.",
+            "Use model.combine=last.",
+        )
+    sizes = [settings.hidden_size] * (settings.num_layers - 1) + [settings.last_size or settings.hidden_size]
+    between = settings.dropout if settings.between_dropout is None else settings.between_dropout
+    return Chain(settings, width, sizes, between, settings.same_mask)
 
 
 class Stepping:
@@ -121,7 +123,7 @@ class Stepping:
 
     def __init__(self, network: RecurrentLM, weights: str = "fp32") -> None:
         self._network = network
-        self._stepper: Stepper = network.layer.stepper(weights)
+        self._stepper: Stepper | ChainStepper = network.layer.stepper(weights)
         self._embedding, self._bias = network.embedding.weight.detach(), network.scores.bias.detach()
         self._scores = network.scores.weight.detach().t().contiguous()
 
@@ -161,7 +163,7 @@ class FeedForwardLM(LanguageModel):
     def __init__(self, settings: LanguageModelSettings, vocabulary_size: int, start: int) -> None:
         super().__init__()
         self.start_token, self.vocabulary_size = start, vocabulary_size
-        self.context, self.average = settings.context, settings.context_mode == "average"
+        self.context, self.average = settings.context or USUAL_CONTEXT, settings.context_mode == "average"
         width = settings.embedding_size or settings.hidden_size
         self.embedding = nn.Embedding(vocabulary_size, width)
         self.dropout = nn.Dropout(settings.dropout)

@@ -24,8 +24,8 @@ MakeEncoder = Callable[[Shape], nn.Module]
 class PictureSettings(Section):
     """What reads the picture."""
 
-    channels: list[int] = Field([16, 32, 64], description="Pixels: stages of convolutions; the maps of each.")
-    grid: int = Field(8, ge=1, description="Pixels: a stage halves what is wider than so many regions.")
+    channels: list[int] = Field([32, 64, 128], description="Pixels: stages of convolutions; the maps of each.")
+    grid: int = Field(4, ge=1, description="Pixels: a stage halves what is wider than so many regions.")
     hidden_size: int = Field(256, ge=1, description="Width of a region's vector; a Transformer's width.")
     dropout: float = Field(0.3, ge=0, lt=1, description="Dropped from the regions' vectors.")
     blocks: int = Field(2, ge=0, description="transformer: blocks that let regions look at each other; 0: none.")

@@ -20,7 +20,7 @@ from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
 
-USUAL_POOLING = {"line": (2, 2), "audio": (2, 1)}  # steps of the first convolutions that become one
+USUAL_STRIDES = {"line": (2, 2), "audio": (2, 1)}  # of the first convolutions, over time
 
 
 class RecognizerSettings(RecurrentSettings):
@@ -36,8 +36,9 @@ class RecognizerSettings(RecurrentSettings):
     channels: list[int] = Field(
         [32, 64], description="Recordings, lines: maps of each 3×3 convolution before the layers; each halves features."
     )
-    pooling: list[int] | None = Field(
-        None, description="Steps that each convolution makes one of; none: [2, 2] for lines, [2, 1] for recordings."
+    strides: list[int] | None = Field(
+        None,
+        description="Steps that each convolution moves on by, 1 to 3; none: [2, 2] for lines, [2, 1] for recordings.",
     )
     front: list[int] = Field([], description="Frames: sizes of dense layers on each; of images the vector's, else 64.")
     heads: int = Field(4, ge=1, description="transformer: heads of attention.")
@@ -46,6 +47,26 @@ class RecognizerSettings(RecurrentSettings):
         "sinusoidal", description="transformer: how it is told where a step stands."
     )
     norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
+
+
+def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
+    """A stride for each convolution; frames have none."""
+    if kind == "frames":
+        return []
+    count, strides = len(settings.channels), settings.strides
+    if strides is None:
+        strides = [*USUAL_STRIDES[kind], *[1] * count][:count]
+    if len(strides) != count:
+        raise UserError(
+            f"model.strides={strides} has {len(strides)} numbers for {count} convolutions.",
+            "Give one for each number of model.channels.",
+        )
+    if not count or min(settings.channels) < 1 or not all(1 <= stride <= 3 for stride in strides):
+        raise UserError(
+            f"model.channels={settings.channels} and model.strides={strides} are no convolutions.",
+            "Give channels from 1 up, and strides from 1 to 3, such as model.channels=[32,64].",
+        )
+    return strides
 
 
 class Read(NamedTuple):
@@ -65,21 +86,9 @@ class MapInput(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("deviation", torch.ones(features))
-        pooling = settings.pooling
-        if pooling is None:
-            usual = USUAL_POOLING[kind]
-            pooling = [*usual[: len(settings.channels)], *[1] * (len(settings.channels) - len(usual))]
-        if len(pooling) != len(settings.channels):
-            raise UserError(
-                f"model.pooling={pooling} has {len(pooling)} numbers for {len(settings.channels)} convolutions.",
-                "Give one for each number of model.channels.",
-            )
-        if not settings.channels or min([*settings.channels, *pooling]) < 1:
-            raise UserError(
-                f"model.channels={settings.channels} and model.pooling={pooling} are no convolutions.",
-                "Give whole numbers from 1 up, such as model.channels=[32,64].",
-            )
-        self.front = ConvolutionFront(features, settings.channels, pooling, causal=not settings.bidirectional)
+        self.front = ConvolutionFront(
+            features, settings.channels, strides_of(settings, kind), not settings.bidirectional
+        )
         self.norm = nn.LayerNorm(self.front.output_size)  # without it the network says nothing but blanks for long
         self.output_size, self.time_factor = self.front.output_size, self.front.time_factor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from unrolled.data import Batch
 from unrolled.models.decoders import Decoded
@@ -11,6 +11,7 @@ from unrolled.models.encoder import Encoded, real
 from unrolled.models.recurrent import Change
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.models.writer import TransformerWriter
+from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
 
@@ -27,7 +28,7 @@ class TransformerTranslator(TransformerWriter):
         super().__init__(embedding, settings.decoder, settings.positions, settings.norm_first, settings.tied)
         one = settings.shared and sizes.joint
         self.source = embedding if one else token_embedding(sizes.source_size, width)
-        self.source_dropout = nn.Dropout(side.dropout)
+        self.source_dropout = Dropout(side.dropout)
         self.source_positions = Positions(settings.positions, width)
         parts = (side.heads, side.blocks, side.feedforward, side.dropout, settings.norm_first)
         self.encoder = TransformerEncoder(width, *parts)

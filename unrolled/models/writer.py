@@ -14,6 +14,7 @@ from unrolled.kernels.vocabulary import linear_scores
 from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
 from unrolled.models.encoder import Encoded, Encoder
 from unrolled.models.recurrent import Change
+from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
 from unrolled.search import Shared, Step
@@ -33,7 +34,7 @@ class Writer(nn.Module):
         make = PlainDecoder if settings.attention == "none" else AttentiveDecoder
         inner = width if tied else settings.hidden_size
         self.decoder: PlainDecoder | AttentiveDecoder = make(settings, width, encoder, inner)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.readout = nn.Linear(self.decoder.output_size, inner) if self.decoder.output_size != inner else None
         self.scores = nn.Linear(inner, embedding.num_embeddings)
         if tied:
@@ -95,7 +96,7 @@ class TransformerWriter(nn.Module):
         super().__init__()
         width = embedding.embedding_dim
         self.embedding, self.scale = embedding, math.sqrt(width)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         # a text that is being written has no length yet to take a fraction of
         self.target_positions = Positions("sinusoidal" if positions == "fraction" else positions, width)
         parts = (settings.heads, settings.blocks, settings.feedforward, settings.dropout, norm_first)

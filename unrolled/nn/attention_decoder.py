@@ -173,7 +173,7 @@ class AttentionDecoder(nn.Module):
         cell = self._cell(x.shape[0])
         cell = replace(cell, score=quick_score(cell.score, x, self.backend))
         masks = [m if m is None else m[:, 0] for m in self._drawn(x, 1)]
-        masks += [gumbel(state.keys.new_empty(state.keys.shape[:2]))] if self._draws else []
+        masks += [gumbel(state.keys.new_empty(len(x), state.keys.shape[1]))] if self._draws else []
         step = cell.step(cell.cell.project(x), state.cell, state.keys, state.values, state.mask, *masks)
         return DecoderStep(step.output, step.context, step.weights, state._replace(cell=step.state))
 

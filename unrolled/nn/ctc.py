@@ -138,6 +138,32 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
     return Alignment(score, shown, spans)
 
 
+def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0) -> Tensor:
+    """How likely a path that reads as the target is in each state at each frame: (T, V) → (T, 2L + 1).
+
+    The states are a blank, the first label, a blank, the second, …, a blank. Each row sums to one. It is the
+    derivative of log P(target) by what is added to a state's score at a frame.
+
+    >>> ctc_occupancy(torch.tensor([[0.4, 0.6], [0.6, 0.4]]).log(), [1]).round(decimals=2)
+    tensor([[0.2100, 0.7900, 0.0000],
+            [0.0000, 0.5300, 0.4700]])
+    """
+    labels = torch.as_tensor(target, dtype=torch.int64).reshape(-1).cpu()
+    job = _job(log_probs[None].detach().cpu(), labels[None], None, None, blank)
+    states, skips = (table[0] for table in _states(job))
+    with torch.enable_grad():
+        added = torch.zeros(len(log_probs), len(states), dtype=torch.float64, requires_grad=True)
+        scores = job.log_probs[0].double().clamp(min=NEVER)[:, states] + added  # (T, 2L + 1)
+        alpha = torch.where(torch.arange(len(states)) == 0, 0.0, torch.tensor(NEVER, dtype=torch.float64))
+        for row in scores:
+            one = torch.nn.functional.pad(alpha[:-1], (1, 0), value=NEVER)
+            two = torch.nn.functional.pad(alpha, (2, 0), value=NEVER)[: len(states)].masked_fill(~skips, NEVER)
+            alpha = torch.stack([alpha, one, two]).logsumexp(0) + row
+        total = alpha[-2:].logsumexp(0)
+        (found,) = torch.autograd.grad(total, added)
+    return found.float()
+
+
 class _Job(NamedTuple):
     """A checked call: B sequences, their labels one after the other."""
 

@@ -52,8 +52,8 @@ class ImageFront(nn.Module):
 class ConvolutionFront(nn.Module):
     """Convolutions over time and features together: (B, T, D) → (B, T / time_factor, output_size).
 
-    Each block is a 3×3 convolution, ReLU, and a maximum over `pooling` steps and two features. With `causal` a
-    convolution sees the step and the two before it, and no output depends on what comes later. Beyond a row's length
+    Each layer is a 3×3 convolution that moves on by its stride over time and by two over features, and ReLU. With
+    `causal` it sees a step and the two before it, and no output depends on what comes later. Beyond a row's length
     everything is kept at 0, so that padding changes nothing.
 
     >>> front = ConvolutionFront(48, [16, 32], [2, 2])
@@ -62,12 +62,12 @@ class ConvolutionFront(nn.Module):
     (torch.Size([2, 3, 384]), [3, 2])
     """
 
-    def __init__(self, features: int, channels: Sequence[int], pooling: Sequence[int], causal: bool = False) -> None:
+    def __init__(self, features: int, channels: Sequence[int], strides: Sequence[int], causal: bool = False) -> None:
         super().__init__()
-        self.pooling, self.causal = tuple(pooling), causal
+        self.strides, self.causal = tuple(strides), causal
         convolutions = [
-            nn.Conv2d(before, after, 3, padding=(0 if causal else 1, 1))
-            for before, after in zip([1, *channels], channels, strict=False)
+            nn.Conv2d(before, after, 3, stride=(stride, 2), padding=(0 if causal else 1, 1))
+            for before, after, stride in zip([1, *channels], channels, strides, strict=False)
         ]
         self.convolutions = nn.ModuleList(convolutions)
         for convolution in convolutions:  # signals neither grow nor fade on the way through (He et al. 2015)
@@ -76,25 +76,23 @@ class ConvolutionFront(nn.Module):
             nn.init.zeros_(convolution.bias)
         for _ in channels:
             features = -(-features // 2)
-        self.time_factor = math.prod(self.pooling)
+        self.time_factor = math.prod(self.strides)
         self.output_size = features * channels[-1] if channels else features
 
     @property
     def context(self) -> int:
         """How many steps before a block of them a causal front needs to see, a multiple of `time_factor`."""
         needed, step = 0, 1
-        for pool in self.pooling:
-            needed, step = needed + 2 * step, step * pool
+        for stride in self.strides:
+            needed, step = needed + 2 * step, step * stride
         return -(-needed // self.time_factor) * self.time_factor
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The outputs and their lengths, (B,): of T steps ⌈T / time_factor⌉."""
         maps = x.unsqueeze(1)  # (B, M, T, D)
-        for convolution, pool in zip(self.convolutions, self.pooling, strict=True):
-            if self.causal:
-                maps = F.pad(maps, (0, 0, 2, 0))
-            real = torch.arange(maps.shape[2] - (2 if self.causal else 0), device=x.device) < lengths[:, None]
-            maps = torch.relu(convolution(maps)) * real[:, None, :, None]
-            maps = F.max_pool2d(maps, (pool, 2), ceil_mode=True)
-            lengths = (lengths + pool - 1) // pool
+        for convolution, stride in zip(self.convolutions, self.strides, strict=True):
+            maps = torch.relu(convolution(F.pad(maps, (0, 0, 2, 0)) if self.causal else maps))
+            lengths = (lengths + stride - 1) // stride
+            real = torch.arange(maps.shape[2], device=x.device) < lengths[:, None]
+            maps = maps * real[:, None, :, None]
         return maps.transpose(1, 2).flatten(2), lengths

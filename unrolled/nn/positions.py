@@ -90,30 +90,40 @@ class Positions(nn.Module):
             self.weight = nn.Parameter(torch.empty(max_length, size))
             nn.init.normal_(self.weight, std=1 / math.sqrt(size))
 
-    def forward(self, x: Tensor, first: int = 0, lengths: Tensor | None = None) -> Tensor:
-        """x (B, T, D), whose first step is number `first`; `lengths` (B,) are for the code "fraction"."""
+    def forward(self, x: Tensor, first: int | Tensor = 0, lengths: Tensor | None = None) -> Tensor:
+        """x (B, T, D), whose first step is number `first`; `lengths` (B,) are for the code "fraction".
+
+        `first` (B,) is for rows that begin at different numbers: below zero is padding, and the code of 0.
+        """
         if self.kind == "none":
             return x
+        if isinstance(first, Tensor):
+            numbers = (first[:, None] + torch.arange(x.shape[1], device=x.device)).clamp(min=0)  # (B, T)
+            return x + self._code_of(numbers, lengths).to(x.dtype)
+        self._check(first, first + x.shape[1])
         positions = torch.arange(first, first + x.shape[1], device=x.device)
-        return x + self._codes(positions, first, lengths).to(x.dtype)
+        full = positions.new_full((1,), first + x.shape[1]) if lengths is None else lengths
+        return x + self._code_of(positions[None], full).to(x.dtype)
 
-    def _codes(self, positions: Tensor, first: int, lengths: Tensor | None) -> Tensor:
-        end = first + len(positions)
+    def _check(self, first: int, end: int) -> None:
+        if self.kind == "learned" and end > self.max_length:
+            raise UserError(
+                f"A sequence of {end} steps is longer than the {self.max_length} learned positions.",
+                f"Use max_length={end} or more when training, or position code 'sinusoidal', which has no end.",
+            )
+        if self.kind == "fraction" and first > 0:
+            raise UserError(
+                "The position code 'fraction' needs to know a sequence's length before its first step.",
+                "Use 'sinusoidal' to go step by step.",
+            )
+
+    def _code_of(self, positions: Tensor, lengths: Tensor | None) -> Tensor:
+        """positions (B or 1, T) → codes (B or 1, T, D)."""
         if self.kind == "learned":
-            if end > self.max_length:
-                raise UserError(
-                    f"A sequence of {end} steps is longer than the {self.max_length} learned positions.",
-                    f"Use max_length={end} or more when training, or position code 'sinusoidal', which has no end.",
-                )
-            return self.weight[first:end]
+            return self.weight[positions]
         if self.kind == "fraction":
-            if first > 0:
-                raise UserError(
-                    "The position code 'fraction' needs to know a sequence's length before its first step.",
-                    "Use 'sinusoidal' to go step by step.",
-                )
-            full = positions.new_full((1,), end) if lengths is None else lengths
-            return fraction(positions[None], full[:, None], self.size)
+            assert lengths is not None
+            return fraction(positions, lengths[:, None], self.size)
         return {"sinusoidal": sinusoidal, "count": count, "binary": binary}[self.kind](positions, self.size)
 
     def extra_repr(self) -> str:

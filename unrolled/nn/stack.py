@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unrolled.cells import AnyCell, CellOf, ScanTrace, State
 from unrolled.kernels import Job, Keep, make_job, run_job, run_job_traced
+from unrolled.nn.dropout import keep_mask
 
 COMBINATIONS = ("last", "concat", "mean", "mix")
 
@@ -103,7 +104,7 @@ def variational_mask(p: float, like: Tensor, *shape: int) -> Tensor | None:
     """One dropout mask, scaled by 1 / (1 - p), to be used at every step (Gal & Ghahramani 2016)."""
     if p == 0:
         return None
-    return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - p).div_(1 - p)
+    return keep_mask(p, like, *shape)
 
 
 def zoneout_keep(rates: Sequence[float], sizes: Sequence[int], x: Tensor, training: bool) -> Keep | None:

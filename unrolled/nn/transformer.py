@@ -181,10 +181,14 @@ class _Stack(nn.Module):
         empty = layer.out_proj.weight.new_zeros(batch, layer.num_heads, 0, layer.size // layer.num_heads)
         return ((empty, empty),) * self.num_layers
 
-    def extend(self, x: Tensor, state: TransformerState) -> TransformerStep:
-        """Several more steps at once: x (B, T, D) → outputs (B, T, D)."""
+    def extend(self, x: Tensor, state: TransformerState, mask: Tensor | None = None) -> TransformerStep:
+        """Several more steps at once: x (B, T, D) → outputs (B, T, D).
+
+        `mask` (B, steps so far + T) is True where a step is real, those so far included; the outputs of the others mean
+        nothing.
+        """
         self._check(x, "(batch, time, size)")
-        kept, _ = self._continue(x, state, visible=False)
+        kept, _ = self._continue(x, state, visible=False, mask=mask)
         return kept
 
     def step(self, x: Tensor, state: TransformerState) -> TransformerStep:
@@ -194,12 +198,12 @@ class _Stack(nn.Module):
         return TransformerStep(output.squeeze(1), state)
 
     def _continue(
-        self, x: Tensor, state: TransformerState, visible: bool
+        self, x: Tensor, state: TransformerState, visible: bool, mask: Tensor | None = None
     ) -> tuple[TransformerStep, list[Tensor | None]]:
         past, cross = [], []
         for depth, layer in enumerate(self._each()):
             memory = state.memory[depth] if state.memory else None
-            x, kept, _, seen = layer.run(x, None, True, state.past[depth], memory, state.memory_mask, visible)
+            x, kept, _, seen = layer.run(x, mask, True, state.past[depth], memory, state.memory_mask, visible)
             past.append(kept)
             cross.append(seen)
         return TransformerStep(self._close(x, None), state._replace(past=tuple(past))), cross

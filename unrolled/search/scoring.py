@@ -48,7 +48,7 @@ def score_targets(
     for time in range(longest):
         step = checked_step(model.step(read, state), len(targets), "step")
         if time == 0:
-            _check(targets, step.log_probs.shape[-1])
+            _check(targets, step.scores.shape[-1])
         state, read = step.state, padded[:, time]
         real = time < lengths
         picked = step.log_probs.gather(-1, read[:, None]).squeeze(-1).double()

@@ -44,6 +44,7 @@ def draw_beams(trace: ModelTrace, layer: str | None = None, units: int = 48) -> 
     axis.legend(loc="upper right", fontsize=7, ncols=5, bbox_to_anchor=(1.0, 1.12), frameon=False)
     axis.set(xlim=(-0.2, steps + 0.6), ylim=(leaves - 0.4, -0.6), xlabel="step")
     axis.set_yticks([])
+    axis.set_xticks(range(steps + 1))
     for side in ("top", "left", "right"):
         axis.spines[side].set_visible(False)
     return figure

@@ -13,7 +13,7 @@ from unrolled.errors import UserError, unknown_name
 from unrolled.see.attention import draw_attention
 from unrolled.see.beam_figure import draw_beams
 from unrolled.see.flow import contributions, largest_singular_values
-from unrolled.see.frames_figure import draw_frames
+from unrolled.see.frames_figure import draw_frames, draw_lattice
 from unrolled.see.labels import GATES, SQUASHED, fonts, shown
 from unrolled.see.trace import ModelTrace, by_distance
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 WIDEST = 40.0  # inches
 MOST_LABELS = 200  # of the steps
+FEW = 40  # steps that are named on both sides of a square
 
 
 def draw_losses(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
@@ -117,14 +118,20 @@ def compare_gradients(traces: dict[str, ModelTrace], layer: str | None = None) -
         image = axis.imshow(
             shades[name].numpy(), aspect="auto", interpolation="nearest", cmap="magma", vmin=low, vmax=high
         )
-        axis.set(xlabel="state j", ylabel="loss t", title=f"{name or 'every loss to every state'}, {of}")
+        kind = "input" if of in trace.probes else "state"
+        axis.set(xlabel=f"{kind} j", ylabel="loss t", title=f"{name or f'every loss to every {kind}'}, {of}")
         if len(rows) < len(trace.losses):
             axis.set_ylabel(f"loss t, {len(rows)} of {len(trace.losses)}")
         aligned = trace.counts_back(of)
         means = by_distance(norms, rows, aligned)
         curve.semilogy(means.clamp(min=1e-30).numpy(), "o-", ms=3, label=name or of)
-        for one in (axis.xaxis, axis.yaxis):
-            one.set_major_locator(MaxNLocator(integer=True))
+        tokens = trace.probes[of].tokens if of in trace.probes else trace.part_of(of).tokens
+        if max(len(tokens), len(rows)) <= FEW:
+            _name_steps(axis, tokens)
+            axis.set_yticks(range(len(rows)), [shown(trace.losses_of[t]) for t in rows], family=fonts(), fontsize=8)
+        else:
+            for one in (axis.xaxis, axis.yaxis):
+                one.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(image, ax=heats, label="log10 ‖∂L_t/∂h_j‖", fraction=0.05)
     back = all(trace.counts_back(of) for trace, of in found.values())
     distance = "distance t − j" if back else "distance from the last step"
@@ -166,6 +173,7 @@ DRAWINGS: dict[str, Callable[..., Any]] = {
     "attention": draw_attention,
     "beams": draw_beams,
     "frames": draw_frames,
+    "lattice": draw_lattice,
 }
 NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
     "losses": lambda trace: True,
@@ -177,6 +185,7 @@ NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
     "attention": lambda trace: bool(trace.attention),
     "beams": lambda trace: trace.beams is not None,
     "frames": lambda trace: trace.frames is not None,
+    "lattice": lambda trace: trace.frames is not None and trace.frames.lattice is not None,
 }
 OF_LAYERS = ("states", "gates", "gradients", "flow")  # drawn once for every layer
 
@@ -192,10 +201,17 @@ def save_all(trace: ModelTrace, folder: Path, format: str = "png") -> list[Path]
         if kind in OF_LAYERS and (kind != "gradients" or trace.layers):
             layers = [name for name in trace.layers if kind != "gates" or trace.gates[name]]
         for layer in layers:
-            place = folder / ".".join([kind, *([layer] if layer and len(trace.layers) > 1 else []), format])
-            trace.figure(kind, layer).savefig(place, dpi=120)
-            made.append(place)
+            name = [kind, *([layer] if layer and len(trace.layers) > 1 else [])]
+            made.append(_saved(trace.figure(kind, layer), folder, name, format))
+    for number, map in enumerate(list(trace.attention)[1:], 2):
+        made.append(_saved(trace.figure("attention", map=map), folder, ["attention", str(number)], format))
     return made
+
+
+def _saved(figure: Figure, folder: Path, name: list[str], format: str) -> Path:
+    place = folder / ".".join([*name, format])
+    figure.savefig(place, dpi=120)
+    return place
 
 
 def make_folder(folder: Path) -> None:

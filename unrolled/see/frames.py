@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from torch import Tensor
+
+BLANK = 0  # its place among the labels
 
 
 @dataclass(frozen=True)
 class Frames:
     """Posteriors (T, V) over frames, the label that each frame was aligned with, and what was heard or seen.
 
-    `labels` are the names of the V outputs, `blank` the place of the blank among them. `alignment` has an output for
-    every frame. `picture` (rows, T') is a spectrogram or a line image that the frames come from, drawn above them.
+    `labels` are the names of the V outputs, the blank first. `alignment` has an output for every frame. The frames
+    reach from 0 to `end`, in `unit`. `signal` (T', D) is the spectrogram, the columns of the line, or the frames.
     """
 
     posteriors: Tensor  # (T, V), probabilities
     labels: list[str]
     alignment: list[int]
-    blank: int = 0
-    seconds: float | None = None  # of one frame; None: frames are counted
-    picture: Tensor | None = None
+    kind: str = "frames"  # audio, line or frames
+    unit: str = "frames"
+    end: float = 0.0
+    signal: Tensor | None = None
+    lattice: Tensor | None = None  # (T, 2L + 1), how likely the path to the text is in each state: see `ctc_occupancy`
+    states: tuple[str, ...] = ()  # their names
+    live: Tensor | None = None  # (T, P), the share of each beginning among those that a search holds after each frame
+    beginnings: tuple[str, ...] = ()  # what they read
+
+    @property
+    def spans(self) -> list[tuple[str, float, float]]:
+        """Each label that the alignment says, from when to when."""
+        each, found, frame = self.end / max(1, len(self.alignment)), [], 0
+        for label, run in itertools.groupby(self.alignment):
+            after = frame + len(list(run))
+            if label != BLANK:
+                found.append((self.labels[label], frame * each, after * each))
+            frame = after
+        return found
+
+    @property
+    def path(self) -> list[int]:
+        """The state of the lattice that the alignment is in at each frame.
+
+        >>> import torch
+        >>> Frames(torch.zeros(5, 3), ["-", "a", "b"], [0, 1, 1, 2, 0]).path
+        [0, 1, 1, 3, 4]
+        """
+        state, found, before = 0, [], BLANK
+        for label in self.alignment:
+            if label != before:
+                state += 2 if BLANK not in (label, before) else 1
+            found.append(state)
+            before = label
+        return found
 
     @property
     def spikes(self) -> list[tuple[int, str, float]]:
-        """(frame, label, probability) where the alignment first says a label."""
+        """(frame, label, probability) of each label that the alignment says, at the frame where it is likeliest.
+
+        >>> import torch
+        >>> Frames(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]]), ["-", "a"], [0, 1, 1]).spikes
+        [(2, 'a', 0.8...)]
+        """
         found = []
-        for t, label in enumerate(self.alignment):
-            if label != self.blank and (t == 0 or label != self.alignment[t - 1]):
-                found.append((t, self.labels[label], float(self.posteriors[t, label])))
+        for label, run in itertools.groupby(range(len(self.alignment)), key=lambda t: self.alignment[t]):
+            if label != BLANK:
+                best = max(run, key=lambda t: float(self.posteriors[t, label]))
+                found.append((best, self.labels[label], float(self.posteriors[best, label])))
         return found

@@ -14,6 +14,7 @@ from torch import Tensor
 from unrolled.errors import UserError
 from unrolled.see.attention import without_specials
 from unrolled.see.flow import contributions, largest_singular_values
+from unrolled.see.frames import BLANK, Frames
 from unrolled.see.labels import GATES, SQUASHED, plain
 from unrolled.see.trace import ModelTrace, by_distance
 
@@ -213,14 +214,28 @@ def frames(trace: ModelTrace) -> dict[str, Any]:
     """CTC posteriors of the labels that matter, the alignment's spikes, and what was heard or seen."""
     found = trace.frames
     assert found is not None
-    likely = [i for i, most in enumerate(found.posteriors.amax(0).tolist()) if most >= 0.05 or i == found.blank]
+    likely = [i for i, most in enumerate(found.posteriors.amax(0).tolist()) if most >= 0.05 or i == BLANK]
     return {
         "curves": {plain(found.labels[i]): numbers(found.posteriors[:, i]) for i in likely},
-        "blank": plain(found.labels[found.blank]),
+        "blank": plain(found.labels[BLANK]),
         "spikes": [[t, plain(label), rounded(p)] for t, label, p in found.spikes],
-        "seconds": found.seconds,
-        "picture": None if found.picture is None else matrix(found.picture),
+        "unit": found.unit,
+        "end": found.end,
+        "picture": _picture(found),
+        "lattice": None if found.lattice is None else matrix(found.lattice.T),
+        "states": [plain(name) for name in found.states],
+        "live": None if found.live is None else matrix(found.live.T),
+        "beginnings": [plain(text) for text in found.beginnings],
     }
+
+
+def _picture(found: Frames) -> list[list[float | None]] | None:
+    """What was heard or seen with time from left to right, the lowest row first."""
+    if found.signal is None or found.signal.shape[1] < 2:
+        return None
+    rows = found.signal.T
+    table, _, _ = binned(rows.flip(0) if found.kind == "line" else rows, columns=2 * MOST_COLUMNS)
+    return matrix(table)
 
 
 def step(trace: ModelTrace, layer: str, step: int, unit: int) -> dict[str, Any]:

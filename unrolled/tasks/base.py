@@ -81,6 +81,11 @@ class Task(ABC):
     def build(self, config: Any, assets: Any) -> nn.Module:
         """The untrained network."""
 
+    def architecture(self, config: Any) -> dict[str, Any]:
+        """What a model that training starts from decides: its own shape, and what its tokens are."""
+        keys = {f"model.{name}": value for name, value in config.model.model_dump().items()}
+        return keys | {f"data.{name}": getattr(config.data, name) for name in self.inherited}
+
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
         """What a new network starts from besides chance: pretrained vectors, the scale of the training data."""
 
@@ -182,6 +187,10 @@ class Task(ABC):
 
     def window(self, config: Any) -> int | None:
         """How many steps gradients go back; None: the batch's."""
+        return None
+
+    def usual_tokens(self, config: Any) -> int | None:
+        """The tokens of an update that train.lr is meant for, where it should follow their number."""
         return None
 
     def judge_start(self, config: Any) -> bool:

@@ -16,7 +16,6 @@ from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.captions import (
     Captioned,
-    fitted,
     fitted_view,
     read_captioned,
     read_captions,
@@ -24,6 +23,7 @@ from unrolled.data.captions import (
     some_pictures,
 )
 from unrolled.data.glyphs import GLYPHS, embedded_glyphs
+from unrolled.data.views import Shape
 from unrolled.errors import UserError, note
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
@@ -77,24 +77,21 @@ class Caption(Task):
     def read(self, config: CaptionConfig) -> Data:
         settings = config.data
         source = str(settings.train or GLYPHS)
-        given = embedded_glyphs() if settings.train is None else _read(config, settings.train, settings.images)
+        given = _letters(settings.size) if settings.train is None else _read(config, settings.train, settings.images)
         if settings.valid is not None:
-            train, valid = given, _read(config, settings.valid, settings.valid_images or settings.images)
+            images = settings.valid_images or settings.images
+            train, valid = given, _read(config, settings.valid, images, given[0].view.shape)
         else:
             if len(given) < 2:
                 raise UserError(f"{source} holds one picture.", "Give more, or validation pictures with data.valid.")
             first, second = held_out([_key(one) for one in given], settings.valid_fraction)
             train, valid = [given[i] for i in first], [given[i] for i in second]
-        shape = shape_for(train[0].view, settings.size)
-        train, valid = fitted(train, shape), fitted(valid, shape)
         parts = (_key(one) + b"\0" + "\0".join(one.captions).encode() for one in (*train, *valid))
         return Data(train, valid, source, hash_of(b"%d" % len(train), *parts))
 
     def make_assets(self, config: CaptionConfig, data: Data, init: CaptionAssets | None = None) -> CaptionAssets:
         texts = [text for example in data.train for text in example.captions]
         if init is not None:
-            for example in data.train[:1]:
-                fitted_view(example.view, init.shape, example.place or example.name)
             target = replace(init.target, tokenizer=init.target.tokenizer.extended(texts))
             return replace(init, target=target).measured(data.train)
         settings = config.data
@@ -125,6 +122,7 @@ class Caption(Task):
         self, config: CaptionConfig, assets: CaptionAssets, examples: list[Captioned], *, training: bool
     ) -> Buckets:
         settings = config.train
+        examples = _fitted(examples, assets.shape)  # a model that training starts from has a shape of its own
         told = [Told(one, assets.target.ids(text)) for one in examples for text in one.captions]
         weights = torch.tensor([settings.doubly_stochastic, settings.reinforce, settings.entropy])
 
@@ -164,10 +162,15 @@ class Caption(Task):
 
     def evaluate_file(self, model: Model, path: str | Path | tuple[str | Path, str | Path]) -> dict[str, Any]:
         """Scores on a file of captions, or on (file, pictures)."""
+        return self.evaluate_with(model, path)
+
+    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        """`evaluate_file` with a search as `RunOptions` say."""
+        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         assert isinstance(model.config, CaptionConfig)
         table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
-        examples = fitted(_read(model.config, table, images), model.assets.shape)
-        answers = describe(model, [example.view for example in examples], RunOptions())
+        examples = _read(model.config, table, images, model.assets.shape)
+        answers = describe(model, [example.view for example in examples], RunOptions(**options))
         scores = _scores(model, [answer.text for answer in answers], examples)
         return {
             **asdict(scores),
@@ -189,9 +192,10 @@ class Caption(Task):
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each picture; with `picture` the attention to one of them is drawn too."""
         check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        request = replace(request, texts=None, lines=(), files=_files(request))
         if picture is not None:
             place = check_picture(picture)
-            found = list(some_pictures(_files(request)))
+            found = list(some_pictures(request.files))
             if len(found) != 1:
                 raise UserError(f"A drawing shows one picture, and there are {len(found)}.", "Give one.")
             self.drawing(model, found[0][1], **options).savefig(place, dpi=150)
@@ -275,10 +279,21 @@ class Caption(Task):
         }
 
 
-def _read(config: CaptionConfig, table: str | Path, images: str | Path | None) -> list[Captioned]:
+def _read(
+    config: CaptionConfig, table: str | Path, images: str | Path | None, shape: Shape | None = None
+) -> list[Captioned]:
     settings = config.data
     columns = {"image_column": settings.image_column, "caption_column": settings.caption_column}
-    return read_captioned(read_captions(table, **columns), images, table)
+    return read_captioned(read_captions(table, **columns), images, table, shape=shape, size=settings.size)
+
+
+def _letters(size: int | None) -> list[Captioned]:
+    letters = embedded_glyphs()
+    return _fitted(letters, shape_for(letters[0].view, size))
+
+
+def _fitted(examples: Sequence[Captioned], shape: Shape) -> list[Captioned]:
+    return [replace(one, view=fitted_view(one.view, shape, one.place or one.name)) for one in examples]
 
 
 def _key(example: Captioned) -> bytes:

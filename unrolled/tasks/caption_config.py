@@ -44,7 +44,7 @@ class CaptionTraining(TrainSettings):
     """Training on pictures with captions."""
 
     usual_epochs: ClassVar[int] = 10
-    usual_updates: ClassVar[int] = 700
+    usual_updates: ClassVar[int] = 1000
     batch_size: int = Field(64, ge=1, description="Captions side by side.")
     lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
     warmup_steps: int = Field(100, ge=0, description="Updates over which the learning rate rises to lr.")

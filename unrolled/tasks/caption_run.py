@@ -52,16 +52,17 @@ def describe(model: Model, views: Sequence[View], options: RunOptions) -> list[D
     room = max(1, HYPOTHESES_AT_ONCE // options.beam)
     for first in range(0, len(views), room):
         part = views[first : first + room]
-        found = written(
-            network,
-            network.encode(view_batch(part).to(model.device)),
-            assets.target,
-            options,
-            most=[options.max_tokens or assets.most_tokens] * len(part),
-            places=range(first, first + len(part)),
-            forbid_unknown=options.unknown != "keep",
-            attention=wanted,
-        )
+        with options.autocast(model.device):
+            found = written(
+                network,
+                network.encode(view_batch(part).to(model.device)),
+                assets.target,
+                options,
+                most=[options.max_tokens or assets.most_tokens] * len(part),
+                places=range(first, first + len(part)),
+                forbid_unknown=options.unknown != "keep",
+                attention=wanted,
+            )
         for one in found:
             best, *rest = [_description(assets, hypothesis, network.grid) for hypothesis in one.hypotheses]
             answers.append(replace(best, others=tuple(rest)))

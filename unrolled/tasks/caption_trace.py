@@ -13,12 +13,11 @@ from unrolled.data.views import View
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.captioner import TransformerCaptioner
-from unrolled.search import Beam, beam_search
 from unrolled.see import AttentionMap, Beams, ModelTrace, Part, Probe
 from unrolled.see.options import TraceOption
 from unrolled.tasks.caption_batch import CaptionAssets, view_batch
 from unrolled.tasks.generate_trace import top_guesses
-from unrolled.tasks.writing import with_targets
+from unrolled.tasks.writing import watched, with_targets
 
 OPTIONS = (
     TraceOption("beam", 5, "Hypotheses side by side; 1: greedy.", int),
@@ -37,22 +36,9 @@ def trace_caption(
     network: Any = model.network.eval()
     target = assets.target
     read = view_batch([view]).to(model.device)
-    unknown = target.tokenizer.vocabulary.unk
     with torch.no_grad():
         memory = network.encode(read)
-        (found,) = beam_search(
-            network,
-            1,
-            start=target.begin,
-            end=target.end,
-            max_tokens=[assets.most_tokens],
-            beam=Beam(beam, n_best=min(beam, 5)),
-            memory=memory,
-            memory_mask=memory.mask,
-            prefixes=[target.ids(prefix).tolist() if prefix else []],
-            forbidden=[target.begin, *([] if unknown is None else [unknown])],
-            tree=True,
-        )
+    found = watched(network, memory, target, beam=beam, prefix=prefix, most=assets.most_tokens)
     tokens = found.best.tokens
     batch = with_targets(read.to(torch.device("cpu")), target, [np.array(tokens, dtype=np.int32)]).to(model.device)
     said = [*target.shown(tokens), "<eos>"]
@@ -64,7 +50,8 @@ def trace_caption(
     weights: dict[str, Tensor] = {}
     missing = {
         "gates": "A vanilla RNN has no gates.",
-        "attention": "This captioner sees one vector: it does not attend.",
+        "attention": "This model has no attention to show: all it knows of the picture is one vector. "
+        "One trained with model.decoder.attention=soft has.",
     }
     if isinstance(network, TransformerCaptioner):
         weights = {name: torch.stack(layers, dim=1)[0].detach() for name, layers in inside.items()}
@@ -76,7 +63,7 @@ def trace_caption(
             weights = {"cross": decoded.attention.detach()[:, None]}
     return ModelTrace(
         "caption",
-        target.text(tokens) or "(nothing)",
+        target.text(tokens),
         said,
         losses,
         parts,

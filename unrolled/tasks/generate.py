@@ -5,101 +5,50 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import EMBEDDED, Batch, Stream, embedded_text, read_text
+from unrolled.data import Batch, Stream, Windows, read_text
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.models import LanguageModelSettings, language_model, stepping
+from unrolled.models import RecurrentLM, language_model, stepping
 from unrolled.models.inputs import token_vectors
-from unrolled.models.language import LanguageModel
 from unrolled.nn.checks import check_options
-from unrolled.search import Sampling, StopStrings, WordList, generate
+from unrolled.search import WordList, generate
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.generate_config import GenerateConfig, sized
+from unrolled.tasks.generate_reading import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate_scores import log_probs_of
 from unrolled.tasks.generate_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.generate_trace import trace_text
-from unrolled.text import StreamDecoder, Tokenizer, Vectors, tokenizer_from_json, train_tokenizer
+from unrolled.tasks.generate_writing import (
+    OPTIONS,
+    RunOptions,
+    TextStream,
+    TextWriter,
+    directed,
+    direction_of,
+    network_of,
+    start_token,
+)
+from unrolled.text import Tokenizer, Vectors, tokenizer_from_json
 from unrolled.training import (
     Batches,
-    Forcing,
     Goal,
     Loss,
-    TrainSettings,
     cross_entropy,
-    hash_of,
     own_share,
     with_own_guesses,
 )
-
-
-class DataSettings(Section):
-    """What to read, and what a token is."""
-
-    train: str | None = Field(None, description="A UTF-8 text file; none: the help pages inside Python.")
-    valid: str | None = Field(None, description="A text file to validate on; none: the end of the training text.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How much of the end, if there is no valid file.")
-    level: Literal["char", "word", "bpe", "symbols"] = Field(
-        "char", description="A token is a character, a word, a learnt piece of one, or a symbol between blanks."
-    )
-    min_count: int = Field(1, ge=1, description="Rarer tokens are unknown.")
-    max_size: int | None = Field(None, ge=2, description="Largest vocabulary; none: everything, 8000 for bpe.")
-    lowercase: bool = Field(False, description="Read everything as lower case.")
-    direction: Literal["forward", "backward"] = Field("forward", description="Write left to right, or right to left.")
-
-
-class GenerateTraining(TrainSettings):
-    """Training on a stream: truncated backpropagation."""
-
-    k1: int = Field(100, ge=1, description="Steps between updates.")
-    k2: int | None = Field(None, ge=1, description="Steps that gradients go back; none: k1.")
-    teacher_forcing: Forcing = Field(
-        "always", description="Read the true text always, never, or less and less over the run (scheduled sampling)."
-    )
-    stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
-
-
-class GenerateConfig(Section):
-    """A config of `generate`."""
-
-    task: Literal["generate"] = Field("generate", description="What the config is for.")
-    data: DataSettings = DataSettings()
-    model: LanguageModelSettings = LanguageModelSettings()
-    train: GenerateTraining = GenerateTraining()
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to write: the options of `unrolled run` and of `predict`."""
-
-    max_tokens: int = 400
-    temperature: float = 0.8
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
-    weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
-
-
-OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 class Generate(Task):
@@ -114,27 +63,10 @@ class Generate(Task):
         return Goal("nats_per_token")
 
     def read(self, config: GenerateConfig) -> Data:
-        settings = config.data
-        text = embedded_text() if settings.train is None else read_text(settings.train)
-        source = settings.train or f"{EMBEDDED}; its scores compare with nothing"
-        if settings.valid is not None:
-            valid = read_text(settings.valid)
-        else:
-            cut = round(len(text) * (1 - settings.valid_fraction))
-            text, valid = text[:cut], text[cut:]
-        return Data(text, valid, source, hash_of(text.encode(), valid.encode()))
+        return read_texts(config.data)
 
     def make_assets(self, config: GenerateConfig, data: Data, init: Tokenizer | None = None) -> Tokenizer:
-        settings = config.data
-        if init is not None:
-            return init.extended([data.train])
-        return train_tokenizer(
-            settings.level,
-            [data.train],
-            min_count=settings.min_count,
-            max_size=settings.max_size,
-            lowercase=settings.lowercase,
-        )
+        return tokenizer_for(config.data, data.train, init)
 
     def assets_to_json(self, assets: Tokenizer) -> Any:
         return assets.to_json()
@@ -143,19 +75,30 @@ class Generate(Task):
         return tokenizer_from_json(stored)
 
     def build(self, config: GenerateConfig, assets: Tokenizer) -> nn.Module:
-        return language_model(config.model, len(assets), start_token(assets))
+        return language_model(sized(config), len(assets), start_token(assets))
 
-    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: str, *, training: bool) -> Stream:
-        ids = directed(assets.ids(examples), config.data.direction)
+    def architecture(self, config: GenerateConfig) -> dict[str, Any]:
+        return super().architecture(config) | {"model.context": sized(config).context}
+
+    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: Text, *, training: bool) -> Stream | Windows:
+        ids = directed(ids_of(config.data, assets, examples), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
             raise UserError(
                 f"The training text has {len(ids)} tokens, too few for train.batch_size={rows} rows.",
                 f"Use more text, or train.batch_size={max(1, len(ids) // 20)}.",
             )
-        return Stream(ids, rows=rows, steps=config.train.k1, start=start_token(assets), whole=not training)
+        start, steps = start_token(assets), config.train.k1
+        if training and config.model.kind == "transformer":
+            return Windows(ids, rows=rows, steps=steps, start=start, seed=config.train.seed)
+        seed = config.train.seed if training and config.train.vary_k1 else None
+        return Stream(ids, rows=rows, steps=steps, start=start, whole=not training, seed=seed)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
+        if isinstance(network, RecurrentLM) and network.training and any(network.penalties):
+            read = network.read(batch.inputs, state, batch.lengths, batch.resets)
+            loss = cross_entropy(network.scores(read.features), batch, read.state)
+            return replace(loss, penalty=network.penalty(read))
         scores, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
         return cross_entropy(scores, batch, state)
 
@@ -179,19 +122,27 @@ class Generate(Task):
     @torch.no_grad()
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, float]:
         """One stream from the first token to the last: no token lacks its past."""
-        return self.evaluate_text(model, read_text(path))
+        assert isinstance(model.config, GenerateConfig)
+        here = model.config.data.model_copy(update={"cache": None})  # not where it was trained, maybe elsewhere
+        text = read_either(here, path)
+        if isinstance(text, str):
+            return self.evaluate_text(model, text)
+        ids = ids_of(here, model.assets, text)
+        return self._evaluate_ids(model, ids, sum(map(len, text.segments())))
 
     @torch.no_grad()
     def evaluate_text(self, model: Model, text: str) -> dict[str, float]:
+        return self._evaluate_ids(model, directed(model.assets.ids(text), direction_of(model)), len(text))
+
+    def _evaluate_ids(self, model: Model, ids: NDArray[np.integer], characters: int) -> dict[str, float]:
         model.network.eval()
         tokenizer: Tokenizer = model.assets
-        ids = directed(tokenizer.ids(text), direction_of(model))
         stream = Stream(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True)
         scores = self.evaluate(model, stream)
         nats = scores["nats_per_token"] * scores["tokens"]
-        scores["bits_per_char"] = nats / math.log(2) / len(text)
-        scores["characters"] = len(text)
-        scores["unknown_tokens"] = tokenizer.unknowns(text)
+        scores["bits_per_char"] = nats / math.log(2) / characters
+        scores["characters"] = characters
+        scores["unknown_tokens"] = count(ids, tokenizer.vocabulary.unk)
         return scores
 
     def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
@@ -216,7 +167,7 @@ class Generate(Task):
         tokenizer: Tokenizer = model.assets
         backward = direction_of(model) == "backward"
         ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
-        writers = [_Writer(tokenizer, prompt, options.stop, backward) for prompt in ids]
+        writers = [TextWriter(tokenizer, prompt, options.stop, backward) for prompt in ids]
         unknown = tokenizer.vocabulary.unk
         if backward and options.words is not None:
             raise UserError(
@@ -301,158 +252,48 @@ class Generate(Task):
         return "".join(request.texts or ()) + "".join(read_text(file) for file in request.files)
 
     def stateful(self, config: GenerateConfig) -> bool:
-        return config.train.stateful
+        return config.train.stateful and config.model.kind != "transformer"
+
+    def usual_tokens(self, config: GenerateConfig) -> int | None:
+        settings = config.train
+        return settings.batch_size * settings.k1 * settings.accumulate if settings.vary_k1 else None
 
     def window(self, config: GenerateConfig) -> int | None:
         return config.train.k2
 
     def warnings(self, config: GenerateConfig, batches: Batches) -> list[str]:
+        steps, context = config.train.k1, sized(config).context or 0
+        if isinstance(batches, Windows):
+            if batches.steps >= context:
+                return []
+            return [
+                f"Note: training windows have {batches.steps} tokens and model.context={context}: what is further back "
+                f"is not learnt to be used. Use train.k1={context}, or a smaller model.context."
+            ]
         assert isinstance(batches, Stream)
-        if batches.row_length >= config.train.k1:
+        if batches.row_length >= steps:
             return []
         return [
-            f"Note: the text makes rows of only {batches.row_length} tokens, fewer than train.k1={config.train.k1}. "
+            f"Note: the text makes rows of only {batches.row_length} tokens, fewer than train.k1={steps}. "
             "A smaller train.batch_size makes longer rows and more updates."
         ]
 
     def statistics(self, config: GenerateConfig, data: Data, assets: Tokenizer) -> dict[str, Any]:
-        train, valid = assets.ids(data.train), assets.ids(data.valid)
-        known, lines = set(data.train.splitlines()), [line for line in data.valid.splitlines() if line.strip()]
-        lengths = [len(line) for line in data.train.splitlines()] or [0]
-        shared = sum(line in known for line in lines)
-        return {
+        train, valid = (ids_of(config.data, assets, text) for text in (data.train, data.valid))
+        facts = {
             "vocabulary": len(assets),
             "train tokens": len(train),
             "valid tokens": len(valid),
-            "valid tokens unknown": assets.unknowns(data.valid),
-            "line length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)} characters",
-            "valid lines also in train": f"{shared} of {len(lines)}",
+            "valid tokens unknown": count(valid, assets.vocabulary.unk),
         }
+        return facts | (_line_facts(data) if isinstance(data.train, str) and isinstance(data.valid, str) else {})
 
 
-class _Writer:
-    """Turns one row's tokens into text; knows its stop strings."""
-
-    def __init__(self, tokenizer: Tokenizer, prompt: list[int], stop: Sequence[str], backward: bool) -> None:
-        self._tokenizer, self._backward = tokenizer, backward
-        self._decoder, self._stop = StreamDecoder(tokenizer), StopStrings(stop)
-        self._ids: list[int] = []
-        self.ended = False
-        for number in prompt[1:]:
-            self._decoder.feed(number)
-
-    def feed(self, number: int) -> str:
-        if self._backward:
-            # right to left the text is certain only when all of it is there
-            self._ids.append(number)
-            text = self._tokenizer.decode(self._ids[::-1])
-            self.ended = any(s in text for s in self._stop.strings)
-            return ""
-        if self.ended:
-            return ""
-        piece, self.ended = self._stop.feed(self._decoder.feed(number))
-        return piece
-
-    def finish(self) -> str:
-        if self._backward:
-            text = self._tokenizer.decode(self._ids[::-1])
-            ends = [text.rindex(s) + len(s) for s in self._stop.strings if s in text]
-            return text[max(ends, default=0) :]
-        if self.ended:
-            return ""
-        piece, _ = self._stop.feed(self._decoder.finish())
-        return piece + self._stop.finish()
-
-
-class TextStream:
-    """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
-
-    A word or sub-word may go on in the next piece: what is not certain to be whole waits until more comes, until
-    `write` or `finish`.
-    """
-
-    def __init__(self, model: Model) -> None:
-        if direction_of(model) == "backward":
-            raise UserError(
-                "A backward model reads a text from its end: it cannot be fed from the beginning.",
-                "Use predict, or train with data.direction=forward.",
-            )
-        self._model, self._tokenizer, self._network = model, model.assets, network_of(model)
-        self._last = start_token(self._tokenizer)
-        self._state: Any = None
-        self._waiting = ""
-        self.nats = 0.0
-        self.tokens = 0
-
-    def __enter__(self) -> TextStream:
-        self._network.eval()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def feed(self, text: str) -> float:
-        """Reads a piece; the summed loss in nats of the tokens that became certain with it."""
-        text = self._waiting + text
-        cut = len(text) if self._tokenizer.level == "char" else max(text.rfind(" "), text.rfind("\n"), 0)
-        self._waiting = text[cut:]
-        return self._read(text[:cut])
-
-    def finish(self) -> float:
-        """Reads what was waiting."""
-        text, self._waiting = self._waiting, ""
-        return self._read(text)
-
-    @torch.no_grad()
-    def _read(self, text: str) -> float:
-        ids = self._tokenizer.ids(text).tolist()
-        before = self.nats
-        for first in range(0, len(ids), 1000):
-            targets = torch.tensor([ids[first : first + 1000]], device=self._model.device)
-            inputs = torch.cat([targets.new_tensor([[self._last]]), targets[:, :-1]], dim=1)
-            scores, self._state = self._network(inputs, self._state)
-            self.nats += float(cross_entropy(scores, Batch(inputs, targets)).sum)
-            self._last = int(targets[0, -1])
-        self.tokens += len(ids)
-        return self.nats - before
-
-    def write(self, **options: Any) -> Iterator[str]:
-        """Continues what was read, piece by piece. Options: see `RunOptions`."""
-        self.finish()
-        settings = RunOptions(**options)
-        writer = _Writer(self._tokenizer, [], settings.stop, backward=False)
-        steps = generate(
-            stepping(self._network, 1, settings.weights),
-            [[self._last]],
-            max_tokens=settings.max_tokens,
-            memory=self._state,
-            sampling=settings.sampling,
-            stop=lambda row, _: writer.ended,
-            seeds=settings.seed,
-            constraint=None if settings.words is None else WordList.of(self._tokenizer, settings.words),
-        )
-        for step in steps:
-            if piece := writer.feed(step[0].id):
-                yield piece
-        if piece := writer.finish():
-            yield piece
-
-
-def start_token(tokenizer: Tokenizer) -> int:
-    """What stands before the first token: a new line where there is one."""
-    ids = tokenizer.ids("\n")
-    return int(ids[0]) if len(ids) else 0
-
-
-def directed(ids: NDArray[np.int32], direction: str) -> NDArray[np.int32]:
-    return ids[::-1].copy() if direction == "backward" else ids
-
-
-def direction_of(model: Model) -> str:
-    assert isinstance(model.config, GenerateConfig)
-    return model.config.data.direction
-
-
-def network_of(model: Model) -> LanguageModel:
-    assert isinstance(model.network, LanguageModel)
-    return model.network
+def _line_facts(data: Data) -> dict[str, Any]:
+    known, lines = set(data.train.splitlines()), [line for line in data.valid.splitlines() if line.strip()]
+    lengths = [len(line) for line in data.train.splitlines()] or [0]
+    shared = sum(line in known for line in lines)
+    return {
+        "line length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)} characters",
+        "valid lines also in train": f"{shared} of {len(lines)}",
+    }

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from unrolled.errors import UserError
-from unrolled.models.language import LanguageModel
+from unrolled.models import LanguageModel
 from unrolled.text import Tokenizer
 
 ROWS = 64  # texts in a batch, of similar lengths

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.errors import UserError
-from unrolled.models.language import FeedForwardLM, LanguageModel, RecurrentLM
-from unrolled.see import Guesses, ModelTrace, Part, Probe, check_memory
+from unrolled.models import FeedForwardLM, LanguageModel, RecurrentLM, TransformerLM
+from unrolled.see import AttentionMap, Guesses, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TraceOption
 from unrolled.text import Tokenizer
 
@@ -41,6 +41,7 @@ def trace_text(
     read = [tokenizer.token(int(i)) for i in sequence[0, :-1]]
     probe = Probe(read, hide)
     parts: tuple[Part, ...] = ()
+    attention: dict[str, AttentionMap] = {}
     missing = {
         "attention": "A recurrent language model has no attention.",
         "beams": "A language model draws one token after the other: there is no beam.",
@@ -49,6 +50,11 @@ def trace_text(
         scores, trace = network.trace(sequence[:, :-1], probe)
         parts = (Part("", read, trace),)
         missing["gates"] = "A vanilla RNN has no gates."
+    elif isinstance(network, TransformerLM):
+        scores, weights = network.trace(sequence[:, :-1], probe)
+        attention = {"text → text": AttentionMap(read, read, torch.stack(weights, dim=1)[0].detach())}
+        for kind in ("states", "gates", "norms", "flow"):
+            missing[kind] = "A Transformer has no recurrent states and no gates: look at its attention."
     else:
         assert isinstance(network, FeedForwardLM)
         scores = network.trace(sequence[:, :-1], probe)
@@ -66,6 +72,7 @@ def trace_text(
         {"input": probe},
         guesses,
         aligned="" if parts else "input",
+        attention=attention,
         missing=missing,
     )
 

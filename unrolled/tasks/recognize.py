@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,13 +15,14 @@ from unrolled.config import Section
 from unrolled.data import Batch, held_out
 from unrolled.data.ahead import Ahead
 from unrolled.data.digit_strings import DIGITS, digit_strings
+from unrolled.data.labelled import read_frames
 from unrolled.data.media import Medium
 from unrolled.data.store import FeatureStore
 from unrolled.data.transcripts import Transcribed, read_transcripts
 from unrolled.errors import UserError, note
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
-from unrolled.models.recognizer import Recognizer
+from unrolled.models.recognizer import Recognizer, strides_of
 from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
@@ -33,6 +35,7 @@ from unrolled.tasks.recognize_config import RecognizeConfig
 from unrolled.tasks.recognize_inputs import InputReader
 from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize_read import moments, reading_figure, recognize, whole
+from unrolled.tasks.recognize_scores import score_file, search_table
 from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Search
 from unrolled.tasks.recognize_stream import RecognizeStream
 from unrolled.tasks.recognize_trace import OPTIONS as TRACE_OPTIONS
@@ -68,14 +71,12 @@ class Recognize(Task):
 
     def read(self, config: RecognizeConfig) -> Data:
         settings = config.data
-        if settings.train is None:
-            train, valid = _embedded("train"), _embedded("valid")
-        else:
-            train = self._read_file(config, settings.train)
-            valid = [] if settings.valid is None else self._read_file(config, settings.valid)
-        if settings.valid is not None and settings.train is None:
+        train = _embedded("train") if settings.train is None else self._read_file(config, settings.train)
+        if settings.valid is not None:
             valid = self._read_file(config, settings.valid)
-        if not valid:
+        elif settings.train is None:
+            valid = _embedded("valid")
+        else:
             if len(train) < 2:
                 raise UserError(f"{settings.train} holds one example.", "Give more, or a file with data.valid.")
             first, second = held_out([_key(example) for example in train], settings.valid_fraction)
@@ -108,7 +109,8 @@ class Recognize(Task):
         assert isinstance(network, Recognizer)
         if assets.reader.kind != "line":
             store = self._store(config, assets, data.train)
-            some = range(0, len(store), max(1, len(store) // SCALED_BY))
+            usual = np.flatnonzero(store.lengths <= config.data.max_steps).tolist() or range(len(store))
+            some = usual[:: max(1, len(usual) // SCALED_BY)]
             frames = np.concatenate([assets.reader.features(store[i]) for i in some])
             network.input.fit(frames.mean(axis=0, dtype=np.float64), frames.std(axis=0, dtype=np.float64))
 
@@ -117,8 +119,10 @@ class Recognize(Task):
         found = self._stores.get(id(examples))
         if found is None or found[0] is not examples:
             limit = int(config.data.memory * 2**30)
-            reader = assets.reader
-            store = FeatureStore(examples, lambda e: reader.base(reader.given(e.input, e.place), e.place), limit)
+            reader, longest = assets.reader, config.data.max_steps
+            store = FeatureStore(
+                examples, lambda e: reader.base(reader.given(e.input, e.place), e.place), limit, longest
+            )
             found = self._stores[id(examples)] = (examples, store)
         return found[1]
 
@@ -127,9 +131,10 @@ class Recognize(Task):
     ) -> Any:
         store = self._store(config, assets, examples)
         targets = [assets.labels.ids(example.text) for example in examples]
+        numbers = _not_too_long(config, examples, store, "training" if training else "validation")
         if not training:
-            return ExampleBatches(assets.reader, store, range(len(examples)), targets, None)
-        numbers = _trainable(config, assets, examples, store, targets)
+            return ExampleBatches(assets.reader, store, numbers, targets, None)
+        numbers = _long_enough(config, assets, examples, store, targets, numbers)
         return Ahead(ExampleBatches(assets.reader, store, numbers, targets, config.train))
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
@@ -148,13 +153,13 @@ class Recognize(Task):
         outputs = [""] * len(batches.examples)
         for index in range(len(batches)):
             batch = batches[index].to(model.device)
-            log_probs, lengths = model.network(batch)
+            log_probs, lengths = (one.cpu() for one in model.network(batch))
             counts = batch.more["target_lengths"]
             losses = ctc_loss(log_probs, batch.targets, lengths, counts, reduction="none", zero_infinity=True)
             total, count = total + float(losses.sum()), count + int(counts.sum())
             for row, number in enumerate(batches.rows(index)):
                 outputs[number] = labels.text(best_path(log_probs[row, : int(lengths[row])]).labels)
-        references = [labels.text(target) for target in batches.targets]
+        references = [labels.reference(batches.store.inputs[number].text) for number in batches.numbers]
         scores = recognition_scores(outputs, references, symbols=labels.level == "symbols")
         step = max(1, len(outputs) // SHOWN)
         self._shown = [f"is      {references[i]}\nbecame  {outputs[i]}" for i in range(0, len(outputs), step)][:SHOWN]
@@ -165,16 +170,12 @@ class Recognize(Task):
 
     def evaluate_with(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         """Error rates of the best path and, as far as the options ask for them, of the other searches."""
-        from unrolled.tasks.recognize_scores import score_file
-
         assert isinstance(model.config, RecognizeConfig)
         check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         return score_file(model, self._read_file(model.config, path), RunOptions(**options))
 
     def report(self, scores: Mapping[str, Any]) -> str:
-        from unrolled.tasks.recognize_scores import report
-
-        return report(scores)
+        return search_table(scores)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`."""
@@ -187,6 +188,7 @@ class Recognize(Task):
 
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each input; with `picture` the labels of the only one are drawn over time."""
+        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         if picture is not None:
             place, inputs = check_picture(picture), list(self.inputs(model, request))
             if len(inputs) != 1:
@@ -206,14 +208,15 @@ class Recognize(Task):
         assert isinstance(model.network, Recognizer)
         window = whole(assets.reader, assets.reader.given(inputs))
         moment = moments(model, len(window.features), scale=window.scale)
-        return trace_recognizer(model.network, assets.labels, window.features, moment, assets.reader.unit, **chosen)
+        kind, unit = assets.reader.kind, assets.reader.unit
+        return trace_recognizer(model.network, assets.labels, window.features, moment, kind, unit, **chosen)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """Files, or the names of files on the lines of standard input."""
         yield from request.texts or ()
         for file in request.files:
             if Path(file).suffix == ".npz":
-                yield from _frames_of(file)
+                yield from read_frames(file)
             else:
                 yield file
         for line in request.lines:
@@ -273,22 +276,33 @@ def _key(example: Transcribed) -> bytes:
     return f"{one.path.name}/{one.member}/{one.size()}".encode() if isinstance(one, Medium) else one.tobytes()
 
 
-def _trainable(
+def _not_too_long(
+    config: RecognizeConfig, examples: Sequence[Transcribed], store: FeatureStore, what: str
+) -> list[int]:
+    """The examples that a batch can hold whole."""
+    limit = config.data.max_steps
+    long = np.flatnonzero(store.lengths > limit).tolist()
+    if long:
+        note(
+            f"{len(long):,} {what} examples have more than {limit:,} steps and are left out, the first at "
+            f"{examples[long[0]].place}. Cut them, or raise data.max_steps."
+        )
+    kept: list[int] = np.flatnonzero(store.lengths <= limit).tolist()
+    if not kept:
+        raise UserError(f"No {what} example is left.", "Cut them into shorter ones, or raise data.max_steps.")
+    return kept
+
+
+def _long_enough(
     config: RecognizeConfig,
     assets: RecognizeAssets,
     examples: Sequence[Transcribed],
     store: FeatureStore,
     targets: Sequence[Sequence[int]],
+    numbers: Sequence[int],
 ) -> list[int]:
-    """The examples that can be learnt from: not too long, and long enough for their transcripts."""
-    limit = config.data.max_steps
-    long = [i for i in range(len(store)) if store.lengths[i] > limit]
-    if long:
-        note(
-            f"{len(long):,} training examples have more than {limit:,} steps and are left out, the first at "
-            f"{examples[long[0]].place}. Cut them, or raise data.max_steps."
-        )
-    factor = Recognizer(config.model, assets.reader.kind, assets.reader.shape, 2).time_factor
+    """Those of the examples whose transcripts fit into the steps that come out of the network."""
+    factor = math.prod(strides_of(config.model, assets.reader.kind))
     short = {one.sample: one for one in find_infeasible(targets, [-(-int(n) // factor) for n in store.lengths])}
     if short:
         first = next(iter(short.values()))
@@ -296,13 +310,7 @@ def _trainable(
             f"{len(short):,} training examples are too short for their transcripts and are left out, the first at "
             f"{examples[first.sample].place}: {first.frames} steps of the network, {first.needed} needed."
         )
-    kept = [i for i in range(len(store)) if store.lengths[i] <= limit and i not in short]
+    kept = [number for number in numbers if number not in short]
     if not kept:
-        raise UserError("No training example is left.", "Check the transcripts, and data.max_steps.")
+        raise UserError("No training example is left.", "Check that every transcript belongs to its file.")
     return kept
-
-
-def _frames_of(path: str) -> list[Any]:
-    from unrolled.data.labelled import read_frames
-
-    return list(read_frames(path))

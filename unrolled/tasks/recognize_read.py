@@ -31,6 +31,7 @@ SECONDS = 30.0  # the usual window of a recording
 HEIGHTS = 60.0  # and that of a line, in heights
 STEPS = 6000  # and that of frames
 MOST_DRAWN = 4000  # steps of an input in a picture
+FILE_BLOCK = 1024  # frames of a file that is streamed: nobody waits for them
 POOL = 64  # windows that are sorted by length together
 
 
@@ -123,7 +124,7 @@ def _streamed_ones(model: Model, inputs: Sequence[Any], window: float | None) ->
 
 def _through(model: Model, given: Any) -> tuple[Tensor, int]:
     """The log-probabilities of a recording that is streamed through a causal model, and its number of frames."""
-    reader, blocks = model.assets.reader, Blocks(model)
+    reader, blocks = model.assets.reader, Blocks(model, FILE_BLOCK)
     source = _blocks(reader, given) if isinstance(given, Medium) else [given]
     parts = [blocks.feed(samples) for samples in source]
     parts.append(blocks.finish())

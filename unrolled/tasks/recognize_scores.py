@@ -63,7 +63,8 @@ def ways(options: RunOptions) -> dict[str, RunOptions]:
     return found
 
 
-def report(scores: Mapping[str, Any]) -> str:
+def search_table(scores: Mapping[str, Any]) -> str:
+    """Scores for a person to read: those of the search that was asked for, then those of all."""
     plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
     width = max(len(name) for name in [*scores["searches"], "search"])
     lines = [f"{'search':<{width}}     CER     WER  exact match"]

@@ -28,13 +28,13 @@ class Blocks:
     Only whole blocks go through the network, always of one size: how the input is cut changes no bit of the result.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, block: int = BLOCK) -> None:
         check_streams(model)
         assert isinstance(model.network, Recognizer)
         self.network, self.device = model.network.eval(), model.device
         self.reader: InputReader = model.assets.reader
         factor = self.network.time_factor
-        self.block = -(-BLOCK // factor) * factor
+        self.block = -(-block // factor) * factor
         self._samples = np.zeros(0, dtype=np.float32)
         self._frames = np.zeros((0, *self.reader.shape), dtype=np.float32)  # not yet read
         self._context = np.zeros((0, *self.reader.shape), dtype=np.float32)  # read, and needed again

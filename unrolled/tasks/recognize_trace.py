@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from unrolled.errors import UserError
 from unrolled.models.recognizer import Recognizer
-from unrolled.nn.ctc import ctc_align, ctc_loss
+from unrolled.nn.ctc import ctc_align, ctc_loss, ctc_occupancy
 from unrolled.search.frames import best_path
+from unrolled.search.frames.prefix import plain_prefix_search
 from unrolled.see import AttentionMap, Frames, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TraceOption
 from unrolled.tasks.recognize_batches import features_batch
-from unrolled.tasks.recognize_labels import Labels
+from unrolled.tasks.recognize_labels import BLANK, Labels
 
 OPTIONS = (
     HIDE,
     TraceOption("text", "", "A text to align and whose loss is followed back; none: what was recognised.", str),
+    TraceOption("beam", 6, "Beginnings that a search holds after each frame.", int),
 )
+
+MOST_SEARCHED = 1500  # frames; the search that can be watched is a slow one
+SEEN = 0.02  # a beginning with less, at its best, is left out
 
 
 def trace_recognizer(
@@ -28,10 +37,12 @@ def trace_recognizer(
     labels: Labels,
     features: NDArray[np.float32],
     moment: Callable[[int], float],
+    kind: str,
     unit: str,
     *,
     hide: Sequence[int],
     text: str,
+    beam: int,
 ) -> ModelTrace:
     """Posteriors, the alignment of a text, and −log P(text) as the one loss; `moment` says when a step begins."""
     if not len(features):
@@ -48,15 +59,19 @@ def trace_recognizer(
     wanted = labels.ids(text) if text else list(said)
     if text and not wanted:
         raise UserError(f"The model knows no label of text={text!r}.", f"It knows: {' '.join(labels.names[1:30])}")
-    loss = ctc_loss(log_probs, torch.tensor(wanted, dtype=torch.int64))
+    loss = ctc_loss(log_probs, torch.tensor(wanted, dtype=torch.int64), reduction="sum")
     alignment = ctc_align(log_probs.detach(), wanted).path
-    flat = features.reshape(len(features), -1)
     frames = Frames(
         log_probs.detach().exp().cpu(),
         list(labels.names),
         alignment,
-        seconds=moment(1) - moment(0) if unit == "seconds" else None,
-        picture=torch.from_numpy(np.ascontiguousarray(flat.T)) if flat.shape[1] > 1 else None,
+        kind,
+        unit,
+        moment(len(log_probs)),
+        torch.from_numpy(features.reshape(len(features), -1).copy()),
+        lattice=ctc_occupancy(log_probs.detach(), wanted),
+        states=tuple(labels.names[wanted[s // 2]] if s % 2 else BLANK for s in range(2 * len(wanted) + 1)),
+        **_live(log_probs.detach().cpu(), labels, beam),
     )
     kept = probe.tokens = names[: len(log_probs)]
     missing = {
@@ -78,3 +93,26 @@ def trace_recognizer(
         frames=frames,
         missing=missing,
     )
+
+
+def _live(log_probs: Tensor, labels: Labels, beam: int) -> dict[str, Any]:
+    """The beginnings that prefix search holds, and the share of each among them after every frame."""
+    if beam < 1:
+        raise UserError(f"beam={beam} is not above 0.", "Use 1 or more.")
+    if len(log_probs) > MOST_SEARCHED:
+        return {}
+    shares: dict[tuple[int, ...], dict[int, float]] = {}
+    frame = itertools.count()
+
+    def watch(kept: list[tuple[float, tuple[int, ...]]]) -> None:
+        t, scores = next(frame), torch.tensor([score for score, _ in kept], dtype=torch.float64).softmax(0)
+        for (_, beginning), share in zip(kept, scores.tolist(), strict=True):
+            shares.setdefault(beginning, {})[t] = share
+
+    plain_prefix_search(log_probs.double().tolist(), beam, 0, True, math.inf, watch)
+    shown = [one for one, found in shares.items() if max(found.values()) >= SEEN]
+    table = torch.zeros(len(log_probs), len(shown))
+    for column, beginning in enumerate(shown):
+        for t, share in shares[beginning].items():
+            table[t, column] = share
+    return {"live": table, "beginnings": tuple(labels.text(one) or "(nothing)" for one in shown)}

@@ -67,23 +67,30 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
 
     room = max(1, TOKENS_AT_ONCE // options.beam)
     batches = Buckets(rows, [len(ids[i]) + 1 for i in rows], collate, batch_size=1, batch_tokens=room)
-    for index in range(len(batches)):
-        places = [rows[place] for place in batches.rows(index)]
-        batch = batches[index].to(model.device)
-        assert batch.lengths is not None
-        found = written(
-            network,
-            network.encode(batch),
-            assets.target,
-            options,
-            most=[options.max_tokens or assets.most_tokens(length) for length in batch.lengths.tolist()],
-            places=places,
-            forbid_unknown=unknown == "forbid",
-            attention=wanted,
-        )
-        for i, one in zip(places, found, strict=True):
-            answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
+    with options.autocast(model.device):
+        for index in range(len(batches)):
+            places = [rows[place] for place in batches.rows(index)]
+            found = _found(model, batches[index].to(model.device), options, places, unknown == "forbid", wanted)
+            for i, one in zip(places, found, strict=True):
+                answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
     return [answer for answer in answers if answer is not None]
+
+
+def _found(
+    model: Model, batch: Batch, options: RunOptions, places: list[int], forbid_unknown: bool, attention: bool
+) -> list[Found]:
+    assert batch.lengths is not None
+    network: Any = model.network
+    return written(
+        network,
+        network.encode(batch),
+        model.assets.target,
+        options,
+        most=[options.max_tokens or model.assets.most_tokens(length) for length in batch.lengths.tolist()],
+        places=places,
+        forbid_unknown=forbid_unknown,
+        attention=attention,
+    )
 
 
 def _nothing() -> Translation:

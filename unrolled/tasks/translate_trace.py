@@ -16,12 +16,12 @@ from unrolled.model import Model
 from unrolled.models.stepwise import Stepwise
 from unrolled.models.transformer import TransformerTranslator
 from unrolled.models.translator import Translator
-from unrolled.search import Beam, Found, beam_search
 from unrolled.see import AttentionMap, Beams, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TraceOption
 from unrolled.tasks.generate_trace import top_guesses
 from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_text import TranslateAssets
+from unrolled.tasks.writing import watched
 
 OPTIONS = (
     replace(HIDE, help="Source tokens to hide, by their places from 0: their vectors become zeros."),
@@ -45,7 +45,9 @@ def trace_translation(
         raise UserError(f"temperature={temperature:g} is not above 0.", "Use 1 for the model's own distribution.")
     check_memory(len(ids), network)
     read = [*source.shown(ids.tolist()), "<eos>"]
-    found = _found(model, network, source_batch(assets, [ids]).to(model.device), hide, read, beam, prefix)
+    with torch.no_grad(), hidden(network, Probe(read, hide)):
+        memory = network.encode(source_batch(assets, [ids]).to(model.device))
+    found = watched(network, memory, target, beam=beam, prefix=prefix, most=assets.most_tokens(len(ids) + 1))
     tokens = found.best.tokens
     batch = pair_batch(assets, [(ids, np.array(tokens, dtype=np.int32))]).to(model.device)
     written = ["<bos>", *target.shown(tokens)]
@@ -69,33 +71,6 @@ def trace_translation(
         beams=beams,
         missing=missing,
     )
-
-
-@torch.no_grad()
-def _found(
-    model: Model, network: Any, batch: Batch, hide: Sequence[int], read: list[str], beam: int, prefix: str
-) -> Found:
-    """The search's outputs and its tree; hidden tokens are hidden from it too."""
-    assets: TranslateAssets = model.assets
-    target = assets.target
-    unknown = target.tokenizer.vocabulary.unk
-    with hidden(network, Probe(read, hide)):
-        memory = network.encode(batch)
-    assert batch.lengths is not None
-    (found,) = beam_search(
-        network,
-        1,
-        start=target.begin,
-        end=target.end,
-        max_tokens=[assets.most_tokens(int(batch.lengths[0]))],
-        beam=Beam(beam, n_best=min(beam, 5)),
-        memory=memory,
-        memory_mask=memory.mask,
-        prefixes=[target.ids(prefix).tolist() if prefix else []],
-        forbidden=[target.begin, *([] if unknown is None else [unknown])],
-        tree=True,
-    )
-    return found
 
 
 class hidden:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from unrolled.training import Forcing, Loss, own_share, with_own_guesses
 
 Ids = NDArray[np.int32]
 UNKNOWNS = ("auto", "keep", "forbid", "replace")
+PRECISIONS = ("fp32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,16 @@ class RunOptions:
     min_p: float = 0.0
     seed: int | None = None
     attention: bool = False  # keep where each token looked
+    precision: str = "fp32"  # bf16: products in bfloat16, twice as fast on processors that have them
 
     def __post_init__(self) -> None:
-        if self.unknown not in UNKNOWNS:
-            raise unknown_name("unknown", self.unknown, UNKNOWNS)
+        for name, choices in (("unknown", UNKNOWNS), ("precision", PRECISIONS)):
+            if getattr(self, name) not in choices:
+                raise unknown_name(name, getattr(self, name), choices)
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        """A block in which products are as `precision` says."""
+        return nullcontext() if self.precision == "fp32" else torch.autocast(device.type, dtype=torch.bfloat16)
 
     @property
     def search(self) -> Beam:
@@ -59,6 +67,7 @@ class RunOptions:
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
+MOST_SHOWN = 5  # outputs of a search that is watched
 
 
 def written(
@@ -93,6 +102,26 @@ def written(
         constraint=None if options.words is None else WordList.of(target.tokenizer, options.words, [target.end]),
         attention=attention,
     )
+
+
+@torch.no_grad()
+def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> Found:
+    """What a search finds for a memory of one row, unknown words forbidden, with the tree of all it looked at."""
+    unknown = target.tokenizer.vocabulary.unk
+    (found,) = beam_search(
+        network,
+        1,
+        start=target.begin,
+        end=target.end,
+        max_tokens=most,
+        beam=Beam(beam, n_best=min(beam, MOST_SHOWN)),
+        memory=memory,
+        memory_mask=memory.mask,
+        prefixes=[target.ids(prefix).tolist() if prefix else []],
+        forbidden=[target.begin, *([] if unknown is None else [unknown])],
+        tree=True,
+    )
+    return found
 
 
 def _samples(

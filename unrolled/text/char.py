@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from unrolled.text.vocabulary import Vocabulary
 _CODE_POINTS = 0x110000
 _REPLACEMENT = "\ufffd"
 _BLOCK = 1 << 20  # code points looked up at a time: a block of UTF-32 stays in the cache
+_FEW = 1 << 14  # as many are counted one by one faster than through a table of all code points
 
 
 class CharTokenizer(CountedTokenizer):
@@ -47,6 +49,19 @@ class CharTokenizer(CountedTokenizer):
     @staticmethod
     def split(text: str) -> Iterable[str]:
         return text
+
+    @classmethod
+    def _counts(cls, texts: Iterable[str]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for text in texts:
+            for start in range(0, len(text), _BLOCK):
+                block = text[start : start + _BLOCK]
+                if len(block) < _FEW:
+                    counts.update(block)
+                    continue
+                times = np.bincount(_codes(block))
+                counts.update({chr(code): int(times[code]) for code in times.nonzero()[0]})
+        return counts
 
     def ids(self, text: str) -> NDArray[np.int32]:
         return self._look_up(self._prepared(text))

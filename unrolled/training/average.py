@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+
+Better = Callable[[float, float | None], bool]
+"""Whether a score is better than the best so far."""
 
 
 class Average:
@@ -53,6 +56,9 @@ class Average:
     def mark(self) -> None:
         """An evaluation is coming: nothing to do, since every update counts."""
 
+    def judged(self, score: float, better: Better) -> None:
+        """Scores change nothing."""
+
     @torch.no_grad()
     def load(self, means: list[Tensor]) -> None:
         for mean, stored in zip(self.means, means, strict=True):
@@ -91,6 +97,9 @@ class LastMean:
         """Keeps the weights as they are, and those of the evaluations before."""
         self._kept = [*self._kept, [p.detach().clone() for p in self._weights]][-self.count :]
 
+    def judged(self, score: float, better: Better) -> None:
+        """Scores change nothing."""
+
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The network has the mean weights, until the block ends."""
@@ -112,3 +121,74 @@ class LastMean:
         device = self._weights[0].device
         parts = [means[i : i + size] for i in range(0, len(means), size)]
         self._kept = [[tensor.to(device) for tensor in part] for part in parts]
+
+
+class StalledMean:
+    """The mean of the weights after every update since evaluations stalled: NT-ASGD (Merity et al. 2018, algorithm 1).
+
+    They have stalled when a score is no better than the best of all but the last `patience` before it. Until then the
+    weights are as they are.
+
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> mean = StalledMean(layer, patience=1)
+    >>> for score, weight in ((3.0, 1.0), (2.0, 2.0), (2.5, 3.0), (2.4, 5.0), (2.4, 9.0)):
+    ...     mean.judged(score, lambda a, b: b is None or a < b)
+    ...     _ = nn.init.constant_(layer.weight, weight)
+    ...     mean.update(step=0)
+    >>> with mean.in_place():
+    ...     layer.weight.item()
+    7.0
+    """
+
+    def __init__(self, network: nn.Module, patience: int) -> None:
+        self.patience = patience
+        self._weights = [p for p in network.parameters() if p.requires_grad]
+        self._mean: list[Tensor] = []
+        self._count = 0
+        self._scores: list[float] = []
+
+    @property
+    def means(self) -> list[Tensor]:
+        """What a checkpoint keeps: the scores, the number of updates in the mean, and the mean."""
+        return [torch.tensor(self._scores, dtype=torch.float64), torch.tensor([self._count]), *self._mean]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """After an update: w̄ ← w̄ + (w − w̄) / n, once it has begun."""
+        if self._mean:
+            self._count += 1
+            torch._foreach_lerp_(self._mean, [p.detach() for p in self._weights], 1 / self._count)
+
+    def mark(self) -> None:
+        """An evaluation is coming: every update counts, not it."""
+
+    def judged(self, score: float, better: Better) -> None:
+        """After an evaluation: it may be time to begin."""
+        before = self._scores[: -self.patience]
+        best = None
+        for old in before:
+            best = old if better(old, best) else best
+        if not self._mean and before and not better(score, best):
+            self._mean = [p.detach().clone() for p in self._weights]
+        self._scores.append(score)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The network has the mean weights, where there is a mean, until the block ends."""
+        now = [p.detach().clone() for p in self._weights]
+        if self._count:
+            self._fill(self._mean)
+        try:
+            yield
+        finally:
+            self._fill(now)
+
+    @torch.no_grad()
+    def _fill(self, values: list[Tensor]) -> None:
+        for weight, value in zip(self._weights, values, strict=True):
+            weight.copy_(value)
+
+    def load(self, means: list[Tensor]) -> None:
+        scores, count, *mean = means
+        self._scores, self._count = scores.tolist(), int(count)
+        self._mean = [tensor.to(weight.device) for tensor, weight in zip(mean, self._weights, strict=False)]

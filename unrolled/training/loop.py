@@ -13,7 +13,7 @@ from torch import nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.training.average import Average, LastMean
+from unrolled.training.average import Average, LastMean, StalledMean
 from unrolled.training.loss import Loss
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
@@ -79,7 +79,8 @@ class Trainer:
 
     `loss(batch, state)` runs the network; `evaluate()` gives scores; with `stateful` the state of one batch is carried
     to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
-    before the first update too.
+    before the first update too. With `usual_tokens` the learning rate of an update is in proportion to its tokens, and
+    as the settings say for so many.
     """
 
     def __init__(
@@ -95,15 +96,13 @@ class Trainer:
         stateful: bool = False,
         window: int | None = None,
         judge_start: bool = False,
+        usual_tokens: int | None = None,
     ) -> None:
         self.network, self.batches, self.settings, self.device = network, batches, settings, device
         self.goal, self.evaluate, self.stateful, self.judge_start = goal, evaluate, stateful, judge_start
+        self.usual_tokens = usual_tokens
         self.optimizer = make_optimizer(network, settings)
-        self.average: Average | LastMean | None = None
-        if settings.average_last:
-            self.average = LastMean(network, settings.average_last)
-        elif settings.average:
-            self.average = Average(network, settings.average)
+        self.average = make_average(network, settings)
         self.progress = Progress()
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
@@ -144,11 +143,15 @@ class Trainer:
             warmup_steps=settings.warmup_steps,
             total_steps=self.total_steps,
             plateau=progress.plateau,
+            hold=settings.hold,
+            decay_to=settings.decay_to,
         )
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
         loss, count = self.gradients()
+        if self.usual_tokens is not None:
+            lr *= count / self.usual_tokens
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
         self.scaler.unscale_(self.optimizer)
         norm, clipped = self._clip()
         if not math.isfinite(loss) or (not math.isfinite(norm) and not self.scaler.is_enabled()):
@@ -208,6 +211,8 @@ class Trainer:
         score = scores[self.goal.metric]
         if not math.isfinite(score):
             raise UserError(*self._non_finite(score))
+        if self.average is not None:
+            self.average.judged(score, self.goal.better)
         is_best = self.goal.better(score, progress.best_score)
         if is_best:
             progress.best_score, progress.best_step, progress.stalled = score, progress.step, 0
@@ -307,3 +312,12 @@ def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.O
         return torch.optim.RMSprop(groups, lr=settings.lr, momentum=settings.momentum)
     make = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return make(groups, lr=settings.lr, fused=True)  # one pass over the weights: 3 to 10 times faster on a CPU
+
+
+def make_average(network: nn.Module, settings: TrainSettings) -> Average | LastMean | StalledMean | None:
+    """The mean of the weights that is evaluated and kept, where the settings ask for one."""
+    if settings.average_stalled:
+        return StalledMean(network, settings.average_stalled)
+    if settings.average_last:
+        return LastMean(network, settings.average_last)
+    return Average(network, settings.average) if settings.average else None

@@ -17,12 +17,14 @@ from unrolled.data import Batch
 class Loss:
     """The summed loss of the steps that count, their number, and the state after the last step.
 
-    Sums and counts of parts add up to those of the whole: padding and cutting change nothing.
+    Sums and counts of parts add up to those of the whole: padding and cutting change nothing. A `penalty` is added to
+    the mean when gradients are taken; it is no part of what is reported.
     """
 
     sum: Tensor
     count: Tensor
     state: Any = None
+    penalty: Tensor | None = None
 
 
 def cross_entropy(logits: Tensor, batch: Batch, state: Any = None) -> Loss:

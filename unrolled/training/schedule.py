@@ -6,19 +6,31 @@ import math
 
 
 def learning_rate(
-    step: int, *, base: float, schedule: str, warmup_steps: int, total_steps: int, plateau: float = 1.0
+    step: int,
+    *,
+    base: float,
+    schedule: str,
+    warmup_steps: int,
+    total_steps: int,
+    plateau: float = 1.0,
+    hold: float = 0.0,
+    decay_to: float = 0.01,
 ) -> float:
-    """The rate for update number `step` (from 0): a linear rise, then constant, or half a cosine down to base / 100.
+    """The rate for update number `step` (from 0): a linear rise, `hold` of the rest constant, then as `schedule` says.
 
-    `plateau` is the product of the divisions that stalled evaluations have caused.
+    constant and plateau stay; cosine falls to base · `decay_to` by half a cosine; geometric by the same factor at every
+    step. `plateau` is the product of the divisions that stalled evaluations have caused.
 
     >>> [round(learning_rate(s, base=1.0, schedule="cosine", warmup_steps=2, total_steps=6), 3) for s in range(6)]
     [0.5, 1.0, 1.0, 0.855, 0.505, 0.155]
+    >>> geometric = dict(base=1.0, schedule="geometric", warmup_steps=0, total_steps=4, hold=0.5)
+    >>> [round(learning_rate(s, **geometric), 3) for s in range(5)]
+    [1.0, 1.0, 1.0, 0.1, 0.01]
     """
     if step < warmup_steps:
         return base * plateau * (step + 1) / warmup_steps
-    if schedule != "cosine":
-        return base * plateau
     done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
-    floor = 0.01
-    return base * plateau * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+    done = min(1.0, max(0.0, done - hold) / (1 - hold))
+    if schedule == "cosine":
+        return base * plateau * (decay_to + (1 - decay_to) * 0.5 * (1 + math.cos(math.pi * done)))
+    return base * plateau * (decay_to**done if schedule == "geometric" else 1.0)

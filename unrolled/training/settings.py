@@ -35,9 +35,13 @@ class TrainSettings(Section):
         0.0, ge=0, description="Deviation of Gaussian noise that every weight gets anew for each batch of training."
     )
     warmup_steps: int = Field(20, ge=0, description="Updates over which the learning rate rises to lr.")
-    schedule: Literal["constant", "cosine", "plateau"] = Field(
-        "cosine", description="cosine falls to lr / 100 by the last update; plateau divides when evaluations stall."
+    schedule: Literal["constant", "cosine", "geometric", "plateau"] = Field(
+        "cosine",
+        description="cosine and geometric fall to lr · decay_to by the last update; plateau divides when evaluations "
+        "stall.",
     )
+    hold: float = Field(0.0, ge=0, lt=1, description="Share of the run before cosine or geometric begin to fall.")
+    decay_to: float = Field(0.01, gt=0, le=1, description="What cosine and geometric fall to, times lr.")
     plateau_factor: float = Field(0.5, gt=0, lt=1, description="What plateau multiplies the learning rate by.")
     plateau_patience: int = Field(1, ge=0, description="Evaluations without a better score that plateau waits for.")
     clip_norm: float | None = Field(1.0, gt=0, description="Gradients longer than this are scaled back to it.")
@@ -47,6 +51,12 @@ class TrainSettings(Section):
     )
     average_last: int = Field(
         0, ge=0, description="In place of average: the mean of the weights at the last so many evaluations; 0: none."
+    )
+    average_stalled: int = Field(
+        0,
+        ge=0,
+        description="In place of average: the mean of all weights since no score was better for so many evaluations "
+        "(NT-ASGD, with optimizer=sgd; 5 is usual); 0: none.",
     )
     eval_every: int | None = Field(None, ge=1, description="Updates between evaluations; none: ten in a run.")
     patience: int | None = Field(None, ge=1, description="Stop after this many evaluations without a better score.")

@@ -118,7 +118,8 @@ class TruncatedBPTT:
 def _backward(loss: Loss, count: torch.Tensor, scale: float) -> None:
     if not loss.sum.requires_grad:
         return
-    (loss.sum / count.clamp(min=1) * scale).backward()  # type: ignore[no-untyped-call]
+    mean = loss.sum / count.clamp(min=1)
+    ((mean if loss.penalty is None else mean + loss.penalty) * scale).backward()  # type: ignore[no-untyped-call]
 
 
 def many_to_one(loss: LossOf, batch: Batch, k2: int, state: Any = None) -> Loss:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -88,9 +88,14 @@ def _native_search(
 
 
 def plain_prefix_search(
-    frames: Sequence[Sequence[float]], beam: int, blank: int, add: bool, margin: float
+    frames: Sequence[Sequence[float]],
+    beam: int,
+    blank: int,
+    add: bool,
+    margin: float,
+    watch: Callable[[list[tuple[float, tuple[int, ...]]]], None] | None = None,
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """Labellings and their scores, best first.
+    """Labellings and their scores, best first; `watch` is shown those that are kept after each frame.
 
     Each labelling has two scores: of its paths that end in a blank, and of those that end in its last label. Only
     after a blank does the same label count again.
@@ -119,6 +124,8 @@ def plain_prefix_search(
         totals.sort(key=lambda one: -one[0])  # stable: what stays comes before what is new
         kept = [labels for score, labels in totals[:beam] if score >= totals[0][0] - margin]
         beginnings = {labels: (stays | longer)[labels] for labels in kept}
+        if watch is not None:
+            watch(totals[: len(kept)])
     return [(merged(*scores, add), labels) for labels, scores in beginnings.items()]
 
 

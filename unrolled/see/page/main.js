@@ -93,6 +93,7 @@ async function draw() {
       if (turn !== drawing) return;
     }
     fillTabs();
+    panel.replaceChildren(place);  // before it is filled: charts take the width that they find
     const reason = usable(view);
     if (reason !== null) place.append(make("p", { class: "problem" }, reason));
     else await view.show(place, { overview, about, model: model(), state });
@@ -101,8 +102,7 @@ async function draw() {
     place.append(make("p", { class: "problem" }, problem.message));
   }
   if (turn !== drawing) return;
-  panel.replaceChildren(place);
-  for (const plot of place.querySelectorAll(".plot")) Plotly.Plots.resize(plot);
+  if (!place.isConnected) panel.replaceChildren(place);
   panel.dataset.ready = shown();
 }
 

@@ -1,0 +1,50 @@
+"""`unrolled reproduce`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unrolled.cli.train import Overrides
+from unrolled.errors import UserError
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME|RECIPE.toml", help="A recipe; none: shows which there are.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="The folder of the data sets; none: $UNROLLED_DATA.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, … (train.device).")] = "auto",
+    seed: Annotated[int | None, typer.Option(min=0, help="Another seed than the recipe's (train.seed).")] = None,
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Run folder; default: a new one under runs/.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while training.")] = False,
+) -> None:
+    """Train what a recipe says, and show its score beside the published one."""
+    from unrolled import reproduce as recipes
+
+    if name is None:
+        for known in recipes.names():
+            path = recipes.find(known)
+            about = recipes.read_recipe(path).about if path.suffix == ".toml" else f"a script: {path.name} --help"
+            typer.echo(f"{known:<24}{about}")
+        return
+    place = data or os.environ.get("UNROLLED_DATA")
+    if place is None:
+        raise UserError("Where is the data?", "Give --data FOLDER, or set UNROLLED_DATA.")
+    path = recipes.find(name)
+    if path.suffix == ".py":
+        if seed is not None or overrides or out or as_json:
+            raise UserError(f"{name} is a script with options of its own.", f"See: python {path} --help")
+        raise typer.Exit(recipes.run_script(path, place, device))
+    outcome = recipes.reproduce(name, place, device=device, seed=seed, overrides=overrides or [], out=out, quiet=quiet)
+    typer.echo(json.dumps(outcome.record(), ensure_ascii=False) if as_json else str(outcome))

@@ -1,0 +1,232 @@
+"""Large texts as ids on disk: tokenised once, in bounded memory and in parallel, and mapped, not read.
+
+A cache folder holds `sources` (what a scan found in a file, as long as its size and time are the same), `tokenizers`
+(by the text's content and the settings) and `tokens` (by the text's content and the tokenizer). Everything is written
+beside its place and renamed; a lock lets a second run wait for what the first is making. What is damaged is made again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError, note
+from unrolled.text import Tokenizer, tokenizer_from_json
+from unrolled.text.files import reading
+from unrolled.text.large import LargeText, Scan, byte_of, scan
+
+FORMAT = 1
+LARGE = 64 << 20  # bytes from which a text is cached unasked
+ABOUT, IDS = "about.json", "ids.bin"
+
+
+def default_folder() -> Path:
+    """Where caches of this user are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unrolled"
+
+
+class TokenCache:
+    """A folder of caches."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = Path(folder) if folder is not None else default_folder()
+
+    def text(self, path: str | Path, valid_fraction: float | None = None) -> tuple[LargeText, LargeText | None]:
+        """A file as a text, or cut into two, the second with this share of the characters."""
+        path = Path(path).absolute()
+        found = self._scanned(path)
+        if valid_fraction is None:
+            return LargeText(path, found.begin, found.end, found.sha256), None
+        cut = byte_of(path, found, round(found.characters * (1 - valid_fraction)))
+        return (
+            LargeText(path, found.begin, cut, found.sha256),
+            LargeText(path, cut, found.end, found.sha256),
+        )
+
+    def tokenizer(self, text: LargeText, settings: Any, make: Callable[[Iterator[str]], Tokenizer]) -> Tokenizer:
+        """The tokenizer that `make` trains on the text with these settings (JSON), if it was not made before."""
+        path = self.folder / "tokenizers" / f"{_key(_named(text), settings)}.json"
+        with self._locked(path):
+            if path.exists():
+                try:
+                    return tokenizer_from_json(json.loads(path.read_text()))
+                except (ValueError, UserError):
+                    note(f"{path} is damaged and is made again.")
+            made = make(text.segments())
+            self._write(path, json.dumps(made.to_json()))
+        return made
+
+    def ids(self, text: LargeText, tokenizer: Tokenizer, processes: int | None = None) -> NDArray[np.integer]:
+        """The text's ids, (tokens,), mapped from disk: they take no memory of the process."""
+        stored = tokenizer.to_json()
+        place = self.folder / "tokens" / _key(_named(text), stored)
+        with self._locked(place):
+            if place.exists() and (problem := _problem(place)) is not None:
+                note(f"The token cache {place} is damaged ({problem}) and is made again.")
+                shutil.rmtree(place)
+            if not place.exists():
+                self._build(place, text, stored, _smallest_type(len(tokenizer)), processes or os.cpu_count() or 1)
+        about = json.loads((place / ABOUT).read_text())
+        if not about["tokens"]:
+            return np.empty(0, dtype=about["dtype"])
+        mapped: NDArray[np.integer] = np.memmap(place / IDS, dtype=about["dtype"], mode="r")
+        return mapped
+
+    def _build(self, place: Path, text: LargeText, stored: Any, dtype: str, processes: int) -> None:
+        """Several processes write a part each; the parts are joined, and the whole is renamed to its place."""
+        beside = place.with_name(f"{place.name}.new")
+        shutil.rmtree(beside, ignore_errors=True)
+        with self._disk():
+            beside.mkdir(parents=True)
+            try:
+                parts = text.split(processes)
+                files = [beside / f"part-{number}" for number in range(len(parts))]
+                _tokenise(parts, files, stored, dtype)
+                size, crc = _join(files, beside / IDS)
+                about = {"format": FORMAT, "dtype": dtype, "tokens": size // np.dtype(dtype).itemsize, "crc32": crc}
+                (beside / ABOUT).write_text(json.dumps(about))
+                beside.rename(place)
+            finally:
+                shutil.rmtree(beside, ignore_errors=True)
+
+    def _scanned(self, path: Path) -> Scan:
+        with reading(path):
+            now = path.stat()
+        known = self.folder / "sources" / f"{_key(str(path))}.json"
+        state = [FORMAT, now.st_size, now.st_mtime_ns]
+        try:
+            stored = json.loads(known.read_text())
+            if stored["state"] == state:
+                marks = tuple((a, b) for a, b in stored.pop("marks"))
+                return Scan(marks=marks, **{k: v for k, v in stored.items() if k != "state"})
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # never scanned, or not readable: it is scanned now
+        found = scan(path)
+        self._write(known, json.dumps({"state": state, **vars(found)}))
+        return found
+
+    def _write(self, path: Path, content: str) -> None:
+        with self._disk():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+            beside.write_text(content)
+            beside.rename(path)
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """One process at a time; the lock ends with the process that holds it."""
+        with self._disk():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.with_name(f"{path.name}.lock").open("w")
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"The token cache {self.folder} could not be written: {error.strerror or error}.",
+                "Give another folder: data.cache=FOLDER.",
+            ) from None
+
+
+def _tokenise(parts: Sequence[LargeText], files: Sequence[Path], stored: Any, dtype: str) -> None:
+    """Every part in a process of its own."""
+    running = []
+    try:
+        for part, out in zip(parts, files, strict=True):
+            job = {"path": str(part.path), "begin": part.begin, "end": part.end, "out": str(out), "dtype": dtype}
+            process = subprocess.Popen(
+                [sys.executable, "-m", "unrolled.text.tokenise"],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+            running.append(process)
+            assert process.stdin is not None
+            process.stdin.write(json.dumps({**job, "tokenizer": stored}))
+            process.stdin.close()
+        for process in running:
+            assert process.stderr is not None
+            said = process.stderr.read()
+            if process.wait() == 2:
+                raise UserError(said.strip())
+            if process.returncode:
+                raise RuntimeError(f"tokenising failed:\n{said}")
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+            assert process.stderr is not None
+            process.stderr.close()
+
+
+def _join(files: Sequence[Path], out: Path) -> tuple[int, int]:
+    """The files one after the other; their size and checksum. They are removed on the way."""
+    size, crc = 0, 0
+    with out.open("wb") as joined:
+        for path in files:
+            for block in _blocks(path):
+                joined.write(block)
+                size, crc = size + len(block), zlib.crc32(block, crc)
+            path.unlink()
+        joined.flush()
+        os.fsync(joined.fileno())
+    return size, crc
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            yield block
+
+
+def _problem(place: Path) -> str | None:
+    """What is wrong with a cache, or None."""
+    try:
+        about = json.loads((place / ABOUT).read_text())
+        expected = about["tokens"] * np.dtype(about["dtype"]).itemsize
+        if about["format"] != FORMAT:
+            return f"format {about['format']}"
+        if (size := (place / IDS).stat().st_size) != expected:
+            return f"{size} bytes instead of {expected}"
+        crc = 0
+        for block in _blocks(place / IDS):
+            crc = zlib.crc32(block, crc)
+        return None if crc == about["crc32"] else "its checksum is another"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return str(error) or type(error).__name__
+
+
+def _smallest_type(vocabulary: int) -> str:
+    """The smallest whole numbers that hold every id, as NumPy names them.
+
+    >>> _smallest_type(256), _smallest_type(257), _smallest_type(70_000)
+    ('|u1', '<u2', '<i4')
+    """
+    return "|u1" if vocabulary <= 1 << 8 else "<u2" if vocabulary <= 1 << 16 else "<i4"
+
+
+def _named(text: LargeText) -> list[Any]:
+    return [FORMAT, text.sha256, text.begin, text.end]
+
+
+def _key(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

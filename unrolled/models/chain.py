@@ -1,0 +1,103 @@
+"""Recurrent layers one after the other, each of its own size, and the dropout of what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unrolled.cells import Trace
+from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
+from unrolled.nn.dropin import DropIn
+from unrolled.nn.stack import variational_mask
+from unrolled.nn.stepper import Stepper
+
+
+def dropped(x: Tensor, p: float, same_mask: bool, training: bool) -> Tensor:
+    """Dropout of x (B, T, D); `same_mask`: with one mask for all steps of a row (Gal & Ghahramani 2016)."""
+    if not same_mask:
+        return F.dropout(x, p, training)
+    mask = variational_mask(p if training else 0.0, x, x.shape[0], 1, x.shape[2])
+    return x if mask is None else x * mask
+
+
+class Chain(nn.Module):
+    """Layers of `sizes` units on an input of `input_size`; `dropout` acts between them, with one mask for all steps
+    where `same_mask` says so.
+
+    Input and output are batch first: x (B, T, D) → (B, T, sizes[-1]). The state is flat: those of the first layer,
+    (B, 1, size) each, then those of the second, …
+    """
+
+    def __init__(
+        self, settings: RecurrentSettings, input_size: int, sizes: Sequence[int], dropout: float, same_mask: bool
+    ) -> None:
+        super().__init__()
+        self.dropout, self.same_mask, self.sizes = dropout, same_mask, tuple(sizes)
+        widths = [input_size, *sizes[:-1]]
+        one = [settings.model_copy(update={"num_layers": 1, "combine": "last", "hidden_size": size}) for size in sizes]
+        self.layers = nn.ModuleList(recurrent_layer(s, width) for s, width in zip(one, widths, strict=True))
+
+    def each(self) -> list[DropIn]:
+        return cast(list[DropIn], list(self.layers))
+
+    def forward(
+        self, x: Tensor, state: State | None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        final: State = ()
+        for depth, (layer, entering) in enumerate(zip(self.each(), self._split(state), strict=True)):
+            if depth > 0:
+                x = dropped(x, self.dropout, self.same_mask, self.training)
+            x, left = layer(x, to_torch(entering), lengths=lengths, resets=resets)
+            final += from_torch(left)
+        return x, final
+
+    def trace(self, x: Tensor) -> Trace:
+        """As without dropout; layers are named l0, l1, …"""
+        traces: list[Trace] = []
+        for layer in self.each():
+            traces.append(layer.trace(traces[-1].output if traces else x))
+        return reduce(Trace.under, traces)
+
+    def stepper(self, weights: str) -> ChainStepper:
+        """One step at a time, for writing: see `Stepper`."""
+        return ChainStepper([layer.stepper(weights) for layer in self.each()])
+
+    def _split(self, state: State | None) -> list[State | None]:
+        return [None] * len(self.sizes) if state is None else list(_parts(state, len(self.sizes)))
+
+
+class ChainStepper:
+    """The steppers of a chain, one after the other."""
+
+    def __init__(self, steppers: list[Stepper]) -> None:
+        self._steppers = steppers
+
+    def initial_state(self, batch_size: int) -> State:
+        return sum((stepper.initial_state(batch_size) for stepper in self._steppers), ())
+
+    def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """One step: x (B, D) and the state → output (B, O) and the new state."""
+        final: State = ()
+        for stepper, entering in zip(self._steppers, _parts(state, len(self._steppers)), strict=True):
+            x, left = stepper(x, tuple(part.contiguous() for part in entering))
+            final += left
+        return x, final
+
+
+def _parts(state: State, number: int) -> list[State]:
+    """A flat state cut into those of the layers."""
+    each = len(state) // number
+    return [state[i : i + each] for i in range(0, len(state), each)]
+
+
+def dropped_words(vectors: Tensor, ids: Tensor, words: int, p: float, training: bool) -> Tensor:
+    """Dropout of whole tokens: vectors (B, T, D) of ids (B, T), where a token that is dropped is so everywhere."""
+    if p == 0 or not training:
+        return vectors
+    kept = torch.empty(words, dtype=vectors.dtype, device=vectors.device).bernoulli_(1 - p).div_(1 - p)
+    return vectors * kept[ids][..., None]

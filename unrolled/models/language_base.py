@@ -1,0 +1,100 @@
+"""What every language model has: its settings, and what a search sees of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from unrolled.models.recurrent import RecurrentSettings
+from unrolled.search import Step
+
+LEAST_CONTEXT = 2  # a Transformer's window is halved when it is full
+
+
+class LanguageModelSettings(RecurrentSettings):
+    """The `model` section of `generate`."""
+
+    kind: Literal["recurrent", "transformer", "feedforward"] = Field(
+        "recurrent",
+        description="recurrent reads everything so far; transformer looks back over the last `context` tokens; "
+        "feedforward, the baseline, has them side by side.",
+    )
+    hidden_size: int = Field(256, ge=1, description="Units in a layer; a Transformer's width.")
+    embedding_size: int | None = Field(
+        64, ge=1, description="Width of a token's vector; none: hidden_size, as a Transformer's always is."
+    )
+    tied: bool = Field(False, description="One matrix for the tokens going in and the scores coming out.")
+    bidirectional: bool = Field(False, description="Always false here: a language model may not see the future.")
+    context: int | None = Field(
+        None, ge=1, description="Tokens it sees at the most; none: 8 for feedforward, train.k1 for a transformer."
+    )
+    context_mode: Literal["concat", "average"] = Field(
+        "concat", description="feedforward: embeddings side by side, or averaged, which loses their order."
+    )
+    blocks: int = Field(4, ge=1, description="transformer: blocks on top of each other, in place of num_layers.")
+    heads: int = Field(4, ge=1, description="transformer: heads of attention, which hidden_size is divided among.")
+    feedforward: int | None = Field(
+        None, ge=1, description="transformer: width of the feed-forward layers; none: 4 times hidden_size."
+    )
+    positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
+        "sinusoidal", description="transformer: how it is told where a token stands; the last four show why."
+    )
+    norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
+    activation: Literal["relu", "gelu"] = Field("gelu", description="transformer: of the feed-forward layers.")
+
+    last_size: int | None = Field(
+        None, ge=1, description="recurrent: units of the last layer, where they are not as many as the others'."
+    )
+    same_mask: bool = Field(
+        False,
+        description="recurrent: dropout outside the cells has one mask for all steps of a window (variational).",
+    )
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="recurrent: whole tokens dropped from what is read.")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="recurrent: of embeddings; none: dropout.")
+    between_dropout: float | None = Field(None, ge=0, lt=1, description="recurrent: between layers; none: dropout.")
+    activation_penalty: float = Field(
+        0.0, ge=0, description="recurrent: times the mean square of the outputs, added to the loss (AR)."
+    )
+    change_penalty: float = Field(
+        0.0, ge=0, description="recurrent: times the mean square of their change from step to step (TAR)."
+    )
+
+    @field_validator("bidirectional")
+    @classmethod
+    def _sees_no_future(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "a language model cannot be bidirectional: its backward half would read the tokens it has to predict. "
+                "For a model that writes from right to left use data.direction=backward"
+            )
+        return value
+
+
+class LanguageModel(nn.Module):
+    """What a search sees of a language model: `start`, `step` and `prefill` (see `unrolled.search`)."""
+
+    start_token: int
+    vocabulary_size: int
+    embedding: nn.Embedding
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def start(self, memory: Any) -> Any:
+        """The state before the first token: a carried one, or None for the initial one."""
+        return memory
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        """tokens (B,) → the distribution of the token that follows."""
+        scores, state = self(tokens[:, None], state)
+        return Step(scores[:, 0].float().log_softmax(-1), state)
+
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
+        """tokens (B, T) → the distribution after each row's last token."""
+        scores, state = self(tokens, state, lengths=lengths)
+        last = scores[torch.arange(len(tokens), device=tokens.device), lengths - 1]
+        return Step(last.float().log_softmax(-1), state)

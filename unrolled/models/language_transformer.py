@@ -1,0 +1,194 @@
+"""The Transformer as a language model: it looks back over a window of the text, and keeps what it has read (S10, S19).
+
+A window grows from nothing to `context` tokens. When it is full and one more comes, it begins anew with its last
+context / 2 tokens, which are read again: a token never has fewer than that before it, where there are as many, and what
+is kept of each costs two readings. Where a window begins depends on the text alone, not on how it is cut: reading token
+by token, in pieces, or in a batch of longer ones gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.errors import UserError
+from unrolled.models.embedding import token_embedding
+from unrolled.models.language_base import LEAST_CONTEXT, LanguageModel, LanguageModelSettings
+from unrolled.models.recurrent import Change, unchanged
+from unrolled.nn.positions import Positions
+from unrolled.nn.transformer import Kept, TransformerEncoder, TransformerState
+
+Carried = tuple[Tensor, Tensor | None, tuple[Kept, ...] | None]
+"""A `_Window` as it is carried from batch to batch: a plain tuple."""
+
+
+class _Window(NamedTuple):
+    """What each row looks back over: its last columns; those before are padding."""
+
+    ids: Tensor  # (B, W)
+    pads: Tensor | None  # (B,), columns of padding at the left; None: no row has any
+    past: tuple[Kept, ...] | None  # keys and values (B, N, W, d) of each block; None: not kept, to be read again
+
+    @property
+    def width(self) -> int:
+        return self.ids.shape[1]
+
+    def cut(self, columns: int) -> _Window:
+        """Without the first columns."""
+        past = self.past
+        if past is not None:
+            past = tuple((keys[:, :, columns:], values[:, :, columns:]) for keys, values in past)
+        return _Window(self.ids[:, columns:], None if self.pads is None else self.pads - columns, past)
+
+
+class TransformerLM(LanguageModel):
+    """Embedding and positions → causal blocks → scores of the next token."""
+
+    def __init__(self, settings: LanguageModelSettings, vocabulary_size: int, start: int) -> None:
+        super().__init__()
+        assert settings.context is not None
+        self.start_token, self.vocabulary_size, self.context = start, vocabulary_size, settings.context
+        if self.context < LEAST_CONTEXT:
+            raise UserError(f"model.context={self.context} is too short for a Transformer.", "Use 2 or more.")
+        width = settings.hidden_size
+        self.embedding, self.scale = token_embedding(vocabulary_size, width), math.sqrt(width)
+        self.positions = Positions(settings.positions, width, self.context)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.encoder = TransformerEncoder(
+            width,
+            settings.heads,
+            settings.blocks,
+            settings.feedforward,
+            settings.dropout,
+            settings.norm_first,
+            settings.activation,
+            causal=True,
+        )
+        self.scores = nn.Linear(width, vocabulary_size)
+        nn.init.zeros_(self.scores.bias)
+        if settings.tied:
+            self.scores.weight = self.embedding.weight
+
+    def forward(
+        self, ids: Tensor, state: Carried | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Carried]:
+        """Token ids (B, T) → scores of the token after each (B, T, V), and the window after the last."""
+        window = self._entered(ids, state, resets)
+        outputs, done, steps = [], 0, ids.shape[1]
+        while done < steps:
+            window = self._with_room(window)
+            count = min(self.context - window.width, steps - done)
+            real = None if lengths is None else (lengths - done).clamp(0, count)
+            output, window = self._read(ids[:, done : done + count], window, real)
+            outputs.append(output)
+            done += count
+        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+        return self.scores(output), (window.ids, window.pads, window.past)
+
+    def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, list[Tensor]]:
+        """The scores, and the attention of every block (B, N, T, T); `change` is done to the tokens' vectors."""
+        if ids.shape[1] > self.context:
+            raise UserError(
+                f"{ids.shape[1]} tokens are more than this Transformer sees at once, {self.context}.",
+                "Trace a shorter text.",
+            )
+        x = self.positions(change(self.embedding(ids)) * self.scale)
+        output, weights = self.encoder.visible(x)
+        return self.scores(output), weights
+
+    def _entered(self, ids: Tensor, state: Carried | None, resets: Tensor | None) -> _Window:
+        if state is None:
+            empty = None if self._reads_again else self.encoder.start(len(ids)).past
+            return _Window(ids[:, :0], None, empty)
+        window = _Window(*state)
+        if resets is None:
+            return window
+        if resets.dim() == 2:
+            raise UserError("A Transformer cannot reset in the middle of a batch.", "Give resets of shape (B,).")
+        before = torch.zeros_like(resets, dtype=torch.long) if window.pads is None else window.pads
+        return window._replace(pads=torch.where(resets, window.width, before))
+
+    @property
+    def _reads_again(self) -> bool:
+        """Whether keys are not kept: the code 'fraction' changes with every token; training has no use for them."""
+        return self.training or self.positions.kind == "fraction"
+
+    def _with_room(self, window: _Window) -> _Window:
+        """Rows whose window is full begin anew with its last half."""
+        if window.width < self.context:
+            return window
+        half = self.context // 2
+        if window.pads is None:
+            return self._read_anew(window.cut(window.width - half))
+        full = window.width - window.pads >= self.context  # (B,)
+        pads = torch.where(full, window.width - half, window.pads)
+        if bool(full.any()) and window.past is not None:
+            rows = full.nonzero()[:, 0]
+            fresh = self._read_anew(_Window(window.ids[rows, -half:], None, ())).past
+            assert fresh is not None
+            window = window._replace(past=_put(window.past, fresh, rows, half))
+        return window._replace(pads=pads).cut(int(pads.min()))
+
+    def _read_anew(self, window: _Window) -> _Window:
+        """Keys and values of a window without padding, made from its tokens."""
+        if window.past is None:
+            return window
+        x = self._vectors(window.ids, 0, None)
+        past = self.encoder.extend(x, self.encoder.start(len(x))).state.past
+        return window._replace(past=past)
+
+    def _read(self, ids: Tensor, window: _Window, real: Tensor | None) -> tuple[Tensor, _Window]:
+        """Outputs (B, T, D) of a piece that fits into the window; `real` (B,) are the rows' lengths in it."""
+        together = torch.cat([window.ids, ids], dim=1)
+        mask = None
+        if window.pads is not None:
+            mask = torch.arange(together.shape[1], device=ids.device) >= window.pads[:, None]
+        if window.past is None:
+            output, past = self._read_all(together, window, real, mask)[:, -ids.shape[1] :], None
+        else:
+            first = window.width if window.pads is None else window.width - window.pads
+            before = TransformerState(window.past)
+            output, state = self.encoder.extend(self._vectors(ids, first, None), before, mask)
+            past = state.past
+        after = _Window(together, window.pads, past)
+        return output, after if real is None else _aligned(after, ids.shape[1] - real)
+
+    def _read_all(self, ids: Tensor, window: _Window, real: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Without kept keys: window and piece in one."""
+        if window.pads is None and real is None:
+            return self.encoder(self._vectors(ids, 0, None))  # type: ignore[no-any-return]  # torch's __call__
+        pads = torch.zeros(len(ids), dtype=torch.long, device=ids.device) if window.pads is None else window.pads
+        lengths = window.width - pads + (ids.shape[1] - window.width if real is None else real)
+        return self.encoder(self._vectors(ids, -pads, lengths), mask)  # type: ignore[no-any-return]
+
+    def _vectors(self, ids: Tensor, first: int | Tensor, lengths: Tensor | None) -> Tensor:
+        x: Tensor = self.dropout(self.positions(self.embedding(ids) * self.scale, first, lengths))
+        return x
+
+
+def _put(past: tuple[Kept, ...], fresh: tuple[Kept, ...], rows: Tensor, columns: int) -> tuple[Kept, ...]:
+    """The last columns of some rows replaced."""
+
+    def one(old: Tensor, new: Tensor) -> Tensor:
+        kept = old.clone()
+        kept[rows, :, -columns:] = new
+        return kept
+
+    return tuple((one(a, c), one(b, d)) for (a, b), (c, d) in zip(past, fresh, strict=True))
+
+
+def _aligned(window: _Window, behind: Tensor) -> _Window:
+    """Rows moved to the right by as many columns as they have padding `behind` (B,) them."""
+    width, device = window.width, window.ids.device
+    columns = (torch.arange(width, device=device) - behind[:, None]).clamp(min=0)  # (B, W), where each comes from
+    pads = behind if window.pads is None else window.pads + behind
+
+    def moved(kept: Tensor) -> Tensor:
+        return kept.gather(2, columns[:, None, :, None].expand_as(kept))
+
+    past = None if window.past is None else tuple((moved(keys), moved(values)) for keys, values in window.past)
+    aligned = _Window(window.ids.gather(1, columns), pads.clamp(max=width), past)
+    return aligned.cut(int(pads.min()))

@@ -1,0 +1,188 @@
+"""Published results, reached anew: a recipe is trained and scored, and its score stands beside the published one.
+
+A recipe is `recipes/NAME.toml`, a config with a table `recipe` (see `Recipe`), or a script `recipes/NAME.py`, which
+takes `--data` and `--device` and prints a table of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+import unrolled
+from unrolled import api
+from unrolled.config import Section, read_config
+from unrolled.data import read_text
+from unrolled.errors import UserError, unknown_name
+from unrolled.model import Model
+from unrolled.training import new_folder
+
+FOLDER = Path(unrolled.__file__).parent.parent / "recipes"
+NOT_RECIPES = ("common",)
+
+
+class Recipe(Section):
+    """What is known of a result; files stand in the folder of the data sets."""
+
+    about: str = Field("", description="What it is, in a line.")
+    train: str = Field("", description="The file to train on.")
+    valid: str | None = Field(None, description="The file that the best model is chosen by; none: `test`.")
+    test: str | None = Field(None, description="The file to score; none: the end of `train`, which it is cut off from.")
+    tail: float = Field(0.1, gt=0, lt=1, description="How much of the end, where there is no `test`.")
+    strip_lines: bool = Field(False, description="Take blanks away at both ends of every line.")
+    metric: str = Field("perplexity", description="Which of the scores.")
+    unit: str = Field("", description="What the score is called; none: the metric's name.")
+    published: float | None = Field(None, description="The score that others reached.")
+    source: str = Field("", description="Who, and where.")
+    goal: float | None = Field(None, description="The score that it should reach; none: the published one.")
+    protocol: str = Field("", description="How it is scored, and what was chosen by what.")
+    minutes: str = Field("", description="What it takes, and on which machine; estimated or measured.")
+    measured: str = Field("", description="Score, spread, seeds, machine and date; empty: not yet.")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A recipe's score beside the published one."""
+
+    name: str
+    recipe: Recipe
+    scores: Mapping[str, Any]
+    minutes: float
+    device: str
+    seed: int
+    parameters: int
+    folder: Path
+
+    @property
+    def score(self) -> float:
+        return float(self.scores[self.recipe.metric])
+
+    def record(self) -> dict[str, Any]:
+        """For a program to read."""
+        return {
+            "name": self.name,
+            "metric": self.recipe.metric,
+            "score": self.score,
+            "published": self.recipe.published,
+            "source": self.recipe.source,
+            "scores": dict(self.scores),
+            "minutes": round(self.minutes, 2),
+            "device": self.device,
+            "seed": self.seed,
+            "parameters": self.parameters,
+            "run": str(self.folder),
+        }
+
+    def __str__(self) -> str:
+        recipe = self.recipe
+        published = "none" if recipe.published is None else f"{recipe.published:.4f}  {recipe.source}"
+        lines = [
+            f"{self.name}: {recipe.about}",
+            f"  {recipe.unit or recipe.metric}",
+            f"  here       {self.score:.4f}  seed {self.seed}, {self.parameters:,} parameters, "
+            f"{self.minutes:.1f} minutes on {self.device}",
+            f"  published  {published}",
+        ]
+        lines += [f"  before     {recipe.measured}"] if recipe.measured else []
+        lines += [f"  protocol   {recipe.protocol}"] if recipe.protocol else []
+        return "\n".join([*lines, f"  model      {self.folder}"])
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """The recipes there are."""
+    found = {path.stem for path in folder.glob("*.toml")} | {path.stem for path in folder.glob("*.py")}
+    return sorted(found - set(NOT_RECIPES))
+
+
+def find(name: str, folder: Path = FOLDER) -> Path:
+    """The file of a recipe: a path, or a name of those that come with the repository."""
+    for path in (Path(name), folder / f"{name}.toml", folder / f"{name}.py"):
+        if path.suffix in (".toml", ".py") and path.is_file():
+            return path
+    known = names(folder)
+    if not known:
+        raise UserError(
+            f"There are no recipes in {folder}.", "They come with the repository: give the path of a recipe's file."
+        )
+    raise unknown_name("recipe", name, known)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The table `recipe` of a TOML file."""
+    api.task_of(path)
+    table = tomllib.loads(path.read_text()).get("recipe")
+    if not isinstance(table, dict) or not table.get("train"):
+        raise UserError(
+            f"{path} is a config, but no recipe: it does not say what to train on.",
+            'Add [recipe] with train = "FILE", metric and published; or use: unrolled train ' + str(path),
+        )
+    return read_config(Recipe, None, extra=table)
+
+
+def reproduce(
+    name: str,
+    data: str | Path,
+    *,
+    device: str = "auto",
+    seed: int | None = None,
+    overrides: Sequence[str] = (),
+    out: Path | None = None,
+    quiet: bool = False,
+) -> Outcome:
+    """Trains what a recipe says on the files under `data` and scores it."""
+    path = find(name)
+    recipe = read_recipe(path)
+    folder = new_folder(out, path.stem)
+    files = prepared(recipe, Path(data), folder.with_name(f"{folder.name}-data"))
+    extra: dict[str, Any] = {"data.train": str(files["train"]), "data.valid": str(files["valid"])}
+    extra |= {"train.device": device} | ({} if seed is None else {"train.seed": seed})
+    config: Any = api.configure(path, list(overrides), extra)
+    began = time.perf_counter()
+    model = api.Job(config).run(folder, quiet=quiet)
+    minutes = (time.perf_counter() - began) / 60
+    scores = model.evaluate(files["test"])
+    if recipe.metric not in scores:
+        raise unknown_name("metric", recipe.metric, scores)
+    return Outcome(path.stem, recipe, scores, minutes, _device(model), config.train.seed, model.num_parameters, folder)
+
+
+def run_script(path: Path, data: str | Path, device: str) -> int:
+    """A recipe that is a script, in a process of its own; its exit code."""
+    return subprocess.run([sys.executable, str(path), "--data", str(data), "--device", device]).returncode
+
+
+def prepared(recipe: Recipe, data: Path, work: Path) -> dict[str, Path]:
+    """The files to train, to validate and to score on; those that are not there as they are needed are made in `work`.
+
+    They stay, so that a run that was stopped can go on.
+    """
+    if not data.is_dir():
+        raise UserError(f"{data} is not a folder.", "Give the folder of the data sets: --data FOLDER.")
+    given = {"train": recipe.train, "valid": recipe.valid or recipe.test, "test": recipe.test}
+    texts = {name: read_text(data / file) for name, file in given.items() if file is not None}
+    if recipe.test is not None and not recipe.strip_lines:
+        return {name: data / file for name, file in given.items() if file is not None}
+    if recipe.test is None:
+        cut = round(len(texts["train"]) * (1 - recipe.tail))
+        texts |= {"train": texts["train"][:cut], "test": texts["train"][cut:]}
+        texts.setdefault("valid", texts["test"])
+    work.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        lines = "".join(f"{line.strip()}\n" for line in text.splitlines()) if recipe.strip_lines else text
+        (work / f"{name}.txt").write_text(lines)
+    return {name: work / f"{name}.txt" for name in texts}
+
+
+def _device(model: Model) -> str:
+    if model.device.type == "cuda":
+        return torch.cuda.get_device_name(model.device)
+    return f"{model.device.type}, {torch.get_num_threads()} threads"

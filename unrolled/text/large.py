@@ -1,0 +1,135 @@
+"""Texts that are not held in memory: a file is read in segments that end where words end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO
+
+from unrolled.errors import UserError
+from unrolled.text.files import reading
+
+SEGMENT = 1 << 22  # bytes
+_BLANKS = (b" ", b"\n")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class LargeText:
+    """The bytes from `begin` to `end` of a UTF-8 file, and the fingerprint of the whole file."""
+
+    path: Path
+    begin: int
+    end: int
+    sha256: str
+
+    def segments(self) -> Iterator[str]:
+        """The text in pieces of some megabytes; the tokens of the pieces are the tokens of the text."""
+        with reading(self.path), self.path.open("rb") as file:
+            for start, raw in _segments(file, self.begin, self.end):
+                yield _decoded(self.path, start, raw)
+
+    def split(self, parts: int) -> list[LargeText]:
+        """The same text as so many, or fewer, of about one size, cut where segments may be."""
+        cuts = [self.begin]
+        with reading(self.path), self.path.open("rb") as file:
+            for number in range(1, parts):
+                wanted = self.begin + (self.end - self.begin) * number // parts
+                cuts.append(_cut(file, max(wanted, cuts[-1]), self.end))
+        cuts.append(self.end)
+        return [LargeText(self.path, a, b, self.sha256) for a, b in pairwise(cuts) if a < b]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What reading a file once from end to end found."""
+
+    sha256: str
+    begin: int  # after a byte-order mark
+    end: int
+    characters: int
+    marks: tuple[tuple[int, int], ...]  # (bytes, characters) at the start of each segment
+
+
+def scan(path: Path) -> Scan:
+    """Reads a whole file in bounded memory: what is no text is an error that says where."""
+    digest, characters, marks, blank = hashlib.sha256(), 0, [], True
+    with reading(path), path.open("rb") as file:
+        end = path.stat().st_size
+        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+        digest.update(_BOM[:begin])
+        for start, raw in _segments(file, begin, end):
+            marks.append((start, characters))
+            digest.update(raw)
+            text = _decoded(path, start, raw)
+            blank = blank and text.isspace()
+            characters += len(text)
+    if blank:
+        raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
+    return Scan(digest.hexdigest(), begin, end, characters, tuple(marks))
+
+
+def byte_of(path: Path, found: Scan, character: int) -> int:
+    """Where in a file, in bytes, the character with this number begins."""
+    start, before = next(mark for mark in reversed(found.marks) if mark[1] <= character)
+    with reading(path), path.open("rb") as file:
+        _, raw = next(_segments(file, start, found.end))
+    head = raw.decode()
+    # a line end of two bytes is one character
+    at = head.replace("\r\n", "\n")[: character - before]
+    place = len(at.encode())
+    return start + place + (_line_ends_before(head, len(at)) if "\r\n" in head else 0)
+
+
+def _line_ends_before(text: str, characters: int) -> int:
+    """How many "\\r\\n" there are among the first characters, each counted as one."""
+    lines, seen = 0, 0
+    for piece in text.split("\r\n")[:-1]:
+        seen += len(piece) + 1
+        if seen > characters:
+            break
+        lines += 1
+    return lines
+
+
+def _decoded(path: Path, start: int, raw: bytes) -> str:
+    if (zero := raw.find(b"\0")) >= 0:
+        raise UserError(f"{path} is not text: it has a zero byte at offset {start + zero}.", "Give a UTF-8 text file.")
+    try:
+        return raw.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {start + error.start}.",
+            f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
+        ) from None
+
+
+def _segments(file: IO[bytes], begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Each segment with its start; they join to the bytes from `begin` to `end`."""
+    while begin < end:
+        stop = _cut(file, begin + SEGMENT, end)
+        file.seek(begin)
+        yield begin, file.read(stop - begin)
+        begin = stop
+
+
+def _cut(file: IO[bytes], wanted: int, end: int) -> int:
+    """The first place from `wanted` on where a blank or line end follows something else; `end` if there is none.
+
+    Neither words nor the words inside byte-level BPE reach over such a place (see `blocks`).
+    """
+    while wanted < end:
+        first = max(0, wanted - 4)  # the character before may have four bytes
+        file.seek(first)
+        window = file.read(min(1 << 16, end - first))
+        at = wanted - first
+        while (at := min((i for b in _BLANKS if (i := window.find(b, at)) >= 0), default=-1)) >= 0:
+            before = window[max(0, at - 4) : at].decode("utf-8", "ignore")[-1:]
+            if before and not before.isspace():
+                return first + at
+            at += 1
+        wanted = first + len(window)
+    return end
