@@ -35,16 +35,20 @@ int run(int count, int shared_bytes, unsigned seed) {
         order.push_back(&fiber);
     }
     progress = failures = 0;
+    // Warps are as unequal as can be: now and then one sleeps while the others go on, as far as they can without it.
+    std::vector<int> sleeps(fibers.size() / LANES);
     for (int idle = 0; !order.empty() && failures == 0; idle++) {
         const uint64_t before = progress;
         std::shuffle(order.begin(), order.end(), drawn);
+        for (auto& sleep : sleeps) sleep = sleep > 0 ? sleep - 1 : drawn() % 16 == 0 ? static_cast<int>(drawn() % 40) : 0;
         for (Fiber* fiber : order) {
+            if (sleeps[(fiber->block * BLOCK_THREADS + fiber->thread) / LANES] > 0) continue;
             now = fiber;
             swapcontext(&scheduler, &fiber->context);
         }
         std::erase_if(order, [](const Fiber* fiber) { return fiber->done; });
         if (progress != before) idle = 0;
-        if (idle > 100) return 2;
+        if (idle > 1000) return 2;
     }
     if (failures != 0) return 1;
     for (const auto& block : blocks)

@@ -1,5 +1,5 @@
-// device.cuh on a CPU: every thread of every block is a fiber, and one scheduler runs them all, in an order drawn anew
-// for each seed. What a kernel does wrong (a race, a wait for something that never comes, an index out of its buffer) comes
+// device.cuh on a CPU: every thread of every block is a fiber, and one scheduler runs them all, in an order and at speeds
+// drawn anew for each seed. What a kernel does wrong (a race, a wait for something that never comes, an index out of its buffer) comes
 // out the same way each time.
 #pragma once
 
