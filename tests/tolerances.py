@@ -12,7 +12,8 @@ from torch import Tensor
 # measure: float32 2.0e-6 (100 steps, 3 layers, gradients), float64 4.4e-15.
 TOLERANCES: dict[torch.dtype, float] = {torch.float32: 1e-5, torch.float64: 1e-12}
 
-# ‖actual - expected‖ / ‖expected‖ of a tensor computed with 16-bit operands and 32-bit sums and states.
+# ‖actual - expected‖ / ‖expected‖ of a tensor computed with 16-bit operands and 32-bit sums and states. The largest
+# measured, on the simulated GPU of tests/kernels over five steps: float16 5.8e-4, bfloat16 5.2e-3.
 RELATIVE: dict[torch.dtype, float] = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 

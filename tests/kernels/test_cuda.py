@@ -288,9 +288,25 @@ class TestRefuses:
 
     def test_without_the_bindings(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-        assert compiler.missing() == (
-            "it needs the package cuda-bindings, which is not installed (pip install cuda-bindings)"
-        )
+        compiler.missing.cache_clear()
+        reason = compiler.missing()
+        compiler.missing.cache_clear()
+        assert reason == "it needs the package cuda-bindings, which is not installed (pip install cuda-bindings)"
+
+    @needs_nvrtc
+    def test_without_the_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from cuda.bindings import nvrtc
+
+        def not_found() -> None:
+            raise RuntimeError("no libnvrtc")
+
+        compiler.missing.cache_clear()
+        assert compiler.missing() is None
+        monkeypatch.setattr(nvrtc, "nvrtcVersion", not_found)
+        compiler.missing.cache_clear()
+        reason = compiler.missing()
+        compiler.missing.cache_clear()
+        assert reason == "it needs NVRTC, which is not installed (pip install nvidia-cuda-nvrtc)"
 
     def test_auto_takes_it_only_where_it_was_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")

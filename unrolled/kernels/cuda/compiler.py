@@ -20,12 +20,17 @@ SOURCES = Path(__file__).parent
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-lineinfo")
 
 
+@cache
 def missing() -> str | None:
     """Why nothing can be compiled or launched here, or None."""
     try:
         from cuda.bindings import driver, nvrtc  # noqa: F401
     except ImportError:
         return "it needs the package cuda-bindings, which is not installed (pip install cuda-bindings)"
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the library itself is looked for at the first call
+        return "it needs NVRTC, which is not installed (pip install nvidia-cuda-nvrtc)"
     return None
 
 
