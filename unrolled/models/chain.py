@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import cast
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -97,7 +96,5 @@ def _parts(state: State, number: int) -> list[State]:
 
 def dropped_words(vectors: Tensor, ids: Tensor, words: int, p: float, training: bool) -> Tensor:
     """Dropout of whole tokens: vectors (B, T, D) of ids (B, T), where a token that is dropped is so everywhere."""
-    if p == 0 or not training:
-        return vectors
-    kept = torch.empty(words, dtype=vectors.dtype, device=vectors.device).bernoulli_(1 - p).div_(1 - p)
-    return vectors * kept[ids][..., None]
+    kept = variational_mask(p if training else 0.0, vectors, words, 1)
+    return vectors if kept is None else vectors * kept[ids]  # (B, T, D) · (B, T, 1)
