@@ -36,14 +36,15 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_gpu_and_a_cpu_agree(kind: str, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text(TEXT)
-    keys = {
+    keys: dict[str, Any] = {
         "model.hidden_size": 32,
+        "train.device": "cuda",
         "train.batch_size": 8,
         "train.k1": 20,
         "train.max_steps": 40,
         "train.eval_every": 5,
+        **KINDS[kind],
     }
-    keys |= {"train.device": "cuda", **KINDS[kind]}
     api.train("generate", train=tmp_path / "book.txt", out=tmp_path / "run", set=keys, quiet=True)
     cpu, gpu = (api.load(tmp_path / "run", device=device) for device in ("cpu", "cuda"))
     nats = [model.evaluate(tmp_path / "book.txt")["nats_per_token"] for model in (cpu, gpu)]
