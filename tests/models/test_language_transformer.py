@@ -147,7 +147,9 @@ def test_gradients_reach_everything() -> None:
 def test_mistakes() -> None:
     with pytest.raises(UserError, match=r"model\.context=1 is too short for a Transformer\. Use 2 or more\."):
         made(context=1)
-    with pytest.raises(UserError, match=r"size=12 is not divisible by num_heads=5\. Use 10 or 15\."):
+    with pytest.raises(UserError, match=r"model\.hidden_size=12 is not divisible by model\.heads=5\. Use .*=10 or 15"):
         made(heads=5)
+    with pytest.raises(UserError, match=r"is not divisible by model\.heads=13\. Use model\.hidden_size=13\."):
+        made(heads=13)
     with pytest.raises(UserError, match="11 tokens are more than this Transformer sees at once, 10"):
         made().trace(torch.zeros(1, 11, dtype=torch.long))

@@ -53,13 +53,19 @@ class TransformerLM(LanguageModel):
         self.start_token, self.vocabulary_size, self.context = start, vocabulary_size, settings.context
         if self.context < LEAST_CONTEXT:
             raise UserError(f"model.context={self.context} is too short for a Transformer.", "Use 2 or more.")
-        width = settings.hidden_size
+        width, heads = settings.hidden_size, settings.heads
+        if width % heads:
+            fitting = [number for number in (width // heads * heads, -(-width // heads) * heads) if number]
+            raise UserError(
+                f"model.hidden_size={width} is not divisible by model.heads={heads}.",
+                f"Use model.hidden_size={' or '.join(map(str, fitting))}.",
+            )
         self.embedding, self.scale = token_embedding(vocabulary_size, width), math.sqrt(width)
         self.positions = Positions(settings.positions, width, self.context)
         self.dropout = nn.Dropout(settings.dropout)
         self.encoder = TransformerEncoder(
             width,
-            settings.heads,
+            heads,
             settings.blocks,
             settings.feedforward,
             settings.dropout,
