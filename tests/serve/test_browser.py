@@ -263,6 +263,24 @@ def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Pat
         assert page.evaluate(f"{norms}.layout.xaxis.range") == [1, 2]
 
 
+def test_a_search_grows(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
+    """By the keys of the slider, which keeps them; and on its own."""
+    trace = model_of("translate-luong").trace("3 5 7")
+    assert trace.beams is not None
+    with served(inspection_of(run_of, "translate-luong", data)) as address:
+        page.goto(f"{address}#view=beams&until=2")
+        opened(page, "beams")
+        count = "document.querySelector('.plot').data.at(-1).x.length"
+        assert page.evaluate(count) == sum(node.step <= 2 for node in trace.beams.nodes)
+        page.focus("#until")
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate(count) == sum(node.step <= 1 for node in trace.beams.nodes)
+        assert page.evaluate("document.activeElement.id") == "until"
+        assert "until=1" in page.url
+        page.click("#play")
+        until(page, f"{count} == {len(trace.beams.nodes)}")
+
+
 def test_a_phones_width_needs_no_scrolling_sideways(page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 375, "height": 700})
     with served(inspection_of(run_of, "translate-luong", data)) as address:

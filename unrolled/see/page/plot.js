@@ -33,11 +33,11 @@ function place(parent, height, width, most) {
   return inner;
 }
 
-export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis, hover, height, width, most, bar }) {
+export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis, hover, height, width, most, bar, scale = true }) {
   const inner = place(parent, height, width, most);
   const data = [{
     type: "heatmap", z, x, y, colorscale: colours, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`,
-    colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
+    showscale: scale, colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
   }];
   Plotly.newPlot(inner, data, layout({ title: { text: title, font: { size: 13 } }, xaxis, yaxis }), CONFIG);
   return inner;
@@ -56,13 +56,14 @@ export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, w
   return inner;
 }
 
-export function draw(parent, data, extra, height, width) {
-  const inner = place(parent, height, width);
-  Plotly.newPlot(inner, data, layout(extra), CONFIG);
+export function draw(parent, data, extra, height, width, again) {
+  const inner = again ?? place(parent, height, width);
+  Plotly.react(inner, data, layout({ uirevision: "same", ...extra }), CONFIG);
   return inner;
 }
 
 // As in the figures: matplotlib's RdBu, viridis and magma.
 export const SIGNED = [[0, "#67001f"], [0.25, "#d6604d"], [0.5, "#f7f7f7"], [0.75, "#4393c3"], [1, "#053061"]];
 export const SQUASHED = "Viridis";
+export const INK = [[0, "#fff"], [1, "#000"]];
 export const FLOW = [[0, "#000004"], [0.25, "#51127c"], [0.5, "#b73779"], [0.75, "#fc8961"], [1, "#fcfdbf"]];
