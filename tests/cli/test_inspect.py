@@ -37,6 +37,18 @@ def test_one_step_by_hand(run_of: Runs) -> None:
     assert said.startswith("layer l0, step 2 ('␣'), unit 1\nh_t = tanh(W x + U h_{t−1} + b)  = tanh(")
 
 
+def test_places_in_a_file(run_of: Runs, data: Path) -> None:
+    words = ("--file", data / "book.txt", "--places", "c", "--unit", "3", "--layer", "l1")
+    code, said, _ = call("inspect", run_of("generate-lstm"), *words)
+    assert code == 0
+    assert said.startswith("layer l1, c of unit 3, ")
+    values = [float(line.split()[0]) for line in said.splitlines() if "«" in line and "here" not in line]
+    assert len(values) == 40
+    assert values[:20] == sorted(values[:20], reverse=True)
+    assert values[20:] == sorted(values[20:])
+    assert values[19] > values[39]
+
+
 def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
     for kind, file in (("forecast", "waves.csv"), ("tag-crf", "spans.txt"), ("generate-rnn", "book.txt")):
         words = ("inspect", run_of(kind), "--file", data / file, "--step", "1", "--set", "hide=0")
@@ -57,6 +69,7 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
         ),
         (("3", "--step", "0", "--set", "beam=8"), "Unknown option of a trace 'beam'. Choices: hide, seed, temperature"),
         (("3", "--step", "7"), "There is no step 7. Expected 0 to 0."),
+        (("3", "--places", "f"), "Unknown gate or state 'f'. Choices: h."),
         (("", "--step", "0"), "There is no text to trace. Give at least one token."),
     ],
 )

@@ -55,7 +55,7 @@ def by_hand(trace: ModelTrace, step: int, unit: int, layer: str | None = None) -
     layer l0, step 2 ('c'), unit 0
     h_t = tanh(W x + U h_{t−1} + b)  = tanh(...) = ...
     """
-    layer = trace.layers[0] if layer is None else layer
+    layer = trace.first_layer() if layer is None else layer
     part, scan = trace.part_of(layer), trace.scans[layer]
     if not 0 <= step < len(part.tokens):
         raise UserError(f"There is no step {step}.", f"Expected 0 to {len(part.tokens) - 1}.")
