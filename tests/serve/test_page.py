@@ -134,6 +134,21 @@ def test_runs_show_curves_samples_and_the_norms_of_layers(client: TestClient, ru
     assert run["samples"][-1][0] == rows[-1]["step"]
 
 
+def test_an_example_is_shown_and_a_text_in_its_place(run_of: Runs) -> None:
+    """A text that stands for an example can be changed; an example that is none has a name."""
+    path = str(run_of("translate-luong"))
+    inspection = Inspection(Asked({path: api.load(path)}, example=0))
+    about = inspection.about()
+    assert about["text"]
+    first = inspection.view("overview", {"text": about["text"]})
+    assert first == inspection.view("overview", {})
+    assert len(inspection.view("overview", {"text": "3"})["inputs"]["source"]) < len(first["inputs"]["source"])
+    path = str(run_of("tag-crf"))
+    inspection = Inspection(Asked({path: api.load(path)}, example=0))
+    assert (inspection.about()["file"], inspection.about()["text"]) == ("example 0", "")
+    assert inspection.view("overview", {})["inputs"] != inspection.view("overview", {"text": "Ada met ."})["inputs"]
+
+
 def test_a_model_file_alone_has_no_run(run_of: Runs) -> None:
     path = str(run_of("generate-gru") / "best.safetensors")
     inspection = Inspection(Asked({path: api.load(path)}, "3"))

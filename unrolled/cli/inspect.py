@@ -18,6 +18,9 @@ def inspect(
         str | None, typer.Argument(metavar="[INPUT]", help="A text; for models of sounds and pictures, a file.")
     ] = None,
     file: Annotated[str | None, typer.Option(help="Read the input from a file: text, rows, frames.")] = None,
+    example: Annotated[
+        int | None, typer.Option(min=0, help="Take an example of the validation data, by its number from 0.")
+    ] = None,
     figures: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Draw everything there is to see into this folder.")
     ] = None,
@@ -58,6 +61,7 @@ def inspect(
         text,
         file,
         dict(_pair(one) for one in changes or ()),
+        example,
     )
     if step is not None:
         typer.echo(str(asked.trace().by_hand(step, unit, layer)))

@@ -39,7 +39,7 @@ class Inspection:
         return {
             "models": [self._about(name, model) for name, model in self.asked.models.items()],
             "text": self.asked.text or "",
-            "file": None if self.asked.file is None else Path(self.asked.file).name,
+            "file": self.asked.named,
             "options": given,
         }
 
@@ -98,6 +98,8 @@ class Inspection:
                 "The page shows the file that the command named, and no other.",
                 "For another: unrolled inspect MODEL FILE",
             )
+        if self.asked.example is not None and text in ("", self.asked.text):
+            return self.asked.given(model)
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
         return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files))
 

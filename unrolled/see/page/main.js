@@ -23,7 +23,7 @@ function fillHeader() {
     `${model().task}, ${model().parameters.toLocaleString("en")} parameters${scores ? `, ${scores}` : ""}`;
   const text = document.getElementById("text");
   text.value = state.text ?? "";
-  text.placeholder = about.file ? `empty: ${about.file}` : "a text to look at";
+  text.placeholder = !about.file ? "a text to look at" : model().fixed ? about.file : `empty: ${about.file}`;
   text.disabled = isReport || model().fixed;
   document.querySelector("#input button").disabled = text.disabled;
   if (isReport) document.getElementById("changes").remove();
