@@ -40,6 +40,10 @@ def test_they_are_printed_under_each_other(model_of: Find) -> None:
     assert said[2] == "most"
     assert said[6] == "least"
     assert said[4].count("«") == said[8].count("«") == 1
+    for place in model_of("tag-crf").trace("Ada met Grace Hopper .").places(0).most:
+        assert f"{place.before}«{place.token}»{place.after}".replace("«", "").replace("»", "") == (
+            "Ada met Grace Hopper ."
+        )
 
 
 @pytest.mark.parametrize("kind", RECURRENT)

@@ -263,6 +263,17 @@ def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Pat
         assert page.evaluate(f"{norms}.layout.xaxis.range") == [1, 2]
 
 
+def test_a_model_of_files_without_one_says_how_to_give_one(page: Any, run_of: Runs) -> None:
+    for kind, message in (
+        ("caption", f"This model looks at files. Name one: unrolled inspect {run_of('caption')} FILE. "),
+        ("tag-crf", "Give an input above, then look."),
+    ):
+        with served(Inspection(Asked({str(run_of(kind)): api.load(run_of(kind))}))) as address:
+            page.goto(address)
+            opened(page, "overview")
+            assert page.text_content(".problem").startswith(message)
+
+
 def test_a_search_grows(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
     """By the keys of the slider, which keeps them; and on its own."""
     trace = model_of("translate-luong").trace("3 5 7")

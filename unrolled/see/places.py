@@ -62,9 +62,11 @@ def places(trace: ModelTrace, unit: int, layer: str | None = None, quantity: str
     if not 0 <= unit < values.shape[1]:
         raise UserError(f"There is no unit {unit}.", f"Expected 0 to {values.shape[1] - 1}.")
     tokens, column = trace.part_of(layer).tokens, values[:, unit].cpu()
+    space = "" if sum(map(len, tokens)) < 1.5 * len(tokens) else " "  # between words, not between letters
 
     def place(t: int) -> Place:
-        before, after = (_text(tokens[part]) for part in (slice(max(0, t - BEFORE), t), slice(t + 1, t + 1 + AFTER)))
+        before = "".join(f"{plain(token)}{space}" for token in tokens[max(0, t - BEFORE) : t])
+        after = "".join(f"{space}{plain(token)}" for token in tokens[t + 1 : t + 1 + AFTER])
         return Place(t, float(column[t]), before, plain(tokens[t]), after)
 
     most, least = ([place(t) for t in _peaks(values, count)] for values in (column, -column))
@@ -85,8 +87,3 @@ def _peaks(column: Tensor, count: int) -> list[int]:
         if all(abs(t - other) > APART for other in found):
             found.append(t)
     return found
-
-
-def _text(tokens: list[str]) -> str:
-    letters = all(len(token) == 1 for token in tokens)
-    return plain("".join(tokens) if letters else "".join(f"{token} " for token in tokens))

@@ -5,15 +5,21 @@ const DASHES = ["solid", "dash", "dot", "dashdot"];
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const MOST_LABELS = 120;
 
-function layout(extra) {
-  return { margin: { l: 64, r: 10, t: 34, b: 64 }, font: { size: 12 }, hovermode: "closest", ...extra };
+// Titles stand at the left: the middle of a wide chart is out of sight.
+function layout({ title, xaxis, ...extra }) {
+  return {
+    margin: { l: 64, r: 10, t: 34, b: 64 }, font: { size: 12 }, hovermode: "closest", xaxis: { zeroline: false, ...xaxis },
+    title: { text: title ?? "", font: { size: 13 }, x: 0, xref: "paper", xanchor: "left" }, ...extra,
+  };
 }
 
 // An axis whose places are named by tokens; of many, some are named.
-export function tokenAxis(places, tokens, extra = {}) {
-  const every = Math.ceil(tokens.length / MOST_LABELS);
+export function tokenAxis(places, tokens, extra = {}, most = MOST_LABELS) {
+  const every = Math.ceil(tokens.length / most);
   const kept = places.map((_, i) => i).filter((i) => i % every === 0);
+  const half = places.length > 1 ? (places[1] - places[0]) / 2 : 0.5;
   return {
+    range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same under a heat map and under curves
     tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => tokens[i]),
     tickfont: { family: "monospace", size: 11 }, tickangle: tokens.some((token) => token.length > 2) ? -90 : 0,
     automargin: true, ...extra,
@@ -39,7 +45,7 @@ export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis,
     type: "heatmap", z, x, y, colorscale: colours, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`,
     showscale: scale, colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
   }];
-  Plotly.newPlot(inner, data, layout({ title: { text: title, font: { size: 13 } }, xaxis, yaxis }), CONFIG);
+  Plotly.newPlot(inner, data, layout({ title, xaxis, yaxis }), CONFIG);
   return inner;
 }
 
@@ -51,7 +57,7 @@ export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, w
     line: { color: COLOURS[i % COLOURS.length], dash: DASHES[Math.floor(i / COLOURS.length) % DASHES.length], width: marks ? 2 : 1.3 },
     marker: { size: 5 }, hovertemplate: `${name}: %{y:.4g}<extra>%{x}</extra>`, connectgaps: false,
   })).concat(extra);
-  const shown = layout({ title: { text: title, font: { size: 13 } }, xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 }, uirevision: "same" });
+  const shown = layout({ title, xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 }, uirevision: "same" });
   Plotly.react(inner, data, shown, CONFIG);
   return inner;
 }

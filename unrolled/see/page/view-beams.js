@@ -88,7 +88,7 @@ function tree(place, { nodes, frames, steps }, until, again) {
   ]);
   const leaves = Math.max(...nodes.map((node) => node.height)) + 1;
   return draw(place, [...lines, markers(nodes, shown, frames, until)], {
-    annotations: shown.length <= MOST_NUMBERS ? numbers : [], legend: { orientation: "h", y: 1.12 },
+    annotations: shown.length <= MOST_NUMBERS ? numbers : [], legend: { orientation: "h", y: 1, yanchor: "bottom" },
     xaxis: { title: { text: frames ? "frames read" : "step" }, range: [-0.01 * steps - 0.3, 1.01 * steps + 0.7], zeroline: false, ...(frames ? {} : { dtick: 1 }) },
     yaxis: { visible: false, range: [leaves - 0.4, -0.9] },
   }, Math.min(1600, 150 + 30 * leaves), Math.min(4000, frames ? 8 * steps : 90 * steps), again);

@@ -29,7 +29,7 @@ function lattice(place, z, names, blank) {
   const rows = names.map((_, i) => i);
   heat(place, {
     z, x: z[0].map((_, t) => t), y: rows, colours: SQUASHED, low: 0, high: 1, title: "The lattice: which state the path to the text is in", bar: "probability",
-    xaxis: { title: { text: "frame" } }, yaxis: tokenAxis(rows, names.map((name) => (name === blank ? "·" : name)), { autorange: "reversed", tickangle: 0 }),
+    xaxis: { title: { text: "frame" } }, yaxis: tokenAxis(rows, names.map((name) => (name === blank ? "·" : name)), { autorange: "reversed", tickangle: 0 }, 60),
     hover: "frame %{x}, row %{y}: %{z:.4f}", height: Math.min(900, 150 + 16 * Math.max(6, rows.length)),
   });
 }
