@@ -16,6 +16,7 @@ from torch import nn
 
 from tests.tolerances import assert_close
 from unrolled import LSTM, UserError, api
+from unrolled.see.curves import curves, draw_norms
 from unrolled.see.runs import Updates, run_rows
 from unrolled.training import Run, updates
 from unrolled.training.clipping import Clipping, layer_of
@@ -168,3 +169,27 @@ def test_many_updates_are_thinned_to_the_largest() -> None:
     assert few.step[:2].tolist() == [11, 22]
     assert few.step[-1] == 1001
     assert few.clipped.tolist() == [bool((norms[i : i + 11] > 0.99).any()) for i in range(0, 1001, 11)]
+
+
+def test_the_figure_marks_clipped_updates() -> None:
+    from matplotlib.figure import Figure
+
+    steps = torch.arange(1, 901).numpy()
+    norms = torch.rand(900, dtype=torch.float64).numpy() + 0.1
+    axis = Figure().subplots()
+    draw_norms(axis, Updates(steps, norms, norms, norms, norms > 1.0, {"low": norms / 9, "high": norms / 2}, 1.0))
+    found = {str(line.get_label()): line for line in axis.get_lines()}
+    count = int((norms > 1.0).sum())
+    assert list(found) == ["all", "high", "low", f"clipped: {count} of 900 updates", "clip_norm 1"]
+    assert found["all"].get_ydata().tolist() == norms.tolist()  # type: ignore[union-attr]
+    assert found[f"clipped: {count} of 900 updates"].get_xdata().tolist() == steps[norms > 1.0].tolist()  # type: ignore[union-attr]
+    assert found["low"].get_ydata()[1] == pytest.approx(sorted(norms[3:6])[1] / 9)  # type: ignore[index]
+
+
+def test_curves_need_an_evaluation(text: Path, tmp_path: Path) -> None:
+    assert curves(tmp_path, "nats_per_token") is None
+    for metric in ("nats_per_token", "perplexity"):
+        api.train("generate", train=text, out=tmp_path / metric, set=SETTINGS, quiet=True)
+        picture = curves(tmp_path / metric, metric)
+        assert picture is not None
+        assert picture.startswith(b"\x89PNG")

@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from unrolled.see.runs import Updates
 from unrolled.training.run import METRICS
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_POINTS = 1500  # of updates; of more, the largest of neighbours
+MOST_MEDIANS = 300  # of a layer
 CLIPPED = "#d55e00"
 
 
@@ -39,30 +43,50 @@ def curves(folder: Path, metric: str) -> bytes | None:
 
 
 def _draw_scores(axis: Axes, rows: list[dict[str, Any]], metric: str) -> None:
-    steps = [row["step"] for row in rows]
-    axis.plot(steps, [row["train_loss"] for row in rows], "o-", ms=3, label="training loss")
-    axis.plot(steps, [row[metric] for row in rows], "o-", ms=3, label=f"validation {metric}")
+    """The training loss, and the score; one that is no loss has an axis of its own."""
+    steps, loss = [row["step"] for row in rows], metric == "loss" or metric.startswith("nats_per_")
+    other = axis if loss else axis.twinx()
+    axis.plot(steps, [row["train_loss"] for row in rows], "o-", ms=3, color="C0", label="training loss")
+    other.plot(steps, [row[metric] for row in rows], "o-", ms=3, color="C1", label=f"validation {metric}")
     best = [row for row in rows if row["best"]]
     if best:
-        axis.plot(best[-1]["step"], best[-1][metric], "*", ms=14, color="black", label="best")
-    axis.legend()
+        other.plot(best[-1]["step"], best[-1][metric], "*", ms=14, color="black", label="best")
+    if loss:
+        axis.legend()
+    else:
+        axis.set_ylabel("training loss", color="C0")
+        other.set_ylabel(f"validation {metric}; ★ the best", color="C1")
     axis.grid(alpha=0.3)
 
 
 def draw_norms(axis: Axes, updates: Updates) -> None:
-    """The norm of every layer's gradient before clipping, of all of them together, and which updates were clipped."""
+    """The norm of every layer's gradient before clipping, of all of them together, and which updates were clipped.
+
+    Of many updates layers are drawn by their medians, so that they can be told apart.
+    """
+    every = -(-len(updates.step) // MOST_MEDIANS)
+    step, *layers = (_medians(values, every) for values in (updates.step, *updates.layers.values()))
     few, each = updates.thinned(MOST_POINTS)
-    for number, (name, norms) in enumerate(few.layers.items()):
+    axis.plot(few.step, few.norm, color="black", lw=0.7, label="all" + (f", largest of {each}" if each > 1 else ""))
+    named = sorted(zip(updates.layers, layers, strict=True), key=lambda pair: -np.nan_to_num(pair[1][-1]))
+    for number, (name, norms) in enumerate(named):
         style = ("-", "--", ":", "-.")[number // 10 % 4]
-        axis.plot(few.step, norms, style, lw=0.8, color=f"C{number % 10}", label=name)
-    axis.plot(few.step, few.norm, color="black", lw=1.1, label="all together")
-    count = int(updates.clipped.sum())
+        axis.plot(step, norms, style, lw=1.1, color=f"C{number % 10}", label=name)
+    count, marked = int(updates.clipped.sum()), few.clipped
     if count:
-        marked = few.clipped
-        axis.plot(few.step[marked], few.norm[marked], "v", ms=4, color=CLIPPED, label=f"clipped: {count} updates")
+        label, size = f"clipped: {count} of {len(updates.step)} updates", 4 if marked.sum() <= 60 else 2
+        axis.plot(few.step[marked], few.norm[marked], "v", ms=size, color=CLIPPED, label=label)
     if updates.limit is not None:
         axis.axhline(updates.limit, color=CLIPPED, ls="--", lw=1, label=f"clip_norm {updates.limit:g}")
     axis.set_yscale("log")
-    axis.set_ylabel("gradient norm before clipping" + (f",\nlargest of {each}" if each > 1 else ""))
+    axis.set_ylabel("gradient norm before clipping" + (f"\nlayers: medians of {every} updates" if every > 1 else ""))
     axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     axis.grid(alpha=0.3)
+
+
+def _medians(values: NDArray[Any], every: int) -> NDArray[Any]:
+    """
+    >>> _medians(np.array([1.0, 9, 2, 4, 5]), 3)
+    array([2. , 4.5])
+    """
+    return np.array([np.median(values[i : i + every]) for i in range(0, len(values), every)])

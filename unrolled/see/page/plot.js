@@ -50,11 +50,11 @@ export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis,
 }
 
 // Lines over x; `extra` are further traces. A chart that is given `again` is redrawn in its place, as far as it is zoomed in.
-export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again }) {
+export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again, colours = COLOURS }) {
   const inner = again ?? place(parent, height, width);
   const data = Object.entries(series).map(([name, y], i) => ({
     type: "scatter", mode: marks ? "lines+markers" : "lines", name, y, x: Array.isArray(x) ? x : x?.[name],
-    line: { color: COLOURS[i % COLOURS.length], dash: DASHES[Math.floor(i / COLOURS.length) % DASHES.length], width: marks ? 2 : 1.3 },
+    line: { color: colours[i % colours.length], dash: DASHES[Math.floor(i / colours.length) % DASHES.length], width: marks ? 2 : 1.3 },
     marker: { size: 5 }, hovertemplate: `${name}: %{y:.4g}<extra>%{x}</extra>`, connectgaps: false,
   })).concat(extra);
   const shown = layout({ title, xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 }, uirevision: "same" });

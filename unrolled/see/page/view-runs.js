@@ -3,10 +3,11 @@
 import { choice, make } from "unrolled/elements";
 import { ask, isReport } from "unrolled/source";
 import { change } from "unrolled/state";
-import { curves } from "unrolled/plot";
+import { COLOURS, curves } from "unrolled/plot";
 
 const SECONDS = 5;
-const CLIPPED = "#d55e00";
+const CLIPPED = "#d55e00", ALL = "#000000";
+const FEW = 60;  // clipped updates with large marks
 const NOT_FIRST = ["epoch", "tokens", "clipped", "lr", "grad_norm_max"];
 const updates = () => ({ title: { text: "updates" }, zeroline: false });  // plotly writes into what it is given
 let timer = null;
@@ -55,15 +56,15 @@ function draw(place, runs, chosen, charts = {}) {
 function norms(name, made) {
   const at = (values) => made.clipped.map((i) => values[i]);
   const extra = [
-    { type: "scatter", mode: "lines", name: "all together", x: made.step, y: made.norm, line: { color: "#000", width: 1.8 }, hovertemplate: "all together: %{y:.4g}<extra>%{x}</extra>" },
-    { type: "scatter", mode: "markers", name: "clipped", x: at(made.step), y: at(made.norm), marker: { color: CLIPPED, size: 7, symbol: "triangle-down" }, hovertemplate: "clipped at %{y:.4g}<extra>%{x}</extra>" },
+    { type: "scatter", mode: "lines", name: "all together", x: made.step, y: made.norm, line: { color: ALL, width: 1.8 }, hovertemplate: "all together: %{y:.4g}<extra>%{x}</extra>" },
+    { type: "scatter", mode: "markers", name: "clipped", x: at(made.step), y: at(made.norm), marker: { color: CLIPPED, size: made.clipped.length > FEW ? 4 : 7, symbol: "triangle-down" }, hovertemplate: "clipped at %{y:.4g}<extra>%{x}</extra>" },
   ];
   const line = { type: "line", xref: "paper", x0: 0, x1: 1, y0: made.limit, y1: made.limit, line: { color: CLIPPED, width: 1, dash: "dash" } };
   const each = made.each > 1 ? `, the largest of each ${made.each} updates` : "";
   const how = made.limit == null ? "" : `; clip_norm ${made.limit}`;
   return {
     title: `${name}: gradient norms by layer before clipping${each}${how}; ${made.clipped_in_all} of ${made.made} updates clipped`,
-    x: made.step, extra, shapes: made.limit == null ? [] : [line], marks: false, height: 420,
+    x: made.step, extra, shapes: made.limit == null ? [] : [line], marks: false, height: 460, colours: COLOURS.filter((colour) => colour !== ALL),
     xaxis: updates(), yaxis: { type: "log", exponentformat: "power" },
   };
 }
