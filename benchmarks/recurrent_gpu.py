@@ -252,7 +252,8 @@ def graphed(run: Run) -> Run:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
-    return graph.replay
+
+    return lambda: (graph.replay(), run)  # the run is kept: the graph reads its tensors
 
 
 def synchronized(run: Run) -> Run:

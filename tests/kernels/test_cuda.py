@@ -41,9 +41,9 @@ needs_nvrtc = pytest.mark.skipif(
 H200, A100 = Limits(132, 227 * 1024), Limits(108, 163 * 1024)
 
 
-def report(kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str) -> str:
+def report(kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16) -> str:
     """What ptxas says of a kernel."""
-    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *compiler.defines(kind, width, dtype))
+    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *compiler.defines(kind, width, dtype, units))
     compiled = compiler.compile_source(kind.source, compiler.sources(), (*options, "--ptxas-options=-v", *more))
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
@@ -62,9 +62,10 @@ class TestCompiles:
 
     @pytest.mark.parametrize("kind", [KINDS[LSTM], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
     @pytest.mark.parametrize("width", [32, 48])
-    def test_the_widest_stay_in_registers(self, kind: Kind, width: int) -> None:
+    @pytest.mark.parametrize("units", UNITS)
+    def test_the_widest_stay_in_registers(self, kind: Kind, units: int, width: int) -> None:
         """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
-        log = report(kind, width, torch.float16, "sm_90")
+        log = report(kind, width, torch.float16, "sm_90", units=units)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     def test_the_fast_tanh(self) -> None:
@@ -80,7 +81,7 @@ class TestCompiles:
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
         compiler._say_once.cache_clear()
-        given = (KINDS[0], 1, torch.float16)
+        given = (KINDS[0], 1, torch.float16, 16)
 
         def compiled(architecture: str = "sm_90") -> bytes:
             compiler.machine_code.cache_clear()
@@ -106,7 +107,7 @@ class TestCompiles:
         (tmp_path / "file").touch()
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
         compiler.machine_code.cache_clear()
-        assert compiler.machine_code(KINDS[0], 1, torch.float16, "sm_90")[:4] == b"\x7fELF"
+        assert compiler.machine_code(KINDS[0], 1, torch.float16, 16, "sm_90")[:4] == b"\x7fELF"
         compiler.machine_code.cache_clear()
 
 
@@ -122,7 +123,7 @@ class TestPlans:
                 make_plan(kind, "backward", width, batch, limits),
             ):
                 assert plan is not None
-                slices = width * BLOCK // UNITS
+                slices = width * BLOCK // plan.units
                 groups = plan.blocks // slices
                 assert plan.blocks == groups * slices <= limits.multiprocessors
                 assert plan.rows == min(batch, groups * plan.group_rows)
@@ -141,7 +142,7 @@ class TestPlans:
     def test_a_gpu_that_is_too_small(self) -> None:
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(95, 227 * 1024)) is None
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(132, 64 * 1024)) is None
-        assert shared_bytes(KINDS[LSTM], "forward", 48, 8, 1) > 64 * 1024
+        assert shared_bytes(KINDS[LSTM], "forward", 48, 16, 8, 1) > 64 * 1024
 
 
 def test_the_structure_has_no_holes() -> None:
@@ -189,7 +190,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
     given = Arguments(steps=5)
     for _ in range(2):
-        plan = Plan(blocks=64, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000)
+        plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000)
         launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
     raised, (config, kernel, steps, extra), _ = seen
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)

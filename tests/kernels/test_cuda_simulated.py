@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from unrolled.errors import UserError
 from unrolled.kernels import cuda
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
-from unrolled.kernels.cuda.plan import KINDS, LSTM, Kind, Limits, Pass, Plan, make_plan, shared_bytes
+from unrolled.kernels.cuda.plan import KINDS, LSTM, UNITS, Kind, Limits, Pass, Plan, make_plan, shared_bytes
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 
@@ -40,7 +41,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "time_major": (False, True),
 }
 
-Build = Callable[[Kind, int, torch.dtype, int], ctypes.CDLL]
+Build = Callable[[Kind, int, torch.dtype, int, int], ctypes.CDLL]
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +53,11 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     shutil.copy(HERE / "cuda_simulator.h", folder / "device.cuh")
     known: dict[tuple[object, ...], ctypes.CDLL] = {}
 
-    def compile_for(kind: Kind, width: int, dtype: torch.dtype, held: int) -> ctypes.CDLL:
-        key = (kind, width, dtype, held)
+    def compile_for(kind: Kind, width: int, dtype: torch.dtype, units: int, held: int) -> ctypes.CDLL:
+        key = (kind, width, dtype, units, held)
         if key not in known:
             library = folder / f"{len(known)}.so"
-            options = [*compiler.defines(kind, width, dtype), f"-DPIECES_HELD={held}"]
+            options = [*compiler.defines(kind, width, dtype, units), f"-DPIECES_HELD={held}"]
             options += [f'-DKERNEL_SOURCE="{kind.source}"', "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
             command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-I", str(folder), "-o", str(library)]
             subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
@@ -80,7 +81,7 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device,
         held: int, seed: int,
     ) -> None:  # fmt: skip
-        library, which = build(kind, width, dtype, held), int(direction == "backward")
+        library, which = build(kind, width, dtype, how.units, held), int(direction == "backward")
         spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
         assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
         outcome = library.launch(which, ctypes.byref(given), how.blocks, spare, seed)
@@ -206,7 +207,7 @@ def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeyp
 
 
 def test_plans_lay_out_shared_memory_as_the_kernels_do(build: Build) -> None:
-    for kind in KINDS:
-        library = build(kind, 2, torch.float16, 16)
-        assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, 16, 3)
-        assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, 16, 3)
+    for kind, units in product(KINDS, UNITS):
+        library = build(kind, 2, torch.float16, units, 16)
+        assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
+        assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)

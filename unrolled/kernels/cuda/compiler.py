@@ -34,15 +34,16 @@ def missing() -> str | None:
     return None
 
 
-def defines(kind: Kind, width: int, dtype: torch.dtype) -> tuple[str, ...]:
-    """What makes one kernel of the source."""
-    return (f"-DCELL_TYPE={kind.type}", f"-DNUMBER_TYPE={NUMBERS[dtype]}", f"-DWIDTH={width}")
+def defines(kind: Kind, width: int, dtype: torch.dtype, units: int) -> tuple[str, ...]:
+    """What makes one kernel of the source: `width` blocks of 32 units, `units` of them to a block of threads."""
+    made = {"CELL_TYPE": kind.type, "NUMBER_TYPE": NUMBERS[dtype], "WIDTH": width, "BLOCK_UNITS": units}
+    return tuple(f"-D{name}={value}" for name, value in made.items())
 
 
 @cache
-def machine_code(kind: Kind, width: int, dtype: torch.dtype, architecture: str) -> bytes:
+def machine_code(kind: Kind, width: int, dtype: torch.dtype, units: int, architecture: str) -> bytes:
     """`forward` and `backward` as a cubin for `architecture` (sm_90, say); from the disk if it is there."""
-    options = (*OPTIONS, f"--gpu-architecture={architecture}", *defines(kind, width, dtype))
+    options = (*OPTIONS, f"--gpu-architecture={architecture}", *defines(kind, width, dtype, units))
     texts = sources()
     kept = cache_folder() / f"{_fingerprint(kind.source, texts, options)}.cubin"
     try:

@@ -37,7 +37,7 @@ def run(
     from cuda.bindings import driver
 
     with torch.cuda.device(device):
-        kernel = _loaded(kind, direction, width, dtype, device)
+        kernel = _loaded(kind, direction, width, dtype, how.units, device)
         _allow_shared(kernel, how.shared_bytes)
         together = driver.CUlaunchAttribute()
         together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
@@ -53,20 +53,20 @@ def run(
 
 
 @cache
-def _loaded(kind: Kind, direction: Pass, width: int, dtype: torch.dtype, device: torch.device) -> Any:
+def _loaded(kind: Kind, direction: Pass, width: int, dtype: torch.dtype, units: int, device: torch.device) -> Any:
     from cuda.bindings import driver
 
     major, minor = torch.cuda.get_device_capability(device)
-    module = _module(kind, width, dtype, f"sm_{major}{minor}", device)
+    module = _module(kind, width, dtype, units, f"sm_{major}{minor}", device)
     return _checked(driver.cuModuleGetFunction(module, direction.encode()), "load")
 
 
 @cache
-def _module(kind: Kind, width: int, dtype: torch.dtype, architecture: str, device: torch.device) -> Any:
+def _module(kind: Kind, width: int, dtype: torch.dtype, units: int, architecture: str, device: torch.device) -> Any:
     from cuda.bindings import driver
 
     torch.cuda.current_stream(device).synchronize()  # torch's context exists from here on
-    return _checked(driver.cuModuleLoadData(compiler.machine_code(kind, width, dtype, architecture)), "load")
+    return _checked(driver.cuModuleLoadData(compiler.machine_code(kind, width, dtype, units, architecture)), "load")
 
 
 _allowed: dict[int, int] = {}

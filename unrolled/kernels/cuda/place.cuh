@@ -1,7 +1,7 @@
 // Where a block and a thread stand: which units and rows of the batch are theirs, and what their steps are.
 #pragma once
 
-// A block owns 16 units of one group of rows; the blocks of a group exchange numbers at every step. The group's rows
+// A block owns UNITS units of one group of rows; the blocks of a group exchange numbers at every step. The group's rows
 // are gone through in chunks. In a chunk, a thread owns two neighbouring units of one row, the same two in every chunk.
 struct Place {
     int group_rows, chunk_rows, chunks, steps, batch;

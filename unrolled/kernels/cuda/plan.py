@@ -10,8 +10,8 @@ import torch
 Pass = Literal["forward", "backward"]
 
 # The kernels' own measures (product.cuh).
-WARPS, THREADS, UNITS, BLOCK, TILE_ROWS, MOST_HELD = 8, 256, 16, 32, 8, 16
-MOST_CHUNK_TILES = 4  # a chunk of 32 rows has a pair of units for each of a block's threads
+WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD = 8, 256, 32, 8, 16
+UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
 WIDEST = 1536
 
 
@@ -46,20 +46,22 @@ NUMBERS = {torch.float16: "Half", torch.bfloat16: "BFloat"}
 
 @dataclass(frozen=True)
 class Product:
-    """The recurrent product of a block: tiles of 16 rows by so many blocks of 32 columns."""
+    """The recurrent product of a block of threads: so many sums of each of its units, over blocks of 32 columns."""
 
-    tiles: int
+    sums: int
     blocks: int
+    units: int
 
     @property
     def spare_bytes(self) -> int:
         """Weights that do not fit into registers."""
-        pieces = self.tiles * -(-self.blocks // WARPS)
+        pieces = self.sums * self.units // 16 * -(-self.blocks // WARPS)
         return max(0, pieces - MOST_HELD) * WARPS * 32 * 32
 
     def partial_bytes(self, rows: int) -> int:
-        """Two sets of partial sums, taking turns."""
-        return 2 * min(self.blocks, WARPS) * rows * (self.tiles * UNITS + 4) * 4
+        """Two sets of partial sums, taking turns; those of a unit fill 4, 8 or 16 bytes."""
+        wide = 4 if self.sums == 3 else self.sums
+        return 2 * min(self.blocks, WARPS) * rows * (self.units * wide + 4) * 4
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Plan:
     """A launch: `blocks` of 256 threads, all of them running at once, for so many rows of the batch."""
 
     blocks: int
+    units: int  # of a block
     rows: int
     group_rows: int
     chunk_rows: int
@@ -86,19 +89,28 @@ def width_blocks(hidden: int) -> int:
     return -(-hidden // BLOCK)
 
 
-def products_of(kind: Kind, direction: Pass, width: int) -> list[Product]:
+def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Product]:
     """What is multiplied at a step, one after the other."""
     gates = [kind.gates - 1, 1] if kind.twice else [kind.gates]
-    return [Product(g, width) if direction == "forward" else Product(1, g * width) for g in gates]
+    return [Product(g, width, units) if direction == "forward" else Product(1, g * width, units) for g in gates]
 
 
 def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
     """Groups of rows, as many as the GPU runs at once, each with all units; None if the GPU is too small.
 
-    Forward, a group's rows come in two chunks where there are enough: one is on its way while the other is multiplied.
+    Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
+    """
+    plans = [_plan_with(units, kind, direction, width, batch, limits) for units in UNITS]
+    return min((plan for plan in plans if plan is not None), key=lambda plan: plan.group_rows, default=None)
+
+
+def _plan_with(
+    units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits
+) -> Plan | None:
+    """Forward, a group's rows come in two chunks where there are enough: one is on its way while the other is multiplied.
     A batch that does not fit takes several launches.
     """
-    slices = width * BLOCK // UNITS
+    slices = width * BLOCK // units
     most_groups = limits.multiprocessors // slices
     if most_groups == 0:
         return None
@@ -107,18 +119,19 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     while tiles_of_group > 0:
         groups = min(most_groups, -(-tiles // tiles_of_group))
         wanted = -(-tiles_of_group // 2) if direction == "forward" else tiles_of_group
-        for chunk_tiles in range(min(MOST_CHUNK_TILES, wanted), 0, -1):
+        most = 2 * THREADS // units // TILE_ROWS
+        for chunk_tiles in range(min(most, wanted), 0, -1):
             chunk_rows, chunks = chunk_tiles * TILE_ROWS, -(-tiles_of_group // chunk_tiles)
-            shared = shared_bytes(kind, direction, width, chunk_rows, chunks)
+            shared = shared_bytes(kind, direction, width, units, chunk_rows, chunks)
             if shared <= limits.shared_bytes:
                 group_rows = tiles_of_group * TILE_ROWS
-                return Plan(groups * slices, min(batch, groups * group_rows), group_rows, chunk_rows, shared)
+                return Plan(groups * slices, units, min(batch, groups * group_rows), group_rows, chunk_rows, shared)
         tiles_of_group //= 2
     return None
 
 
-def shared_bytes(kind: Kind, direction: Pass, width: int, chunk_rows: int, chunks: int) -> int:
+def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:
     """What a block keeps in shared memory: spare weights, partial sums, and two numbers of each unit and row."""
-    products = products_of(kind, direction, width)
+    products = products_of(kind, direction, width, units)
     spare, partial = sum(p.spare_bytes for p in products), max(p.partial_bytes(chunk_rows) for p in products)
-    return spare + partial + 2 * 4 * chunks * chunk_rows * UNITS
+    return spare + partial + 2 * 4 * chunks * chunk_rows * units

@@ -1,7 +1,7 @@
 // The product of weights that stay on the chip with rows that other blocks are still writing.
 //
-// A block owns 16 units. Its weights are TILES matrices of 16 rows (one for each gate of these units, say) by K
-// columns. K is cut into blocks of 32 columns, dealt out to the eight warps in turn; a warp keeps its columns' weights
+// A block owns UNITS units, each of them with SUMS rows of weights (one for each gate, say) by K columns: TILES matrices
+// of 16 rows. K is cut into blocks of 32 columns, dealt out to the eight warps in turn; a warp keeps its columns' weights
 // in registers, as the left operand of the tensor core's 16 x 8 x 16 product, and what does not fit there in shared
 // memory. The right operand is eight rows of the batch. Each warp ends with its part of the sums, which go through
 // shared memory to the threads that own the units.
@@ -16,7 +16,8 @@
 
 constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
-constexpr int UNITS = 16;        // of a block
+constexpr int UNITS = BLOCK_UNITS;
+constexpr int SIXTEENS = UNITS / 16;
 constexpr int BLOCK = 32;        // columns
 constexpr int TILE_ROWS = 8;     // rows of the batch in one product
 constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
@@ -29,14 +30,37 @@ DEVICE bool is_missing(const Words& words) {
     return words.x == NOT_YET || words.y == NOT_YET || words.z == NOT_YET || words.w == NOT_YET;
 }
 
-template <class Number, int TILES, int BLOCKS>
+// The sums of one unit, side by side in shared memory so that one access takes them all.
+template <int SUMS>
+struct Sums;
+template <>
+struct Sums<1> {
+    float of[1];
+};
+template <>
+struct alignas(8) Sums<2> {
+    float of[2];
+};
+template <>
+struct alignas(16) Sums<3> {
+    float of[4];  // the last is not used
+};
+template <>
+struct alignas(16) Sums<4> {
+    float of[4];
+};
+
+template <class Number, int SUMS, int BLOCKS>
 struct Product {
+    using UnitSums = Sums<SUMS>;
+    static constexpr int TILES = SUMS * SIXTEENS;                     // tile t: sum t % SUMS of sixteen units
     static constexpr int SHARE = (BLOCKS + WARPS - 1) / WARPS;        // blocks of a warp; the last may be one too many
     static constexpr int PIECES = TILES * SHARE;                      // 16 x 32 weights each
     static constexpr int HELD = PIECES < MOST_HELD ? PIECES : MOST_HELD;
     static constexpr int SPARE = PIECES - HELD;                       // in shared memory
     static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
-    static constexpr int PITCH = TILES * UNITS + 4;                   // floats of a row's sums; no two lanes in one bank
+    static constexpr int WIDE = sizeof(UnitSums) / 4;                     // floats
+    static constexpr int PITCH = UNITS * WIDE + 4;                    // floats of a row's sums; no two lanes in one bank
     static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks on their way while others are multiplied
     static constexpr int ROUNDS = (SHARE + AT_ONCE - 1) / AT_ONCE;
     static constexpr int CHAINS = TILES == 1 ? 4 : TILES < 4 ? 2 : 1;  // independent sums, to hide a product's latency
@@ -49,7 +73,7 @@ struct Product {
 
     static DEVICE bool mine(int warp, int share) { return share < BLOCKS / WARPS || share * WARPS + warp < BLOCKS; }
 
-    // matrix (TILES * units, BLOCKS * 32), row `tile * units + unit`
+    // matrix (SUMS * units, BLOCKS * 32), row `sum * units + unit`
     DEVICE void load(const uint16_t* matrix, int units, int first_unit, Words* shared) {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         spare = shared;
@@ -58,7 +82,8 @@ struct Product {
             const int share = piece / TILES, tile = piece % TILES;
             Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
             if (mine(warp, share)) {
-                const int64_t row = tile * units + first_unit + r, column = (share * WARPS + warp) * BLOCK + 8 * q;
+                const int64_t row = tile % SUMS * units + first_unit + tile / SUMS * 16 + r;
+                const int64_t column = (share * WARPS + warp) * BLOCK + 8 * q;
                 low = *reinterpret_cast<const Words*>(matrix + row * BLOCKS * BLOCK + column);
                 high = *reinterpret_cast<const Words*>(matrix + (row + 8) * BLOCKS * BLOCK + column);
             }
@@ -77,57 +102,66 @@ struct Product {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         if (warp >= SUMMING) return;
         const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+        const uint16_t* here = address(source, r, rows, warp, q);
         Words next[AT_ONCE];
-        load_round(next, address(source, r, rows, warp, q), 0, warp);
+        load_round(next, here, 0, warp);
         for (int tile = 0; tile < tiles; tile++) {
-            const uint16_t* here = address(source, tile * TILE_ROWS + r, rows, warp, q);
+            const uint16_t* below = address(source, (tile + 1) * TILE_ROWS + r, rows, warp, q);  // of the next tile
             float sums[CHAINS][TILES][4] = {};
 #pragma unroll
             for (int round = 0; round < ROUNDS; round++) {
+                const bool last = round + 1 == ROUNDS, more = !last || tile + 1 < tiles;
+                const uint16_t* ahead = last ? below : here;
+                const int ahead_round = last ? 0 : round + 1;
                 Words now[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) now[i] = next[i];
-                if (round + 1 < ROUNDS) {
-                    load_round(next, here, round + 1, warp);
-                } else if (tile + 1 < tiles) {
-                    load_round(next, address(source, (tile + 1) * TILE_ROWS + r, rows, warp, q), 0, warp);
+                if (more) load_round(next, ahead, ahead_round, warp);
+                for (int waits = 0; any_lane(is_any_missing(now)); waits++) {
+                    if (waits > MOST_WAITS) give_up();
+                    load_missing(now, here, round);
+                    if (more) load_missing(next, ahead, ahead_round);  // as late, and not to be waited for again
                 }
-                wait_for(now, here, round, warp);
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) {
                     const int share = round * AT_ONCE + i;
                     if (share < SHARE && mine(warp, share)) multiply(sums, share, now[i], warp, lane);
                 }
             }
-            float* out = partial + (warp * chunk_rows + tile * TILE_ROWS + 2 * q) * PITCH + r;
+            here = below;
+            // sums e of a tile: units r and r + 8 (e / 2) of rows 2q and 2q + 1 (e % 2)
+            float* out = partial + (warp * chunk_rows + tile * TILE_ROWS + 2 * q) * PITCH + r * WIDE;
 #pragma unroll
-            for (int t = 0; t < TILES; t++) {
-                float total[4] = {};
+            for (int sixteen = 0; sixteen < SIXTEENS; sixteen++)
 #pragma unroll
-                for (int chain = 0; chain < CHAINS; chain++)
+                for (int e = 0; e < 4; e++) {
+                    UnitSums unit = {};
 #pragma unroll
-                    for (int e = 0; e < 4; e++) total[e] += sums[chain][t][e];
-                out[t * UNITS] = total[0];
-                out[t * UNITS + PITCH] = total[1];
-                out[t * UNITS + 8] = total[2];
-                out[t * UNITS + PITCH + 8] = total[3];
-            }
+                    for (int sum = 0; sum < SUMS; sum++)
+#pragma unroll
+                        for (int chain = 0; chain < CHAINS; chain++) unit.of[sum] += sums[chain][sixteen * SUMS + sum][e];
+                    *reinterpret_cast<UnitSums*>(out + e % 2 * PITCH + (sixteen * 16 + e / 2 * 8) * WIDE) = unit;
+                }
         }
     }
 
     // The sums of one row of the batch for units 2 * pair and 2 * pair + 1.
-    static DEVICE void sum(const float* partial, int chunk_rows, int row, int pair, Pair (&sums)[TILES]) {
-#pragma unroll
-        for (int t = 0; t < TILES; t++) sums[t] = {0.0f, 0.0f};
+    static DEVICE void sum(const float* partial, int chunk_rows, int row, int pair, Pair (&sums)[SUMS]) {
+        const int swapped = WIDE == 4 ? pair / 4 % 2 : 0;  // half of the threads take the second unit first: other banks
+        const float* at = partial + row * PITCH + 2 * pair * WIDE;
+        float total[2][SUMS] = {};
 #pragma unroll
         for (int warp = 0; warp < SUMMING; warp++)
 #pragma unroll
-            for (int t = 0; t < TILES; t++) {
-                const float* at = partial + (warp * chunk_rows + row) * PITCH + t * UNITS + 2 * pair;
-                const Pair part = *reinterpret_cast<const Pair*>(at);
-                sums[t].x += part.x;
-                sums[t].y += part.y;
+            for (int which = 0; which < 2; which++) {
+                const float* from = at + warp * chunk_rows * PITCH + (which ^ swapped) * WIDE;
+                const UnitSums unit = *reinterpret_cast<const UnitSums*>(from);
+#pragma unroll
+                for (int sum = 0; sum < SUMS; sum++) total[which][sum] += unit.of[sum];
             }
+#pragma unroll
+        for (int sum = 0; sum < SUMS; sum++)
+            sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
     }
 
    private:
@@ -149,16 +183,16 @@ struct Product {
             if (share < SHARE && mine(warp, share)) words[i] = load_exchanged(from + share * WARPS * BLOCK);
         }
     }
-
-    static DEVICE void wait_for(Words (&words)[AT_ONCE], const uint16_t* from, int round, int warp) {
-        for (int waits = 0;; waits++) {
-            bool missing = false;
+    static DEVICE void load_missing(Words (&words)[AT_ONCE], const uint16_t* from, int round) {
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) missing = missing || is_missing(words[i]);
-            if (!any_lane(missing)) return;
-            if (waits > MOST_WAITS) give_up();
-            load_round(words, from, round, warp);
-        }
+        for (int i = 0; i < AT_ONCE; i++)
+            if (is_missing(words[i])) words[i] = load_exchanged(from + (round * AT_ONCE + i) * WARPS * BLOCK);
+    }
+    static DEVICE bool is_any_missing(const Words (&words)[AT_ONCE]) {
+        bool missing = false;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) missing = missing || is_missing(words[i]);
+        return missing;
     }
 
     DEVICE void multiply(float (&sums)[CHAINS][TILES][4], int share, const Words& b, int warp, int lane) const {
