@@ -26,7 +26,6 @@ from unrolled.kernels.cuda.plan import (
     GRU_BEFORE,
     KINDS,
     LSTM,
-    UNITS,
     Kind,
     Limits,
     Plan,
@@ -61,12 +60,21 @@ class TestCompiles:
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize("kind", [KINDS[LSTM], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
-    @pytest.mark.parametrize("width", [32, 48])
-    @pytest.mark.parametrize("units", UNITS)
-    def test_the_widest_stay_in_registers(self, kind: Kind, units: int, width: int) -> None:
+    @pytest.mark.parametrize("hidden", [512, 672, 1024, 1536])
+    def test_the_widest_stay_in_registers(self, kind: Kind, hidden: int) -> None:
         """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
-        log = report(kind, width, torch.float16, "sm_90", units=units)
-        assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
+        width = width_blocks(hidden)
+        plans = {
+            (d, batch): make_plan(kind, d, width, batch, H200)
+            for d in ("forward", "backward")
+            for batch in (16, 64, 200)
+        }
+        for (direction, _), plan in plans.items():
+            assert plan is not None
+            log = report(kind, width, torch.float16, "sm_90", units=plan.units)
+            used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
+            assert used is not None
+            assert used.groups() == ("0", "0")
 
     def test_the_fast_tanh(self) -> None:
         report(KINDS[LSTM], 3, torch.float16, "sm_80", "-DFAST_TANH")
@@ -154,6 +162,8 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     """The launch, up to the driver that is not here."""
     from cuda.bindings import driver
 
+    inside: list[bool] = []
+
     class Stream:
         cuda_stream = 1234
 
@@ -164,8 +174,11 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
         def __init__(self, device: torch.device) -> None:
             assert device == torch.device("cuda:1")
 
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None: ...
+        def __enter__(self) -> None:
+            inside.append(True)
+
+        def __exit__(self, *_: object) -> None:
+            inside.pop()
 
     seen: list[Any] = []
     good = driver.CUresult.CUDA_SUCCESS
@@ -181,6 +194,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
         return (good,)
 
     monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1 if inside else 0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(compiler, "machine_code", lambda *given: repr(given).encode())
@@ -190,7 +204,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
     given = Arguments(steps=5)
     for _ in range(2):
-        plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000)
+        plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000, tally_rows=8)
         launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
     raised, (config, kernel, steps, extra), _ = seen
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
@@ -202,7 +216,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     )
     with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
         launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
-    for function in (launch._loaded, launch._module):
+    for function in (launch._loaded, launch._module, launch._configured):
         function.cache_clear()
     launch._allowed.clear()
 

@@ -163,7 +163,7 @@ def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
     extra = -hidden % BLOCK  # units without weights, up to a multiple of 32
-    gates_x = _project(job, kind, extra, dtype)
+    gates_x, bias = _project(job, extra, dtype), _added_bias(cell, kind, extra)
     weight = cell.weight_hh.to(dtype)
     if extra:
         weight = F.pad(weight.reshape(-1, hidden, hidden), (0, extra, 0, extra)).flatten(0, 1)
@@ -173,12 +173,12 @@ def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
     if job.resets is not None and job.reset_state is not None:
         reset = [*(_padded(s.float(), extra) for s in job.reset_state), None]
     memory = KINDS[kind].memory
-    differentiable = (gates_x, weight, own, *states, *reset)
+    differentiable = (gates_x, weight, bias, own, *states, *reset)
     save = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
-    output, h_n, c_n, *_ = ops.recurrence(
-        gates_x, weight, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
-        torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None, job.lengths, job.resets, kind,
-        job.reverse, save,
+    link = torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None
+    output, h_n, c_n, *_ = ops.run(
+        gates_x, weight, bias, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
+        link, job.lengths, job.resets, kind, job.reverse, save,
     )  # fmt: skip
     finals = (h_n, c_n) if memory else (h_n,)
     if extra:
@@ -191,32 +191,28 @@ def _padded(tensor: Tensor, extra: int) -> Tensor:
     return F.pad(tensor, (0, extra)) if extra else tensor
 
 
-def _project(job: Job, kind: int, extra: int, dtype: torch.dtype) -> Tensor:
-    """W x + b for all steps (B, T, G·H), time first in memory where x is; b has the recurrent bias in it, if it can."""
+def _project(job: Job, extra: int, dtype: torch.dtype) -> Tensor:
+    """W x for all steps (B, T, G·H), time first in memory where x is."""
     cell, x, active = job.cell, job.x, job.active
     assert isinstance(cell, BuiltIn)
-    hidden = cell.hidden_size
     if active is not None:
         x = torch.where(active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
-    weight, bias = cell.weight_ih.to(dtype), _added_bias(cell, kind)
+    weight = cell.weight_ih.to(dtype)
     if extra:
-        weight = F.pad(weight.reshape(-1, hidden, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
-    if bias is not None:
-        bias = _padded(bias.to(dtype).view(-1, hidden), extra).flatten()
+        weight = F.pad(weight.reshape(-1, cell.hidden_size, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
     x = x.to(dtype)
     if x.stride(0) < x.stride(1):
-        return F.linear(x.transpose(0, 1), weight, bias).transpose(0, 1)
-    return F.linear(x, weight, bias)
+        return F.linear(x.transpose(0, 1), weight).transpose(0, 1)
+    return F.linear(x, weight)
 
 
-def _added_bias(cell: BuiltIn, kind: int) -> Tensor | None:
-    """Both biases, as far as they are simply added; r multiplies the recurrent one of a GRU's candidate."""
+def _added_bias(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:
+    """Both biases (G, H), as far as they are simply added; r multiplies the recurrent one of a GRU's candidate."""
     recurrent = cell.bias_hh
     if kind == GRU and recurrent is not None:
         recurrent = F.pad(recurrent[: 2 * cell.hidden_size], (0, cell.hidden_size))
-    if cell.bias_ih is None or recurrent is None:
-        return recurrent if cell.bias_ih is None else cell.bias_ih
-    return cell.bias_ih + recurrent
+    given = [bias.float() for bias in (cell.bias_ih, recurrent) if bias is not None]
+    return _padded(sum(given[1:], given[0]).view(-1, cell.hidden_size), extra) if given else None
 
 
 def _own(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:

@@ -34,22 +34,34 @@ def run(
     kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device
 ) -> None:
     """Launches a kernel on torch's current stream of the device; all its blocks run at once, or none does."""
+    if torch.cuda.current_device() != device.index:
+        with torch.cuda.device(device):
+            return run(kind, direction, width, dtype, how, given, device)
     from cuda.bindings import driver
 
-    with torch.cuda.device(device):
-        kernel = _loaded(kind, direction, width, dtype, how.units, device)
-        _allow_shared(kernel, how.shared_bytes)
-        together = driver.CUlaunchAttribute()
-        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        together.value.cooperative = 1
-        config = driver.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = how.blocks, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
-        config.sharedMemBytes = how.shared_bytes
-        config.hStream = torch.cuda.current_stream(device).cuda_stream
-        config.attrs, config.numAttrs = [together], 1
-        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-        _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
+    kernel = _loaded(kind, direction, width, dtype, how.units, device)
+    _allow_shared(kernel, how.shared_bytes)
+    config = _configured(how, torch.cuda.current_stream(device).cuda_stream)
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+    _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
+    return None
+
+
+@cache
+def _configured(how: Plan, stream: int) -> Any:
+    """The launch itself; made once, since that takes as long as some steps do."""
+    from cuda.bindings import driver
+
+    together = driver.CUlaunchAttribute()
+    together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    together.value.cooperative = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = how.blocks, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
+    config.sharedMemBytes = how.shared_bytes
+    config.hStream = stream
+    config.attrs, config.numAttrs = [together], 1
+    return config
 
 
 @cache

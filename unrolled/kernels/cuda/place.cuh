@@ -9,6 +9,7 @@ struct Place {
     int rows;        // of this group
     int first_unit;  // of this block
     int row, pair;   // of this thread, in a chunk and in the block
+    int64_t tally_slot;  // of what this thread sums up
     bool reverse;
 
     DEVICE Place(const Arguments& a, int slices) {
@@ -23,6 +24,7 @@ struct Place {
         first_unit = block_index() % slices * UNITS;
         row = thread / (UNITS / 2);
         pair = thread % (UNITS / 2);
+        tally_slot = a.first_slot + group * chunk_rows + row;
         reverse = a.reverse;
     }
 
@@ -84,4 +86,12 @@ DEVICE void leave(const Arguments& a, int64_t row, int t, int unit, Pair& dh, Pa
     if (a.d_c_reset != nullptr) add_pair(a.d_c_reset + row * HIDDEN + unit, dc);
     dh = {0.0f, 0.0f};
     dc = {0.0f, 0.0f};
+}
+
+// What a thread summed up, written to (S, COUNT, HIDDEN) unless nobody wants it.
+template <int COUNT, int HIDDEN>
+DEVICE void write_tally(const Place& place, const Tally& tally, int first, float* to) {
+    if (to == nullptr || place.row >= place.chunk_rows) return;
+    for (int i = 0; i < COUNT; i++)
+        store_pair(to + (place.tally_slot * COUNT + i) * HIDDEN + place.unit(), tally.sums(first + i));
 }

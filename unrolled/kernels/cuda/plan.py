@@ -10,7 +10,7 @@ import torch
 Pass = Literal["forward", "backward"]
 
 # The kernels' own measures (product.cuh).
-WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD = 8, 256, 32, 8, 16
+WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE = 8, 256, 32, 8, 16, 14
 UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
 WIDEST = 1536
 
@@ -53,10 +53,14 @@ class Product:
     units: int
 
     @property
+    def pieces(self) -> int:
+        """Weights of a warp, 16 by 32 each."""
+        return self.sums * self.units // 16 * -(-self.blocks // WARPS)
+
+    @property
     def spare_bytes(self) -> int:
         """Weights that do not fit into registers."""
-        pieces = self.sums * self.units // 16 * -(-self.blocks // WARPS)
-        return max(0, pieces - MOST_HELD) * WARPS * 32 * 32
+        return (self.pieces - HELD_OF_MORE) * WARPS * 32 * 32 if self.pieces > MOST_HELD else 0
 
     def partial_bytes(self, rows: int) -> int:
         """Two sets of partial sums, taking turns; those of a unit fill 4, 8 or 16 bytes."""
@@ -82,6 +86,7 @@ class Plan:
     group_rows: int
     chunk_rows: int
     shared_bytes: int
+    tally_rows: int  # of all blocks that own a unit
 
 
 def width_blocks(hidden: int) -> int:
@@ -99,15 +104,18 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     """Groups of rows, as many as the GPU runs at once, each with all units; None if the GPU is too small.
 
     Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
+    But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward.
     """
-    plans = [_plan_with(units, kind, direction, width, batch, limits) for units in UNITS]
+    few, many = UNITS
+    too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
+    sizes = (few,) if too_many and (direction == "forward" or kind.twice) else (few, many)
+    plans = [_plan_with(units, kind, direction, width, batch, limits) for units in sizes]
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.group_rows, default=None)
 
 
-def _plan_with(
-    units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits
-) -> Plan | None:
-    """Forward, a group's rows come in two chunks where there are enough: one is on its way while the other is multiplied.
+def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+    """Forward, a group's rows come in two chunks if there are enough: one is on its way while the other is multiplied.
+
     A batch that does not fit takes several launches.
     """
     slices = width * BLOCK // units
@@ -125,13 +133,15 @@ def _plan_with(
             shared = shared_bytes(kind, direction, width, units, chunk_rows, chunks)
             if shared <= limits.shared_bytes:
                 group_rows = tiles_of_group * TILE_ROWS
-                return Plan(groups * slices, units, min(batch, groups * group_rows), group_rows, chunk_rows, shared)
+                rows = min(batch, groups * group_rows)
+                return Plan(groups * slices, units, rows, group_rows, chunk_rows, shared, groups * chunk_rows)
         tiles_of_group //= 2
     return None
 
 
 def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:
-    """What a block keeps in shared memory: spare weights, partial sums, and two numbers of each unit and row."""
+    """What a block keeps in shared memory: spare weights, partial sums, two numbers of each unit and row, tallies."""
     products = products_of(kind, direction, width, units)
     spare, partial = sum(p.spare_bytes for p in products), max(p.partial_bytes(chunk_rows) for p in products)
-    return spare + partial + 2 * 4 * chunks * chunk_rows * units
+    tallied = 2 * THREADS * (kind.gates + kind.own) if direction == "backward" else 0
+    return spare + partial + 4 * (2 * chunks * chunk_rows * units + tallied)

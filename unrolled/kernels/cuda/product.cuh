@@ -12,6 +12,9 @@
 
 #ifndef PIECES_HELD
 #define PIECES_HELD 16
+#define PIECES_HELD_OF_MORE 14
+#else
+#define PIECES_HELD_OF_MORE PIECES_HELD
 #endif
 
 constexpr int WARPS = 8;
@@ -21,6 +24,7 @@ constexpr int SIXTEENS = UNITS / 16;
 constexpr int BLOCK = 32;        // columns
 constexpr int TILE_ROWS = 8;     // rows of the batch in one product
 constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
+constexpr int HELD_OF_MORE = PIECES_HELD_OF_MORE;  // fewer if some are in shared memory: reading them takes registers
 constexpr int MOST_WAITS = 1 << 22;  // some seconds: blocks run together, so that more means an error
 
 // Buffers through which blocks exchange numbers are filled with this word before a launch: a word that differs is there.
@@ -50,13 +54,16 @@ struct alignas(16) Sums<4> {
     float of[4];
 };
 
-template <class Number, int SUMS, int BLOCKS>
+// TRANSPOSED: the matrix has a row for each column of the product. Two neighbouring units make one word of it, so that
+// a lane has rows 2r and 2r + 1 of a tile then, and not r and r + 8.
+template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false>
 struct Product {
+    static_assert(SUMS == 1 || !TRANSPOSED);
     using UnitSums = Sums<SUMS>;
     static constexpr int TILES = SUMS * SIXTEENS;                     // tile t: sum t % SUMS of sixteen units
     static constexpr int SHARE = (BLOCKS + WARPS - 1) / WARPS;        // blocks of a warp; the last may be one too many
     static constexpr int PIECES = TILES * SHARE;                      // 16 x 32 weights each
-    static constexpr int HELD = PIECES < MOST_HELD ? PIECES : MOST_HELD;
+    static constexpr int HELD = PIECES <= MOST_HELD ? PIECES : HELD_OF_MORE;
     static constexpr int SPARE = PIECES - HELD;                       // in shared memory
     static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
     static constexpr int WIDE = sizeof(UnitSums) / 4;                     // floats
@@ -68,12 +75,12 @@ struct Product {
     static constexpr int spare_words() { return SPARE * WARPS * 2 * 32; }
     static constexpr int partial_floats(int rows) { return 2 * SUMMING * rows * PITCH; }
 
-    Words held[HELD][2];  // a piece: rows r and r + 8
+    Words held[HELD][2];  // a piece: a lane's two rows
     const Words* spare;
 
     static DEVICE bool mine(int warp, int share) { return share < BLOCKS / WARPS || share * WARPS + warp < BLOCKS; }
 
-    // matrix (SUMS * units, BLOCKS * 32), row `sum * units + unit`
+    // matrix (SUMS * units, BLOCKS * 32), row `sum * units + unit`; or its transpose (BLOCKS * 32, units)
     DEVICE void load(const uint16_t* matrix, int units, int first_unit, Words* shared) {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         spare = shared;
@@ -82,10 +89,15 @@ struct Product {
             const int share = piece / TILES, tile = piece % TILES;
             Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
             if (mine(warp, share)) {
-                const int64_t row = tile % SUMS * units + first_unit + tile / SUMS * 16 + r;
+                const int unit = first_unit + tile / SUMS * 16;
                 const int64_t column = (share * WARPS + warp) * BLOCK + 8 * q;
-                low = *reinterpret_cast<const Words*>(matrix + row * BLOCKS * BLOCK + column);
-                high = *reinterpret_cast<const Words*>(matrix + (row + 8) * BLOCKS * BLOCK + column);
+                if (TRANSPOSED) {
+                    load_transposed(matrix + column * units + unit + 2 * r, units, low, high);
+                } else {
+                    const uint16_t* row = matrix + (tile % SUMS * int64_t{units} + unit + r) * BLOCKS * BLOCK;
+                    low = *reinterpret_cast<const Words*>(row + column);
+                    high = *reinterpret_cast<const Words*>(row + 8 * BLOCKS * BLOCK + column);
+                }
             }
             if (piece < HELD) {
                 held[piece < HELD ? piece : 0][0] = low;
@@ -129,19 +141,7 @@ struct Product {
                 }
             }
             here = below;
-            // sums e of a tile: units r and r + 8 (e / 2) of rows 2q and 2q + 1 (e % 2)
-            float* out = partial + (warp * chunk_rows + tile * TILE_ROWS + 2 * q) * PITCH + r * WIDE;
-#pragma unroll
-            for (int sixteen = 0; sixteen < SIXTEENS; sixteen++)
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    UnitSums unit = {};
-#pragma unroll
-                    for (int sum = 0; sum < SUMS; sum++)
-#pragma unroll
-                        for (int chain = 0; chain < CHAINS; chain++) unit.of[sum] += sums[chain][sixteen * SUMS + sum][e];
-                    *reinterpret_cast<UnitSums*>(out + e % 2 * PITCH + (sixteen * 16 + e / 2 * 8) * WIDE) = unit;
-                }
+            store(sums, partial + (warp * chunk_rows + tile * TILE_ROWS + 2 * q) * PITCH, r);
         }
     }
 
@@ -165,6 +165,43 @@ struct Product {
     }
 
    private:
+    // Eight columns of two neighbouring units.
+    static DEVICE void load_transposed(const uint16_t* from, int units, Words& low, Words& high) {
+        uint32_t both[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) both[i] = *reinterpret_cast<const uint32_t*>(from + i * int64_t{units});
+        low = {first_halves(both[0], both[1]), first_halves(both[2], both[3]), first_halves(both[4], both[5]),
+               first_halves(both[6], both[7])};
+        high = {second_halves(both[0], both[1]), second_halves(both[2], both[3]), second_halves(both[4], both[5]),
+                second_halves(both[6], both[7])};
+    }
+    static DEVICE uint32_t first_halves(uint32_t a, uint32_t b) { return (a & 0xffffu) | b << 16; }
+    static DEVICE uint32_t second_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xffff0000u); }
+
+    // Sums e of a tile are those of a lane's first or second unit (e / 2) for rows 2q and 2q + 1 (e % 2) of the batch.
+    static DEVICE void store(const float (&sums)[CHAINS][TILES][4], float* row, int r) {
+#pragma unroll
+        for (int sixteen = 0; sixteen < SIXTEENS; sixteen++)
+#pragma unroll
+            for (int column = 0; column < 2; column++) {
+                UnitSums first = {}, second = {};
+#pragma unroll
+                for (int sum = 0; sum < SUMS; sum++)
+#pragma unroll
+                    for (int chain = 0; chain < CHAINS; chain++) {
+                        first.of[sum] += sums[chain][sixteen * SUMS + sum][column];
+                        second.of[sum] += sums[chain][sixteen * SUMS + sum][2 + column];
+                    }
+                float* at = row + column * PITCH + sixteen * 16 * WIDE;
+                if (TRANSPOSED) {
+                    *reinterpret_cast<Pair*>(at + 2 * r) = {first.of[0], second.of[0]};
+                } else {
+                    *reinterpret_cast<UnitSums*>(at + r * WIDE) = first;
+                    *reinterpret_cast<UnitSums*>(at + (r + 8) * WIDE) = second;
+                }
+            }
+    }
+
     static DEVICE int spare_index(int piece, int warp, int half, int lane) {
         return (((piece - HELD) * WARPS + warp) * 2 + half) * 32 + lane;
     }

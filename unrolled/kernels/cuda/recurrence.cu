@@ -6,8 +6,8 @@
 
 #include <arguments.h>
 #include <product.cuh>
-#include <place.cuh>
 #include <shared.cuh>
+#include <place.cuh>
 #include <cells.cuh>
 
 using Cell = CELL_TYPE;
@@ -15,9 +15,9 @@ using Number = NUMBER_TYPE;
 constexpr int HIDDEN = WIDTH * BLOCK, SLICES = HIDDEN / UNITS, GATES = Cell::GATES, SAVED = Cell::SAVED;
 
 using ForwardProduct = Product<Number, GATES, WIDTH>;
-using BackwardProduct = Product<Number, 1, GATES * WIDTH>;
-using ForwardShared = Shared<ForwardProduct>;
-using BackwardShared = Shared<BackwardProduct>;
+using BackwardProduct = Product<Number, 1, GATES * WIDTH, true>;
+using ForwardShared = Shared<0, ForwardProduct>;
+using BackwardShared = Shared<GATES + Cell::OWN, BackwardProduct>;
 
 DEVICE void load_own(const float* own, int unit, float (&low)[3], float (&high)[3]) {
 #pragma unroll
@@ -73,8 +73,9 @@ KERNEL forward(GIVEN Arguments a) {
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++) {
                 const Pair given = Number::unpack(words[gate]);
-                x[0][gate] = given.x;
-                x[1][gate] = given.y;
+                const Pair bias = a.bias == nullptr ? Pair{0.0f, 0.0f} : load_pair(a.bias + gate * HIDDEN + unit);
+                x[0][gate] = given.x + bias.x;
+                x[1][gate] = given.y + bias.y;
                 u[0][gate] = sums[gate].x;
                 u[1][gate] = sums[gate].y;
             }
@@ -144,7 +145,7 @@ struct Known {
     }
 };
 
-// `weights` is (HIDDEN, GATES * HIDDEN) here: the transpose. `d_gates` (T, B, GATES * HIDDEN) is the exchange.
+// `d_gates` (T, B, GATES * HIDDEN) is the exchange.
 KERNEL backward(GIVEN Arguments a) {
     using Sum = BackwardProduct;
     const Place place(a, SLICES);
@@ -154,6 +155,7 @@ KERNEL backward(GIVEN Arguments a) {
     product.load(a.weights, HIDDEN, place.first_unit, shared.spare());
     float own[2][3] = {};
     load_own(a.own, unit, own[0], own[1]);
+    const Tally tally(shared.tally, GATES + Cell::OWN);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
@@ -193,7 +195,7 @@ KERNEL backward(GIVEN Arguments a) {
                 continue;
             }
             const int t = place.time(step);
-            Gone<GATES> low = {{}, 0.0f, dh.x, dc.x}, high = {{}, 0.0f, dh.y, dc.y};
+            Gone<GATES> low = {{}, 0.0f, dh.x, dc.x, {}}, high = {{}, 0.0f, dh.y, dc.y, {}};
             if (known.real) {
                 low = known.back(0, own[0], dh.x, dc.x);
                 high = known.back(1, own[1], dh.y, dc.y);
@@ -202,10 +204,20 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++)
                 store_exchanged(to + gate * HIDDEN, Number::pack(low.du[gate], high.du[gate]));
-            if (Cell::HAS_CANDIDATE)
-                store_word(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(low.d_candidate, high.d_candidate));
+            uint16_t* to_x = a.d_gates_x + place.at(t, chunk, GATES * HIDDEN);
+#pragma unroll
+            for (int gate = 0; gate < GATES; gate++) {
+                const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
+                const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
+                if (Cell::HAS_CANDIDATE) store_word(to_x + gate * HIDDEN, Number::pack(d_x.x, d_x.y));
+                tally.add(gate, d_x.x, d_x.y);
+            }
+#pragma unroll
+            for (int i = 0; i < Cell::OWN; i++) tally.add(GATES + i, low.d_own[i], high.d_own[i]);
             shared.first[place.slot(chunk)] = {low.dh, high.dh};
             shared.second[place.slot(chunk)] = {low.dc, high.dc};
         }
     }
+    write_tally<GATES, HIDDEN>(place, tally, 0, a.d_bias);
+    write_tally<Cell::OWN, HIDDEN>(place, tally, GATES, a.d_own);
 }
