@@ -1,4 +1,4 @@
-// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, shared bytes, seed)`.
+// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, of a cluster, shared bytes, seed)`.
 #include <device.cuh>
 
 #include <algorithm>
@@ -59,7 +59,9 @@ int run(int count, int shared_bytes, unsigned seed) {
 
 }  // namespace simulator
 
-extern "C" int launch(int which, const Arguments* given, int count, int shared_bytes, unsigned seed) {
+extern "C" int launch(int which, const Arguments* given, int count, int cluster, int shared_bytes, unsigned seed) {
+    simulator::cluster_size = cluster;
+    simulator::clusters = std::vector<simulator::Cluster>(count / cluster);
     simulator::arguments = given;
     simulator::kernel = which == 0 ? forward : backward;
     return simulator::run(count, shared_bytes, seed);

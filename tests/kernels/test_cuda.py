@@ -23,27 +23,32 @@ from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import INTEGERS, POINTERS, Arguments
 from unrolled.kernels.cuda.plan import (
     BLOCK,
+    CLUSTER_UNITS,
     GRU_BEFORE,
     KINDS,
     LSTM,
     Kind,
     Limits,
+    Pass,
     Plan,
     make_plan,
     shared_bytes,
+    source_of,
     width_blocks,
 )
 
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
-H200, A100 = Limits(132, 227 * 1024), Limits(108, 163 * 1024)
+H200, A100 = Limits(132, 227 * 1024, clusters=True), Limits(108, 163 * 1024)
 
 
 def report(kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16) -> str:
     """What ptxas says of a kernel."""
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *compiler.defines(kind, width, dtype, units))
-    compiled = compiler.compile_source(kind.source, compiler.sources(), (*options, "--ptxas-options=-v", *more))
+    compiled = compiler.compile_source(
+        source_of(kind, units), compiler.sources(), (*options, "--ptxas-options=-v", *more)
+    )
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
     return compiled.log
@@ -60,21 +65,22 @@ class TestCompiles:
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize("kind", [KINDS[LSTM], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
-    @pytest.mark.parametrize("hidden", [512, 672, 1024, 1536])
+    @pytest.mark.parametrize("hidden", [512, 1024, 1536])
     def test_the_widest_stay_in_registers(self, kind: Kind, hidden: int) -> None:
         """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
         width = width_blocks(hidden)
-        plans = {
-            (d, batch): make_plan(kind, d, width, batch, H200)
-            for d in ("forward", "backward")
-            for batch in (16, 64, 200)
-        }
-        for (direction, _), plan in plans.items():
-            assert plan is not None
-            log = report(kind, width, torch.float16, "sm_90", units=plan.units)
+        directions: tuple[Pass, ...] = ("forward", "backward")
+        plans = {(d, make_plan(kind, d, width, batch, H200)) for d in directions for batch in (16, 64, 200)}
+        for direction, units in sorted({(direction, plan.units) for direction, plan in plans if plan is not None}):
+            log = report(kind, width, torch.float16, "sm_90", units=units)
             used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
             assert used is not None
             assert used.groups() == ("0", "0")
+
+    @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
+    def test_clusters(self, kind: Kind) -> None:
+        log = report(kind, 8, torch.bfloat16, "sm_90", units=CLUSTER_UNITS)
+        assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     def test_the_fast_tanh(self) -> None:
         report(KINDS[LSTM], 3, torch.float16, "sm_80", "-DFAST_TANH")
@@ -133,7 +139,9 @@ class TestPlans:
                 assert plan is not None
                 slices = width * BLOCK // plan.units
                 groups = plan.blocks // slices
-                assert plan.blocks == groups * slices <= limits.multiprocessors
+                assert plan.blocks == groups * slices
+                assert plan.cluster in (0, slices)
+                assert plan.cluster or plan.blocks <= limits.multiprocessors
                 assert plan.rows == min(batch, groups * plan.group_rows)
                 assert (groups - 1) * plan.group_rows < plan.rows
                 assert plan.chunk_rows % 8 == 0
@@ -210,6 +218,9 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
     assert config.attrs[0].value.cooperative == 1
+    near = launch._configured(replace(plan, cluster=4), 1234)
+    assert near.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert near.attrs[0].value.clusterDim.x == 4
 
     monkeypatch.setattr(
         driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)

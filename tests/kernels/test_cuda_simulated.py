@@ -21,7 +21,20 @@ from unrolled.errors import UserError
 from unrolled.kernels import cuda
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
-from unrolled.kernels.cuda.plan import KINDS, LSTM, UNITS, Kind, Limits, Pass, Plan, make_plan, shared_bytes
+from unrolled.kernels.cuda.plan import (
+    CLUSTER_UNITS,
+    KINDS,
+    LSTM,
+    UNITS,
+    Kind,
+    Limits,
+    Pass,
+    Plan,
+    cluster_bytes,
+    make_plan,
+    shared_bytes,
+    source_of,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 
@@ -34,6 +47,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "batch": (1, 3, 11, 40),
     "hidden": (17, 64),
     "multiprocessors": (4, 8, 12),
+    "clusters": (False, True),
     "lengths": (False, True),
     "resets": (None, "zero", "learned"),
     "reverse": (False, True),
@@ -58,7 +72,13 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         if key not in known:
             library = folder / f"{len(known)}.so"
             options = [*compiler.defines(kind, width, dtype, units), f"-DPIECES_HELD={held}"]
-            options += [f'-DKERNEL_SOURCE="{kind.source}"', "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
+            options += [
+                f'-DKERNEL_SOURCE="{source_of(kind, units)}"',
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-unknown-pragmas",
+            ]
             command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-I", str(folder), "-o", str(library)]
             subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
             known[key] = ctypes.CDLL(str(library))
@@ -72,10 +92,8 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     """A function that sets up a GPU of so many multiprocessors; buffers not yet written hold NaN."""
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
 
-    def plan(
-        kind: Kind, direction: Pass, width: int, batch: int, device: torch.device, multiprocessors: int, shared: int
-    ) -> Plan | None:
-        return make_plan(kind, direction, width, batch, Limits(multiprocessors, shared))
+    def plan(kind: Kind, direction: Pass, width: int, batch: int, device: torch.device, limits: Limits) -> Plan | None:
+        return make_plan(kind, direction, width, batch, limits)
 
     def run(
         kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device,
@@ -84,11 +102,14 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         library, which = build(kind, width, dtype, how.units, held), int(direction == "backward")
         spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
         assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
-        outcome = library.launch(which, ctypes.byref(given), how.blocks, spare, seed)
+        outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster or 1, spare, seed)
         assert outcome == 0, OUTCOMES[outcome]
 
-    def set_up(multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024) -> None:
-        monkeypatch.setattr(launch, "plan", partial(plan, multiprocessors=multiprocessors, shared=shared))
+    def set_up(
+        multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: bool = False
+    ) -> None:
+        limits = Limits(multiprocessors, shared, clusters)
+        monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
         monkeypatch.setattr(launch, "run", partial(run, held=held, seed=seed))
 
     yield set_up
@@ -107,7 +128,7 @@ def check(case: Case) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("case", list(pairwise(CHOICES, seed=0)), ids=lambda case: "-".join(map(str, case.values())))
 def test_equals_reference(case: Case, simulated: Callable[..., None]) -> None:
     """Every kernel is compiled once for one block of 32 units and once for two, each in one of the dtypes."""
-    simulated(case["multiprocessors"], seed=1)
+    simulated(case["multiprocessors"], seed=1, clusters=case["clusters"])
     check({**case, "dtype": torch.bfloat16 if case["hidden"] == 17 else torch.float16})
 
 
@@ -213,3 +234,18 @@ def test_plans_lay_out_shared_memory_as_the_kernels_do(build: Build) -> None:
         library = build(kind, 2, torch.float16, units, 16)
         assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
         assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
+
+
+@pytest.mark.parametrize("hidden", [100, 192, 256])
+@pytest.mark.parametrize("cell", ["rnn", "lstm_current", "gru"])
+def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
+    for seed in (4, 5):
+        simulated(clusters=True, seed=seed)
+        check({**PLAIN, "cell": cell, "hidden": hidden, "lengths": True, "resets": "learned"})
+
+
+def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(build: Build) -> None:
+    for kind in (kind for kind in KINDS if not kind.twice):
+        library = build(kind, 4, torch.float16, CLUSTER_UNITS, 16)
+        assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4)
+        assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4)

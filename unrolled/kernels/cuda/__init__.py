@@ -162,7 +162,7 @@ def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
-    extra = -hidden % BLOCK  # units without weights, up to a multiple of 32
+    extra = width_blocks(hidden) * BLOCK - hidden  # units without weights
     gates_x, bias = _project(job, extra, dtype), _added_bias(cell, kind, extra)
     weight = cell.weight_hh.to(dtype)
     if extra:

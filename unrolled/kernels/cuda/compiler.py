@@ -14,7 +14,7 @@ import torch
 
 from unrolled.errors import UserError
 from unrolled.kernels.cuda.arguments import header
-from unrolled.kernels.cuda.plan import NUMBERS, Kind
+from unrolled.kernels.cuda.plan import NUMBERS, Kind, source_of
 
 SOURCES = Path(__file__).parent
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-lineinfo")
@@ -45,13 +45,14 @@ def machine_code(kind: Kind, width: int, dtype: torch.dtype, units: int, archite
     """`forward` and `backward` as a cubin for `architecture` (sm_90, say); from the disk if it is there."""
     options = (*OPTIONS, f"--gpu-architecture={architecture}", *defines(kind, width, dtype, units))
     texts = sources()
-    kept = cache_folder() / f"{_fingerprint(kind.source, texts, options)}.cubin"
+    source = source_of(kind, units)
+    kept = cache_folder() / f"{_fingerprint(source, texts, options)}.cubin"
     try:
         return kept.read_bytes()
     except OSError:
         pass
     _say_once()
-    code = compile_source(kind.source, texts, options).code
+    code = compile_source(source, texts, options).code
     _keep(kept, code)
     return code
 

@@ -31,7 +31,7 @@ DEVICE uint16_t* saved_at(const Arguments& a, const Place& place, int chunk, int
 }
 
 KERNEL forward(GIVEN Arguments a) {
-    const Place place(a, SLICES);
+    const Place place = place_of_thread(a, SLICES);
     const ForwardShared shared(place.chunk_rows, place.chunks);
     const int unit = place.unit();
     ForwardGates gates;
@@ -112,7 +112,7 @@ KERNEL forward(GIVEN Arguments a) {
 
 // `d_gates` (T, B, 2 * HIDDEN) and `d_candidate` (T, B, HIDDEN) are both exchanges here.
 KERNEL backward(GIVEN Arguments a) {
-    const Place place(a, SLICES);
+    const Place place = place_of_thread(a, SLICES);
     const BackwardShared shared(place.chunk_rows, place.chunks);
     const int unit = place.unit();
     BackwardGates gates;

@@ -21,7 +21,8 @@ def limits(device: torch.device) -> Limits:
 
     most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
-    return Limits(torch.cuda.get_device_properties(device).multi_processor_count, int(shared))
+    properties = torch.cuda.get_device_properties(device)
+    return Limits(properties.multi_processor_count, int(shared), clusters=properties.major == 9)
 
 
 @cache
@@ -33,7 +34,7 @@ def plan(kind: Kind, direction: Pass, width: int, batch: int, device: torch.devi
 def run(
     kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device
 ) -> None:
-    """Launches a kernel on torch's current stream of the device; all its blocks run at once, or none does."""
+    """Launches a kernel on torch's current stream of the device; blocks that wait for each other run at once."""
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
             return run(kind, direction, width, dtype, how, given, device)
@@ -53,8 +54,12 @@ def _configured(how: Plan, stream: int) -> Any:
     from cuda.bindings import driver
 
     together = driver.CUlaunchAttribute()
-    together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-    together.value.cooperative = 1
+    if how.cluster:
+        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        together.value.clusterDim.x, together.value.clusterDim.y, together.value.clusterDim.z = how.cluster, 1, 1
+    else:
+        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        together.value.cooperative = 1
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = how.blocks, 1, 1
     config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1

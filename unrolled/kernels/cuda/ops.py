@@ -47,7 +47,8 @@ def _forward(
     output = _like_sequences(gates_x, hidden)
     h_n = gates_x.new_empty(batch, hidden)
     c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
-    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden)
+    near = bool(_plan("forward", kind, gates_x, batch, hidden).cluster)
+    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden, near)
     saved = gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,))
     memory = gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32)
 
@@ -92,8 +93,9 @@ def _backward(
     cell = KINDS[kind]
     steps, batch, hidden = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     h_entering, rh = exchange[:steps], exchange[-steps:]
-    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden)
-    d_candidate = _exchange(exchange, steps, batch, hidden) if cell.twice else exchange.new_empty(0)
+    near = bool(_plan("backward", kind, exchange, batch, hidden).cluster)
+    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden, near)
+    d_candidate = _exchange(exchange, steps, batch, hidden, near) if cell.twice else exchange.new_empty(0)
     d_gates_x = d_gates
     if cell.twice or cell.candidate:
         d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden)
@@ -209,8 +211,10 @@ def _like_sequences(sequences: Tensor, width: int) -> Tensor:
     return sequences.new_empty(batch, steps, width)
 
 
-def _exchange(like: Tensor, steps: int, batch: int, width: int) -> Tensor:
-    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives."""
+def _exchange(like: Tensor, steps: int, batch: int, width: int, near: bool) -> Tensor:
+    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
+    if near:
+        return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
     return words.view(like.dtype)
 

@@ -12,8 +12,8 @@ struct Place {
     int64_t tally_slot;  // of what this thread sums up
     bool reverse;
 
-    DEVICE Place(const Arguments& a, int slices) {
-        const int thread = thread_index(), group = block_index() / slices;
+    // thread (row, pair) of the block that has the units from `slice * UNITS` on
+    DEVICE Place(const Arguments& a, int group, int slice, int row, int pair) : row(row), pair(pair) {
         group_rows = a.group_rows;
         chunk_rows = a.chunk_rows;
         steps = a.steps;
@@ -21,9 +21,7 @@ struct Place {
         first_row = a.first_row + static_cast<int64_t>(group) * group_rows;
         rows = a.end_row - first_row < group_rows ? a.end_row - first_row : group_rows;
         chunks = (rows + chunk_rows - 1) / chunk_rows;
-        first_unit = block_index() % slices * UNITS;
-        row = thread / (UNITS / 2);
-        pair = thread % (UNITS / 2);
+        first_unit = slice * UNITS;
         tally_slot = a.first_slot + group * chunk_rows + row;
         reverse = a.reverse;
     }
@@ -44,6 +42,11 @@ struct Place {
     }
     DEVICE int64_t at(int t, int chunk, int width) const { return first_of_chunk(t, chunk, width) + row * width + unit(); }
 };
+
+// In blocks of which `slices` make a group, neighbouring threads have neighbouring pairs of units.
+DEVICE Place place_of_thread(const Arguments& a, int slices) {
+    return {a, block_index() / slices, block_index() % slices, thread_index() / (UNITS / 2), thread_index() % (UNITS / 2)};
+}
 
 DEVICE bool is_real(const Arguments& a, int64_t row, int t) { return a.lengths == nullptr || t < a.lengths[row]; }
 DEVICE bool is_reset(const Arguments& a, int64_t row, int t) {

@@ -12,6 +12,7 @@ Pass = Literal["forward", "backward"]
 # The kernels' own measures (product.cuh).
 WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE = 8, 256, 32, 8, 16, 14
 UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
+CLUSTER_UNITS, MOST_OF_CLUSTER = 64, 4  # of a block in a cluster (cluster.cu); blocks of a cluster
 WIDEST = 1536
 
 
@@ -74,11 +75,15 @@ class Limits:
 
     multiprocessors: int
     shared_bytes: int  # of one block
+    clusters: bool = False  # whether blocks reach into each other's shared memory (compute capability 9)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch: `blocks` of 256 threads, all of them running at once, for so many rows of the batch."""
+    """A launch: `blocks` of 256 threads for so many rows of the batch.
+
+    All of them run at once, or, if there are clusters, those of each cluster.
+    """
 
     blocks: int
     units: int  # of a block
@@ -87,11 +92,18 @@ class Plan:
     chunk_rows: int
     shared_bytes: int
     tally_rows: int  # of all blocks that own a unit
+    cluster: int = 0  # blocks of a cluster, if they exchange numbers in clusters
 
 
 def width_blocks(hidden: int) -> int:
-    """Blocks of 32 units; the last is filled up with units that have no weights."""
-    return -(-hidden // BLOCK)
+    """Blocks of 32 units; the last is filled up with units that have no weights, and up to 256 units the last two."""
+    blocks = -(-hidden // BLOCK)
+    return blocks + blocks % 2 if blocks <= CLUSTER_UNITS * MOST_OF_CLUSTER // BLOCK else blocks
+
+
+def source_of(kind: Kind, units: int) -> str:
+    """The file of the kernel whose blocks have so many units."""
+    return "cluster.cu" if units == CLUSTER_UNITS else kind.source
 
 
 def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Product]:
@@ -106,6 +118,8 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
     But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward.
     """
+    if limits.clusters and not kind.twice and width * BLOCK <= CLUSTER_UNITS * MOST_OF_CLUSTER:
+        return _cluster_plan(kind, direction, width, batch)
     few, many = UNITS
     too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
     sizes = (few,) if too_many and (direction == "forward" or kind.twice) else (few, many)
@@ -137,6 +151,21 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
                 return Plan(groups * slices, units, rows, group_rows, chunk_rows, shared, groups * chunk_rows)
         tiles_of_group //= 2
     return None
+
+
+def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int) -> Plan:
+    """A cluster for every eight rows; those that find no room wait for others to end."""
+    size, clusters = width * BLOCK // CLUSTER_UNITS, -(-batch // TILE_ROWS)
+    shared = cluster_bytes(kind, direction, width)
+    rows = clusters * TILE_ROWS
+    return Plan(clusters * size, CLUSTER_UNITS, batch, TILE_ROWS, TILE_ROWS, shared, rows, cluster=size)
+
+
+def cluster_bytes(kind: Kind, direction: Pass, width: int) -> int:
+    """What a block of a cluster keeps in shared memory: every h three times; or sums of all blocks and gates, twice."""
+    if direction == "forward":
+        return 3 * TILE_ROWS * (width * BLOCK + 32) * 2
+    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (kind.gates * CLUSTER_UNITS + 32))
 
 
 def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:

@@ -34,6 +34,20 @@ DEVICE bool is_missing(const Words& words) {
     return words.x == NOT_YET || words.y == NOT_YET || words.z == NOT_YET || words.w == NOT_YET;
 }
 
+// Eight rows of a matrix for two neighbouring columns of `units`, each pair a word: the other way round.
+DEVICE void load_transposed(const uint16_t* from, int units, Words& low, Words& high) {
+    uint32_t both[8], first[4], second[4];
+#pragma unroll
+    for (int i = 0; i < 8; i++) both[i] = *reinterpret_cast<const uint32_t*>(from + i * int64_t{units});
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        first[i] = (both[2 * i] & 0xffffu) | both[2 * i + 1] << 16;
+        second[i] = both[2 * i] >> 16 | (both[2 * i + 1] & 0xffff0000u);
+    }
+    low = {first[0], first[1], first[2], first[3]};
+    high = {second[0], second[1], second[2], second[3]};
+}
+
 // The sums of one unit, side by side in shared memory so that one access takes them all.
 template <int SUMS>
 struct Sums;
@@ -165,19 +179,6 @@ struct Product {
     }
 
    private:
-    // Eight columns of two neighbouring units.
-    static DEVICE void load_transposed(const uint16_t* from, int units, Words& low, Words& high) {
-        uint32_t both[8];
-#pragma unroll
-        for (int i = 0; i < 8; i++) both[i] = *reinterpret_cast<const uint32_t*>(from + i * int64_t{units});
-        low = {first_halves(both[0], both[1]), first_halves(both[2], both[3]), first_halves(both[4], both[5]),
-               first_halves(both[6], both[7])};
-        high = {second_halves(both[0], both[1]), second_halves(both[2], both[3]), second_halves(both[4], both[5]),
-                second_halves(both[6], both[7])};
-    }
-    static DEVICE uint32_t first_halves(uint32_t a, uint32_t b) { return (a & 0xffffu) | b << 16; }
-    static DEVICE uint32_t second_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xffff0000u); }
-
     // Sums e of a tile are those of a lane's first or second unit (e / 2) for rows 2q and 2q + 1 (e % 2) of the batch.
     static DEVICE void store(const float (&sums)[CHAINS][TILES][4], float* row, int r) {
 #pragma unroll
