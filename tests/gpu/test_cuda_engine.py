@@ -52,8 +52,8 @@ def torchs(case: Case) -> dict[str, Tensor] | None:
 def test_equals_reference(case: Case) -> None:
     """Within the dtype's tolerance; where that is exceeded, no further off than others at the same dtype.
 
-    Others are cuDNN or, if it does not compute the case, `reference`. A relu's slope jumps from 0 to 1: how often a sum
-    next to 0 is rounded to the other side is a matter of chance.
+    Others are cuDNN or, if it does not compute the case, `reference`. A relu makes sums next to 0 something or nothing:
+    their rounding is small beside the sums, but not beside what is left of them, nor beside their slopes.
     """
     job = make(case, "cuda")
     found, expected = results(cast(job, case["dtype"]), ENGINES["cuda"]), exact(job)
@@ -61,14 +61,13 @@ def test_equals_reference(case: Case) -> None:
     for name, value in found.items():
         assert value.dtype == case["dtype"], name
         assert value.isfinite().all(), name
-        if (off := error(value, expected[name])) > RELATIVE[case["dtype"]]:
+        if (off := error(value, expected[name])) > RELATIVE[case["dtype"]] * (5 if case["cell"] == "relu" else 1):
             too_far[name] = off
     if not too_far:
         return
     theirs = torchs(case) or results(cast(job, case["dtype"]), ENGINES["reference"])
-    slack = 2 if case["cell"] == "relu" else 1
     for name, off in too_far.items():
-        assert off <= slack * error(theirs[name], expected[name]), name
+        assert off <= error(theirs[name], expected[name]), name
 
 
 @pytest.mark.parametrize("hidden", [17, 64])

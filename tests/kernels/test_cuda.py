@@ -23,7 +23,6 @@ from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import INTEGERS, POINTERS, Arguments
 from unrolled.kernels.cuda.plan import (
     BLOCK,
-    CLUSTER_UNITS,
     GRU_BEFORE,
     KINDS,
     LSTM,
@@ -33,7 +32,6 @@ from unrolled.kernels.cuda.plan import (
     Plan,
     make_plan,
     shared_bytes,
-    source_of,
     width_blocks,
 )
 
@@ -43,12 +41,13 @@ needs_nvrtc = pytest.mark.skipif(
 H200, A100 = Limits(132, 227 * 1024, clusters=True), Limits(108, 163 * 1024)
 
 
-def report(kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16) -> str:
+def report(
+    kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16, source: str = ""
+) -> str:
     """What ptxas says of a kernel."""
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *compiler.defines(kind, width, dtype, units))
-    compiled = compiler.compile_source(
-        source_of(kind, units), compiler.sources(), (*options, "--ptxas-options=-v", *more)
-    )
+    options = (*options, "--ptxas-options=-v", *more)
+    compiled = compiler.compile_source(source or kind.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
     return compiled.log
@@ -79,7 +78,7 @@ class TestCompiles:
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
     def test_clusters(self, kind: Kind) -> None:
-        log = report(kind, 8, torch.bfloat16, "sm_90", units=CLUSTER_UNITS)
+        log = report(kind, 8, torch.bfloat16, "sm_90", units=32, source=compiler.CLUSTER_SOURCE)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     def test_the_fast_tanh(self) -> None:
@@ -95,7 +94,7 @@ class TestCompiles:
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
         compiler._say_once.cache_clear()
-        given = (KINDS[0], 1, torch.float16, 16)
+        given = (KINDS[0], 1, torch.float16, 16, False)
 
         def compiled(architecture: str = "sm_90") -> bytes:
             compiler.machine_code.cache_clear()
@@ -121,7 +120,7 @@ class TestCompiles:
         (tmp_path / "file").touch()
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
         compiler.machine_code.cache_clear()
-        assert compiler.machine_code(KINDS[0], 1, torch.float16, 16, "sm_90")[:4] == b"\x7fELF"
+        assert compiler.machine_code(KINDS[0], 1, torch.float16, 16, False, "sm_90")[:4] == b"\x7fELF"
         compiler.machine_code.cache_clear()
 
 

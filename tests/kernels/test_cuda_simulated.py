@@ -22,7 +22,6 @@ from unrolled.kernels import cuda
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import (
-    CLUSTER_UNITS,
     KINDS,
     LSTM,
     UNITS,
@@ -33,7 +32,6 @@ from unrolled.kernels.cuda.plan import (
     cluster_bytes,
     make_plan,
     shared_bytes,
-    source_of,
 )
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
@@ -55,7 +53,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "time_major": (False, True),
 }
 
-Build = Callable[[Kind, int, torch.dtype, int, int], ctypes.CDLL]
+Build = Callable[..., ctypes.CDLL]
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +65,15 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     shutil.copy(HERE / "cuda_simulator.h", folder / "device.cuh")
     known: dict[tuple[object, ...], ctypes.CDLL] = {}
 
-    def compile_for(kind: Kind, width: int, dtype: torch.dtype, units: int, held: int) -> ctypes.CDLL:
-        key = (kind, width, dtype, units, held)
+    def compile_for(
+        kind: Kind, width: int, dtype: torch.dtype, units: int, held: int, in_cluster: bool = False
+    ) -> ctypes.CDLL:
+        key = (kind, width, dtype, units, held, in_cluster)
         if key not in known:
             library = folder / f"{len(known)}.so"
             options = [*compiler.defines(kind, width, dtype, units), f"-DPIECES_HELD={held}"]
-            options += [
-                f'-DKERNEL_SOURCE="{source_of(kind, units)}"',
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-Wno-unknown-pragmas",
-            ]
+            options += [f'-DKERNEL_SOURCE="{compiler.CLUSTER_SOURCE if in_cluster else kind.source}"']
+            options += ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
             command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-I", str(folder), "-o", str(library)]
             subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
             known[key] = ctypes.CDLL(str(library))
@@ -99,7 +94,7 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device,
         held: int, seed: int,
     ) -> None:  # fmt: skip
-        library, which = build(kind, width, dtype, how.units, held), int(direction == "backward")
+        library, which = build(kind, width, dtype, how.units, held, how.cluster > 0), int(direction == "backward")
         spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
         assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
         outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster or 1, spare, seed)
@@ -245,7 +240,7 @@ def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[
 
 
 def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(build: Build) -> None:
-    for kind in (kind for kind in KINDS if not kind.twice):
-        library = build(kind, 4, torch.float16, CLUSTER_UNITS, 16)
-        assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4)
-        assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4)
+    for kind, units in product((kind for kind in KINDS if not kind.twice), UNITS):
+        library = build(kind, 4, torch.float16, units, 16, in_cluster=True)
+        assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)
+        assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units)

@@ -40,11 +40,16 @@ def run(
             return run(kind, direction, width, dtype, how, given, device)
     from cuda.bindings import driver
 
-    kernel = _loaded(kind, direction, width, dtype, how.units, device)
+    kernel = _loaded(kind, direction, width, dtype, how.units, how.cluster > 0, device)
     _allow_shared(kernel, how.shared_bytes)
     config = _configured(how, torch.cuda.current_stream(device).cuda_stream)
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-    _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
+    launched = driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0)
+    if launched[0] == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:  # a thread in which torch has not used the GPU yet
+        context = _checked(driver.cuDevicePrimaryCtxRetain(device.index), "launch")
+        _checked(driver.cuCtxSetCurrent(context), "launch")
+        launched = driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0)
+    _checked(launched, "launch")
     return None
 
 
@@ -70,20 +75,25 @@ def _configured(how: Plan, stream: int) -> Any:
 
 
 @cache
-def _loaded(kind: Kind, direction: Pass, width: int, dtype: torch.dtype, units: int, device: torch.device) -> Any:
+def _loaded(
+    kind: Kind, direction: Pass, width: int, dtype: torch.dtype, units: int, in_cluster: bool, device: torch.device
+) -> Any:
     from cuda.bindings import driver
 
     major, minor = torch.cuda.get_device_capability(device)
-    module = _module(kind, width, dtype, units, f"sm_{major}{minor}", device)
+    module = _module(kind, width, dtype, units, in_cluster, f"sm_{major}{minor}", device)
     return _checked(driver.cuModuleGetFunction(module, direction.encode()), "load")
 
 
 @cache
-def _module(kind: Kind, width: int, dtype: torch.dtype, units: int, architecture: str, device: torch.device) -> Any:
+def _module(
+    kind: Kind, width: int, dtype: torch.dtype, units: int, in_cluster: bool, architecture: str, device: torch.device
+) -> Any:
     from cuda.bindings import driver
 
     torch.cuda.current_stream(device).synchronize()  # torch's context exists from here on
-    return _checked(driver.cuModuleLoadData(compiler.machine_code(kind, width, dtype, units, architecture)), "load")
+    code = compiler.machine_code(kind, width, dtype, units, in_cluster, architecture)
+    return _checked(driver.cuModuleLoadData(code), "load")
 
 
 _allowed: dict[int, int] = {}

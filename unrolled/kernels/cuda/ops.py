@@ -291,8 +291,14 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> No
 
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    given = (*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse)
-    found: Sequence[Tensor] = recurrence_backward(*given) if _is_watched() else _backward(*given)
+    return _needed(ctx, recurrence_backward(*_saved(ctx, gradients)))
+
+
+def _saved(ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
+    return (*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse)
+
+
+def _needed(ctx: Any, found: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     needed = ctx.needs_input_grad[: len(found)]
     return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 6
 
@@ -310,11 +316,6 @@ def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
 recurrence_backward.register_autograd(_refuse_double_backward)
 
 
-def _is_watched() -> bool:
-    """Whether somebody looks at what operators run: torch.compile, or a graph of the backward pass itself."""
-    return torch.compiler.is_compiling() or torch.is_grad_enabled()
-
-
 class Recurrence(torch.autograd.Function):
     """The operator without the dispatcher, which takes longer than a short sequence does."""
 
@@ -323,7 +324,12 @@ class Recurrence(torch.autograd.Function):
         return _forward(*given)
 
     setup_context = staticmethod(_set_up)
-    backward = staticmethod(_recurrence_backward)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # a graph of the backward pass is wanted: the operator refuses a second derivative
+            return _recurrence_backward(ctx, *gradients)
+        return _needed(ctx, _backward(*_saved(ctx, gradients)))
 
 
 def run(*given: Any) -> tuple[Tensor, ...]:

@@ -12,7 +12,8 @@ Pass = Literal["forward", "backward"]
 # The kernels' own measures (product.cuh).
 WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE = 8, 256, 32, 8, 16, 14
 UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
-CLUSTER_UNITS, MOST_OF_CLUSTER = 64, 4  # of a block in a cluster (cluster.cu); blocks of a cluster
+MOST_OF_CLUSTER = 8  # blocks that exchange numbers through shared memory (cluster.cu)
+WIDEST_OF_CLUSTER = MOST_OF_CLUSTER * max(UNITS) // BLOCK
 WIDEST = 1536
 
 
@@ -98,12 +99,7 @@ class Plan:
 def width_blocks(hidden: int) -> int:
     """Blocks of 32 units; the last is filled up with units that have no weights, and up to 256 units the last two."""
     blocks = -(-hidden // BLOCK)
-    return blocks + blocks % 2 if blocks <= CLUSTER_UNITS * MOST_OF_CLUSTER // BLOCK else blocks
-
-
-def source_of(kind: Kind, units: int) -> str:
-    """The file of the kernel whose blocks have so many units."""
-    return "cluster.cu" if units == CLUSTER_UNITS else kind.source
+    return blocks + blocks % 2 if blocks <= WIDEST_OF_CLUSTER else blocks
 
 
 def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Product]:
@@ -118,7 +114,7 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
     But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward.
     """
-    if limits.clusters and not kind.twice and width * BLOCK <= CLUSTER_UNITS * MOST_OF_CLUSTER:
+    if limits.clusters and not kind.twice and width <= WIDEST_OF_CLUSTER:
         return _cluster_plan(kind, direction, width, batch)
     few, many = UNITS
     too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
@@ -155,17 +151,19 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
 
 def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int) -> Plan:
     """A cluster for every eight rows; those that find no room wait for others to end."""
-    size, clusters = width * BLOCK // CLUSTER_UNITS, -(-batch // TILE_ROWS)
-    shared = cluster_bytes(kind, direction, width)
-    rows = clusters * TILE_ROWS
-    return Plan(clusters * size, CLUSTER_UNITS, batch, TILE_ROWS, TILE_ROWS, shared, rows, cluster=size)
+    units = next(units for units in UNITS if width * BLOCK // units <= MOST_OF_CLUSTER)
+    size, clusters = width * BLOCK // units, -(-batch // TILE_ROWS)
+    shared = cluster_bytes(kind, direction, width, units)
+    return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, clusters * TILE_ROWS, cluster=size)
 
 
-def cluster_bytes(kind: Kind, direction: Pass, width: int) -> int:
-    """What a block of a cluster keeps in shared memory: every h three times; or sums of all blocks and gates, twice."""
+def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
+    """What a block of a cluster keeps in shared memory, twice: every h and partial sums; or sums and gates."""
     if direction == "forward":
-        return 3 * TILE_ROWS * (width * BLOCK + 32) * 2
-    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (kind.gates * CLUSTER_UNITS + 32))
+        (product,) = products_of(kind, direction, width, units)
+        return 2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.partial_bytes(TILE_ROWS)
+    columns = -(-kind.gates * units // BLOCK) * BLOCK
+    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (columns + 32))
 
 
 def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:

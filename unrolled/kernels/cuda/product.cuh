@@ -159,6 +159,24 @@ struct Product {
         }
     }
 
+    // The same for eight rows in shared memory, (8, pitch), that other blocks of the cluster are still writing. A word that
+    // was read is all ones again.
+    DEVICE void gather_near(uint16_t* source, int pitch, float* partial) const {
+        static_assert(SHARE == 1 && SPARE == 0);
+        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
+        if (warp >= SUMMING) return;
+        uint16_t* here = source + r * pitch + warp * BLOCK + 8 * q;
+        Words words = load_near(here);
+        for (int waits = 0; any_lane(is_missing(words)); waits++) {
+            if (waits > MOST_WAITS) give_up();
+            words = load_near(here);
+        }
+        *reinterpret_cast<Words*>(here) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+        float sums[CHAINS][TILES][4] = {};
+        multiply(sums, 0, words, warp, lane);
+        store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
+    }
+
     // The sums of one row of the batch for units 2 * pair and 2 * pair + 1.
     static DEVICE void sum(const float* partial, int chunk_rows, int row, int pair, Pair (&sums)[SUMS]) {
         const int swapped = WIDE == 4 ? pair / 4 % 2 : 0;  // half of the threads take the second unit first: other banks
