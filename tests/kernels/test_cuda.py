@@ -42,12 +42,12 @@ H200, A100 = Limits(132, 227 * 1024, clusters=True), Limits(108, 163 * 1024)
 
 
 def report(
-    kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16, source: str = ""
+    kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16, in_cluster: bool = False
 ) -> str:
     """What ptxas says of a kernel."""
-    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *compiler.defines(kind, width, dtype, units))
-    options = (*options, "--ptxas-options=-v", *more)
-    compiled = compiler.compile_source(source or kind.source, compiler.sources(), options)
+    program = compiler.recurrence(kind, width, dtype, units, in_cluster)
+    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v", *more)
+    compiled = compiler.compile_source(program.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
     return compiled.log
@@ -78,8 +78,14 @@ class TestCompiles:
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
     def test_clusters(self, kind: Kind) -> None:
-        log = report(kind, 8, torch.bfloat16, "sm_90", units=32, source=compiler.CLUSTER_SOURCE)
+        log = report(kind, 8, torch.bfloat16, "sm_90", units=32, in_cluster=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
+
+    @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
+    def test_single_steps(self, kind: Kind) -> None:
+        program = compiler.once(kind, torch.float16, 8)
+        options = (*compiler.OPTIONS, "--gpu-architecture=sm_80", *program.defines)
+        assert compiler.compile_source(program.source, compiler.sources(), options).code[:4] == b"\x7fELF"
 
     def test_the_fast_tanh(self) -> None:
         report(KINDS[LSTM], 3, torch.float16, "sm_80", "-DFAST_TANH")
@@ -94,11 +100,11 @@ class TestCompiles:
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
         compiler._say_once.cache_clear()
-        given = (KINDS[0], 1, torch.float16, 16, False)
+        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
 
         def compiled(architecture: str = "sm_90") -> bytes:
             compiler.machine_code.cache_clear()
-            return compiler.machine_code(*given, architecture)
+            return compiler.machine_code(program, architecture)
 
         first = compiled()
         (kept,) = (tmp_path / "cache").iterdir()
@@ -120,7 +126,8 @@ class TestCompiles:
         (tmp_path / "file").touch()
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
         compiler.machine_code.cache_clear()
-        assert compiler.machine_code(KINDS[0], 1, torch.float16, 16, False, "sm_90")[:4] == b"\x7fELF"
+        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
+        assert compiler.machine_code(program, "sm_90")[:4] == b"\x7fELF"
         compiler.machine_code.cache_clear()
 
 
@@ -210,9 +217,10 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(driver, "cuFuncSetAttribute", allowed)
     monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
     given = Arguments(steps=5)
+    program = compiler.recurrence(KINDS[LSTM], 32, torch.float16, 16, in_cluster=False)
     for _ in range(2):
         plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000, tally_rows=8)
-        launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
+        launch.run(program, "forward", plan, given, torch.device("cuda:1"))
     raised, (config, kernel, steps, extra), _ = seen
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
@@ -225,7 +233,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
         driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)
     )
     with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
-        launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
+        launch.run(program, "forward", plan, given, torch.device("cuda:1"))
     for function in (launch._loaded, launch._module, launch._configured):
         function.cache_clear()
     launch._allowed.clear()

@@ -9,7 +9,10 @@ POINTERS = {
     "gates_x": "const uint16_t",  # (B, T, G·H), strided: the input's part of each gate
     "weights": "const uint16_t",  # (G·H, H)
     "second_weights": "const uint16_t",  # of a GRU that resets before: those of its candidate
+    "weights_x": "const uint16_t",  # (G·H, D), where a step has its input as it is
     "bias": "const float",  # (G, H)
+    "bias_x": "const uint16_t",  # (G, H): the input's bias alone, and the recurrent one
+    "bias_h": "const uint16_t",
     "own": "const float",  # (≤ 3, H): a unit's own weights
     "lengths": "const int64_t",  # (B,)
     "resets": "const uint8_t",  # (B, T), strided
@@ -54,6 +57,10 @@ INTEGERS = (
     "d_output_step",
     "resets_row",
     "resets_step",
+    "units",  # of a single step, with its input's size and the strides of its states
+    "inputs",
+    "state_row",
+    "final_row",
 )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.kernels.cuda import launch
+from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan
 
@@ -33,6 +33,7 @@ def _forward(
     resets: Tensor | None,
     kind: int,
     reverse: bool,
+    share: int,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
@@ -47,8 +48,8 @@ def _forward(
     output = _like_sequences(gates_x, hidden)
     h_n = gates_x.new_empty(batch, hidden)
     c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
-    near = bool(_plan("forward", kind, gates_x, batch, hidden).cluster)
-    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden, near)
+    plan = _plan("forward", kind, gates_x, batch, hidden, share)
+    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden, plan)
     saved = gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,))
     memory = gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32)
 
@@ -66,7 +67,7 @@ def _forward(
         given.c_final = c_n.data_ptr()
     if save:
         given.saved, given.memory = saved.data_ptr(), memory.data_ptr()
-    _launch("forward", kind, given, gates_x, hidden)
+    _launch("forward", kind, plan, given, gates_x, hidden)
     return output, h_n, c_n, exchange if save else gates_x.new_empty(0), saved, memory
 
 
@@ -88,14 +89,15 @@ def _backward(
     memory: Tensor,
     kind: int,
     reverse: bool,
+    share: int,
 ) -> list[Tensor]:
     """Gradients of gates_x, U, bias, own, h_0, c_0, reset_h and reset_c; empty for what was not given."""
     cell = KINDS[kind]
     steps, batch, hidden = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     h_entering, rh = exchange[:steps], exchange[-steps:]
-    near = bool(_plan("backward", kind, exchange, batch, hidden).cluster)
-    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden, near)
-    d_candidate = _exchange(exchange, steps, batch, hidden, near) if cell.twice else exchange.new_empty(0)
+    plan = _plan("backward", kind, exchange, batch, hidden, share)
+    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden, plan)
+    d_candidate = _exchange(exchange, steps, batch, hidden, plan) if cell.twice else exchange.new_empty(0)
     d_gates_x = d_gates
     if cell.twice or cell.candidate:
         d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden)
@@ -108,7 +110,7 @@ def _backward(
     given = Arguments()
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
-    tally_rows = _tally_rows("backward", kind, exchange, batch, hidden)
+    tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
     d_bias = exchange.new_empty(0 if bias is None else tally_rows, cell.gates, hidden, dtype=torch.float32)
     d_own = exchange.new_empty(0 if own is None else tally_rows, cell.own, hidden, dtype=torch.float32)
     given.d_bias, given.d_own = d_bias.data_ptr(), d_own.data_ptr()  # no address, where nothing is wanted
@@ -126,7 +128,7 @@ def _backward(
         given.d_h_reset = d_reset_h.data_ptr()
     if reset_c is not None:
         given.d_c_reset = d_reset_c.data_ptr()
-    _launch("backward", kind, given, exchange, hidden)
+    _launch("backward", kind, plan, given, exchange, hidden)
 
     d_weight = torch.mm(d_gates.flatten(0, 1).t(), h_entering.flatten(0, 1))  # (G·H, H)
     if cell.twice:
@@ -135,25 +137,19 @@ def _backward(
     return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
 
 
-def _launch(direction: Pass, kind: int, given: Arguments, like: Tensor, hidden: int) -> None:
-    plan = _plan(direction, kind, like, given.batch, hidden)
+def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
+    program = compiler.recurrence(KINDS[kind], hidden // BLOCK, like.dtype, plan.units, plan.cluster > 0)
     given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
     for index, first in enumerate(range(0, given.batch, plan.rows)):
         given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
         given.first_slot = index * plan.tally_rows
-        launch.run(KINDS[kind], direction, hidden // BLOCK, like.dtype, plan, given, like.device)
+        launch.run(program, direction, plan, given, like.device)
 
 
-def _plan(direction: Pass, kind: int, like: Tensor, batch: int, hidden: int) -> Plan:
-    plan = launch.plan(KINDS[kind], direction, hidden // BLOCK, batch, like.device)
+def _plan(direction: Pass, kind: int, like: Tensor, batch: int, hidden: int, share: int) -> Plan:
+    plan = launch.plan(KINDS[kind], direction, hidden // BLOCK, batch, share, like.device)
     assert plan is not None, "the engine refuses what a GPU is too small for"
     return plan
-
-
-def _tally_rows(direction: Pass, kind: int, like: Tensor, batch: int, hidden: int) -> int:
-    """Rows of what threads sum up, over all launches."""
-    plan = _plan(direction, kind, like, batch, hidden)
-    return plan.tally_rows * -(-batch // plan.rows)
 
 
 def _describe(
@@ -211,19 +207,19 @@ def _like_sequences(sequences: Tensor, width: int) -> Tensor:
     return sequences.new_empty(batch, steps, width)
 
 
-def _exchange(like: Tensor, steps: int, batch: int, width: int, near: bool) -> Tensor:
+def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
     """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
-    if near:
+    if plan.cluster:
         return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
     return words.view(like.dtype)
 
 
 _GIVEN = """Tensor gates_x, Tensor weight, Tensor? bias, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h,
-Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, bool save"""
+Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, int share, bool save"""
 _BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias, Tensor? own, Tensor? c_0,
 Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved,
-Tensor memory, int kind, bool reverse"""
+Tensor memory, int kind, bool reverse, int share"""
 
 recurrence = torch.library.custom_op(
     "unrolled::cuda_recurrence",
@@ -238,7 +234,7 @@ recurrence_backward = torch.library.custom_op(
 
 @recurrence.register_fake
 def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    kind, _, save = rest[-3:]
+    kind, _, _, save = rest[-4:]
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden = weight.shape[1]
@@ -271,6 +267,7 @@ def _(
     memory: Tensor,
     kind: int,
     reverse: bool,
+    share: int,
 ) -> list[Tensor]:
     steps, batch, hidden = saved.shape[0], *exchange.shape[1:]
     nothing = exchange.new_empty(0, dtype=torch.float32)
@@ -284,7 +281,7 @@ def _(
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, bias, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, _ = inputs
+    _, weight, bias, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, ctx.share, _ = inputs
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[3:])
     ctx.save_for_backward(weight, bias, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
@@ -295,12 +292,12 @@ def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | 
 
 
 def _saved(ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
-    return (*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse)
+    return (*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse, ctx.share)
 
 
 def _needed(ctx: Any, found: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     needed = ctx.needs_input_grad[: len(found)]
-    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 6
+    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 7
 
 
 recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)

@@ -94,6 +94,7 @@ class Plan:
     shared_bytes: int
     tally_rows: int  # of all blocks that own a unit
     cluster: int = 0  # blocks of a cluster, if they exchange numbers in clusters
+    waits: bool = True  # whether blocks wait for each other at all
 
 
 def width_blocks(hidden: int) -> int:
