@@ -16,6 +16,7 @@ import argparse
 import json
 import platform
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 
 from unrolled import api
 from unrolled.data import Batch
+from unrolled.training import Run
 
 SETTINGS = {
     "model.num_layers": 2,
@@ -92,8 +94,9 @@ def run(way: Iterator[None], steps: int) -> float:
 
 
 def loop(job: api.Job) -> Iterator[None]:
-    for _ in job.trainer().steps():
-        yield
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in Run(Path(folder), job.trainer(), job.model.save, job.data.fingerprint).steps():
+            yield
 
 
 def bare(job: api.Job) -> Iterator[None]:

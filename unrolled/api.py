@@ -27,7 +27,7 @@ from unrolled.training import Run, Trainer, new_folder
 from unrolled.training.checkpoint import write_atomically
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
-from unrolled.training.run import BEST, CONFIG, LAST, METRICS
+from unrolled.training.run import BEST, CONFIG, LAST
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
@@ -216,7 +216,7 @@ class Job:
                     run.checkpoint()
                     report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
                     raise KeyboardInterrupt
-        picture = curves(folder / METRICS, self.goal.metric)
+        picture = curves(folder, self.goal.metric)
         if picture is not None:
             write_atomically(folder / "curves.png", picture)
         best = load(

@@ -10,6 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.cli.test_generate import call
+from unrolled import api
 from unrolled.model import read_about
 
 Runs = Callable[[str], Path]
@@ -37,6 +38,33 @@ def test_one_step_by_hand(run_of: Runs) -> None:
     assert said.startswith("layer l0, step 2 ('␣'), unit 1\nh_t = tanh(W x + U h_{t−1} + b)  = tanh(")
 
 
+def test_places_in_a_file(run_of: Runs, data: Path) -> None:
+    words = ("--file", data / "book.txt", "--places", "c", "--unit", "3", "--layer", "l1")
+    code, said, _ = call("inspect", run_of("generate-lstm"), *words)
+    assert code == 0
+    assert said.startswith("layer l1, c of unit 3, ")
+    values = [float(line.split()[0]) for line in said.splitlines() if "«" in line and "here" not in line]
+    assert len(values) == 40
+    assert values[:20] == sorted(values[:20], reverse=True)
+    assert values[20:] == sorted(values[20:])
+    assert values[19] > values[39]
+
+
+@pytest.mark.parametrize(
+    "kind", ["generate-gru", "classify", "tag-crf", "forecast", "translate-luong", "recognize", "caption"]
+)
+def test_an_example_of_the_data_it_was_validated_on(kind: str, run_of: Runs, tmp_path: Path) -> None:
+    """Of every task, and the same as from Python."""
+    code, said, _ = call("inspect", run_of(kind), "--example", "0", "--step", "0")
+    assert code == 0
+    model = api.load(run_of(kind))
+    given = model.task.example(model.task.read(model.config).valid, 0)
+    assert said == f"{model.trace(given).by_hand(0, 0)}\n"
+    code, _, said = call("inspect", run_of(kind), "--example", "1000", "--step", "0")
+    assert code == 2
+    assert said.startswith("unrolled: There is no example 1000. Expected 0 to ")
+
+
 def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
     for kind, file in (("forecast", "waves.csv"), ("tag-crf", "spans.txt"), ("generate-rnn", "book.txt")):
         words = ("inspect", run_of(kind), "--file", data / file, "--step", "1", "--set", "hide=0")
@@ -48,8 +76,14 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--step", "1"), "There is no input to look at. Give a text after the model, or --file FILE."),
-        (("3", "--file", "a.txt", "--step", "0"), "Both an input and --file are given. Give one of them."),
+        (
+            ("--step", "1"),
+            "There is no input to look at. Give a text after the model, --file FILE, or --example N of its data.",
+        ),
+        (
+            ("3", "--file", "a.txt", "--step", "0"),
+            "There is more than one input. Give one: a text, --file FILE or --example N.",
+        ),
         (("3", "--figures", "a", "--format", "gif"), "Unknown format 'gif'. Choices: pdf, png, svg."),
         (
             ("3", "--step", "0", "--set", "beam"),
@@ -57,6 +91,7 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
         ),
         (("3", "--step", "0", "--set", "beam=8"), "Unknown option of a trace 'beam'. Choices: hide, seed, temperature"),
         (("3", "--step", "7"), "There is no step 7. Expected 0 to 0."),
+        (("3", "--places", "f"), "Unknown gate or state 'f'. Choices: h."),
         (("", "--step", "0"), "There is no text to trace. Give at least one token."),
     ],
 )

@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {
     "train.eval_every": 4,
     "train.threads": 1,
 }
-KEPT = ("best.safetensors", "last.safetensors", "metrics.jsonl", "config.toml")
+KEPT = ("best.safetensors", "last.safetensors", "metrics.jsonl", "updates.csv", "config.toml")
 
 
 class Killed(BaseException):
@@ -261,8 +261,8 @@ def same_threads() -> Iterator[None]:
 
 
 def test_weights_are_not_pickled(whole: Path) -> None:
-    """Whatever a user can load is safetensors or JSON or TOML."""
+    """Whatever a user can load is safetensors or plain text."""
     for path in whole.rglob("*"):
         if path.is_file():
-            assert path.suffix in {".safetensors", ".json", ".jsonl", ".toml", ".png"}, path
+            assert path.suffix in {".safetensors", ".json", ".jsonl", ".csv", ".toml", ".png"}, path
     assert safetensors.torch.load_file(whole / "best.safetensors")

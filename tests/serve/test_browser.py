@@ -18,6 +18,7 @@ import torch
 from tests.see.models import FILES, KINDS
 from unrolled import api
 from unrolled.model import Model
+from unrolled.see.runs import Updates
 from unrolled.serve import Asked, Inspection, save_report
 from unrolled.serve.page import find_port, make_app
 
@@ -237,6 +238,58 @@ def test_several_models_and_keys_alone(page: Any, run_of: Runs, data: Path) -> N
         page.click("#tab-states")
         opened(page, "states")
         assert page.evaluate("[...document.querySelectorAll('select')][2].length") == 1  # a vanilla RNN has h alone
+
+
+def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:
+    """Every layer over the updates, the clipped ones marked; what comes is drawn in place, zoomed in as it was."""
+    run = tmp_path / "run"
+    shutil.copytree(run_of("generate-lstm"), run)
+    whole = (run / "updates.csv").read_text().splitlines(keepends=True)
+    (run / "updates.csv").write_text("".join(whole[:4]))
+    with served(Inspection(Asked({str(run): api.load(run)}, "3 and 4"))) as address:
+        page.goto(f"{address}#view=runs")
+        opened(page, "runs")
+        norms = "[...document.querySelectorAll('.plot')].at(-1)"
+        drawn = page.evaluate(f"{norms}.data.map(d => [d.name, d.y])")
+        first = Updates.read(run)
+        assert first is not None
+        assert [name for name, _ in drawn] == [*first.layers, "all together", "clipped"]
+        for (name, shown), norm in zip(drawn[:-1], [*first.layers.values(), first.norm], strict=True):
+            assert shown == pytest.approx(norm, rel=1e-3), name
+        assert drawn[-1][1] == pytest.approx(first.norm[first.clipped], rel=1e-3)
+        page.evaluate(f"Plotly.relayout({norms}, {{'xaxis.range[0]': 1, 'xaxis.range[1]': 2}})")
+        (run / "updates.csv").write_text("".join(whole))
+        until(page, f"{norms}.data[0].y.length == {len(whole) - 1}")
+        assert page.evaluate(f"{norms}.layout.xaxis.range") == [1, 2]
+
+
+def test_a_model_of_files_without_one_says_how_to_give_one(page: Any, run_of: Runs) -> None:
+    for kind, message in (
+        ("caption", f"This model looks at files. Name one: unrolled inspect {run_of('caption')} FILE. "),
+        ("tag-crf", "Give an input above, then look."),
+    ):
+        with served(Inspection(Asked({str(run_of(kind)): api.load(run_of(kind))}))) as address:
+            page.goto(address)
+            opened(page, "overview")
+            assert page.text_content(".problem").startswith(message)
+
+
+def test_a_search_grows(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
+    """By the keys of the slider, which keeps them; and on its own."""
+    trace = model_of("translate-luong").trace("3 5 7")
+    assert trace.beams is not None
+    with served(inspection_of(run_of, "translate-luong", data)) as address:
+        page.goto(f"{address}#view=beams&until=2")
+        opened(page, "beams")
+        count = "document.querySelector('.plot').data.at(-1).x.length"
+        assert page.evaluate(count) == sum(node.step <= 2 for node in trace.beams.nodes)
+        page.focus("#until")
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate(count) == sum(node.step <= 1 for node in trace.beams.nodes)
+        assert page.evaluate("document.activeElement.id") == "until"
+        assert "until=1" in page.url
+        page.click("#play")
+        until(page, f"{count} == {len(trace.beams.nodes)}")
 
 
 def test_a_phones_width_needs_no_scrolling_sideways(page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:

@@ -125,10 +125,28 @@ def test_runs_show_curves_samples_and_the_norms_of_layers(client: TestClient, ru
     rows = [json.loads(line) for line in (run_of("generate-lstm") / "metrics.jsonl").read_text().splitlines()]
     assert run["step"] == [row["step"] for row in rows]
     assert run["columns"]["train_loss"] == [row["train_loss"] for row in rows]
-    assert set(run["grad_norms"]) == {"embedding", "layer.l0", "layer.l1", "scores"}
-    whole = [sum(norms[i] ** 2 for norms in run["grad_norms"].values()) ** 0.5 for i in range(len(rows))]
-    assert all(norm <= row["grad_norm_max"] * 1.001 for norm, row in zip(whole, rows, strict=True))
+    made = run["updates"]
+    assert made["step"] == list(range(1, rows[-1]["step"] + 1))
+    assert made["made"] == len(made["step"])
+    assert set(made["layers"]) == {"embedding", "layer.l0", "layer.l1", "scores"}
+    assert made["clipped_in_all"] == len(made["clipped"]) == sum(row["clipped"] for row in rows)
+    assert max(made["norm"]) == pytest.approx(max(row["grad_norm_max"] for row in rows), rel=1e-3)
     assert run["samples"][-1][0] == rows[-1]["step"]
+
+
+def test_an_example_is_shown_and_a_text_in_its_place(run_of: Runs) -> None:
+    """A text that stands for an example can be changed; an example that is none has a name."""
+    path = str(run_of("translate-luong"))
+    inspection = Inspection(Asked({path: api.load(path)}, example=0))
+    about = inspection.about()
+    assert about["text"]
+    first = inspection.view("overview", {"text": about["text"]})
+    assert first == inspection.view("overview", {})
+    assert len(inspection.view("overview", {"text": "3"})["inputs"]["source"]) < len(first["inputs"]["source"])
+    path = str(run_of("tag-crf"))
+    inspection = Inspection(Asked({path: api.load(path)}, example=0))
+    assert (inspection.about()["file"], inspection.about()["text"]) == ("example 0", "")
+    assert inspection.view("overview", {})["inputs"] != inspection.view("overview", {"text": "Ada met ."})["inputs"]
 
 
 def test_a_model_file_alone_has_no_run(run_of: Runs) -> None:

@@ -18,6 +18,9 @@ def inspect(
         str | None, typer.Argument(metavar="[INPUT]", help="A text; for models of sounds and pictures, a file.")
     ] = None,
     file: Annotated[str | None, typer.Option(help="Read the input from a file: text, rows, frames.")] = None,
+    example: Annotated[
+        int | None, typer.Option(min=0, help="Take an example of the validation data, by its number from 0.")
+    ] = None,
     figures: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Draw everything there is to see into this folder.")
     ] = None,
@@ -26,8 +29,16 @@ def inspect(
         Several, typer.Option("--with", metavar="MODEL", help="Another model beside it, on the same input; repeat.")
     ] = None,
     step: Annotated[int | None, typer.Option(min=0, help="Print one step by hand: every equation's numbers.")] = None,
-    unit: Annotated[int, typer.Option(min=0, help="Whose numbers, with --step.")] = 0,
-    layer: Annotated[str | None, typer.Option(help="Which layer, with --step: l0, l1_reverse, encoder.l0.")] = None,
+    places: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE|GATE", help="Print where in the input a unit's h, c, f, … is largest, and where smallest."
+        ),
+    ] = None,
+    unit: Annotated[int, typer.Option(min=0, help="Which unit, with --step and --places.")] = 0,
+    layer: Annotated[
+        str | None, typer.Option(help="Which layer, with --step and --places: l0, l1_reverse, encoder.l0.")
+    ] = None,
     changes: Annotated[
         Several, typer.Option("--set", metavar="NAME=VALUE", help="What if: hide=0,3, beam=8, temperature=0.5; repeat.")
     ] = None,
@@ -40,7 +51,7 @@ def inspect(
 ) -> None:
     """See through a model: its states, gates, gradients, attention and search on an input of yours.
 
-    Without --figures, --html or --step a page opens in the browser, on this machine alone.
+    Without --figures, --html, --step or --places a page opens in the browser, on this machine alone.
     """
     from unrolled import api
     from unrolled.serve import Asked, Inspection, save_report, serve
@@ -50,16 +61,19 @@ def inspect(
         text,
         file,
         dict(_pair(one) for one in changes or ()),
+        example,
     )
     if step is not None:
         typer.echo(str(asked.trace().by_hand(step, unit, layer)))
+    if places is not None:
+        typer.echo(str(asked.trace().places(unit, layer, places)))
     if figures is not None:
         for path in asked.draw(Path(figures), format):
             typer.echo(str(path))
     if html is not None:
         save_report(Inspection(asked), Path(html))
         typer.echo(html)
-    if step is None and figures is None and html is None:
+    if step is None and places is None and figures is None and html is None:
         serve(Inspection(asked), port, browser, lambda text: typer.echo(text, err=True))
 
 

@@ -57,7 +57,7 @@ def train(
 ) -> None:
     """Train a model from a file of examples.
 
-    The run folder gets config.toml, best.safetensors, last.safetensors, metrics.jsonl and curves.png.
+    The run folder gets config.toml, best.safetensors, last.safetensors, metrics.jsonl, updates.csv, curves.png.
     """
     if resume is not None:
         others = (target, train_file, valid_file, train_source, train_target, valid_source, valid_target)

@@ -1,14 +1,20 @@
-"""The beam of a search as a tree that grew step by step (S26)."""
+"""A search as a tree that grew step by step: the beam of a decoder, or the beginnings that CTC's search held (S26)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import torch
 
 from unrolled.search import Found
 
 Fate = Literal["winner", "kept", "pruned", "ended", "cut"]
+SEEN = 0.02  # of CTC: a beginning is in the tree from when its share is this to when it was so last
+Labels = tuple[int, ...]
+Held = Sequence[tuple[float, Labels]]
+"""What a search over frames holds after one of them: log P and labels, the best first."""
 
 
 @dataclass(frozen=True)
@@ -16,11 +22,17 @@ class BeamNode:
     """One token of one hypothesis; `parent` is the number of the node before it, −1 after the start."""
 
     parent: int
-    step: int  # 1 for the first token
+    step: int  # 1 for the first token; of CTC, the frames that were read when it came up
     token: str
-    log_prob: float  # of the whole path
-    edge: float  # of this token alone
+    log_prob: float  # of the whole path; of CTC, of all paths that read so, when it was last held
+    edge: float  # of this token alone; of CTC, the largest of its shares
     fate: Fate
+    shares: tuple[float, ...] = ()  # CTC: its share among all that was held, after frame `step`, step + 1, …
+
+    @property
+    def last(self) -> int:
+        """The last step at which it was held."""
+        return self.step + max(0, len(self.shares) - 1)
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,7 @@ class Beams:
 
     nodes: list[BeamNode]
     outputs: list[tuple[str, float, float]]  # text, score, log P: the best first
+    frames: int | None = None  # read by a search over frames, where steps are frames
 
     @classmethod
     def of(cls, found: Found, name: Callable[[int], str], text: Callable[[list[int]], str], end: int) -> Beams:
@@ -48,6 +61,44 @@ class Beams:
             step = made[node.parent].step + 1 if node.parent >= 0 else 1
             made.append(BeamNode(node.parent, step, name(node.token), node.log_prob, node.log_prob - before, fate))
         return cls(made, [(text(h.tokens), h.score, h.log_prob) for h in found.hypotheses])
+
+    @classmethod
+    def of_frames(cls, held: Sequence[Held], name: Callable[[int], str], text: Callable[[list[int]], str]) -> Beams:
+        """From what CTC's prefix search held after each frame: beginnings form a prefix tree, whose live part moves on.
+
+        >>> held = [[(-0.1, ()), (-2.3, (1,))], [(-0.2, (1,)), (-1.7, ())], [(-0.5, (1, 2)), (-0.9, (1,))]]
+        >>> tree = Beams.of_frames(held, "-ab".__getitem__, lambda labels: "".join("-ab"[i] for i in labels))
+        >>> [(node.parent, node.step, node.last, node.token, node.fate) for node in tree.nodes]
+        [(-1, 1, 3, 'a', 'winner'), (0, 3, 3, 'b', 'winner')]
+        """
+        shares, log_probs = _shares(held)
+        outputs = [labels for _, labels in held[-1]]
+        wanted = [labels for labels, found in shares.items() if max(found.values()) >= SEEN or labels == outputs[0]]
+        chosen = {labels[:size] for labels in wanted for size in range(1, len(labels) + 1)}
+        lives = {labels: _life(shares.get(labels, {}), len(held)) for labels in chosen}
+        for labels in sorted(chosen, key=len, reverse=True):  # none comes up after what goes on from it
+            if len(labels) > 1:
+                first, last = lives[labels[:-1]]
+                first = min(first, lives[labels][0])
+                lives[labels[:-1]] = first, max(first, last)
+        order = sorted(chosen, key=lambda labels: (lives[labels][0], len(labels), labels))
+        number = {labels: i for i, labels in enumerate(order)}
+        parents = [number.get(labels[:-1], -1) for labels in order]
+        led = _ancestors([number[labels] for labels in outputs if labels in number], parents)
+        on_way = _ancestors([number[outputs[0]]] if outputs[0] in number else [], parents)
+        made: list[BeamNode] = []
+        for i, labels in enumerate(order):
+            first, last = lives[labels]
+            found = [shares.get(labels, {}).get(t, 0.0) for t in range(first, last + 1)]
+            fate: Fate = "winner" if i in on_way else "kept" if i in led else "pruned"
+            log_prob = log_probs.get(labels, float("nan"))
+            made.append(BeamNode(parents[i], first + 1, name(labels[-1]), log_prob, max(found), fate, tuple(found)))
+        return cls(made, [(text(list(labels)), score, score) for score, labels in held[-1]], len(held))
+
+    @property
+    def steps(self) -> int:
+        """How far it grew."""
+        return self.frames if self.frames is not None else max(node.step for node in self.nodes)
 
     @property
     def places(self) -> list[float]:
@@ -71,6 +122,24 @@ class Beams:
                 below = sorted(children[i], key=lambda child: order[self.nodes[child].fate], reverse=True)
                 waiting += [(child, False) for child in below]
         return heights
+
+
+def _shares(held: Sequence[Held]) -> tuple[dict[Labels, dict[int, float]], dict[Labels, float]]:
+    """The share of each beginning after each frame at which it was held, and its last log P."""
+    shares: dict[Labels, dict[int, float]] = {}
+    log_probs: dict[Labels, float] = {}
+    for t, kept in enumerate(held):
+        found = torch.tensor([score for score, _ in kept], dtype=torch.float64).softmax(0).tolist()
+        for (score, labels), share in zip(kept, found, strict=True):
+            shares.setdefault(labels, {})[t] = share
+            log_probs[labels] = score
+    return shares, log_probs
+
+
+def _life(shares: dict[int, float], frames: int) -> tuple[int, int]:
+    """The first and the last frame at which a share is worth seeing; of one that never is, when it was held."""
+    seen = [t for t, share in shares.items() if share >= SEEN] or list(shares) or [frames - 1]
+    return min(seen), max(seen)
 
 
 def _ancestors(nodes: list[int], parents: list[int]) -> set[int]:

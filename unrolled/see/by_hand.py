@@ -39,7 +39,7 @@ class ByHand:
     def __str__(self) -> str:
         width = max(len(f"{line.name} = {line.formula}") for line in self.lines)
         rows = [
-            f"{f'{line.name} = {line.formula}':<{width}}  = {line.numbers} = {line.value:.4f}" for line in self.lines
+            f"{f'{line.name} = {line.formula}':<{width}}  = {line.numbers} = {_sum(line.value)}" for line in self.lines
         ]
         return f"layer {self.layer}, step {self.step} ({plain(self.token)!r}), unit {self.unit}\n" + "\n".join(rows)
 
@@ -55,7 +55,7 @@ def by_hand(trace: ModelTrace, step: int, unit: int, layer: str | None = None) -
     layer l0, step 2 ('c'), unit 0
     h_t = tanh(W x + U h_{t−1} + b)  = tanh(...) = ...
     """
-    layer = trace.layers[0] if layer is None else layer
+    layer = trace.first_layer() if layer is None else layer
     part, scan = trace.part_of(layer), trace.scans[layer]
     if not 0 <= step < len(part.tokens):
         raise UserError(f"There is no step {step}.", f"Expected 0 to {len(part.tokens) - 1}.")
@@ -131,7 +131,7 @@ def _lstm(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
     gate(3, "o", holes[2], memory if current else before, "t" if current else "t−1")
     if cell.norm_c is None and cell.weight_hr is None:
         shown = float(cell.output_activation(torch.tensor(memory)))
-        numbers = f"{found['o']:.4f}·tanh({_number(memory)})"
+        numbers = f"{found['o']:.4f}·tanh({_sum(memory)})"
         lines.append(Line("h_t", "o∘tanh(c_t)", numbers, found["o"] * shown))
     return lines
 

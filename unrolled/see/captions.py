@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_COLUMNS = 6
-DARK = 0.15  # the light on what was not looked at
+DARK = 0.12  # the light on what was not looked at
+DUSK = 70  # the grey that a picture fades to without light: ink stays visible on it, and so does paper
 
 
 def attention_maps(
@@ -27,8 +28,8 @@ def attention_maps(
 ) -> Figure:
     """One panel for each token: the picture (H, W, 3), or none, under the attention (tokens, rows, columns).
 
-    The map is made as large as the picture and lights it: bright is what that token looked at most, dark what it did
-    not look at. Without a picture the map itself is drawn, white and black.
+    The map is made as large as the picture and lights it: clear is what that token looked at most, what it did not
+    look at fades to grey. Without a picture the map itself is drawn, white and black.
 
     >>> figure = attention_maps(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], np.ones((2, 4, 4)) / 16)
     >>> [axis.get_title() for axis in figure.axes[:3]]
@@ -58,7 +59,7 @@ def attention_maps(
         if picture is None:
             axis.imshow(light, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
         else:
-            axis.imshow((picture * (DARK + (1 - DARK) * light[..., None])).astype(np.uint8))
+            axis.imshow((DUSK + (picture - float(DUSK)) * (DARK + (1 - DARK) * light[..., None])).astype(np.uint8))
         axis.set_title(shown(token), fontsize=11, family=family)
     if title:
         figure.suptitle(title, fontsize=10, family=family)

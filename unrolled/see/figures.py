@@ -32,7 +32,9 @@ def draw_losses(trace: ModelTrace, layer: str | None = None, units: int = 48) ->
     figure = _wide(len(trace.losses_of), 2.6)
     axis = figure.subplots()
     axis.bar(range(len(trace.losses)), trace.losses.cpu().numpy(), color="#0072b2")
-    axis.set(ylabel="loss, nats", title=_short(f"{trace.task}: {trace.answer}"))
+    axis.set_ylabel("loss, nats")
+    title = _short(f"{trace.task}: {trace.answer}", int(12 * figure.get_figwidth()))
+    axis.set_title(title, fontsize=10, family=fonts())
     _name_steps(axis, trace.losses_of)
     return figure
 
@@ -124,7 +126,7 @@ def compare_gradients(traces: dict[str, ModelTrace], layer: str | None = None) -
             axis.set_ylabel(f"loss t, {len(rows)} of {len(trace.losses)}")
         aligned = trace.counts_back(of)
         means = by_distance(norms, rows, aligned)
-        curve.semilogy(means.clamp(min=1e-30).numpy(), "o-", ms=3, label=name or of)
+        curve.semilogy(torch.where(means > 0, means, torch.nan).numpy(), "o-", ms=3, label=name or of)
         tokens = trace.probes[of].tokens if of in trace.probes else trace.part_of(of).tokens
         if max(len(tokens), len(rows)) <= FEW:
             _name_steps(axis, tokens)
@@ -242,6 +244,7 @@ def _name_steps(axis: Axes, tokens: list[str]) -> None:
     axis.tick_params(axis="x", rotation=0 if max(map(len, tokens), default=0) <= 2 else 90)
 
 
-def _short(text: str, most: int = 100) -> str:
-    text = shown(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _short(text: str, most: int) -> str:
+    """A title on one line; matplotlib reads formulas between dollars."""
+    text = " ".join(text.split())
+    return (text if len(text) <= most else f"{text[: most - 1]}…").replace("$", r"\$")

@@ -27,8 +27,6 @@ class Frames:
     signal: Tensor | None = None
     lattice: Tensor | None = None  # (T, 2L + 1), how likely the path to the text is in each state: see `ctc_occupancy`
     states: tuple[str, ...] = ()  # their names
-    live: Tensor | None = None  # (T, P), the share of each beginning among those that a search holds after each frame
-    beginnings: tuple[str, ...] = ()  # what they read
 
     @property
     def spans(self) -> list[tuple[str, float, float]]:

@@ -1,4 +1,4 @@
-"""CTC over time: posteriors, the lattice of a text, and what a search holds (S34)."""
+"""CTC over time: posteriors, and the lattice of a text (S34)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,26 @@ if TYPE_CHECKING:
 
 
 def draw_lattice(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
-    """Which state the path is in at each frame, the likeliest path drawn; and the beginnings that a search held."""
+    """Which state the path to the text is in at each frame, and the likeliest path."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     frames = trace.frames
     assert frames is not None
     assert frames.lattice is not None
-    panels = [(frames.lattice, frames.states, "state of the path")]
-    if frames.live is not None:
-        panels.append((frames.live, frames.beginnings, "beginnings held"))
-    steps, rows = len(frames.lattice), [len(names) for _, names, _ in panels]
-    size = (min(40.0, 3 + 0.06 * max(steps, 100)), 1.2 + 0.2 * sum(max(6, count) for count in rows))
-    figure = Figure(figsize=(size[0], min(40.0, size[1])), layout="constrained")
-    axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True, height_ratios=[max(6, n) for n in rows])[:, 0]
-    for axis, (table, names, title) in zip(axes, panels, strict=True):
-        image = axis.imshow(
-            table.T.cpu().numpy(), aspect="auto", interpolation="nearest", cmap="viridis", vmin=0, vmax=1
-        )
-        labels = ["·" if name == frames.labels[BLANK] else shown(name) for name in names]
-        axis.set_yticks(range(len(names)), labels, fontsize=7, family=fonts())
-        axis.set_title(title, fontsize=9)
-    axes[0].plot(range(steps), frames.path, color="#d55e00", lw=1)
-    axes[-1].set_xlabel("frame")
-    figure.colorbar(image, ax=list(axes), label="probability", fraction=0.03)
+    steps, states = frames.lattice.shape
+    size = (min(40.0, 3 + 0.06 * max(steps, 100)), min(40.0, 1.2 + 0.2 * max(6, states)))
+    figure = Figure(figsize=size, layout="constrained")
+    axis = figure.subplots()
+    table = frames.lattice.T.cpu().numpy()
+    image = axis.imshow(table, aspect="auto", interpolation="nearest", cmap="viridis", vmin=0, vmax=1)
+    labels = ["·" if name == frames.labels[BLANK] else shown(name) for name in frames.states]
+    axis.set_yticks(range(states), labels, fontsize=7, family=fonts())
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.plot(range(steps), frames.path, color="#d55e00", lw=1)
+    axis.set(title="state of the path to the text, · for blanks; the line: the likeliest path", xlabel="frame")
+    axis.title.set_fontsize(9)
+    figure.colorbar(image, ax=axis, label="probability", fraction=0.03)
     return figure
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from unrolled.see.by_hand import ByHand
+    from unrolled.see.places import Places
 
 EXACT_STEPS = 512  # as many losses are followed back one by one
 SAMPLED_ROWS = 64  # of more, so many, evenly spread
@@ -198,6 +199,12 @@ class ModelTrace:
 
         return by_hand(self, step, unit, layer)
 
+    def places(self, unit: int, layer: str | None = None, quantity: str = "h", count: int = 20) -> Places:
+        """Where a unit is most, and least, active: the steps, and what stands around them; `print` it."""
+        from unrolled.see.places import places
+
+        return places(self, unit, layer, quantity, count)
+
     @property
     def kinds(self) -> list[str]:
         """What `figure` can draw."""
@@ -240,6 +247,12 @@ class ModelTrace:
         """The first layer; of a model without any, the first input."""
         names = [*self.scans, *self.probes]
         return names[0]
+
+    def first_layer(self) -> str:
+        """The first recurrent layer."""
+        if (reason := self.why_not("states")) is not None:
+            raise UserError(reason)
+        return self.layers[0]
 
     def check_layer(self, layer: str) -> None:
         if layer not in self.scans:

@@ -203,9 +203,12 @@ def beams(trace: ModelTrace) -> dict[str, Any]:
                 "edge": rounded(node.edge),
                 "log_prob": rounded(node.log_prob),
                 "fate": node.fate,
+                "shares": [rounded(share) for share in node.shares],
             }
             for node, height in pairs
         ],
+        "steps": trace.beams.steps,
+        "frames": trace.beams.frames is not None,
         "outputs": [[text, rounded(score), rounded(log_prob)] for text, score, log_prob in trace.beams.outputs],
     }
 
@@ -219,13 +222,12 @@ def frames(trace: ModelTrace) -> dict[str, Any]:
         "curves": {plain(found.labels[i]): numbers(found.posteriors[:, i]) for i in likely},
         "blank": plain(found.labels[BLANK]),
         "spikes": [[t, plain(label), rounded(p)] for t, label, p in found.spikes],
+        "kind": found.kind,
         "unit": found.unit,
         "end": found.end,
         "picture": _picture(found),
         "lattice": None if found.lattice is None else matrix(found.lattice.T),
         "states": [plain(name) for name in found.states],
-        "live": None if found.live is None else matrix(found.live.T),
-        "beginnings": [plain(text) for text in found.beginnings],
     }
 
 

@@ -22,10 +22,24 @@ class Asked:
     text: str | None = None
     file: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    example: int | None = None  # of the data that the first model was validated on
 
     def __post_init__(self) -> None:
-        if self.text is not None and self.file is not None:
-            raise UserError("Both an input and --file are given.", "Give one of them.")
+        if sum(one is not None for one in (self.text, self.file, self.example)) > 1:
+            raise UserError("There is more than one input.", "Give one: a text, --file FILE or --example N.")
+        self._found: Any = None
+        if self.example is not None:
+            model = next(iter(self.models.values()))
+            self._found = model.task.example(model.task.read(model.config).valid, self.example)
+            if isinstance(self._found, str):  # a text can be changed on the page
+                self.text = self._found
+
+    @property
+    def named(self) -> str | None:
+        """What is looked at where it is no text: the name of a file, the number of an example."""
+        if self.file is not None:
+            return Path(self.file).name
+        return None if self.example is None else f"example {self.example}"
 
     @property
     def names(self) -> dict[str, str]:
@@ -37,8 +51,12 @@ class Asked:
 
     def given(self, model: Model) -> Any:
         """The input in the form that a model's task takes."""
+        if self._found is not None:
+            return self._found
         if self.text is None and self.file is None:
-            raise UserError("There is no input to look at.", "Give a text after the model, or --file FILE.")
+            raise UserError(
+                "There is no input to look at.", "Give a text after the model, --file FILE, or --example N of its data."
+            )
         texts = None if self.text is None else [self.text]
         return model.task.trace_input(model, Request(texts=texts, files=() if self.file is None else (self.file,)))
 

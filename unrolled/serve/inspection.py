@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,13 @@ import numpy as np
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model
 from unrolled.see import ModelTrace, views
-from unrolled.see.labels import plain
+from unrolled.see.places import Place
 from unrolled.see.runs import run_rows
 from unrolled.serve.asked import Asked
 from unrolled.serve.vectors import nearest, sentence_map, word_map
 from unrolled.tasks import Request
 
 KEPT = 6  # traces that are remembered
-PLACES = 20  # of a file, where a unit is most active
-AROUND = 30  # tokens around such a place
 
 Query = Mapping[str, str]
 
@@ -41,7 +39,7 @@ class Inspection:
         return {
             "models": [self._about(name, model) for name, model in self.asked.models.items()],
             "text": self.asked.text or "",
-            "file": None if self.asked.file is None else Path(self.asked.file).name,
+            "file": self.asked.named,
             "options": given,
         }
 
@@ -100,6 +98,8 @@ class Inspection:
                 "The page shows the file that the command named, and no other.",
                 "For another: unrolled inspect MODEL FILE",
             )
+        if self.asked.example is not None and text in ("", self.asked.text):
+            return self.asked.given(model)
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
         return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files))
 
@@ -151,27 +151,12 @@ def _gradients(self: Inspection, query: Query) -> dict[str, Any]:
 
 
 def _places(self: Inspection, query: Query) -> dict[str, Any]:
-    """Where in a longer text a unit is most, and least, active."""
-    trace, unit = self.trace(query), _whole(query, "unit", 0)
-    layer = _layer(query, trace)
-    column = trace.values(layer, query.get("quantity", "h"))
-    if not 0 <= unit < column.shape[1]:
-        raise UserError(f"There is no unit {unit}.", f"Expected 0 to {column.shape[1] - 1}.")
-    tokens = trace.part_of(layer).tokens
-    order = column[:, unit].argsort(descending=True, stable=True).tolist()
+    found = self.trace(query).places(_whole(query, "unit", 0), query.get("layer"), query.get("quantity", "h"))
 
-    def place(t: int) -> dict[str, Any]:
-        around = (slice(max(0, t - AROUND), t), slice(t + 1, t + 1 + AROUND // 3))
-        before, after = (plain("".join(_spaced(tokens, part))) for part in around)
-        value = views.rounded(float(column[t, unit]))
-        return {"step": t, "value": value, "before": before, "token": plain(tokens[t]), "after": after}
+    def rows(places: list[Place]) -> list[dict[str, Any]]:
+        return [{**asdict(place), "value": views.rounded(place.value)} for place in places]
 
-    return {"most": [place(t) for t in order[:PLACES]], "least": [place(t) for t in order[::-1][:PLACES]]}
-
-
-def _spaced(tokens: list[str], part: slice) -> list[str]:
-    letters = all(len(token) == 1 for token in tokens[part])
-    return tokens[part] if letters else [f"{token} " for token in tokens[part]]
+    return {"most": rows(found.most), "least": rows(found.least)}
 
 
 def _runs(self: Inspection, query: Query) -> dict[str, Any]:

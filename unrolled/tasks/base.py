@@ -177,6 +177,10 @@ class Task(ABC):
         """The one input that `unrolled inspect` was given."""
         return next(self.inputs(model, request), "")
 
+    def example(self, examples: Any, number: int) -> Any:
+        """The input of one of the validation examples that `read` gave, as `trace` takes it."""
+        return nth(examples, number).input
+
     def samples(self, model: Model) -> list[str]:
         """A few fixed examples of what the model does, shown while it learns."""
         return []
@@ -204,6 +208,13 @@ class Task(ABC):
     def statistics(self, config: Any, data: Data, assets: Any) -> Mapping[str, Any]:
         """Facts about the data, for `unrolled check`."""
         return {}
+
+
+def nth(examples: Sequence[Any], number: int) -> Any:
+    """One of the examples, by its number from 0."""
+    if not 0 <= number < len(examples):
+        raise UserError(f"There is no example {number}.", f"Expected 0 to {len(examples) - 1:,}.")
+    return examples[number]
 
 
 def table_of(scores: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.base import Data, Request, Task, nth
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, describe, view_of
@@ -234,6 +234,10 @@ class Caption(Task):
     def trace_input(self, model: Model, request: Request) -> Any:
         """The path of a picture, as it is: so that it can be drawn."""
         return next(iter(_files(request)), "")
+
+    def example(self, examples: Any, number: int) -> Captioned:
+        found: Captioned = nth(examples, number)
+        return found
 
     def drawing(self, model: Model, inputs: Any, picture: Any = None, **options: Any) -> Figure:
         """Where each word looked, as a figure; `picture` is one to draw it over where `inputs` are features."""

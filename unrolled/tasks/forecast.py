@@ -24,7 +24,7 @@ from unrolled.models.outputs import Output, make_output
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, table_of
+from unrolled.tasks.base import Data, Request, Task, nth, table_of
 from unrolled.tasks.forecast_free import free_run
 from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, usable
 from unrolled.tasks.forecast_rows import answers, rows_of
@@ -35,6 +35,7 @@ from unrolled.tasks.forecast_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.forecast_trace import trace_rows
 from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
 
+MOST_LOOKED_AT = 200  # rows of an example
 EVALUATED_AT_ONCE = 64  # series side by side
 OPTIONS = ("steps", "sample", "seed")
 
@@ -229,6 +230,13 @@ class Forecast(Task):
             names = ", ".join(frame_of(model).roles.inputs[:10])
             raise UserError("There are no rows.", f"Give a file, or rows of {names} with commas between.")
         return np.stack([row.values for row in rows if row.sequence == rows[0].sequence])
+
+    def example(self, examples: Table, number: int) -> Numbers:
+        """The first rows of a series that is validated on."""
+        part, roles = nth(examples.parts, number), examples.roles
+        columns = [roles.names.index(name) for name in roles.inputs]
+        rows: Numbers = part.series.values[part.first : part.first + MOST_LOOKED_AT, columns]
+        return rows
 
     def stateful(self, config: ForecastConfig) -> bool:
         return config.train.stateful

@@ -73,7 +73,7 @@ def rows_of(model: Model, request: Request) -> Iterator[Row]:
     frame: Frame = model.assets
     sequence = getattr(model.config, "data").sequence_column  # noqa: B009
     if request.texts is not None:
-        yield from rows_of_lines(request.texts, frame, sequence, "--text")
+        yield from rows_of_lines(request.texts, frame, sequence, "The text")
     for file in request.files:
         for series in read_series(file, frame.roles.inputs, sequence_column=sequence, missing=frame.missing).series:
             for number, values in enumerate(series.values, 1):

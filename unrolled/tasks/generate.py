@@ -24,7 +24,7 @@ from unrolled.nn.checks import check_options
 from unrolled.search import WordList, generate
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.base import Data, Request, Task, nth
 from unrolled.tasks.generate_config import GenerateConfig, sized
 from unrolled.tasks.generate_reading import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate_scores import log_probs_of
@@ -246,6 +246,13 @@ class Generate(Task):
         ids = directed(tokenizer.ids(inputs), direction_of(model)).tolist()
         start = start_token(tokenizer)
         return trace_text(network_of(model), tokenizer, ids, start, chosen["hide"], chosen["temperature"])
+
+    def example(self, examples: Any, number: int) -> str:
+        """A line of the text that is not empty."""
+        if not isinstance(examples, str):
+            raise UserError("This text is too large to count its lines.", "Give a text, or --file FILE.")
+        line: str = nth([line for line in examples.splitlines() if line.strip()], number)
+        return line
 
     def trace_input(self, model: Model, request: Request) -> str:
         """Texts as they are; of a file, all of it."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +15,8 @@ from unrolled.models.recognizer import Recognizer
 from unrolled.nn.ctc import ctc_align, ctc_loss, ctc_occupancy
 from unrolled.search.frames import best_path
 from unrolled.search.frames.prefix import plain_prefix_search
-from unrolled.see import AttentionMap, Frames, ModelTrace, Part, Probe, check_memory
+from unrolled.see import AttentionMap, Beams, Frames, ModelTrace, Part, Probe, check_memory
+from unrolled.see.beams import Held
 from unrolled.see.options import HIDE, TraceOption
 from unrolled.tasks.recognize_batches import features_batch
 from unrolled.tasks.recognize_labels import BLANK, Labels
@@ -29,7 +28,6 @@ OPTIONS = (
 )
 
 MOST_SEARCHED = 1500  # frames; the search that can be watched is a slow one
-SEEN = 0.02  # a beginning with less, at its best, is left out
 
 
 def trace_recognizer(
@@ -71,13 +69,13 @@ def trace_recognizer(
         torch.from_numpy(features.reshape(len(features), -1).copy()),
         lattice=ctc_occupancy(log_probs.detach(), wanted),
         states=tuple(labels.names[wanted[s // 2]] if s % 2 else BLANK for s in range(2 * len(wanted) + 1)),
-        **_live(log_probs.detach().cpu(), labels, beam),
     )
+    beams, why_not = _searched(log_probs.detach().cpu(), labels, beam)
     kept = probe.tokens = names[: len(log_probs)]
     missing = {
         "gates": "A vanilla RNN has no gates.",
         "attention": "A recurrent recogniser has no attention.",
-        "beams": "CTC's labels are read from the frames: see the posteriors.",
+        "beams": why_not,
     }
     if trace is None:
         for kind in ("states", "gates", "norms", "flow"):
@@ -90,29 +88,19 @@ def trace_recognizer(
         () if trace is None else (Part("", kept, trace),),
         {"input": probe},
         attention={} if weights is None else {"frame → frame": AttentionMap(kept, kept, weights)},
+        beams=beams,
         frames=frames,
         missing=missing,
     )
 
 
-def _live(log_probs: Tensor, labels: Labels, beam: int) -> dict[str, Any]:
-    """The beginnings that prefix search holds, and the share of each among them after every frame."""
+def _searched(log_probs: Tensor, labels: Labels, beam: int) -> tuple[Beams | None, str]:
+    """The tree of beginnings that prefix search holds, frame after frame; or why there is none."""
     if beam < 1:
         raise UserError(f"beam={beam} is not above 0.", "Use 1 or more.")
     if len(log_probs) > MOST_SEARCHED:
-        return {}
-    shares: dict[tuple[int, ...], dict[int, float]] = {}
-    frame = itertools.count()
-
-    def watch(kept: list[tuple[float, tuple[int, ...]]]) -> None:
-        t, scores = next(frame), torch.tensor([score for score, _ in kept], dtype=torch.float64).softmax(0)
-        for (_, beginning), share in zip(kept, scores.tolist(), strict=True):
-            shares.setdefault(beginning, {})[t] = share
-
-    plain_prefix_search(log_probs.double().tolist(), beam, 0, True, math.inf, watch)
-    shown = [one for one, found in shares.items() if max(found.values()) >= SEEN]
-    table = torch.zeros(len(log_probs), len(shown))
-    for column, beginning in enumerate(shown):
-        for t, share in shares[beginning].items():
-            table[t, column] = share
-    return {"live": table, "beginnings": tuple(labels.text(one) or "(nothing)" for one in shown)}
+        return None, f"The search is shown for up to {MOST_SEARCHED:,} frames; this input has {len(log_probs):,}."
+    held: list[Held] = []
+    plain_prefix_search(log_probs.double().tolist(), beam, 0, True, math.inf, held.append)
+    tree = Beams.of_frames(held, labels.names.__getitem__, lambda ids: labels.text(ids) or "(nothing)")
+    return (tree, "") if tree.nodes else (None, "The search held nothing but silence: there is no tree to draw.")

@@ -31,7 +31,7 @@ from unrolled.models.tagger import Tagger, TaggerSettings
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, table_of
+from unrolled.tasks.base import Data, Request, Task, nth, table_of
 from unrolled.tasks.reading import load_vectors
 from unrolled.tasks.tag_assets import TagAssets, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag_files import Documents
@@ -275,6 +275,10 @@ class Tag(Task):
         assert isinstance(model.network, Tagger)
         batch = model.assets.collate([sentence]).to(model.device)
         return trace_tagger(model.network, batch, list(sentence.words), model.assets, chosen["hide"])
+
+    def example(self, examples: Any, number: int) -> Sentence:
+        found: Sentence = nth(examples, number)
+        return found
 
     def word_vectors(self, model: Model) -> Vectors:
         assert isinstance(model.network, Tagger)

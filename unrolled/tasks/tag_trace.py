@@ -35,10 +35,10 @@ def trace_tagger(network: Tagger, batch: Batch, words: list[str], assets: TagAss
         [(names[i], p) for p, i in zip(*row, strict=True)]
         for row in zip(best.values.tolist(), best.indices.tolist(), strict=True)
     ]
-    said = assets.names(path)
+    said = [f"{word}/{tag}" for word, tag in zip(words, assets.names(path), strict=True)]
     return ModelTrace(
         "tag",
-        " ".join(f"{word}/{tag}" for word, tag in zip(words, said, strict=True)),
+        " ".join(said),
         said,
         losses,
         (Part("", words, trace),),

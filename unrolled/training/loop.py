@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.training.average import Average, LastMean, StalledMean
+from unrolled.training.clipping import Clipping
 from unrolled.training.loss import Loss
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
@@ -59,6 +60,7 @@ class StepInfo:
     clipped: bool
     scores: dict[str, float] | None = None  # of the evaluation after this update, if there was one
     is_best: bool = False
+    norms: Tensor | None = None  # of each weight's gradient, as `Clipping` found them
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class Trainer:
         self.usual_tokens = usual_tokens
         self.optimizer = make_optimizer(network, settings)
         self.average = make_average(network, settings)
+        self.clipping = Clipping(network)
         self.progress = Progress()
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
@@ -153,7 +156,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.scaler.unscale_(self.optimizer)
-        norm, clipped = self._clip()
+        norm, clipped, norms = self.clipping(settings.clip_norm, settings.clip_value)
         if not math.isfinite(loss) or (not math.isfinite(norm) and not self.scaler.is_enabled()):
             raise UserError(*self._non_finite(loss))
         self.scaler.step(self.optimizer)
@@ -162,7 +165,8 @@ class Trainer:
         if self.average is not None:
             self.average.update(progress.step)
         progress.tokens += count
-        return StepInfo(progress.step, progress.epoch, loss / max(1, count), count, lr, norm, clipped)
+        mean = loss / max(1, count)
+        return StepInfo(progress.step, progress.epoch, mean, count, lr, norm, clipped, norms=norms)
 
     def _start(self) -> StepInfo:
         """The network as it is before the first update, on the first batch."""
@@ -190,17 +194,6 @@ class Trainer:
             progress.batch += 1
         return float(torch.stack([p.loss for p in parts]).sum()), sum(int(p.count) for p in parts)
 
-    def _clip(self) -> tuple[float, bool]:
-        """The gradient's norm before clipping, and whether it was clipped; by norm, then by value."""
-        parameters = [p for p in self.network.parameters() if p.grad is not None]
-        limit = self.settings.clip_norm
-        norm = float(nn.utils.clip_grad_norm_(parameters, limit if limit is not None else math.inf))
-        clipped = limit is not None and norm > limit
-        if (value := self.settings.clip_value) is not None:
-            clipped = clipped or any(bool((p.grad.abs() > value).any()) for p in parameters if p.grad is not None)
-            nn.utils.clip_grad_value_(parameters, value)
-        return norm, clipped
-
     def _judge(self, info: StepInfo) -> StepInfo:
         progress = self.progress
         self.network.eval()
@@ -220,7 +213,7 @@ class Trainer:
             progress.stalled += 1
             if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
                 progress.plateau *= self.settings.plateau_factor
-        return StepInfo(**{**asdict(info), "scores": scores, "is_best": is_best})
+        return replace(info, scores=scores, is_best=is_best)
 
     def averaged(self) -> AbstractContextManager[None]:
         """A block in which the network has the weights that are evaluated and kept."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +17,7 @@ from unrolled.training import checkpoint
 from unrolled.training.checkpoint import disk_errors
 from unrolled.training.loop import Progress, StepInfo, Trainer
 from unrolled.training.loss import map_state
+from unrolled.training.updates import UpdateLog
 
 CONFIG, METRICS, SAMPLES = "config.toml", "metrics.jsonl", "samples.jsonl"
 BEST, LAST = "best.safetensors", "last.safetensors"
@@ -44,7 +43,7 @@ def new_folder(out: Path | None, name: str) -> Path:
 
 
 class Run:
-    """Drives a trainer and keeps its folder: each evaluation is written down, the best and the last model are saved.
+    """Drives a trainer and keeps its folder: updates and evaluations are written down, the best and last model saved.
 
     `save(path, scores)` writes the model as it is now. `data_hash` tells whether a resumed run has the same data.
     """
@@ -58,19 +57,25 @@ class Run:
     ) -> None:
         self.folder, self.trainer, self.save, self.data_hash = folder, trainer, save, data_hash
         self.scores: dict[str, float] = {}
+        self.updates = UpdateLog(folder, trainer.clipping)
         self._sums = [0.0, 0, 0.0, 0]  # loss and tokens, largest norm and clipped updates since the last evaluation
 
     def steps(self) -> Iterator[StepInfo]:
         """The trainer's steps; files are written between them."""
-        for info in self.trainer.steps():
-            self._sums[0] += info.loss * info.tokens
-            self._sums[1] += info.tokens
-            self._sums[2] = max(self._sums[2], info.grad_norm)
-            self._sums[3] += info.clipped
-            if info.scores is not None:
+        try:
+            for info in self.trainer.steps():
+                self._sums[0] += info.loss * info.tokens
+                self._sums[1] += info.tokens
+                self._sums[2] = max(self._sums[2], info.grad_norm)
+                self._sums[3] += info.clipped
                 with disk_errors(self.folder):
-                    self._evaluated(info, info.scores)
-            yield info
+                    self.updates.add(info)
+                    if info.scores is not None:
+                        self._evaluated(info, info.scores)
+                yield info
+        finally:  # how a run became non-finite is worth seeing
+            with disk_errors(self.folder):
+                self.updates.write()
 
     def _evaluated(self, info: StepInfo, scores: dict[str, float]) -> None:
         loss, tokens, norm, clipped = self._sums
@@ -82,7 +87,6 @@ class Run:
             "train_loss": loss / max(1, tokens),
             "grad_norm_max": norm,
             "clipped": int(clipped),
-            "grad_norms": self._layer_norms(info),
             **scores,
             "best": info.is_best,
         }
@@ -96,17 +100,6 @@ class Run:
             self.save(self.folder / LAST, scores)
         self.checkpoint()
 
-    def _layer_norms(self, info: StepInfo) -> dict[str, float]:
-        """The norm of the last update's gradient, before it was clipped by its norm, of every layer."""
-        limit = self.trainer.settings.clip_norm
-        scale = info.grad_norm / limit if limit is not None and info.grad_norm > limit else 1.0
-        squares: dict[str, float] = {}
-        for name, parameter in self.trainer.network.named_parameters():
-            if parameter.grad is not None:
-                layer = layer_of(name)
-                squares[layer] = squares.get(layer, 0.0) + float(parameter.grad.norm()) ** 2
-        return {layer: scale * math.sqrt(square) for layer, square in squares.items()}
-
     def keep_samples(self, step: int, samples: list[str]) -> None:
         """Writes down what the model did after an evaluation."""
         if samples:
@@ -116,7 +109,7 @@ class Run:
     def checkpoint(self) -> None:
         """Writes down everything needed to go on from here."""
         trainer = self.trainer
-        metrics = self.folder / METRICS
+        self.updates.write()
         checkpoint.save(
             self.folder,
             {
@@ -130,7 +123,8 @@ class Run:
                 "past": [_stored(batch, entry) for batch, entry in trainer.tbptt.past],
                 "sums": self._sums,
                 "scores": self.scores,
-                "metrics_bytes": metrics.stat().st_size if metrics.exists() else 0,
+                "metrics_bytes": _size(self.folder / METRICS),
+                "updates_bytes": _size(self.updates.path),
                 "data_hash": self.data_hash,
                 "threads": torch.get_num_threads(),
             },
@@ -138,9 +132,10 @@ class Run:
 
     def resume(self) -> list[str]:
         """Goes back to the last checkpoint; what the user should know about it."""
-        metrics = self.folder / METRICS
+        growing = {self.folder / METRICS: "metrics_bytes", self.updates.path: "updates_bytes"}
         if not any((self.folder / name).exists() for name in (checkpoint.CURRENT, checkpoint.PREVIOUS)):
-            metrics.unlink(missing_ok=True)
+            for path in growing:
+                path.unlink(missing_ok=True)
             return [f"{self.folder} was stopped before its first checkpoint: it starts from the beginning."]
         state, notes = checkpoint.load(self.folder)
         if state["data_hash"] != self.data_hash:
@@ -166,21 +161,11 @@ class Run:
         trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])
         checkpoint.restore_random_state(state["random"])
         self._sums, self.scores = state["sums"], state["scores"]
-        if metrics.exists():
-            with metrics.open("rb+") as file:
-                file.truncate(state["metrics_bytes"])
+        for path, key in growing.items():
+            if path.exists():
+                with path.open("rb+") as file:
+                    file.truncate(state[key])
         return notes
-
-
-def layer_of(parameter: str) -> str:
-    """The layer that a parameter belongs to: a module, or one layer and direction of a recurrent one.
-
-    >>> layer_of("layer.weight_hh_l0_reverse"), layer_of("scores.bias"), layer_of("start")
-    ('layer.l0_reverse', 'scores', 'start')
-    """
-    module, _, name = parameter.rpartition(".")
-    found = re.search(r"_(l\d+(_reverse)?)$", name)
-    return ".".join(part for part in (module, found[1] if found else "") if part) or name
 
 
 def hash_of(*parts: bytes) -> str:
@@ -190,6 +175,10 @@ def hash_of(*parts: bytes) -> str:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.hexdigest()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _stored(batch: Batch, entry: Any) -> dict[str, Any]:

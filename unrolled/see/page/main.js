@@ -23,7 +23,7 @@ function fillHeader() {
     `${model().task}, ${model().parameters.toLocaleString("en")} parameters${scores ? `, ${scores}` : ""}`;
   const text = document.getElementById("text");
   text.value = state.text ?? "";
-  text.placeholder = about.file ? `empty: ${about.file}` : "a text to look at";
+  text.placeholder = model().fixed ? about.file ?? "" : about.file ? `empty: ${about.file}` : "a text to look at";
   text.disabled = isReport || model().fixed;
   document.querySelector("#input button").disabled = text.disabled;
   if (isReport) document.getElementById("changes").remove();
@@ -86,7 +86,9 @@ async function draw() {
   panel.dataset.ready = "";
   const place = make("div");
   try {
-    if (view.needsInput && !state.text && !about.file) throw new Error("Give an input above, then look.");
+    if (view.needsInput && !state.text && !about.file) throw new Error(model().fixed
+      ? `This model looks at files. Name one: unrolled inspect ${model().name} FILE. Or take an example of its own data: --example 0`
+      : "Give an input above, then look.");
     if (overview === null && (view.needsInput || state.text || about.file)) {
       panel.replaceChildren(make("p", { class: "quiet" }, "…"));
       overview = await ask("overview", traced()).catch((problem) => { if (view.needsInput) throw problem; return null; });

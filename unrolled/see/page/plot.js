@@ -5,15 +5,21 @@ const DASHES = ["solid", "dash", "dot", "dashdot"];
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const MOST_LABELS = 120;
 
-function layout(extra) {
-  return { margin: { l: 64, r: 10, t: 34, b: 64 }, font: { size: 12 }, hovermode: "closest", ...extra };
+// Titles stand at the left: the middle of a wide chart is out of sight.
+function layout({ title, xaxis, ...extra }) {
+  return {
+    margin: { l: 64, r: 10, t: 34, b: 64 }, font: { size: 12 }, hovermode: "closest", xaxis: { zeroline: false, ...xaxis },
+    title: { text: title ?? "", font: { size: 13 }, x: 0, xref: "paper", xanchor: "left" }, ...extra,
+  };
 }
 
 // An axis whose places are named by tokens; of many, some are named.
-export function tokenAxis(places, tokens, extra = {}) {
-  const every = Math.ceil(tokens.length / MOST_LABELS);
+export function tokenAxis(places, tokens, extra = {}, most = MOST_LABELS) {
+  const every = Math.ceil(tokens.length / most);
   const kept = places.map((_, i) => i).filter((i) => i % every === 0);
+  const half = places.length > 1 ? (places[1] - places[0]) / 2 : 0.5;
   return {
+    range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same under a heat map and under curves
     tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => tokens[i]),
     tickfont: { family: "monospace", size: 11 }, tickangle: tokens.some((token) => token.length > 2) ? -90 : 0,
     automargin: true, ...extra,
@@ -33,35 +39,37 @@ function place(parent, height, width, most) {
   return inner;
 }
 
-export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis, hover, height, width, most, bar }) {
+export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis, hover, height, width, most, bar, scale = true }) {
   const inner = place(parent, height, width, most);
   const data = [{
     type: "heatmap", z, x, y, colorscale: colours, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`,
-    colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
+    showscale: scale, colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
   }];
-  Plotly.newPlot(inner, data, layout({ title: { text: title, font: { size: 13 } }, xaxis, yaxis }), CONFIG);
+  Plotly.newPlot(inner, data, layout({ title, xaxis, yaxis }), CONFIG);
   return inner;
 }
 
-export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true }) {
-  const inner = place(parent, height, width);
+// Lines over x; `extra` are further traces. A chart that is given `again` is redrawn in its place, as far as it is zoomed in.
+export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again }) {
+  const inner = again ?? place(parent, height, width);
   const data = Object.entries(series).map(([name, y], i) => ({
     type: "scatter", mode: marks ? "lines+markers" : "lines", name, y, x: Array.isArray(x) ? x : x?.[name],
-    line: { color: COLOURS[i % COLOURS.length], dash: DASHES[Math.floor(i / COLOURS.length) % DASHES.length] },
+    line: { color: COLOURS[i % COLOURS.length], dash: DASHES[Math.floor(i / COLOURS.length) % DASHES.length], width: marks ? 2 : 1.3 },
     marker: { size: 5 }, hovertemplate: `${name}: %{y:.4g}<extra>%{x}</extra>`, connectgaps: false,
-  }));
-  const shown = layout({ title: { text: title, font: { size: 13 } }, xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 } });
-  Plotly.newPlot(inner, data, shown, CONFIG);
+  })).concat(extra);
+  const shown = layout({ title, xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 }, uirevision: "same" });
+  Plotly.react(inner, data, shown, CONFIG);
   return inner;
 }
 
-export function draw(parent, data, extra, height, width) {
-  const inner = place(parent, height, width);
-  Plotly.newPlot(inner, data, layout(extra), CONFIG);
+export function draw(parent, data, extra, height, width, again) {
+  const inner = again ?? place(parent, height, width);
+  Plotly.react(inner, data, layout({ uirevision: "same", ...extra }), CONFIG);
   return inner;
 }
 
 // As in the figures: matplotlib's RdBu, viridis and magma.
 export const SIGNED = [[0, "#67001f"], [0.25, "#d6604d"], [0.5, "#f7f7f7"], [0.75, "#4393c3"], [1, "#053061"]];
 export const SQUASHED = "Viridis";
+export const INK = [[0, "#fff"], [1, "#000"]];
 export const FLOW = [[0, "#000004"], [0.25, "#51127c"], [0.5, "#b73779"], [0.75, "#fc8961"], [1, "#fcfdbf"]];

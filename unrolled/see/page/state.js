@@ -4,12 +4,17 @@ const listeners = [];
 export const state = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 
 export function change(updates) {
+  remember(updates);
+  for (const listener of listeners) listener(updates);
+}
+
+// The same, for a view that shows the change itself.
+export function remember(updates) {
   for (const [name, value] of Object.entries(updates)) {
     if (value === "" || value === null || value === undefined) delete state[name];
     else state[name] = String(value);
   }
   history.replaceState(null, "", `#${new URLSearchParams(state)}`);
-  for (const listener of listeners) listener(updates);
 }
 
 export function onChange(listener) { listeners.push(listener); }

@@ -7,6 +7,9 @@ import { heat, tokenAxis } from "unrolled/plot";
 
 const GREYS = [[0, "#ffffff"], [1, "#000000"]];
 
+// As in the figures: the light on what was not looked at, and the grey that a picture fades to.
+const DARK = 0.12, DUSK = "rgb(70, 70, 70)";
+
 export default {
   title: "Attention",
   help: "Where each step looked",
@@ -64,15 +67,17 @@ async function images(place, found, layer, head) {
     const light = make("canvas", { width: across, height: down });
     const small = light.getContext("2d");
     weights.forEach((weight, n) => {
-      const shade = Math.round(255 * (0.15 + 0.85 * weight / most));
-      small.fillStyle = `rgb(${shade},${shade},${shade})`;
+      small.fillStyle = `rgba(255, 255, 255, ${DARK + (1 - DARK) * weight / most})`;
       small.fillRect(n % across, Math.floor(n / across), 1, 1);
     });
     const canvas = make("canvas", { width, height, role: "img", "aria-label": `where “${word}” looked`, title: `most: ${most.toFixed(4)}` });
     const context = canvas.getContext("2d");
-    if (picture) { context.drawImage(picture, 0, 0); context.globalCompositeOperation = "multiply"; }
     context.imageSmoothingEnabled = picture !== null;
     context.drawImage(light, 0, 0, width, height);
+    if (picture) { context.globalCompositeOperation = "source-in"; context.drawImage(picture, 0, 0); }
+    context.globalCompositeOperation = "destination-over";
+    context.fillStyle = picture ? DUSK : "#000";
+    context.fillRect(0, 0, width, height);
     words.append(make("figure", {}, canvas, make("figcaption", {}, word)));
   });
   place.append(words);

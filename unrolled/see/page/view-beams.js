@@ -1,54 +1,106 @@
-// The beam as a tree that grows step by step.
+// A search as a tree that grows step by step, or, over frames, frame by frame.
 
 import { make } from "unrolled/elements";
 import { ask } from "unrolled/source";
-import { change, traced } from "unrolled/state";
+import { remember, traced } from "unrolled/state";
 import { draw } from "unrolled/plot";
 
 const COLOURS = { winner: "#d55e00", kept: "#0072b2", ended: "#009e73", cut: "#cc79a7", pruned: "#a8a8a8" };
+const ORDER = ["pruned", "kept", "cut", "ended", "winner"];
+const MOST_NUMBERS = 150;
+let timer = null;
 
 export default {
   title: "Search",
-  help: "The beam as a tree",
+  help: "The search as a tree",
   needsInput: true,
   reason: (overview) => (overview === null || overview.kinds.includes("beams") ? null : overview.missing.beams ?? "There is no search."),
   async show(place, { state }) {
     const found = await ask("beams", traced());
-    const last = Math.max(...found.nodes.map((node) => node.step));
-    const until = Math.min(Number(state.until ?? last), last);
-    const slider = make("input", { type: "range", min: 1, max: last, value: until, id: "until", onchange: () => change({ until: slider.value }) });
-    place.append(make("div", { class: "line" }, make("label", {}, `grown until step ${until} `, slider)));
-    tree(place, found.nodes, until, last);
+    const said = make("span"), slider = make("input", { type: "range", min: 1, max: found.steps, id: "until", oninput: () => grow(Number(slider.value)) });
+    const play = make("button", { type: "button", id: "play", onclick: () => playing(slider, found.steps, grow) }, "grow");
+    const charts = make("div"), held = make("div");
+    let chart;
+    const grow = (until) => {
+      slider.value = until;
+      remember({ until: until === found.steps ? "" : until });
+      said.textContent = found.frames ? `what is held after frame ${until} ` : `grown until step ${until} `;
+      chart = tree(charts, found, until, chart);
+      if (found.frames) live(held, found.nodes, until);
+    };
+    place.append(make("div", { class: "line" }, make("label", {}, said, slider), play), charts);
+    if (found.frames) {
+      place.append(make("p", { class: "quiet" }, "Each token continues the one to its left, and stands at the frame where its beginning came up. "
+        + "Bands: as long as it was held. Full circles: held now, with their shares of the probability of all that is held; hollow ones are not."), held);
+    }
+    grow(Math.min(Number(state.until ?? found.steps), found.steps));
     const rows = found.outputs.map(([text, score, log], i) => make("tr", {}, make("td", {}, String(i + 1)), make("td", {}, text), make("td", {}, String(score)), make("td", {}, String(log))));
     place.append(make("h2", {}, "Outputs"), make("div", { class: "scroll" }, make("table", { id: "outputs" },
       make("tr", {}, ...["", "output", "score", "log P"].map((name) => make("th", {}, name))), ...rows)));
   },
 };
 
-function tree(place, nodes, until, last) {
-  const edges = {}, traces = [];
+// From the start to the end, a step at a time, as long as it is looked at.
+function playing(slider, steps, grow) {
+  clearInterval(timer);
+  let until = 0;
+  timer = setInterval(() => {
+    if (!slider.isConnected || until >= steps) clearInterval(timer);
+    else grow(++until);
+  }, Math.max(60, Math.min(600, 12000 / steps)));
+}
+
+// The share of a node's beginning after a frame; 0 where it is not held, null where there are no shares.
+function share(node, frame) { return node.shares.length ? node.shares[frame - node.step] ?? 0 : null; }
+
+function text(nodes, node) { return (node.parent < 0 ? "" : text(nodes, nodes[node.parent])) + node.token; }
+
+function live(place, nodes, until) {
+  const held = nodes.filter((node) => share(node, until) > 0).sort((a, b) => share(b, until) - share(a, until));
+  const rows = held.map((node) => make("tr", {}, make("td", {}, share(node, until).toFixed(4)), make("td", { class: "equation" }, text(nodes, node))));
+  place.replaceChildren(make("h2", {}, `Held after frame ${until}`), rows.length ? make("div", { class: "scroll" }, make("table", { id: "held" }, ...rows)) : make("p", { id: "held" }, "Nothing yet."));
+}
+
+function tree(place, { nodes, frames, steps }, until, again) {
   const root = nodes.filter((node) => node.parent < 0).reduce((sum, node, _, all) => sum + node.height / all.length, 0);
-  const labels = [];
-  nodes.forEach((node) => {
-    if (node.step > until) return;
+  const shown = nodes.filter((node) => node.step <= until);
+  const edges = {}, bands = {}, numbers = [];
+  for (const node of shown) {
     const from = node.parent < 0 ? { step: 0, height: root } : nodes[node.parent];
     const edge = edges[node.fate] ??= { x: [], y: [] };
-    edge.x.push(from.step, node.step, null);
-    edge.y.push(from.height, node.height, null);
-    labels.push({ x: node.step - 0.42, y: from.height + (node.height - from.height) * 0.58, text: node.edge.toFixed(2), showarrow: false, font: { size: 9, color: "#555" }, bgcolor: "#fff" });
-  });
-  for (const fate of ["pruned", "kept", "cut", "ended", "winner"]) {
-    if (edges[fate]) traces.push({ type: "scatter", mode: "lines", ...edges[fate], line: { color: COLOURS[fate], width: fate === "winner" ? 3.5 : 1.2 }, hoverinfo: "skip", name: fate });
+    if (frames) {  // edges are long, and straight ones would run through other tokens
+      edge.x.push(from.step, from.step, node.step, null);
+      edge.y.push(from.height, node.height, node.height, null);
+      const band = bands[node.fate] ??= { x: [], y: [] };
+      band.x.push(node.step, Math.min(until, node.step + node.shares.length - 1), null);
+      band.y.push(node.height, node.height, null);
+    } else {
+      edge.x.push(from.step, node.step, null);
+      edge.y.push(from.height, node.height, null);
+    }
+    const number = { showarrow: false, font: { size: 9, color: "#555" }, bgcolor: "#fff" };
+    if (!frames) numbers.push({ ...number, x: node.step - 0.42, y: from.height + (node.height - from.height) * 0.58, text: node.edge.toFixed(2) });
+    else if (share(node, until) > 0) numbers.push({ ...number, x: node.step, y: node.height, yshift: -12, text: share(node, until).toFixed(2) });
   }
-  const shown = nodes.filter((node) => node.step <= until);
-  traces.push({
-    type: "scatter", mode: "markers+text", x: shown.map((n) => n.step), y: shown.map((n) => n.height), text: shown.map((n) => n.token), textposition: "top center", showlegend: false,
-    marker: { size: 8, color: shown.map((n) => COLOURS[n.fate]) }, textfont: { size: 12 },
-    hovertemplate: shown.map((n) => `${n.token}: log P of this token ${n.edge}, of the whole path ${n.log_prob}; ${n.fate}<extra></extra>`),
-  });
+  const lines = ORDER.filter((fate) => edges[fate]).flatMap((fate) => [
+    ...(frames ? [{ type: "scatter", mode: "lines", ...bands[fate], line: { color: COLOURS[fate], width: 9 }, opacity: 0.25, hoverinfo: "skip", showlegend: false }] : []),
+    { type: "scatter", mode: "lines", ...edges[fate], line: { color: COLOURS[fate], width: fate === "winner" ? 3.5 : 1.2 }, hoverinfo: "skip", name: fate },
+  ]);
   const leaves = Math.max(...nodes.map((node) => node.height)) + 1;
-  draw(place, traces, {
-    annotations: shown.length <= 150 ? labels : [], legend: { orientation: "h", y: 1.12 },
-    xaxis: { title: { text: "step" }, range: [-0.3, last + 0.7], dtick: 1, zeroline: false }, yaxis: { visible: false, autorange: "reversed" },
-  }, Math.min(1600, 150 + 30 * leaves), Math.min(4000, 90 * last));
+  return draw(place, [...lines, markers(nodes, shown, frames, until)], {
+    annotations: shown.length <= MOST_NUMBERS ? numbers : [], legend: { orientation: "h", y: 1, yanchor: "bottom" },
+    xaxis: { title: { text: frames ? "frames read" : "step" }, range: [-0.01 * steps - 0.3, 1.01 * steps + 0.7], zeroline: false, ...(frames ? {} : { dtick: 1 }) },
+    yaxis: { visible: false, range: [leaves - 0.4, -0.9] },
+  }, Math.min(1600, 150 + 30 * leaves), Math.min(4000, frames ? 8 * steps : 90 * steps), again);
+}
+
+function markers(nodes, shown, frames, until) {
+  const about = (node) => (frames
+    ? `${text(nodes, node)}: share ${share(node, until)} after frame ${until}, ${node.edge} at its best; held from ${node.step} to ${node.step + node.shares.length - 1}; ${node.fate}`
+    : `${node.token}: log P of this token ${node.edge}, of the whole path ${node.log_prob}; ${node.fate}`);
+  return {
+    type: "scatter", mode: "markers+text", x: shown.map((n) => n.step), y: shown.map((n) => n.height), text: shown.map((n) => n.token), textposition: "top center", showlegend: false,
+    marker: { size: 8, color: shown.map((n) => COLOURS[n.fate]), symbol: shown.map((n) => (share(n, until) === 0 ? "circle-open" : "circle")) }, textfont: { size: 12 },
+    hovertemplate: shown.map((n) => `${about(n)}<extra></extra>`),
+  };
 }

@@ -29,7 +29,7 @@ export default {
       heat(place, {
         z: one.z, x: one.steps, y: rows, colours: FLOW, low, high, bar: "log10 of the norm",
         title: `${name}: every loss to every ${one.of} of ${one.layer}${one.sampled ? `, ${rows.length} losses of more` : ""}`,
-        xaxis: tokenAxis(one.steps, one.tokens, { title: { text: `${one.of} j` } }), yaxis: tokenAxis(rows, one.losses, { title: { text: "loss t" }, autorange: "reversed", tickangle: 0 }),
+        xaxis: tokenAxis(one.steps, one.tokens, { title: { text: `${one.of} j` } }), yaxis: tokenAxis(rows, one.losses, { title: { text: "loss t" }, autorange: "reversed", tickangle: 0 }, 40),
         hover: "loss %{y}, step %{x}: 10^%{z:.2f}", height: Math.min(700, 190 + 13 * Math.max(8, rows.length)), width: Math.min(3000, 12 * one.steps.length),
       });
     }

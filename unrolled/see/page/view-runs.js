@@ -6,6 +6,9 @@ import { change } from "unrolled/state";
 import { curves } from "unrolled/plot";
 
 const SECONDS = 5;
+const CLIPPED = "#d55e00";
+const NOT_FIRST = ["epoch", "tokens", "clipped", "lr", "grad_norm_max"];
+const updates = () => ({ title: { text: "updates" }, zeroline: false });  // plotly writes into what it is given
 let timer = null;
 
 export default {
@@ -15,46 +18,79 @@ export default {
   reason: (overview, about) => (about.models.some((model) => model.run) ? null : "These are model files, not run folders."),
   async show(place, { state }) {
     clearTimeout(timer);
-    const runs = (await ask("runs")).runs;
-    const names = [...new Set(Object.values(runs).flatMap((run) => Object.keys(run.columns)))];
+    const { runs } = await ask("runs");
+    const names = numbers(runs);
     const chosen = names.includes(state.metric) ? state.metric : null;
-    const metrics = chosen ? [chosen] : names.filter((name) => !["epoch", "tokens", "clipped", "lr", "grad_norm_max"].includes(name)).slice(0, 4);
     place.append(make("div", { class: "line" }, choice("number", [["", "the first few"], ...names], chosen ?? "", (value) => change({ metric: value }))));
-    const x = Object.fromEntries(Object.entries(runs).map(([name, run]) => [name, run.step]));
-    for (const metric of metrics) {
-      const series = Object.fromEntries(Object.entries(runs).filter(([, run]) => run.columns[metric]).map(([name, run]) => [name, run.columns[metric]]));
-      curves(place, series, { title: metric, x, xaxis: { title: { text: "updates" } }, yaxis: {} });
-    }
-    for (const [name, run] of Object.entries(runs)) norms(place, name, run);
-    for (const [name, run] of Object.entries(runs)) {
-      if (!run.samples.length) continue;
-      const [step, texts] = run.samples[Math.min(Number(state.sample ?? run.samples.length - 1), run.samples.length - 1)];
-      place.append(make("h2", {}, `${name}, what it did after ${step} updates`),
-        choice("after", run.samples.map(([s], i) => [String(i), String(s)]), String(state.sample ?? run.samples.length - 1), (value) => change({ sample: value })),
-        ...texts.slice(0, 5).map((text) => make("pre", {}, text)));
-    }
-    if (!isReport) watch(size(runs));
+    const charts = draw(place, runs, chosen);
+    const said = make("div");
+    place.append(said);
+    samples(said, runs, state);
+    if (!isReport) watch(runs, (now) => { draw(place, now, chosen, charts); samples(said, now, state); });
   },
 };
 
-function size(runs) { return JSON.stringify(Object.values(runs).map((run) => run.step.length)); }
+function numbers(runs) { return [...new Set(Object.values(runs).flatMap((run) => Object.keys(run.columns)))]; }
 
-// Draws again when a run has got further, as long as the view is open.
-function watch(before) {
+// The charts there are by their names; those of `charts` are drawn again.
+function draw(place, runs, chosen, charts = {}) {
+  const x = Object.fromEntries(Object.entries(runs).map(([name, run]) => [name, run.step]));
+  const chart = (key, series, options) => { charts[key] = curves(place, series, { ...options, again: charts[key] }); };
+  for (const metric of chosen ? [chosen] : numbers(runs).filter((name) => !NOT_FIRST.includes(name)).slice(0, 4)) {
+    const series = Object.fromEntries(Object.entries(runs).filter(([, run]) => run.columns[metric]).map(([name, run]) => [name, run.columns[metric]]));
+    chart(metric, series, { title: metric, x, xaxis: updates(), yaxis: {} });
+  }
+  const going = Object.entries(runs).filter(([, run]) => run.updates);
+  if (!chosen && going.length) {
+    const steps = Object.fromEntries(going.map(([name, run]) => [name, run.updates.step]));
+    chart("loss of every update", Object.fromEntries(going.map(([name, run]) => [name, run.updates.loss])), {
+      title: "loss of every update", x: steps, xaxis: updates(), yaxis: {}, marks: false,
+    });
+  }
+  for (const [name, run] of going) chart(`norms of ${name}`, run.updates.layers, norms(name, run.updates));
+  return charts;
+}
+
+// Every layer's norm before clipping, all of them together, and the updates that were clipped.
+function norms(name, made) {
+  const at = (values) => made.clipped.map((i) => values[i]);
+  const extra = [
+    { type: "scatter", mode: "lines", name: "all together", x: made.step, y: made.norm, line: { color: "#000", width: 1.8 }, hovertemplate: "all together: %{y:.4g}<extra>%{x}</extra>" },
+    { type: "scatter", mode: "markers", name: "clipped", x: at(made.step), y: at(made.norm), marker: { color: CLIPPED, size: 7, symbol: "triangle-down" }, hovertemplate: "clipped at %{y:.4g}<extra>%{x}</extra>" },
+  ];
+  const line = { type: "line", xref: "paper", x0: 0, x1: 1, y0: made.limit, y1: made.limit, line: { color: CLIPPED, width: 1, dash: "dash" } };
+  const each = made.each > 1 ? `, the largest of each ${made.each} updates` : "";
+  const how = made.limit == null ? "" : `; clip_norm ${made.limit}`;
+  return {
+    title: `${name}: gradient norms by layer before clipping${each}${how}; ${made.clipped_in_all} of ${made.made} updates clipped`,
+    x: made.step, extra, shapes: made.limit == null ? [] : [line], marks: false, height: 420,
+    xaxis: updates(), yaxis: { type: "log", exponentformat: "power" },
+  };
+}
+
+function samples(place, runs, state) {
+  place.replaceChildren();
+  for (const [name, run] of Object.entries(runs)) {
+    if (!run.samples.length) continue;
+    const last = run.samples.length - 1, number = Math.min(Number(state.sample ?? last), last);
+    const [step, texts] = run.samples[number];
+    place.append(make("h2", {}, `${name}, what it did after ${step} updates`),
+      choice("after", run.samples.map(([s], i) => [String(i), String(s)]), String(number), (value) => change({ sample: value })),
+      ...texts.slice(0, 5).map((text) => make("pre", {}, text)));
+  }
+}
+
+// Draws again when a run has got further, as long as the view is open: in place, or, where there is more to draw, anew.
+function watch(before, drawn) {
   timer = setTimeout(async () => {
     if (new URLSearchParams(location.hash.slice(1)).get("view") !== "runs") return;
-    const now = await ask("runs").then((found) => size(found.runs)).catch(() => before);
-    if (now !== before) change({});
-    else watch(before);
+    const now = await ask("runs").then((found) => found.runs).catch(() => before);
+    if (parts(now) !== parts(before)) { change({}); return; }
+    if (far(now) !== far(before)) drawn(now);
+    watch(now, drawn);
   }, 1000 * SECONDS);
 }
 
-function norms(place, name, run) {
-  if (!Object.keys(run.grad_norms).length) return;
-  const x = Object.fromEntries(Object.keys(run.grad_norms).map((layer) => [layer, run.step]));
-  const clipped = run.columns.clipped ?? [];
-  const shapes = run.step.filter((_, i) => clipped[i] > 0).map((step) => ({ type: "line", x0: step, x1: step, yref: "paper", y0: 0, y1: 1, line: { color: "#d55e00", width: 1, dash: "dot" } }));
-  curves(place, run.grad_norms, {
-    title: `${name}: gradient norms by layer; dotted: updates were clipped since the evaluation before`, x, shapes, xaxis: { title: { text: "updates" } }, yaxis: { type: "log", exponentformat: "power" }, height: 320,
-  });
-}
+function far(runs) { return JSON.stringify(Object.values(runs).map((run) => [run.step.length, run.updates?.made])); }
+
+function parts(runs) { return JSON.stringify(Object.values(runs).map((run) => [Object.keys(run.columns), run.updates !== null, run.samples.length > 0])); }

@@ -38,15 +38,27 @@ async function answer(box, kind, query, shown) {
   } catch (problem) { box.append(make("p", { class: "problem" }, problem.message)); }
 }
 
+// The points, the first ones first, whose names have room on the map.
+function spaced({ x, y, names }) {
+  const width = (Math.max(...x) - Math.min(...x)) / 1000 || 1, height = (Math.max(...y) - Math.min(...y)) / 460 || 1;  // of a pixel
+  const shown = new Set();
+  names.forEach((name, i) => {
+    const room = (j) => Math.abs(x[i] - x[j]) > 3.5 * width * Math.min(40, name.length + names[j].length) || Math.abs(y[i] - y[j]) > 14 * height;
+    if ([...shown].every(room)) shown.add(i);
+  });
+  return shown;
+}
+
 function points(box, found) {
   const labels = found.labels.length ? [...new Set(found.labels)] : [""];
-  const few = found.names.length <= 150;
+  const shown = spaced(found);
   const traces = labels.map((label, i) => {
     const rows = found.names.map((_, row) => row).filter((row) => !found.labels.length || found.labels[row] === label);
     return {
-      type: "scatter", mode: few ? "markers+text" : "markers", name: label || "words", x: rows.map((r) => found.x[r]), y: rows.map((r) => found.y[r]), text: rows.map((r) => found.names[r].slice(0, 40)),
-      textposition: "top center", textfont: { size: 10 }, marker: { size: 8, color: COLOURS[i % COLOURS.length], symbol: i % 8 }, hovertemplate: "%{text}<extra></extra>",
+      type: "scatter", mode: "markers+text", name: label || "words", x: rows.map((r) => found.x[r]), y: rows.map((r) => found.y[r]),
+      text: rows.map((r) => (shown.has(r) ? found.names[r].slice(0, 40) : "")), customdata: rows.map((r) => found.names[r].slice(0, 80)),
+      textposition: "top center", textfont: { size: 10 }, marker: { size: 8, color: COLOURS[i % COLOURS.length], symbol: i % 8 }, hovertemplate: "%{customdata}<extra></extra>",
     };
   });
-  draw(box, traces, { title: { text: `${found.names.length} vectors on the plane of their two largest variances`, font: { size: 13 } }, xaxis: { zeroline: false }, yaxis: { zeroline: false }, showlegend: labels.length > 1 }, 560);
+  draw(box, traces, { title: `${found.names.length} vectors on the plane of their two largest variances${found.names.length > shown.size ? "; point at one for its name" : ""}`, xaxis: { zeroline: false }, yaxis: { zeroline: false }, showlegend: labels.length > 1 }, 560);
 }

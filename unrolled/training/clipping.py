@@ -1,0 +1,85 @@
+"""Gradients just before an update: their norms, layer by layer, and clipping (S15)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Clipped(NamedTuple):
+    """What was found and done: the norm of all gradients before clipping, and of each weight's own, (P,)."""
+
+    norm: float
+    clipped: bool
+    norms: Tensor  # where the weights are: `Clipping.by_layer` brings many over at once
+
+
+class Clipping:
+    """Clips a network's gradients by norm, then by value, and keeps the norms that it needs for that anyway.
+
+    >>> network = nn.Sequential(nn.Linear(2, 1), nn.Linear(1, 1))
+    >>> for parameter, size in zip(network.parameters(), (2.0, 4.0, 4.0, 0.0), strict=True):
+    ...     parameter.grad = torch.zeros_like(parameter)
+    ...     parameter.grad.view(-1)[0] = size
+    >>> clipping = Clipping(network)
+    >>> found = clipping(norm=3.0)
+    >>> found.norm, found.clipped, network[0].bias.grad
+    (6.0, True, tensor([2.0000]))
+    >>> clipping.layers, clipping.by_layer([found.norms])
+    (['0', '1'], [[4.47213..., 4.0]])
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        named = [(layer_of(name), p) for name, p in network.named_parameters() if p.requires_grad]
+        self.parameters = [parameter for _, parameter in named]
+        self.layers = list(dict.fromkeys(layer for layer, _ in named))
+        self._home = torch.tensor([self.layers.index(layer) for layer, _ in named])  # (P,)
+
+    def __call__(self, norm: float | None = None, value: float | None = None) -> Clipped:
+        """Scales all gradients so that their norm is at most `norm`, then cuts each number off at ±`value`."""
+        places = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        having = [self.parameters[i] for i in places]
+        gradients = [parameter.grad for parameter in having if parameter.grad is not None]
+        if not gradients:
+            return Clipped(0.0, False, torch.zeros(len(self.parameters)))
+        norms = torch.stack(torch._foreach_norm(gradients))
+        total = torch.linalg.vector_norm(norms)
+        if norm is not None:
+            nn.utils.clip_grads_with_norm_(having, norm, total)
+        found = float(total)
+        clipped = norm is not None and found > norm
+        if value is not None:
+            largest = torch.stack(torch._foreach_norm(gradients, math.inf)).max()
+            clipped = clipped or bool(largest > value)
+            nn.utils.clip_grad_value_(having, value)
+        if len(places) < len(self.parameters):  # a weight that had no part in the loss has no gradient
+            norms = norms.new_zeros(len(self.parameters)).index_copy(0, torch.tensor(places).to(norms.device), norms)
+        return Clipped(found, clipped, norms)
+
+    def by_layer(self, norms: Sequence[Tensor]) -> list[list[float]]:
+        """The norm of each of `layers`, for each of so many updates."""
+        squares = torch.stack(list(norms)).cpu().double().square()  # (updates, P)
+        sums = squares.new_zeros(len(squares), len(self.layers)).index_add(1, self._home, squares)
+        rows: list[list[float]] = sums.sqrt().tolist()
+        return rows
+
+
+def layer_of(parameter: str) -> str:
+    """The layer that a parameter belongs to: a module, a numbered block, or one layer and direction of a recurrent one.
+
+    >>> layer_of("layer.weight_hh_l0_reverse"), layer_of("scores.bias"), layer_of("start")
+    ('layer.l0_reverse', 'scores', 'start')
+    >>> layer_of("encoder.layers.0.self_attn.in_proj_weight")
+    'encoder.layers.0'
+    """
+    module, _, name = parameter.rpartition(".")
+    block = re.match(r"(.*?\.)?\d+(?=\.|$)", module)
+    if block:
+        return block[0]
+    found = re.search(r"_(l\d+(_reverse)?)$", name)
+    return ".".join(part for part in (module, found[1] if found else "") if part) or name

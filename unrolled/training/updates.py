@@ -1,0 +1,55 @@
+"""Every update of a run, a row each: its loss, its learning rate, and the norms of its gradients (S15)."""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+
+from torch import Tensor
+
+from unrolled.training.clipping import Clipping
+from unrolled.training.loop import StepInfo
+
+UPDATES = "updates.csv"
+COLUMNS = ("step", "loss", "lr", "grad_norm", "clipped")  # then a column for each layer
+SECONDS = 2.0  # between two writings: norms stay on their device until then
+
+
+class UpdateLog:
+    """Writes updates down a few seconds after they were made, many at once."""
+
+    def __init__(self, folder: Path, clipping: Clipping) -> None:
+        self.path, self.clipping = folder / UPDATES, clipping
+        self._rows: list[list[str]] = []
+        self._norms: list[Tensor] = []
+        self._written = time.monotonic()
+
+    def add(self, info: StepInfo) -> None:
+        """One update; what is no update, the look before the first one, is left out."""
+        if info.norms is None:
+            return
+        self._rows.append(
+            [str(info.step), _short(info.loss), _short(info.lr), _short(info.grad_norm), str(int(info.clipped))]
+        )
+        self._norms.append(info.norms)
+        if time.monotonic() - self._written > SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Everything up to now is in the file afterwards."""
+        self._written = time.monotonic()
+        if not self._rows:
+            return
+        norms = self.clipping.by_layer(self._norms)
+        rows = [[*row, *map(_short, layers)] for row, layers in zip(self._rows, norms, strict=True)]
+        self._rows, self._norms = [], []
+        with self.path.open("a", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if file.tell() == 0:
+                writer.writerow([*COLUMNS, *self.clipping.layers])
+            writer.writerows(rows)
+
+
+def _short(value: float) -> str:
+    return f"{value:.6g}"
