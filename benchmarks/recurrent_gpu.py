@@ -23,10 +23,11 @@ import unrolled
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # tests/tolerances.py
 SHAPES = list(product((128, 256, 512, 1024), (16, 64), (35, 128, 512)))  # H, B, T
-PARTS = ("LSTM", "inference", "cells", "GRU", "layers", "PTB", "large", "streaming", "model")
+PARTS = ("LSTM", "inference", "cells", "GRU", "others", "layers", "directions", "PTB", "large", "streaming", "model")
 
 Run = Callable[[], object]
 details: list[dict[str, Any]] = []
+_read_by_graphs: list[Run] = []  # runs whose tensors must live as long as the graphs
 
 
 def main() -> None:
@@ -41,8 +42,9 @@ def main() -> None:
     facts = machine() | {"gpu": torch.cuda.get_device_name(), "cudnn": cudnn}
     print(facts)
     measure = {
-        "LSTM": lstm_training, "inference": lstm_inference, "cells": cells, "GRU": gru, "layers": two_layers,
-        "PTB": ptb, "large": large, "streaming": streaming, "model": language_model,
+        "LSTM": lstm_training, "inference": lstm_inference, "cells": cells, "GRU": gru, "others": others,
+        "layers": two_layers, "directions": both_directions, "PTB": ptb, "large": large, "streaming": streaming,
+        "model": language_model,
     }  # fmt: skip
     rows = [line for name in only for line in measure[name](given.seconds)]
     show("The cuda engine, ratios to torch.nn (cuDNN), both in a CUDA graph unless it says otherwise", rows)
@@ -83,6 +85,7 @@ def cells(seconds: float) -> list[dict[str, Any]]:
                 for which, kind_, extra_ in (("cell", kind, extra), ("lstm", "LSTM", {}))
             }
             times = timed(runs, seconds)
+            _read_by_graphs.clear()
             ratios.append(times["cell"] / times["lstm"])
             details.append({"what": f"{name} over LSTM", "hidden": hidden, "batch": batch, "steps": steps, **times})
         rows.append(row(f"{name}: our time over our LSTM's", geometric_mean(ratios), "≤ 1.2×", "1.0×"))
@@ -94,11 +97,28 @@ def gru(seconds: float) -> list[dict[str, Any]]:
     return [row("GRU training, fp16, B 64", geometric_mean(ratios), "3×", "6×", f"least {min(ratios):.2f}×")]
 
 
+def others(seconds: float) -> list[dict[str, Any]]:
+    """Cells beside the LSTM at the sizes where `auto` has to choose."""
+    rows = []
+    for kind, dtype, training in product(("RNN", "GRU"), DTYPES, (True, False)):
+        sizes = product((128, 256, 512, 1024), (16, 64))
+        ratios = [compare(kind, *size, 128, dtype, seconds, training=training) for size in sizes]
+        what = f"{kind} {'training' if training else 'inference'}, {dtype}, T 128"
+        rows.append(row(what, geometric_mean(ratios), "report", "", f"least {min(ratios):.2f}×"))
+    return rows
+
+
 def two_layers(seconds: float) -> list[dict[str, Any]]:
     ratios = [compare("LSTM", hidden, 64, 128, "fp16", seconds, num_layers=2) for hidden in (256, 512, 1024)]
     return [
         row("LSTM training, two layers, fp16, B 64", geometric_mean(ratios), "3×", "8×", f"least {min(ratios):.2f}×")
     ]
+
+
+def both_directions(seconds: float) -> list[dict[str, Any]]:
+    ratios = [compare("LSTM", hidden, 64, 128, "fp16", seconds, bidirectional=True) for hidden in (256, 512, 1024)]
+    least = f"least {min(ratios):.2f}×"
+    return [row("LSTM training, both directions, fp16, B 64", geometric_mean(ratios), "report", "", least)]
 
 
 def ptb(seconds: float) -> list[dict[str, Any]]:
@@ -167,19 +187,22 @@ def language_model(seconds: float) -> list[dict[str, Any]]:
 
 def compare(
     kind: str, hidden: int, batch: int, steps: int, dtype: str, seconds: float, *, training: bool = True,
-    num_layers: int = 1, backend: str = "cuda",
+    num_layers: int = 1, backend: str = "cuda", bidirectional: bool = False,
 ) -> float:  # fmt: skip
     """torch.nn's time over ours, both in a graph."""
     number = DTYPES[dtype]
-    ours, theirs = layers(kind, hidden, number, num_layers=num_layers, backend=backend)
+    directions = 1 + bidirectional
+    ours, theirs = layers(kind, hidden, number, num_layers, directions, backend=backend)
     x = torch.randn(steps, batch, hidden, device="cuda", dtype=number, requires_grad=training)
-    dy = torch.randn_like(x).detach()
+    dy = torch.randn(steps, batch, directions * hidden, device="cuda", dtype=number)
     what = {"cell": kind, "hidden": hidden, "batch": batch, "steps": steps, "dtype": dtype, "layers": num_layers}
+    what |= {"directions": directions}
     check_layer(str(what), ours, x, dy)
     make = training_step if training else inference_step
     runs = {"ours": make(ours, x, dy), "theirs": make(theirs, x, dy)}
     eager = timed(runs, seconds / 2)
     captured = timed({name: graphed(run) for name, run in runs.items()}, seconds)
+    _read_by_graphs.clear()
     ratio = captured["theirs"] / captured["ours"]
     per_step = captured["ours"] / steps / num_layers * 1e6
     details.append(
@@ -190,11 +213,14 @@ def compare(
     return ratio
 
 
-def layers(kind: str, hidden: int, dtype: torch.dtype, num_layers: int = 1, **options: Any) -> tuple[Any, nn.RNNBase]:
+def layers(
+    kind: str, hidden: int, dtype: torch.dtype, num_layers: int = 1, directions: int = 1, **options: Any
+) -> tuple[Any, nn.RNNBase]:
     """Ours and torch.nn's with the same weights."""
     torch.manual_seed(0)
-    theirs = getattr(nn, kind)(hidden, hidden, num_layers, device="cuda", dtype=dtype)
-    options = {"backend": "cuda"} | options
+    both = directions == 2
+    theirs = getattr(nn, kind)(hidden, hidden, num_layers, bidirectional=both, device="cuda", dtype=dtype)
+    options = {"backend": "cuda", "bidirectional": both} | options
     ours = getattr(unrolled, kind)(hidden, hidden, num_layers, device="cuda", dtype=dtype, **options)
     ours.load_state_dict(theirs.state_dict())
     return ours, theirs
@@ -215,7 +241,7 @@ def made(
 def check_layer(name: str, layer: Any, x: Tensor, dy: Tensor) -> None:
     """The whole batch for some steps against `reference` in float64, outputs and gradients."""
     few = x[:8].detach().clone().requires_grad_()
-    options = {**layer._options, "backend": "reference"}
+    options = {**layer._options, "bidirectional": layer.bidirectional, "backend": "reference"}
     exact = type(layer)(layer.input_size, layer.hidden_size, layer.num_layers, **options).cuda().double()
     exact.load_state_dict(layer.state_dict())
     x64 = few.detach().double().requires_grad_()
@@ -252,6 +278,8 @@ def graphed(run: Run) -> Run:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
+
+    _read_by_graphs.append(run)
     return graph.replay
 
 

@@ -38,7 +38,7 @@ LARGE: dict[str, Any] = {
     "train.batch_size": 16,
     "train.lr": 2e-3,
     "train.warmup_steps": 500,
-    "train.epochs": 100,
+    "train.epochs": 20,
     "train.average": 0.999,
     "train.weight_decay": 0.01,
 }

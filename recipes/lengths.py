@@ -1,6 +1,7 @@
 """BLEU against the length of the source: a fixed vector, attention, a Transformer, trained on short and longer pairs.
 
-    python recipes/lengths.py --data FOLDER [--caps 12,25] [--device cuda] [--out FOLDER] [--set KEY=VALUE ...]
+    python recipes/lengths.py --data FOLDER [--only attention,…] [--caps 12,25] [--device cuda] [--out FOLDER]
+        [--set KEY=VALUE ...]
 
 The figure of Bahdanau et al. (2015) on real data: each model is trained twice, on pairs whose source has at most so
 many tokens (--caps), and scored on single sentences and on two and three of them joined, German → English. FOLDER, by
@@ -82,6 +83,7 @@ def run(train: Path, test: Path, kind: str, cap: int, device: str, changes: list
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("UNROLLED_DATA"))
+    parser.add_argument("--only", default=",".join(KINDS), help="models, with commas: " + ", ".join(KINDS))
     parser.add_argument("--caps", default="12,25", help="most tokens of a training source, with commas")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
@@ -89,6 +91,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.data is None:
         sys.exit("Where is the data? Give --data FOLDER, or set UNROLLED_DATA.")
+    kinds = options.only.split(",")
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        sys.exit(f"Unknown model {unknown[0]!r}. Choices: {', '.join(KINDS)}.")
     options.out.mkdir(parents=True, exist_ok=True)
     tables: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +101,7 @@ def main() -> None:
         learnt, scored = read(Path(options.data))
         for path, pairs in zip(files, (learnt, joined(scored)), strict=True):
             path.write_text("".join(f"{s}\t{t}\n" for s, t in pairs))
-        for kind in KINDS:
+        for kind in kinds:
             for cap in map(int, options.caps.split(",")):
                 name = f"{kind}, trained up to {cap}"
                 path = options.out / f"lengths-{kind.replace(' ', '-')}-{cap}.json"

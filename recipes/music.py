@@ -187,6 +187,8 @@ def draw(results: list[dict[str, Any]], work: Path, path: Path) -> None:
         panel.set_title(data)
         panel.set_xlabel("updates")
         panel.set_yscale("log")
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("{x:g}")
         panel.grid(alpha=0.3, which="both")
     first = next(iter(panels.values()))
     first.set_ylabel("validation, nats per step")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.see.models import train, write_files
 from unrolled import api
 from unrolled.model import Model
 
@@ -25,6 +24,8 @@ def own_seed(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.see.models import write_files  # what it needs is not there wherever there is a GPU
+
     folder = tmp_path_factory.mktemp("data")
     write_files(folder)
     return folder
@@ -33,6 +34,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def run_of(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The run folder of a kind's model, trained when it is first asked for."""
+    from tests.see.models import train
+
     folder = tmp_path_factory.mktemp("runs")
 
     def find(kind: str) -> Path:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import unrolled
-from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, make, pairwise, results
+from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, make, pairwise, results, tolerance
 from tests.tolerances import RELATIVE
+from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
-from unrolled.kernels import ENGINES, choose
+from unrolled.kernels import ENGINES, choose, cuda
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -50,19 +51,21 @@ def torchs(case: Case) -> dict[str, Tensor] | None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_equals_reference(case: Case) -> None:
-    """Within the dtype's tolerance; where that is exceeded, no further off than cuDNN at the same dtype."""
+    """Within the dtype's tolerance; where that is exceeded, no further off than others at the same dtype.
+
+    Others are cuDNN or, if it does not compute the case, `reference`.
+    """
     job = make(case, "cuda")
     found, expected = results(cast(job, case["dtype"]), ENGINES["cuda"]), exact(job)
     too_far = {}
     for name, value in found.items():
         assert value.dtype == case["dtype"], name
         assert value.isfinite().all(), name
-        if (off := error(value, expected[name])) > RELATIVE[case["dtype"]]:
+        if (off := error(value, expected[name])) > tolerance(case):
             too_far[name] = off
     if not too_far:
         return
-    theirs = torchs(case)
-    assert theirs is not None, too_far
+    theirs = torchs(case) or results(cast(job, case["dtype"]), ENGINES["reference"])
     for name, off in too_far.items():
         assert off <= error(theirs[name], expected[name]), name
 
@@ -78,7 +81,7 @@ def test_small(cell: str, hidden: int) -> None:
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_error_is_no_larger_than_cudnns(cell: str, hidden: int) -> None:
     """Of the output and of every gradient, summed up: one of them may be a little worse by chance."""
-    case = {**PLAIN, "cell": cell, "hidden": hidden, "batch": 32, "steps": 64}
+    case = {**PLAIN, "cell": cell, "hidden": hidden, "batch": 32, "steps": 64, "lengths": False, "resets": None}
     job = make(case, "cuda")
     expected, theirs = exact(job), torchs(case)
     assert theirs is not None
@@ -114,6 +117,20 @@ def test_several_streams() -> None:
                 found.append(ENGINES["cuda"].run(job)[0])
     torch.cuda.synchronize()
     assert all(torch.equal(f, e) for f, e in zip(found, expected * 5, strict=True))
+
+
+def test_jobs_side_by_side() -> None:
+    """Each has a part of the GPU, as both directions of a layer have; gradients come back from every stream."""
+    jobs = [cast(make({**PLAIN, "reverse": reverse}, "cuda"), torch.float16) for reverse in (False, True)]
+    expected = [ENGINES["cuda"].run(job) for job in jobs]
+    found = cuda.run_together(jobs)
+    for (output, state), (wanted, wanted_state), job in zip(found, expected, jobs, strict=True):
+        assert torch.equal(output, wanted)
+        assert all(torch.equal(s, w) for s, w in zip(state, wanted_state, strict=True))
+        assert isinstance(job.cell, BuiltIn)
+        for of in (job.x, job.cell.weight_hh):
+            given = [torch.autograd.grad(y.float().sum(), of, retain_graph=True)[0] for y in (output, wanted)]
+            assert error(given[0], given[1]) < RELATIVE[torch.float16]
 
 
 def test_in_a_cuda_graph() -> None:

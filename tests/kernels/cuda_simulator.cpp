@@ -1,4 +1,4 @@
-// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, shared bytes, seed)`.
+// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, of a cluster, shared bytes, seed)`.
 #include <device.cuh>
 
 #include <algorithm>
@@ -59,13 +59,21 @@ int run(int count, int shared_bytes, unsigned seed) {
 
 }  // namespace simulator
 
-extern "C" int launch(int which, const Arguments* given, int count, int shared_bytes, unsigned seed) {
+extern "C" int launch([[maybe_unused]] int which, const Arguments* given, int count, int cluster, int shared_bytes, unsigned seed) {
+    simulator::cluster_size = cluster;
+    simulator::clusters = std::vector<simulator::Cluster>(count / cluster);
     simulator::arguments = given;
+#ifdef ROWS
+    simulator::kernel = once;
+#else
     simulator::kernel = which == 0 ? forward : backward;
+#endif
     return simulator::run(count, shared_bytes, seed);
 }
 
+#ifndef ROWS
 // Bytes of shared memory that the kernels lay out.
 extern "C" int shared_bytes(int which, int chunk_rows, int chunks) {
     return which == 0 ? ForwardShared::bytes(chunk_rows, chunks) : BackwardShared::bytes(chunk_rows, chunks);
 }
+#endif

@@ -36,6 +36,7 @@ struct Meeting {  // of threads that wait for each other
 struct Deposit {
     uint32_t a[4], b[2];
     bool flag;
+    float number;
 };
 struct Warp {
     Meeting meeting;
@@ -46,6 +47,9 @@ struct Block {
     Warp warps[BLOCK_THREADS / LANES];
     std::vector<uint8_t> memory;
 };
+struct Cluster {
+    Meeting meeting;
+};
 struct Fiber {
     ucontext_t context;
     std::unique_ptr<uint8_t[]> stack;
@@ -55,6 +59,8 @@ struct Fiber {
 
 inline std::vector<Fiber> fibers;
 inline std::vector<Block> blocks;
+inline std::vector<Cluster> clusters;
+inline int cluster_size = 1;  // in blocks
 inline ucontext_t scheduler;
 inline Fiber* now;
 inline uint64_t progress, failures;  // meetings held and words stored: without any, everyone waits for ever
@@ -103,7 +109,7 @@ inline uint16_t to_bfloat(float value) {
 // rows 2q, 2q + 1, 2q + 8, 2q + 9 of column r of b, and rows r, r + 8 of columns 2q, 2q + 1 of the sums.
 template <float (*WIDEN)(uint16_t)>
 void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-    deposit() = {{a0, a1, a2, a3}, {b0, b1}, false};
+    deposit() = {{a0, a1, a2, a3}, {b0, b1}, false, 0.0f};
     meet(warp().meeting, LANES);
     const Warp& all = warp();
     const int lane = now->thread % LANES, r = lane / 4, q = lane % 4;
@@ -146,6 +152,49 @@ inline void store_exchanged(void* address, uint32_t word) {
     simulator::yield();
     *static_cast<uint32_t*>(address) = word;
     simulator::progress++;
+}
+inline float from_lane_across(float number, int bits) {
+    simulator::deposit().number = number;
+    simulator::meet(simulator::warp().meeting, simulator::LANES);
+    const float found = simulator::warp().lanes[(thread_index() % simulator::LANES) ^ bits].number;
+    simulator::meet(simulator::warp().meeting, simulator::LANES);
+    return found;
+}
+inline uint32_t bits_of(float number) {
+    uint32_t bits;
+    memcpy(&bits, &number, 4);
+    return bits;
+}
+inline float float_of(uint32_t bits) {
+    float number;
+    memcpy(&number, &bits, 4);
+    return number;
+}
+inline void sync_cluster() {
+    const int size = simulator::cluster_size;
+    simulator::meet(simulator::clusters[block_index() / size].meeting, size * simulator::BLOCK_THREADS);
+}
+inline uint8_t* near(int block, const void* mine) {
+    const int first = block_index() / simulator::cluster_size * simulator::cluster_size;
+    if (block >= simulator::cluster_size) give_up();
+    return simulator::blocks[first + block].memory.data() + (static_cast<const uint8_t*>(mine) - shared_memory());
+}
+inline void store_near(int block, void* mine, uint32_t word) {
+    simulator::yield();
+    memcpy(near(block, mine), &word, 4);
+    simulator::progress++;
+}
+inline void store_near(int block, void* mine, Words words) {
+    const uint32_t each[4] = {words.x, words.y, words.z, words.w};
+    for (int i = 0; i < 4; i++) store_near(block, static_cast<uint32_t*>(mine) + i, each[i]);
+}
+inline Words load_near(const void* mine) {
+    simulator::yield();
+    return *static_cast<const Words*>(mine);
+}
+inline Pair load_near_pair(const void* mine) {
+    simulator::yield();
+    return *static_cast<const Pair*>(mine);
 }
 
 struct Half {

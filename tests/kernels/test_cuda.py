@@ -26,9 +26,9 @@ from unrolled.kernels.cuda.plan import (
     GRU_BEFORE,
     KINDS,
     LSTM,
-    UNITS,
     Kind,
     Limits,
+    Pass,
     Plan,
     make_plan,
     shared_bytes,
@@ -38,13 +38,16 @@ from unrolled.kernels.cuda.plan import (
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
-H200, A100 = Limits(132, 227 * 1024), Limits(108, 163 * 1024)
+H200, A100 = Limits(132, 227 * 1024, clusters=True), Limits(108, 163 * 1024)
 
 
-def report(kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str) -> str:
+def report(
+    kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16, in_cluster: bool = False
+) -> str:
     """What ptxas says of a kernel."""
-    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *compiler.defines(kind, width, dtype))
-    compiled = compiler.compile_source(kind.source, compiler.sources(), (*options, "--ptxas-options=-v", *more))
+    program = compiler.recurrence(kind, width, dtype, units, in_cluster)
+    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v", *more)
+    compiled = compiler.compile_source(program.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
     return compiled.log
@@ -61,11 +64,28 @@ class TestCompiles:
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize("kind", [KINDS[LSTM], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
-    @pytest.mark.parametrize("width", [32, 48])
-    def test_the_widest_stay_in_registers(self, kind: Kind, width: int) -> None:
+    @pytest.mark.parametrize("hidden", [512, 1024, 1536])
+    def test_the_widest_stay_in_registers(self, kind: Kind, hidden: int) -> None:
         """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
-        log = report(kind, width, torch.float16, "sm_90")
+        width = width_blocks(hidden)
+        directions: tuple[Pass, ...] = ("forward", "backward")
+        plans = {(d, make_plan(kind, d, width, batch, H200)) for d in directions for batch in (16, 64, 200)}
+        for direction, units in sorted({(direction, plan.units) for direction, plan in plans if plan is not None}):
+            log = report(kind, width, torch.float16, "sm_90", units=units)
+            used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
+            assert used is not None
+            assert used.groups() == ("0", "0")
+
+    @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
+    def test_clusters(self, kind: Kind) -> None:
+        log = report(kind, 8, torch.bfloat16, "sm_90", units=32, in_cluster=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
+
+    @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
+    def test_single_steps(self, kind: Kind) -> None:
+        program = compiler.once(kind, torch.float16, 8)
+        options = (*compiler.OPTIONS, "--gpu-architecture=sm_80", *program.defines)
+        assert compiler.compile_source(program.source, compiler.sources(), options).code[:4] == b"\x7fELF"
 
     def test_the_fast_tanh(self) -> None:
         report(KINDS[LSTM], 3, torch.float16, "sm_80", "-DFAST_TANH")
@@ -80,11 +100,11 @@ class TestCompiles:
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
         compiler._say_once.cache_clear()
-        given = (KINDS[0], 1, torch.float16)
+        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
 
         def compiled(architecture: str = "sm_90") -> bytes:
             compiler.machine_code.cache_clear()
-            return compiler.machine_code(*given, architecture)
+            return compiler.machine_code(program, architecture)
 
         first = compiled()
         (kept,) = (tmp_path / "cache").iterdir()
@@ -106,7 +126,8 @@ class TestCompiles:
         (tmp_path / "file").touch()
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
         compiler.machine_code.cache_clear()
-        assert compiler.machine_code(KINDS[0], 1, torch.float16, "sm_90")[:4] == b"\x7fELF"
+        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
+        assert compiler.machine_code(program, "sm_90")[:4] == b"\x7fELF"
         compiler.machine_code.cache_clear()
 
 
@@ -122,9 +143,11 @@ class TestPlans:
                 make_plan(kind, "backward", width, batch, limits),
             ):
                 assert plan is not None
-                slices = width * BLOCK // UNITS
+                slices = width * BLOCK // plan.units
                 groups = plan.blocks // slices
-                assert plan.blocks == groups * slices <= limits.multiprocessors
+                assert plan.blocks == groups * slices
+                assert plan.cluster in (0, slices)
+                assert plan.cluster or plan.blocks <= limits.multiprocessors
                 assert plan.rows == min(batch, groups * plan.group_rows)
                 assert (groups - 1) * plan.group_rows < plan.rows
                 assert plan.chunk_rows % 8 == 0
@@ -141,7 +164,7 @@ class TestPlans:
     def test_a_gpu_that_is_too_small(self) -> None:
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(95, 227 * 1024)) is None
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(132, 64 * 1024)) is None
-        assert shared_bytes(KINDS[LSTM], "forward", 48, 8, 1) > 64 * 1024
+        assert shared_bytes(KINDS[LSTM], "forward", 48, 16, 8, 1) > 64 * 1024
 
 
 def test_the_structure_has_no_holes() -> None:
@@ -153,6 +176,8 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     """The launch, up to the driver that is not here."""
     from cuda.bindings import driver
 
+    inside: list[bool] = []
+
     class Stream:
         cuda_stream = 1234
 
@@ -163,8 +188,11 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
         def __init__(self, device: torch.device) -> None:
             assert device == torch.device("cuda:1")
 
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None: ...
+        def __enter__(self) -> None:
+            inside.append(True)
+
+        def __exit__(self, *_: object) -> None:
+            inside.pop()
 
     seen: list[Any] = []
     good = driver.CUresult.CUDA_SUCCESS
@@ -180,6 +208,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
         return (good,)
 
     monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1 if inside else 0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(compiler, "machine_code", lambda *given: repr(given).encode())
@@ -188,20 +217,24 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(driver, "cuFuncSetAttribute", allowed)
     monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
     given = Arguments(steps=5)
+    program = compiler.recurrence(KINDS[LSTM], 32, torch.float16, 16, in_cluster=False)
     for _ in range(2):
-        plan = Plan(blocks=64, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000)
-        launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
+        plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000, tally_rows=8)
+        launch.run(program, "forward", plan, given, torch.device("cuda:1"))
     raised, (config, kernel, steps, extra), _ = seen
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
     assert config.attrs[0].value.cooperative == 1
+    near = launch._configured(replace(plan, cluster=4), 1234)
+    assert near.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert near.attrs[0].value.clusterDim.x == 4
 
     monkeypatch.setattr(
         driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)
     )
     with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
-        launch.run(KINDS[LSTM], "forward", 32, torch.float16, plan, given, torch.device("cuda:1"))
-    for function in (launch._loaded, launch._module):
+        launch.run(program, "forward", plan, given, torch.device("cuda:1"))
+    for function in (launch._loaded, launch._module, launch._configured):
         function.cache_clear()
     launch._allowed.clear()
 

@@ -6,7 +6,9 @@ import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,28 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, pairwise, results
+from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, pairwise, results, tolerance
 from tests.tolerances import RELATIVE
+from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
-from unrolled.kernels import cuda
-from unrolled.kernels.cuda import compiler, launch
+from unrolled.kernels import cuda, reference
+from unrolled.kernels.cuda import compiler, launch, once
 from unrolled.kernels.cuda.arguments import Arguments
-from unrolled.kernels.cuda.plan import KINDS, LSTM, Kind, Limits, Pass, Plan, make_plan, shared_bytes
+from unrolled.kernels.cuda.plan import (
+    GRU,
+    GRU_BEFORE,
+    KINDS,
+    LSTM,
+    LSTM_CURRENT,
+    UNITS,
+    Kind,
+    Limits,
+    Pass,
+    Plan,
+    cluster_bytes,
+    make_plan,
+    shared_bytes,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 
@@ -33,6 +50,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "batch": (1, 3, 11, 40),
     "hidden": (17, 64),
     "multiprocessors": (4, 8, 12),
+    "clusters": (False, True),
     "lengths": (False, True),
     "resets": (None, "zero", "learned"),
     "reverse": (False, True),
@@ -40,28 +58,27 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "time_major": (False, True),
 }
 
-Build = Callable[[Kind, int, torch.dtype, int], ctypes.CDLL]
+Build = Callable[..., ctypes.CDLL]
 
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compiles a kernel for the simulator; once for each."""
+    """Compiles a program for the simulator; once for each."""
     folder = tmp_path_factory.mktemp("simulator")
     for name, text in compiler.sources().items():
         (folder / name).write_text(text)
     shutil.copy(HERE / "cuda_simulator.h", folder / "device.cuh")
     known: dict[tuple[object, ...], ctypes.CDLL] = {}
 
-    def compile_for(kind: Kind, width: int, dtype: torch.dtype, held: int) -> ctypes.CDLL:
-        key = (kind, width, dtype, held)
-        if key not in known:
+    def compile_for(program: compiler.Program, held: int = 16) -> ctypes.CDLL:
+        if (program, held) not in known:
             library = folder / f"{len(known)}.so"
-            options = [*compiler.defines(kind, width, dtype), f"-DPIECES_HELD={held}"]
-            options += [f'-DKERNEL_SOURCE="{kind.source}"', "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
+            options = [*program.defines, f"-DPIECES_HELD={held}", f'-DKERNEL_SOURCE="{program.source}"']
+            options += ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
             command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-I", str(folder), "-o", str(library)]
             subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
-            known[key] = ctypes.CDLL(str(library))
-        return known[key]
+            known[program, held] = ctypes.CDLL(str(library))
+        return known[program, held]
 
     return compile_for
 
@@ -72,22 +89,26 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
 
     def plan(
-        kind: Kind, direction: Pass, width: int, batch: int, device: torch.device, multiprocessors: int, shared: int
+        kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device, limits: Limits
     ) -> Plan | None:
-        return make_plan(kind, direction, width, batch, Limits(multiprocessors, shared))
+        return make_plan(kind, direction, width, batch, limits)
 
     def run(
-        kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device,
-        held: int, seed: int,
-    ) -> None:  # fmt: skip
-        library, which = build(kind, width, dtype, held), int(direction == "backward")
-        spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
+        program: compiler.Program, name: str, how: Plan, given: Arguments, device: torch.device, held: int, seed: int
+    ) -> None:
+        library = build(program, held)
+        which, spare = int(name == "backward"), how.shared_bytes
+        if name != "once":
+            spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
         assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
-        outcome = library.launch(which, ctypes.byref(given), how.blocks, spare, seed)
+        outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster or 1, spare, seed)
         assert outcome == 0, OUTCOMES[outcome]
 
-    def set_up(multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024) -> None:
-        monkeypatch.setattr(launch, "plan", partial(plan, multiprocessors=multiprocessors, shared=shared))
+    def set_up(
+        multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: bool = False
+    ) -> None:
+        limits = Limits(multiprocessors, shared, clusters)
+        monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
         monkeypatch.setattr(launch, "run", partial(run, held=held, seed=seed))
 
     yield set_up
@@ -99,14 +120,14 @@ def check(case: Case) -> dict[str, torch.Tensor]:
     found, expected = results(cast(job, case["dtype"]), cuda), exact(job)
     for name, value in found.items():
         assert value.dtype == case["dtype"], name
-        assert error(value, expected[name]) <= RELATIVE[case["dtype"]], name
+        assert error(value, expected[name]) <= tolerance(case), name
     return found
 
 
 @pytest.mark.parametrize("case", list(pairwise(CHOICES, seed=0)), ids=lambda case: "-".join(map(str, case.values())))
 def test_equals_reference(case: Case, simulated: Callable[..., None]) -> None:
     """Every kernel is compiled once for one block of 32 units and once for two, each in one of the dtypes."""
-    simulated(case["multiprocessors"], seed=1)
+    simulated(case["multiprocessors"], seed=1, clusters=case["clusters"])
     check({**case, "dtype": torch.bfloat16 if case["hidden"] == 17 else torch.float16})
 
 
@@ -137,11 +158,12 @@ def test_more_blocks_of_columns_than_warps(simulated: Callable[..., None]) -> No
 
 
 def test_a_batch_that_takes_several_launches(simulated: Callable[..., None]) -> None:
-    plan = make_plan(KINDS[LSTM], "forward", 2, 40, Limits(8, 11_400))
-    assert plan is not None
-    assert plan.rows < 40
-    simulated(8, shared=11_400)
-    check({**PLAIN, "batch": 40, "lengths": True, "resets": "learned"})
+    for direction in ("forward", "backward"):
+        plan = make_plan(KINDS[LSTM], direction, 2, 100, Limits(4, 20_000))
+        assert plan is not None
+        assert plan.rows < 100
+    simulated(4, shared=20_000)
+    check({**PLAIN, "batch": 100, "steps": 2, "lengths": True, "resets": "learned"})
 
 
 def test_a_nan_stays_one_and_nobody_waits_for_it(simulated: Callable[..., None]) -> None:
@@ -163,14 +185,14 @@ def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., 
         make({**PLAIN, "cell": cell, "steps": 2, "batch": 3, "resets": "learned", "lengths": True}), torch.float16
     )
     calls: list[tuple[Any, ...]] = []
-    operator = cuda.ops.recurrence
+    operator, run = cuda.ops.recurrence, cuda.ops.run
 
     def recorded(*given: Any) -> Any:
         calls.append(given)
-        return operator(*given)
+        return run(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuda.ops, "recurrence", recorded)
+        patch.setattr(cuda.ops, "run", recorded)
         cuda.run(job)
     given = [g.detach().requires_grad_(g.is_floating_point()) if isinstance(g, Tensor) else g for g in calls[0]]
     torch.library.opcheck(
@@ -197,6 +219,7 @@ def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeyp
     job = make({**PLAIN, "steps": 2})
     found = results(cast(job, torch.float32), cuda)
     monkeypatch.undo()
+    torch.set_autocast_enabled("cuda", False)  # what was restored after the run is what is_autocast_enabled had said
     expected = exact(job)
     assert found["output"].dtype == found["final 1"].dtype == torch.float16
     for name, value in found.items():
@@ -206,7 +229,46 @@ def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeyp
 
 
 def test_plans_lay_out_shared_memory_as_the_kernels_do(build: Build) -> None:
-    for kind in KINDS:
-        library = build(kind, 2, torch.float16, 16)
-        assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, 16, 3)
-        assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, 16, 3)
+    for kind, units in product((KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]), UNITS):
+        library = build(compiler.recurrence(kind, 2, torch.float16, units, in_cluster=False))
+        assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
+        assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
+
+
+@pytest.mark.parametrize(("cell", "hidden"), [("rnn", 256), ("lstm_current", 100), ("lstm", 256), ("gru", 192)])
+def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
+    for seed in (4, 5):
+        simulated(clusters=True, seed=seed)
+        check({**PLAIN, "cell": cell, "hidden": hidden, "lengths": True, "resets": "learned"})
+
+
+def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(build: Build) -> None:
+    for kind, units in product((KINDS[LSTM_CURRENT], KINDS[GRU]), UNITS):
+        library = build(compiler.recurrence(kind, 4, torch.float16, units, in_cluster=True))
+        assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)
+        assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell != "gru_before"])
+def test_a_single_step(cell: str, dtype: torch.dtype, simulated: Callable[..., None]) -> None:
+    """Of sizes that are no multiples of a warp's; the input has 8 numbers, as many as are read at once."""
+    simulated()
+    job = make({**PLAIN, "cell": cell, "steps": 1, "batch": 3, "hidden": 40, "dtype": dtype, "bias": cell != "relu"})
+    assert isinstance(job.cell, BuiltIn)
+    x, weight = (torch.nn.functional.pad(t, (0, 2)) for t in (job.x, job.cell.weight_ih))
+    widened = replace(job.cell, weight_ih=weight)
+    with torch.no_grad():
+        found, expected = cuda.step(replace(job, x=x, cell=widened)), reference.run(cast(job, torch.float64))[1]
+    assert once.step(widened, cuda.kind_of(widened), x[:, 0], job.state) is not None
+    for value, wanted in zip(found, expected, strict=True):
+        assert value.dtype == dtype
+        assert error(value, wanted) <= RELATIVE[dtype]
+
+
+def test_a_single_step_that_only_the_other_kernels_do(simulated: Callable[..., None]) -> None:
+    simulated()
+    job = make({**PLAIN, "steps": 1})  # an input of 6 numbers
+    with torch.no_grad():
+        (h, _), (expected, _) = cuda.step(job), reference.run(cast(job, torch.float64))[1]
+    assert error(h, expected) <= RELATIVE[torch.float16]

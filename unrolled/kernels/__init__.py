@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 
 import torch
@@ -108,6 +109,14 @@ def run_job(job: Job, backend: str = "auto") -> tuple[Tensor, State]:
     """Outputs and final state of a job, on the chosen engine."""
     output, state = ENGINES[choose(job, backend).engine].run(job)
     return output, state
+
+
+def run_jobs(jobs: Sequence[Job], backend: str = "auto") -> list[tuple[Tensor, State]]:
+    """The same of several jobs that do not wait for each other; the cuda engine runs them side by side."""
+    engines = [choose(job, backend).engine for job in jobs]
+    if len(jobs) > 1 and set(engines) == {"cuda"} and not torch.compiler.is_compiling():
+        return cuda.run_together(jobs)
+    return [ENGINES[engine].run(job) for engine, job in zip(engines, jobs, strict=True)]
 
 
 def run_job_traced(job: Job, backend: str = "auto") -> tuple[Tensor, State, ScanTrace]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import AnyCell, CellOf, ScanTrace, State
-from unrolled.kernels import Job, Keep, make_job, run_job, run_job_traced
+from unrolled.kernels import Job, Keep, make_job, run_job_traced, run_jobs
 from unrolled.nn.dropout import keep_mask
 
 COMBINATIONS = ("last", "concat", "mean", "mix")
@@ -62,15 +62,15 @@ def run_stack(
     for depth, layer in enumerate(layers):
         if depth > 0:
             x = _time_first_dropout(outputs[-1], dropout)
-        directions = []
-        for run in layer:
-            job = run.job(x, lengths, resets)
-            if traced:
-                output, state, scans[run.name] = run_job_traced(job, backend)
-            else:
-                output, state = run_job(job, backend)
-            directions.append(output)
-            states[run.name] = state
+        jobs = [run.job(x, lengths, resets) for run in layer]
+        if traced:
+            found = [run_job_traced(job, backend) for job in jobs]
+            scans |= {run.name: trace for run, (_, _, trace) in zip(layer, found, strict=True)}
+            results = [(output, state) for output, state, _ in found]
+        else:
+            results = run_jobs(jobs, backend)
+        states |= {run.name: state for run, (_, state) in zip(layer, results, strict=True)}
+        directions = [output for output, _ in results]
         outputs.append(directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1))
     return Stacked(outputs, states, scans)
 

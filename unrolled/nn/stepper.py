@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unrolled.cells import AnyCell, BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels import ENGINES, NOT_BUILT, run_job
+from unrolled.kernels import ENGINES, NOT_BUILT, cuda
 from unrolled.kernels.job import Job
 from unrolled.nn.stack import combine
 from unrolled.nn.stepper_graph import CapturedStep
@@ -208,7 +208,7 @@ class Stepper:
     def _fresh(self, cell: AnyCell, x: Tensor, old: State) -> State:
         """The state that leaves one layer's step."""
         if self._on_cuda:
-            return run_job(Job(cell, x[:, None], old), "cuda")[1]
+            return cuda.step(Job(cell, x[:, None], old))
         fresh: State = cell.step(cell.project(x), old)[1]
         return fresh
 

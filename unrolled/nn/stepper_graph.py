@@ -21,7 +21,6 @@ class CapturedStep:
 
         def run() -> Tensor:
             output, new = step(self.x, self._state)
-            output = output.clone()  # it may be a part of the state
             for kept, fresh in zip(self._state, new, strict=True):
                 kept.copy_(fresh)
             return output

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
-from unrolled.kernels.cuda import compiler, launch, ops
+from unrolled.kernels.cuda import compiler, launch, once, ops
 from unrolled.kernels.cuda.plan import (
     BLOCK,
     GRU,
@@ -109,7 +110,7 @@ def _refuses_gpu(job: Job) -> str | None:
     if major < 8:
         return f"it needs a GPU of compute capability 8.0 or newer, this one has {major}.{minor}"
     kind, width, batch = KINDS[kind_of(cell)], width_blocks(cell.hidden_size), job.x.shape[0]
-    if any(launch.plan(kind, which, width, batch, device) is None for which in ("forward", "backward")):
+    if any(launch.plan(kind, which, width, batch, 1, device) is None for which in ("forward", "backward")):
         return f"this GPU is too small for {cell.hidden_size} units and {batch} sequences"
     return None
 
@@ -151,19 +152,55 @@ def kind_of(cell: BuiltIn) -> int:
     return RNN_TANH if cell.activation is torch.tanh else RNN_RELU
 
 
-def run(job: Job) -> tuple[Tensor, State]:
-    """The outputs (B, T, H) and the final state, in the input's dtype or autocast's."""
-    dtype = torch.get_autocast_dtype(DEVICE) if torch.is_autocast_enabled(DEVICE) else job.x.dtype
+def run(job: Job, share: int = 1) -> tuple[Tensor, State]:
+    """The outputs (B, T, H) and the final state, in the input's dtype or autocast's.
+
+    It has one of `share` parts of the GPU, if it fits there.
+    """
+    if not torch.is_autocast_enabled(DEVICE):
+        return _run(job, job.x.dtype, share)
+    dtype = torch.get_autocast_dtype(DEVICE)
     with torch.autocast(DEVICE, enabled=False):
-        return _run(job, dtype)
+        return _run(job, dtype, share)
 
 
-def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
+def run_together(jobs: Sequence[Job]) -> list[tuple[Tensor, State]]:
+    """Jobs that do not wait for each other, side by side on as many streams, each with its part of the GPU."""
+    device = jobs[0].x.device
+    here = torch.cuda.current_stream(device)
+    there = [_side_stream(device, index) for index in range(1, len(jobs))]
+    for stream in there:
+        stream.wait_stream(here)
+    results = []
+    for job, stream in zip(jobs, (here, *there), strict=True):
+        with torch.cuda.stream(stream):
+            results.append(run(job, len(jobs)))
+    for stream, (output, state) in zip(there, results[1:], strict=True):
+        here.wait_stream(stream)
+        for tensor in (output, *state):
+            tensor.record_stream(here)
+    return results
+
+
+def step(job: Job) -> State:
+    """The state after the only step of a job, without a gradient."""
+    cell = job.cell
+    assert isinstance(cell, BuiltIn)
+    fresh = once.step(cell, kind_of(cell), job.x[:, 0], job.state)
+    return run(job)[1] if fresh is None else fresh
+
+
+@cache
+def _side_stream(device: torch.device, index: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
+
+
+def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
-    extra = -hidden % BLOCK  # units without weights, up to a multiple of 32
-    gates_x = _project(job, kind, extra, dtype)
+    extra = width_blocks(hidden) * BLOCK - hidden  # units without weights
+    gates_x, bias = _project(job, extra, dtype), _added_bias(cell, kind, extra)
     weight = cell.weight_hh.to(dtype)
     if extra:
         weight = F.pad(weight.reshape(-1, hidden, hidden), (0, extra, 0, extra)).flatten(0, 1)
@@ -173,12 +210,12 @@ def _run(job: Job, dtype: torch.dtype) -> tuple[Tensor, State]:
     if job.resets is not None and job.reset_state is not None:
         reset = [*(_padded(s.float(), extra) for s in job.reset_state), None]
     memory = KINDS[kind].memory
-    differentiable = (gates_x, weight, own, *states, *reset)
+    differentiable = (gates_x, weight, bias, own, *states, *reset)
     save = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
-    output, h_n, c_n, *_ = ops.recurrence(
-        gates_x, weight, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
-        torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None, job.lengths, job.resets, kind,
-        job.reverse, save,
+    link = torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None
+    output, h_n, c_n, *_ = ops.run(
+        gates_x, weight, bias, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
+        link, job.lengths, job.resets, kind, job.reverse, share, save,
     )  # fmt: skip
     finals = (h_n, c_n) if memory else (h_n,)
     if extra:
@@ -191,32 +228,28 @@ def _padded(tensor: Tensor, extra: int) -> Tensor:
     return F.pad(tensor, (0, extra)) if extra else tensor
 
 
-def _project(job: Job, kind: int, extra: int, dtype: torch.dtype) -> Tensor:
-    """W x + b for all steps (B, T, G·H), time first in memory where x is; b has the recurrent bias in it, if it can."""
+def _project(job: Job, extra: int, dtype: torch.dtype) -> Tensor:
+    """W x for all steps (B, T, G·H), time first in memory where x is."""
     cell, x, active = job.cell, job.x, job.active
     assert isinstance(cell, BuiltIn)
-    hidden = cell.hidden_size
     if active is not None:
         x = torch.where(active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
-    weight, bias = cell.weight_ih.to(dtype), _added_bias(cell, kind)
+    weight = cell.weight_ih.to(dtype)
     if extra:
-        weight = F.pad(weight.reshape(-1, hidden, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
-    if bias is not None:
-        bias = _padded(bias.to(dtype).view(-1, hidden), extra).flatten()
+        weight = F.pad(weight.reshape(-1, cell.hidden_size, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
     x = x.to(dtype)
     if x.stride(0) < x.stride(1):
-        return F.linear(x.transpose(0, 1), weight, bias).transpose(0, 1)
-    return F.linear(x, weight, bias)
+        return F.linear(x.transpose(0, 1), weight).transpose(0, 1)
+    return F.linear(x, weight)
 
 
-def _added_bias(cell: BuiltIn, kind: int) -> Tensor | None:
-    """Both biases, as far as they are simply added; r multiplies the recurrent one of a GRU's candidate."""
+def _added_bias(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:
+    """Both biases (G, H), as far as they are simply added; r multiplies the recurrent one of a GRU's candidate."""
     recurrent = cell.bias_hh
     if kind == GRU and recurrent is not None:
         recurrent = F.pad(recurrent[: 2 * cell.hidden_size], (0, cell.hidden_size))
-    if cell.bias_ih is None or recurrent is None:
-        return recurrent if cell.bias_ih is None else cell.bias_ih
-    return cell.bias_ih + recurrent
+    given = [bias.float() for bias in (cell.bias_ih, recurrent) if bias is not None]
+    return _padded(sum(given[1:], given[0]).view(-1, cell.hidden_size), extra) if given else None
 
 
 def _own(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:

@@ -7,8 +7,12 @@ import ctypes
 # name → what it points to; (T, B, ·) and contiguous unless strides are among the integers below
 POINTERS = {
     "gates_x": "const uint16_t",  # (B, T, G·H), strided: the input's part of each gate
-    "weights": "const uint16_t",  # (G·H, H) forward, its transpose backward
+    "weights": "const uint16_t",  # (G·H, H)
     "second_weights": "const uint16_t",  # of a GRU that resets before: those of its candidate
+    "weights_x": "const uint16_t",  # (G·H, D), where a step has its input as it is
+    "bias": "const float",  # (G, H)
+    "bias_x": "const uint16_t",  # (G, H): the input's bias alone, and the recurrent one
+    "bias_h": "const uint16_t",
     "own": "const float",  # (≤ 3, H): a unit's own weights
     "lengths": "const int64_t",  # (B,)
     "resets": "const uint8_t",  # (B, T), strided
@@ -27,7 +31,10 @@ POINTERS = {
     "d_h_final": "const uint16_t",
     "d_c_final": "const uint16_t",
     "d_gates": "uint16_t",  # (T, B, G·H): of the recurrent product
-    "d_candidate": "uint16_t",  # (T, B, H): of the candidate's x, where it is another
+    "d_candidate": "uint16_t",  # (T, B, H): of the candidate's product, where a GRU resets before
+    "d_gates_x": "uint16_t",  # (T, B, G·H): of the input's part, where it is another
+    "d_bias": "float",  # (S, G, H): sums over the steps; S threads share the rows
+    "d_own": "float",  # (S, ≤ 3, H)
     "d_h_initial": "uint16_t",
     "d_c_initial": "uint16_t",
     "d_h_reset": "float",  # summed into
@@ -41,6 +48,7 @@ INTEGERS = (
     "reverse",
     "group_rows",
     "chunk_rows",
+    "first_slot",  # of S
     "gates_x_row",
     "gates_x_step",
     "output_row",
@@ -49,6 +57,10 @@ INTEGERS = (
     "d_output_step",
     "resets_row",
     "resets_step",
+    "units",  # of a single step, with its input's size and the strides of its states
+    "inputs",
+    "state_row",
+    "final_row",
 )
 
 

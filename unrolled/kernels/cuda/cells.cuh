@@ -15,12 +15,13 @@ struct Left {
 };
 
 // What comes out of it: gradients of the products u and, where it is not the same, of the candidate's x; the gradient
-// of the h that entered, but for the part that comes through u; the gradient of the c that entered.
+// of the h that entered, but for the part that comes through u; the gradient of the c that entered; those of `own`.
 template <int GATES>
 struct Gone {
     float du[GATES];
     float d_candidate;
     float dh, dc;
+    float d_own[3];
 };
 
 template <bool RELU>
@@ -35,7 +36,7 @@ struct RNN {
     }
     static DEVICE Gone<1> backward(const float (&saved)[1], const float*, const Left& left) {
         const float slope = RELU ? (saved[0] > 0.0f ? 1.0f : 0.0f) : 1.0f - saved[0] * saved[0];
-        return {{left.dh * slope}, 0.0f, 0.0f, 0.0f};
+        return {{left.dh * slope}, 0.0f, 0.0f, 0.0f, {}};
     }
 };
 
@@ -77,7 +78,8 @@ struct LSTM {
         float dc_entering = dc * f;
         if (PEEPHOLE != NONE) dc_entering += own[0] * d_i + own[1] * d_f;
         if (PEEPHOLE == PREVIOUS) dc_entering += own[2] * d_o;
-        return {{d_i, d_f, d_g, d_o}, 0.0f, 0.0f, dc_entering};
+        const float seen = PEEPHOLE == CURRENT ? left.c_left : left.c_entering;
+        return {{d_i, d_f, d_g, d_o}, 0.0f, 0.0f, dc_entering, {d_i * left.c_entering, d_f * left.c_entering, d_o * seen}};
     }
 };
 
@@ -101,6 +103,6 @@ struct GRU {
         const float d_n = left.dh * (1.0f - z) * (1.0f - n * n);
         const float d_z = left.dh * (left.h_entering - n) * z * (1.0f - z);
         const float d_r = d_n * seen * r * (1.0f - r);
-        return {{d_r, d_z, d_n * r}, d_n, left.dh * z, 0.0f};
+        return {{d_r, d_z, d_n * r}, d_n, left.dh * z, 0.0f, {d_n * r}};
     }
 };

@@ -17,6 +17,7 @@ from unrolled.kernels.cuda.arguments import header
 from unrolled.kernels.cuda.plan import NUMBERS, Kind
 
 SOURCES = Path(__file__).parent
+CLUSTER_SOURCE = "cluster.cu"
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-lineinfo")
 
 
@@ -34,23 +35,44 @@ def missing() -> str | None:
     return None
 
 
-def defines(kind: Kind, width: int, dtype: torch.dtype) -> tuple[str, ...]:
-    """What makes one kernel of the source."""
-    return (f"-DCELL_TYPE={kind.type}", f"-DNUMBER_TYPE={NUMBERS[dtype]}", f"-DWIDTH={width}")
+class Program(NamedTuple):
+    """One of the sources with what makes it a program."""
+
+    source: str
+    defines: tuple[str, ...]
 
 
 @cache
-def machine_code(kind: Kind, width: int, dtype: torch.dtype, architecture: str) -> bytes:
-    """`forward` and `backward` as a cubin for `architecture` (sm_90, say); from the disk if it is there."""
-    options = (*OPTIONS, f"--gpu-architecture={architecture}", *defines(kind, width, dtype))
+def recurrence(kind: Kind, width: int, dtype: torch.dtype, units: int, in_cluster: bool) -> Program:
+    """`forward` and `backward` for `width` blocks of 32 units, `units` of them to a block of threads."""
+    source = CLUSTER_SOURCE if in_cluster else kind.source
+    return Program(source, (*_cell(kind, dtype), f"-DWIDTH={width}", f"-DBLOCK_UNITS={units}"))
+
+
+@cache
+def once(kind: Kind, dtype: torch.dtype, rows: int) -> Program:
+    """`once`, a single step of so many sequences."""
+    return Program("once.cu", (*_cell(kind, dtype), f"-DROWS={rows}", "-DBLOCK_UNITS=16"))
+
+
+def _cell(kind: Kind, dtype: torch.dtype) -> tuple[str, ...]:
+    made = (f"-DCELL_TYPE={kind.type}", f"-DNUMBER_TYPE={NUMBERS[dtype]}")
+    # the hardware's own tanh is within 5e-4: less than bfloat16's rounding, as much as float16's
+    return (*made, "-DFAST_TANH") if dtype is torch.bfloat16 else made
+
+
+@cache
+def machine_code(program: Program, architecture: str) -> bytes:
+    """A program as a cubin for `architecture` (sm_90, say); from the disk if it is there."""
+    options = (*OPTIONS, f"--gpu-architecture={architecture}", *program.defines)
     texts = sources()
-    kept = cache_folder() / f"{_fingerprint(kind.source, texts, options)}.cubin"
+    kept = cache_folder() / f"{_fingerprint(program.source, texts, options)}.cubin"
     try:
         return kept.read_bytes()
     except OSError:
         pass
     _say_once()
-    code = compile_source(kind.source, texts, options).code
+    code = compile_source(program.source, texts, options).code
     _keep(kept, code)
     return code
 

@@ -42,6 +42,48 @@ DEVICE void store_exchanged(void* address, uint32_t word) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(word) : "memory");
 }
 
+// A number from the lane whose index differs in these bits.
+DEVICE float from_lane_across(float number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
+DEVICE uint32_t bits_of(float number) { return __float_as_uint(number); }
+DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
+
+// Words in the shared memory of blocks of one cluster, written by one and waited for by another in the same way.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+DEVICE void sync_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+DEVICE uint32_t address_near(int block, const void* mine) {
+    uint32_t there;
+    const uint32_t here = static_cast<uint32_t>(__cvta_generic_to_shared(mine));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+    return there;
+}
+// where block `block` has what `mine` is in this one
+DEVICE void store_near(int block, void* mine, uint32_t word) {
+    asm volatile("st.relaxed.cluster.shared::cluster.u32 [%0], %1;" ::"r"(address_near(block, mine)), "r"(word) : "memory");
+}
+DEVICE void store_near(int block, void* mine, Words words) {
+    asm volatile("st.relaxed.cluster.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address_near(block, mine)),
+                 "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w)
+                 : "memory");
+}
+DEVICE Words load_near(const void* mine) {
+    Words words;
+    const uint32_t here = static_cast<uint32_t>(__cvta_generic_to_shared(mine));
+    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "r"(here)
+                 : "memory");
+    return words;
+}
+DEVICE Pair load_near_pair(const void* mine) {
+    Pair pair;
+    const uint32_t here = static_cast<uint32_t>(__cvta_generic_to_shared(mine));
+    asm volatile("ld.volatile.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(here) : "memory");
+    return pair;
+}
+#endif
+
 // One number in 16 bits, and how two of them fill a word. Rounding makes every NaN 0x7fff: never 0xffff.
 struct Half {
     static DEVICE uint32_t pack(float low, float high) {

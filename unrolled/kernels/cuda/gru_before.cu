@@ -5,30 +5,33 @@
 
 #include <arguments.h>
 #include <product.cuh>
-#include <place.cuh>
 #include <shared.cuh>
+#include <place.cuh>
 
 using Number = NUMBER_TYPE;
 constexpr int HIDDEN = WIDTH * BLOCK, SLICES = HIDDEN / UNITS, R = 0, Z = 1, N = 2, GATES = 3;
 
-// `weights` (2 * HIDDEN, HIDDEN) and `second_weights` (HIDDEN, HIDDEN); backward, their transposes
+// `weights` (2 * HIDDEN, HIDDEN) and `second_weights` (HIDDEN, HIDDEN)
 using ForwardGates = Product<Number, 2, WIDTH>;
 using ForwardCandidate = Product<Number, 1, WIDTH>;
-using BackwardGates = Product<Number, 1, 2 * WIDTH>;
-using BackwardCandidate = Product<Number, 1, WIDTH>;
-using ForwardShared = Shared<ForwardGates, ForwardCandidate>;
-using BackwardShared = Shared<BackwardGates, BackwardCandidate>;
+using BackwardGates = Product<Number, 1, 2 * WIDTH, true>;
+using BackwardCandidate = Product<Number, 1, WIDTH, true>;
+using ForwardShared = Shared<0, ForwardGates, ForwardCandidate>;
+using BackwardShared = Shared<GATES, BackwardGates, BackwardCandidate>;
 
 DEVICE Pair load_input(const Arguments& a, const Place& place, int chunk, int t, int gate) {
     const int64_t row = place.batch_row(chunk);
     return Number::unpack(load_word(a.gates_x + row * a.gates_x_row + t * a.gates_x_step + gate * HIDDEN + place.unit()));
+}
+DEVICE Pair bias_of(const Arguments& a, int gate, int unit) {
+    return a.bias == nullptr ? Pair{0.0f, 0.0f} : load_pair(a.bias + gate * HIDDEN + unit);
 }
 DEVICE uint16_t* saved_at(const Arguments& a, const Place& place, int chunk, int t, int gate) {
     return a.saved + place.at(t, chunk, GATES * HIDDEN) + gate * HIDDEN;
 }
 
 KERNEL forward(GIVEN Arguments a) {
-    const Place place(a, SLICES);
+    const Place place = place_of_thread(a, SLICES);
     const ForwardShared shared(place.chunk_rows, place.chunks);
     const int unit = place.unit();
     ForwardGates gates;
@@ -63,8 +66,9 @@ KERNEL forward(GIVEN Arguments a) {
             Pair sums[2];
             ForwardGates::sum(partial, place.chunk_rows, place.row, place.pair, sums);
             const Pair h = kept_h[place.slot(chunk)];
-            const Pair r = {sigmoid(x_r.x + sums[R].x), sigmoid(x_r.y + sums[R].y)};
-            const Pair z = {sigmoid(x_z.x + sums[Z].x), sigmoid(x_z.y + sums[Z].y)};
+            const Pair b_r = bias_of(a, R, unit), b_z = bias_of(a, Z, unit);
+            const Pair r = {sigmoid(x_r.x + b_r.x + sums[R].x), sigmoid(x_r.y + b_r.y + sums[R].y)};
+            const Pair z = {sigmoid(x_z.x + b_z.x + sums[Z].x), sigmoid(x_z.y + b_z.y + sums[Z].y)};
             store_exchanged(a.second_exchange + place.at(t, chunk, HIDDEN), Number::pack(r.x * h.x, r.y * h.y));
             kept_z[place.slot(chunk)] = z;
             if (a.saved != nullptr) {
@@ -91,7 +95,8 @@ KERNEL forward(GIVEN Arguments a) {
             Pair sums[1];
             ForwardCandidate::sum(partial, place.chunk_rows, place.row, place.pair, sums);
             const Pair h = kept_h[place.slot(chunk)], z = kept_z[place.slot(chunk)];
-            const Pair n = {tanh_of(x_n.x + sums[0].x), tanh_of(x_n.y + sums[0].y)};
+            const Pair b_n = bias_of(a, N, unit);
+            const Pair n = {tanh_of(x_n.x + b_n.x + sums[0].x), tanh_of(x_n.y + b_n.y + sums[0].y)};
             Pair left = h;
             if (real) left = {n.x + z.x * (h.x - n.x), n.y + z.y * (h.y - n.y)};
             if (step + 1 < place.steps) {
@@ -107,7 +112,7 @@ KERNEL forward(GIVEN Arguments a) {
 
 // `d_gates` (T, B, 2 * HIDDEN) and `d_candidate` (T, B, HIDDEN) are both exchanges here.
 KERNEL backward(GIVEN Arguments a) {
-    const Place place(a, SLICES);
+    const Place place = place_of_thread(a, SLICES);
     const BackwardShared shared(place.chunk_rows, place.chunks);
     const int unit = place.unit();
     BackwardGates gates;
@@ -115,6 +120,7 @@ KERNEL backward(GIVEN Arguments a) {
     gates.load(a.weights, HIDDEN, place.first_unit, shared.spare());
     candidate.load(a.second_weights, HIDDEN, place.first_unit, shared.second_spare());
     Pair* kept_dh = shared.first;
+    const Tally tally(shared.tally, GATES);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         kept_dh[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place.batch_row(chunk), HIDDEN, unit);
@@ -161,9 +167,11 @@ KERNEL backward(GIVEN Arguments a) {
             Pair d_n = {};
             if (real) d_n = {dh.x * (1.0f - z.x) * (1.0f - n.x * n.x), dh.y * (1.0f - z.y) * (1.0f - n.y * n.y)};
             store_exchanged(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(d_n.x, d_n.y));
+            store_word(a.d_gates_x + place.at(t, chunk, GATES * HIDDEN) + N * HIDDEN, Number::pack(d_n.x, d_n.y));
+            tally.add(N, d_n.x, d_n.y);
             kept_dh[place.slot(chunk)] = dh;
         }
-        if (step < 0) return;
+        if (step < 0) break;
         for (int chunk = 0; chunk < place.chunks; chunk++) {
             const bool owner = place.has_row(chunk);
             Pair r = {}, z = {}, n = {}, h = {};
@@ -194,7 +202,13 @@ KERNEL backward(GIVEN Arguments a) {
             uint16_t* to = a.d_gates + place.at(t, chunk, 2 * HIDDEN);
             store_exchanged(to + R * HIDDEN, Number::pack(d_r.x, d_r.y));
             store_exchanged(to + Z * HIDDEN, Number::pack(d_z.x, d_z.y));
+            uint16_t* to_x = a.d_gates_x + place.at(t, chunk, GATES * HIDDEN);
+            store_word(to_x + R * HIDDEN, Number::pack(d_r.x, d_r.y));
+            store_word(to_x + Z * HIDDEN, Number::pack(d_z.x, d_z.y));
+            tally.add(R, d_r.x, d_r.y);
+            tally.add(Z, d_z.x, d_z.y);
             kept_dh[place.slot(chunk)] = d_entering;
         }
     }
+    write_tally<GATES, HIDDEN>(place, tally, 0, a.d_bias);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from unrolled.errors import UserError
 from unrolled.kernels.cuda import compiler
 from unrolled.kernels.cuda.arguments import Arguments
+from unrolled.kernels.cuda.compiler import Program
 from unrolled.kernels.cuda.plan import THREADS, Kind, Limits, Pass, Plan, make_plan
 
 
@@ -21,52 +23,75 @@ def limits(device: torch.device) -> Limits:
 
     most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
-    return Limits(torch.cuda.get_device_properties(device).multi_processor_count, int(shared))
+    properties = torch.cuda.get_device_properties(device)
+    return Limits(properties.multi_processor_count, int(shared), clusters=properties.major == 9)
 
 
 @cache
-def plan(kind: Kind, direction: Pass, width: int, batch: int, device: torch.device) -> Plan | None:
-    """The launch of a kernel on a GPU, or None if that is too small for it."""
-    return make_plan(kind, direction, width, batch, limits(device))
+def plan(kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device) -> Plan | None:
+    """The launch of a kernel on one of `share` parts of a GPU, or on all of it; None if that is too small for it."""
+    whole = limits(device)
+    part = replace(whole, multiprocessors=whole.multiprocessors // share)
+    return make_plan(kind, direction, width, batch, part) or make_plan(kind, direction, width, batch, whole)
 
 
-def run(
-    kind: Kind, direction: Pass, width: int, dtype: torch.dtype, how: Plan, given: Arguments, device: torch.device
-) -> None:
-    """Launches a kernel on torch's current stream of the device; all its blocks run at once, or none does."""
+def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.device) -> None:
+    """Launches a kernel on torch's current stream of the device; blocks that wait for each other run at once."""
+    if torch.cuda.current_device() != device.index:
+        with torch.cuda.device(device):
+            return run(program, name, how, given, device)
     from cuda.bindings import driver
 
-    with torch.cuda.device(device):
-        kernel = _loaded(kind, direction, width, dtype, device)
-        _allow_shared(kernel, how.shared_bytes)
-        together = driver.CUlaunchAttribute()
-        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        together.value.cooperative = 1
-        config = driver.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = how.blocks, 1, 1
-        config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
-        config.sharedMemBytes = how.shared_bytes
-        config.hStream = torch.cuda.current_stream(device).cuda_stream
-        config.attrs, config.numAttrs = [together], 1
-        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-        _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
+    kernel = _loaded(program, name, device)
+    _allow_shared(kernel, how.shared_bytes)
+    config = _configured(how, torch.cuda.current_stream(device).cuda_stream)
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+    launched = driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0)
+    if launched[0] == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:  # a thread in which torch has not used the GPU yet
+        context = _checked(driver.cuDevicePrimaryCtxRetain(device.index), "launch")
+        _checked(driver.cuCtxSetCurrent(context), "launch")
+        launched = driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0)
+    _checked(launched, "launch")
+    return None
 
 
 @cache
-def _loaded(kind: Kind, direction: Pass, width: int, dtype: torch.dtype, device: torch.device) -> Any:
+def _configured(how: Plan, stream: int) -> Any:
+    """The launch itself; made once, since that takes as long as some steps do."""
+    from cuda.bindings import driver
+
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = how.blocks, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
+    config.sharedMemBytes = how.shared_bytes
+    config.hStream = stream
+    if not how.waits:
+        return config
+    together = driver.CUlaunchAttribute()
+    if how.cluster:
+        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        together.value.clusterDim.x, together.value.clusterDim.y, together.value.clusterDim.z = how.cluster, 1, 1
+    else:
+        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        together.value.cooperative = 1
+    config.attrs, config.numAttrs = [together], 1
+    return config
+
+
+@cache
+def _loaded(program: Program, name: str, device: torch.device) -> Any:
     from cuda.bindings import driver
 
     major, minor = torch.cuda.get_device_capability(device)
-    module = _module(kind, width, dtype, f"sm_{major}{minor}", device)
-    return _checked(driver.cuModuleGetFunction(module, direction.encode()), "load")
+    return _checked(driver.cuModuleGetFunction(_module(program, f"sm_{major}{minor}", device), name.encode()), "load")
 
 
 @cache
-def _module(kind: Kind, width: int, dtype: torch.dtype, architecture: str, device: torch.device) -> Any:
+def _module(program: Program, architecture: str, device: torch.device) -> Any:
     from cuda.bindings import driver
 
     torch.cuda.current_stream(device).synchronize()  # torch's context exists from here on
-    return _checked(driver.cuModuleLoadData(compiler.machine_code(kind, width, dtype, architecture)), "load")
+    return _checked(driver.cuModuleLoadData(compiler.machine_code(program, architecture)), "load")
 
 
 _allowed: dict[int, int] = {}

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.kernels.cuda import launch
+from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
-from unrolled.kernels.cuda.plan import BLOCK, KINDS, LSTM_CURRENT, Kind, Pass
+from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan
 
 
 def _forward(
     gates_x: Tensor,
     weight: Tensor,
+    bias: Tensor | None,
     own: Tensor | None,
     h_0: Tensor,
     c_0: Tensor | None,
@@ -32,6 +33,7 @@ def _forward(
     resets: Tensor | None,
     kind: int,
     reverse: bool,
+    share: int,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
@@ -46,12 +48,15 @@ def _forward(
     output = _like_sequences(gates_x, hidden)
     h_n = gates_x.new_empty(batch, hidden)
     c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
-    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden)
+    plan = _plan("forward", kind, gates_x, batch, hidden, share)
+    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden, plan)
     saved = gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,))
     memory = gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32)
 
     given = Arguments()
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
+    if bias is not None:
+        given.bias = _address(bias, alive)
     given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     given.h_initial = _address(h_0, alive)
@@ -62,7 +67,7 @@ def _forward(
         given.c_final = c_n.data_ptr()
     if save:
         given.saved, given.memory = saved.data_ptr(), memory.data_ptr()
-    _launch("forward", kind, given, gates_x, hidden)
+    _launch("forward", kind, plan, given, gates_x, hidden)
     return output, h_n, c_n, exchange if save else gates_x.new_empty(0), saved, memory
 
 
@@ -71,6 +76,7 @@ def _backward(
     d_h_n: Tensor | None,
     d_c_n: Tensor | None,
     weight: Tensor,
+    bias: Tensor | None,
     own: Tensor | None,
     c_0: Tensor | None,
     reset_h: Tensor | None,
@@ -83,13 +89,18 @@ def _backward(
     memory: Tensor,
     kind: int,
     reverse: bool,
+    share: int,
 ) -> list[Tensor]:
-    """Gradients of gates_x, U, own, h_0, c_0, reset_h and reset_c; empty for what was not given."""
+    """Gradients of gates_x, U, bias, own, h_0, c_0, reset_h and reset_c; empty for what was not given."""
     cell = KINDS[kind]
     steps, batch, hidden = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     h_entering, rh = exchange[:steps], exchange[-steps:]
-    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden)
-    d_candidate = _exchange(exchange, steps, batch, hidden if cell.candidate or cell.twice else 0)
+    plan = _plan("backward", kind, exchange, batch, hidden, share)
+    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden, plan)
+    d_candidate = _exchange(exchange, steps, batch, hidden, plan) if cell.twice else exchange.new_empty(0)
+    d_gates_x = d_gates
+    if cell.twice or cell.candidate:
+        d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden)
     nothing = exchange.new_empty(0, dtype=torch.float32)
     d_h_0 = exchange.new_empty(batch, hidden)
     d_c_0 = exchange.new_empty((batch, hidden) if cell.memory else (0,))
@@ -98,7 +109,11 @@ def _backward(
 
     given = Arguments()
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
-    given.weights, given.second_weights = _weights(weight, cell, alive, transposed=True)
+    given.weights, given.second_weights = _weights(weight, cell, alive)
+    tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
+    d_bias = exchange.new_empty(0 if bias is None else tally_rows, cell.gates, hidden, dtype=torch.float32)
+    d_own = exchange.new_empty(0 if own is None else tally_rows, cell.own, hidden, dtype=torch.float32)
+    given.d_bias, given.d_own = d_bias.data_ptr(), d_own.data_ptr()  # no address, where nothing is wanted
     if d_output is not None:
         d_output = d_output if d_output.stride(-1) == 1 and _even(d_output) else d_output.contiguous()
         alive.append(d_output)
@@ -107,60 +122,34 @@ def _backward(
         if gradient is not None:
             setattr(given, name, _address(gradient, alive))
     given.exchange, given.saved, given.memory = exchange.data_ptr(), saved.data_ptr(), memory.data_ptr()
-    given.d_gates, given.d_candidate = d_gates.data_ptr(), d_candidate.data_ptr()
+    given.d_gates, given.d_gates_x, given.d_candidate = (t.data_ptr() for t in (d_gates, d_gates_x, d_candidate))
     given.d_h_initial, given.d_c_initial = d_h_0.data_ptr(), d_c_0.data_ptr()
     if reset_h is not None:
         given.d_h_reset = d_reset_h.data_ptr()
     if reset_c is not None:
         given.d_c_reset = d_reset_c.data_ptr()
-    _launch("backward", kind, given, exchange, hidden)
+    _launch("backward", kind, plan, given, exchange, hidden)
 
     d_weight = torch.mm(d_gates.flatten(0, 1).t(), h_entering.flatten(0, 1))  # (G·H, H)
-    d_gates_x = d_gates
     if cell.twice:
         d_weight = torch.cat([d_weight, torch.mm(d_candidate.flatten(0, 1).t(), rh.flatten(0, 1))])
-        d_gates_x = torch.cat([d_gates, d_candidate], dim=-1)
-    elif cell.candidate:
-        d_gates_x = torch.cat([d_gates[..., :-hidden], d_candidate], dim=-1)
-    d_own = nothing.clone()
-    if own is not None:
-        d_own = _d_own(d_gates, memory, c_0, reset_c, resets, kind, reverse)
-    return [d_gates_x.transpose(0, 1), d_weight, d_own, d_h_0, d_c_0, d_reset_h, d_reset_c]
+    d_shared = [nothing.clone() if of is None else d.sum(0) for of, d in ((bias, d_bias), (own, d_own))]
+    return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
 
 
-def _d_own(
-    d_gates: Tensor,
-    memory: Tensor,
-    c_0: Tensor | None,
-    reset_c: Tensor | None,
-    resets: Tensor | None,
-    kind: int,
-    reverse: bool,
-) -> Tensor:
-    """The gradient of a unit's own weights: a GRU's bias of the candidate, an LSTM's peepholes."""
-    cell = KINDS[kind]
-    parts = d_gates.float().chunk(cell.gates, dim=-1)  # (T, B, H) each
-    if not cell.memory:
-        return parts[-1].sum((0, 1))[None]
-    assert c_0 is not None
-    c_0 = c_0.float()
-    before = [memory[1:], c_0[None]] if reverse else [c_0[None], memory[:-1]]
-    entering = torch.cat(before)  # (T, B, H)
-    if resets is not None:
-        fresh = torch.zeros_like(c_0) if reset_c is None else reset_c
-        entering = torch.where(resets.t()[..., None], fresh, entering)
-    seen = memory if kind == LSTM_CURRENT else entering
-    d_i, d_f, _, d_o = parts
-    return torch.stack([(d_i * entering).sum((0, 1)), (d_f * entering).sum((0, 1)), (d_o * seen).sum((0, 1))])
-
-
-def _launch(direction: Pass, kind: int, given: Arguments, like: Tensor, hidden: int) -> None:
-    plan = launch.plan(KINDS[kind], direction, hidden // BLOCK, given.batch, like.device)
-    assert plan is not None, "the engine refuses what a GPU is too small for"
+def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
+    program = compiler.recurrence(KINDS[kind], hidden // BLOCK, like.dtype, plan.units, plan.cluster > 0)
     given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
-    for first in range(0, given.batch, plan.rows):
+    for index, first in enumerate(range(0, given.batch, plan.rows)):
         given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
-        launch.run(KINDS[kind], direction, hidden // BLOCK, like.dtype, plan, given, like.device)
+        given.first_slot = index * plan.tally_rows
+        launch.run(program, direction, plan, given, like.device)
+
+
+def _plan(direction: Pass, kind: int, like: Tensor, batch: int, hidden: int, share: int) -> Plan:
+    plan = launch.plan(KINDS[kind], direction, hidden // BLOCK, batch, share, like.device)
+    assert plan is not None, "the engine refuses what a GPU is too small for"
+    return plan
 
 
 def _describe(
@@ -187,11 +176,11 @@ def _describe(
     return alive
 
 
-def _weights(weight: Tensor, cell: Kind, alive: list[Tensor], transposed: bool = False) -> tuple[int, int]:
+def _weights(weight: Tensor, cell: Kind, alive: list[Tensor]) -> tuple[int, int]:
     """U (G·H, H), in two parts where a step has two products."""
     last = weight.shape[0] - weight.shape[1]
     parts = (weight[:last], weight[last:]) if cell.twice else (weight,)
-    addresses = [_address(part.t() if transposed else part, alive) for part in parts]
+    addresses = [_address(part, alive) for part in parts]
     return addresses[0], addresses[-1]
 
 
@@ -218,17 +207,19 @@ def _like_sequences(sequences: Tensor, width: int) -> Tensor:
     return sequences.new_empty(batch, steps, width)
 
 
-def _exchange(like: Tensor, steps: int, batch: int, width: int) -> Tensor:
-    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives."""
+def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
+    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
+    if plan.cluster:
+        return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
     return words.view(like.dtype)
 
 
-_GIVEN = """Tensor gates_x, Tensor weight, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h, Tensor? reset_c,
-Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, bool save"""
-_BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? own, Tensor? c_0, Tensor? reset_h,
-Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved, Tensor memory, int kind,
-bool reverse"""
+_GIVEN = """Tensor gates_x, Tensor weight, Tensor? bias, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h,
+Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, int share, bool save"""
+_BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias, Tensor? own, Tensor? c_0,
+Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved,
+Tensor memory, int kind, bool reverse, int share"""
 
 recurrence = torch.library.custom_op(
     "unrolled::cuda_recurrence",
@@ -243,7 +234,7 @@ recurrence_backward = torch.library.custom_op(
 
 @recurrence.register_fake
 def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    kind, _, save = rest[-3:]
+    kind, _, _, save = rest[-4:]
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden = weight.shape[1]
@@ -263,6 +254,7 @@ def _(
     d_h_n: Tensor | None,
     d_c_n: Tensor | None,
     weight: Tensor,
+    bias: Tensor | None,
     own: Tensor | None,
     c_0: Tensor | None,
     reset_h: Tensor | None,
@@ -275,6 +267,7 @@ def _(
     memory: Tensor,
     kind: int,
     reverse: bool,
+    share: int,
 ) -> list[Tensor]:
     steps, batch, hidden = saved.shape[0], *exchange.shape[1:]
     nothing = exchange.new_empty(0, dtype=torch.float32)
@@ -284,20 +277,27 @@ def _(
 
     d_gates_x = exchange.new_empty(steps, batch, weight.shape[0]).transpose(0, 1)
     d_h_0 = exchange.new_empty(batch, hidden)
-    return [d_gates_x, like(weight), like(own), d_h_0, like(c_0), like(reset_h), like(reset_c)]
+    return [d_gates_x, like(weight), like(bias), like(own), d_h_0, like(c_0), like(reset_h), like(reset_c)]
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, _ = inputs
+    _, weight, bias, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, ctx.share, _ = inputs
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[3:])
-    ctx.save_for_backward(weight, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
+    ctx.save_for_backward(weight, bias, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
 
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    found: Sequence[Tensor] = recurrence_backward(*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse)
+    return _needed(ctx, recurrence_backward(*_saved(ctx, gradients)))
+
+
+def _saved(ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
+    return (*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse, ctx.share)
+
+
+def _needed(ctx: Any, found: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     needed = ctx.needs_input_grad[: len(found)]
-    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 6
+    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 7
 
 
 recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
@@ -311,3 +311,30 @@ def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
 
 
 recurrence_backward.register_autograd(_refuse_double_backward)
+
+
+class Recurrence(torch.autograd.Function):
+    """The operator without the dispatcher, which takes longer than a short sequence does."""
+
+    @staticmethod
+    def forward(*given: Any) -> tuple[Tensor, ...]:
+        return _forward(*given)
+
+    setup_context = staticmethod(_set_up)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # a graph of the backward pass is wanted: the operator refuses a second derivative
+            return _recurrence_backward(ctx, *gradients)
+        return _needed(ctx, _backward(*_saved(ctx, gradients)))
+
+
+def run(*given: Any) -> tuple[Tensor, ...]:
+    """`recurrence`, by the shortest way."""
+    if torch.compiler.is_compiling():
+        compiled: tuple[Tensor, ...] = recurrence(*given)
+        return compiled
+    if not torch.is_grad_enabled():
+        return _forward(*given)
+    applied: tuple[Tensor, ...] = Recurrence.apply(*given)  # type: ignore[no-untyped-call]  # torch's
+    return applied

@@ -1,7 +1,7 @@
 // Where a block and a thread stand: which units and rows of the batch are theirs, and what their steps are.
 #pragma once
 
-// A block owns 16 units of one group of rows; the blocks of a group exchange numbers at every step. The group's rows
+// A block owns UNITS units of one group of rows; the blocks of a group exchange numbers at every step. The group's rows
 // are gone through in chunks. In a chunk, a thread owns two neighbouring units of one row, the same two in every chunk.
 struct Place {
     int group_rows, chunk_rows, chunks, steps, batch;
@@ -9,10 +9,11 @@ struct Place {
     int rows;        // of this group
     int first_unit;  // of this block
     int row, pair;   // of this thread, in a chunk and in the block
+    int64_t tally_slot;  // of what this thread sums up
     bool reverse;
 
-    DEVICE Place(const Arguments& a, int slices) {
-        const int thread = thread_index(), group = block_index() / slices;
+    // thread (row, pair) of the block that has the units from `slice * UNITS` on
+    DEVICE Place(const Arguments& a, int group, int slice, int row, int pair) : row(row), pair(pair) {
         group_rows = a.group_rows;
         chunk_rows = a.chunk_rows;
         steps = a.steps;
@@ -20,9 +21,8 @@ struct Place {
         first_row = a.first_row + static_cast<int64_t>(group) * group_rows;
         rows = a.end_row - first_row < group_rows ? a.end_row - first_row : group_rows;
         chunks = (rows + chunk_rows - 1) / chunk_rows;
-        first_unit = block_index() % slices * UNITS;
-        row = thread / (UNITS / 2);
-        pair = thread % (UNITS / 2);
+        first_unit = slice * UNITS;
+        tally_slot = a.first_slot + group * chunk_rows + row;
         reverse = a.reverse;
     }
 
@@ -42,6 +42,11 @@ struct Place {
     }
     DEVICE int64_t at(int t, int chunk, int width) const { return first_of_chunk(t, chunk, width) + row * width + unit(); }
 };
+
+// In blocks of which `slices` make a group, neighbouring threads have neighbouring pairs of units.
+DEVICE Place place_of_thread(const Arguments& a, int slices) {
+    return {a, block_index() / slices, block_index() % slices, thread_index() / (UNITS / 2), thread_index() % (UNITS / 2)};
+}
 
 DEVICE bool is_real(const Arguments& a, int64_t row, int t) { return a.lengths == nullptr || t < a.lengths[row]; }
 DEVICE bool is_reset(const Arguments& a, int64_t row, int t) {
@@ -84,4 +89,12 @@ DEVICE void leave(const Arguments& a, int64_t row, int t, int unit, Pair& dh, Pa
     if (a.d_c_reset != nullptr) add_pair(a.d_c_reset + row * HIDDEN + unit, dc);
     dh = {0.0f, 0.0f};
     dc = {0.0f, 0.0f};
+}
+
+// What a thread summed up, written to (S, COUNT, HIDDEN) unless nobody wants it.
+template <int COUNT, int HIDDEN>
+DEVICE void write_tally(const Place& place, const Tally& tally, int first, float* to) {
+    if (to == nullptr || place.row >= place.chunk_rows) return;
+    for (int i = 0; i < COUNT; i++)
+        store_pair(to + (place.tally_slot * COUNT + i) * HIDDEN + place.unit(), tally.sums(first + i));
 }

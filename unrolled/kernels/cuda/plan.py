@@ -10,8 +10,10 @@ import torch
 Pass = Literal["forward", "backward"]
 
 # The kernels' own measures (product.cuh).
-WARPS, THREADS, UNITS, BLOCK, TILE_ROWS, MOST_HELD = 8, 256, 16, 32, 8, 16
-MOST_CHUNK_TILES = 4  # a chunk of 32 rows has a pair of units for each of a block's threads
+WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE = 8, 256, 32, 8, 16, 14
+UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
+MOST_OF_CLUSTER = 8  # blocks that exchange numbers through shared memory (cluster.cu)
+WIDEST_OF_CLUSTER = MOST_OF_CLUSTER * max(UNITS) // BLOCK
 WIDEST = 1536
 
 
@@ -46,20 +48,26 @@ NUMBERS = {torch.float16: "Half", torch.bfloat16: "BFloat"}
 
 @dataclass(frozen=True)
 class Product:
-    """The recurrent product of a block: tiles of 16 rows by so many blocks of 32 columns."""
+    """The recurrent product of a block of threads: so many sums of each of its units, over blocks of 32 columns."""
 
-    tiles: int
+    sums: int
     blocks: int
+    units: int
+
+    @property
+    def pieces(self) -> int:
+        """Weights of a warp, 16 by 32 each."""
+        return self.sums * self.units // 16 * -(-self.blocks // WARPS)
 
     @property
     def spare_bytes(self) -> int:
         """Weights that do not fit into registers."""
-        pieces = self.tiles * -(-self.blocks // WARPS)
-        return max(0, pieces - MOST_HELD) * WARPS * 32 * 32
+        return (self.pieces - HELD_OF_MORE) * WARPS * 32 * 32 if self.pieces > MOST_HELD else 0
 
     def partial_bytes(self, rows: int) -> int:
-        """Two sets of partial sums, taking turns."""
-        return 2 * min(self.blocks, WARPS) * rows * (self.tiles * UNITS + 4) * 4
+        """Two sets of partial sums, taking turns; those of a unit fill 4, 8 or 16 bytes."""
+        wide = 4 if self.sums == 3 else self.sums
+        return 2 * min(self.blocks, WARPS) * rows * (self.units * wide + 4) * 4
 
 
 @dataclass(frozen=True)
@@ -68,37 +76,60 @@ class Limits:
 
     multiprocessors: int
     shared_bytes: int  # of one block
+    clusters: bool = False  # whether blocks reach into each other's shared memory (compute capability 9)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch: `blocks` of 256 threads, all of them running at once, for so many rows of the batch."""
+    """A launch: `blocks` of 256 threads for so many rows of the batch.
+
+    All of them run at once, or, if there are clusters, those of each cluster.
+    """
 
     blocks: int
+    units: int  # of a block
     rows: int
     group_rows: int
     chunk_rows: int
     shared_bytes: int
+    tally_rows: int  # of all blocks that own a unit
+    cluster: int = 0  # blocks of a cluster, if they exchange numbers in clusters
+    waits: bool = True  # whether blocks wait for each other at all
 
 
 def width_blocks(hidden: int) -> int:
-    """Blocks of 32 units; the last is filled up with units that have no weights."""
-    return -(-hidden // BLOCK)
+    """Blocks of 32 units; the last is filled up with units that have no weights, and up to 256 units the last two."""
+    blocks = -(-hidden // BLOCK)
+    return blocks + blocks % 2 if blocks <= WIDEST_OF_CLUSTER else blocks
 
 
-def products_of(kind: Kind, direction: Pass, width: int) -> list[Product]:
+def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Product]:
     """What is multiplied at a step, one after the other."""
     gates = [kind.gates - 1, 1] if kind.twice else [kind.gates]
-    return [Product(g, width) if direction == "forward" else Product(1, g * width) for g in gates]
+    return [Product(g, width, units) if direction == "forward" else Product(1, g * width, units) for g in gates]
 
 
 def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
     """Groups of rows, as many as the GPU runs at once, each with all units; None if the GPU is too small.
 
-    Forward, a group's rows come in two chunks where there are enough: one is on its way while the other is multiplied.
+    Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
+    But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward.
+    """
+    if limits.clusters and not kind.twice and width <= WIDEST_OF_CLUSTER:
+        return _cluster_plan(kind, direction, width, batch)
+    few, many = UNITS
+    too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
+    sizes = (few,) if too_many and (direction == "forward" or kind.twice) else (few, many)
+    plans = [_plan_with(units, kind, direction, width, batch, limits) for units in sizes]
+    return min((plan for plan in plans if plan is not None), key=lambda plan: plan.group_rows, default=None)
+
+
+def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+    """Forward, a group's rows come in two chunks if there are enough: one is on its way while the other is multiplied.
+
     A batch that does not fit takes several launches.
     """
-    slices = width * BLOCK // UNITS
+    slices = width * BLOCK // units
     most_groups = limits.multiprocessors // slices
     if most_groups == 0:
         return None
@@ -107,18 +138,38 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     while tiles_of_group > 0:
         groups = min(most_groups, -(-tiles // tiles_of_group))
         wanted = -(-tiles_of_group // 2) if direction == "forward" else tiles_of_group
-        for chunk_tiles in range(min(MOST_CHUNK_TILES, wanted), 0, -1):
+        most = 2 * THREADS // units // TILE_ROWS
+        for chunk_tiles in range(min(most, wanted), 0, -1):
             chunk_rows, chunks = chunk_tiles * TILE_ROWS, -(-tiles_of_group // chunk_tiles)
-            shared = shared_bytes(kind, direction, width, chunk_rows, chunks)
+            shared = shared_bytes(kind, direction, width, units, chunk_rows, chunks)
             if shared <= limits.shared_bytes:
                 group_rows = tiles_of_group * TILE_ROWS
-                return Plan(groups * slices, min(batch, groups * group_rows), group_rows, chunk_rows, shared)
+                rows = min(batch, groups * group_rows)
+                return Plan(groups * slices, units, rows, group_rows, chunk_rows, shared, groups * chunk_rows)
         tiles_of_group //= 2
     return None
 
 
-def shared_bytes(kind: Kind, direction: Pass, width: int, chunk_rows: int, chunks: int) -> int:
-    """What a block keeps in shared memory: spare weights, partial sums, and two numbers of each unit and row."""
-    products = products_of(kind, direction, width)
+def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int) -> Plan:
+    """A cluster for every eight rows; those that find no room wait for others to end."""
+    units = next(units for units in UNITS if width * BLOCK // units <= MOST_OF_CLUSTER)
+    size, clusters = width * BLOCK // units, -(-batch // TILE_ROWS)
+    shared = cluster_bytes(kind, direction, width, units)
+    return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, clusters * TILE_ROWS, cluster=size)
+
+
+def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
+    """What a block of a cluster keeps in shared memory, twice: every h and partial sums; or sums and gates."""
+    if direction == "forward":
+        (product,) = products_of(kind, direction, width, units)
+        return 2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.partial_bytes(TILE_ROWS)
+    columns = -(-kind.gates * units // BLOCK) * BLOCK
+    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (columns + 32))
+
+
+def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:
+    """What a block keeps in shared memory: spare weights, partial sums, two numbers of each unit and row, tallies."""
+    products = products_of(kind, direction, width, units)
     spare, partial = sum(p.spare_bytes for p in products), max(p.partial_bytes(chunk_rows) for p in products)
-    return spare + partial + 2 * 4 * chunks * chunk_rows * UNITS
+    tallied = 2 * THREADS * (kind.gates + kind.own) if direction == "backward" else 0
+    return spare + partial + 4 * (2 * chunks * chunk_rows * units + tallied)

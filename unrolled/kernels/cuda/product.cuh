@@ -1,7 +1,7 @@
 // The product of weights that stay on the chip with rows that other blocks are still writing.
 //
-// A block owns 16 units. Its weights are TILES matrices of 16 rows (one for each gate of these units, say) by K
-// columns. K is cut into blocks of 32 columns, dealt out to the eight warps in turn; a warp keeps its columns' weights
+// A block owns UNITS units, each of them with SUMS rows of weights (one for each gate, say) by K columns: TILES matrices
+// of 16 rows. K is cut into blocks of 32 columns, dealt out to the eight warps in turn; a warp keeps its columns' weights
 // in registers, as the left operand of the tensor core's 16 x 8 x 16 product, and what does not fit there in shared
 // memory. The right operand is eight rows of the batch. Each warp ends with its part of the sums, which go through
 // shared memory to the threads that own the units.
@@ -12,14 +12,19 @@
 
 #ifndef PIECES_HELD
 #define PIECES_HELD 16
+#define PIECES_HELD_OF_MORE 14
+#else
+#define PIECES_HELD_OF_MORE PIECES_HELD
 #endif
 
 constexpr int WARPS = 8;
 constexpr int THREADS = 32 * WARPS;
-constexpr int UNITS = 16;        // of a block
+constexpr int UNITS = BLOCK_UNITS;
+constexpr int SIXTEENS = UNITS / 16;
 constexpr int BLOCK = 32;        // columns
 constexpr int TILE_ROWS = 8;     // rows of the batch in one product
 constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
+constexpr int HELD_OF_MORE = PIECES_HELD_OF_MORE;  // fewer if some are in shared memory: reading them takes registers
 constexpr int MOST_WAITS = 1 << 22;  // some seconds: blocks run together, so that more means an error
 
 // Buffers through which blocks exchange numbers are filled with this word before a launch: a word that differs is there.
@@ -29,14 +34,54 @@ DEVICE bool is_missing(const Words& words) {
     return words.x == NOT_YET || words.y == NOT_YET || words.z == NOT_YET || words.w == NOT_YET;
 }
 
-template <class Number, int TILES, int BLOCKS>
+// Eight rows of a matrix for two neighbouring columns of `units`, each pair a word: the other way round.
+DEVICE void load_transposed(const uint16_t* from, int units, Words& low, Words& high) {
+    uint32_t both[8], first[4], second[4];
+#pragma unroll
+    for (int i = 0; i < 8; i++) both[i] = *reinterpret_cast<const uint32_t*>(from + i * int64_t{units});
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        first[i] = (both[2 * i] & 0xffffu) | both[2 * i + 1] << 16;
+        second[i] = both[2 * i] >> 16 | (both[2 * i + 1] & 0xffff0000u);
+    }
+    low = {first[0], first[1], first[2], first[3]};
+    high = {second[0], second[1], second[2], second[3]};
+}
+
+// The sums of one unit, side by side in shared memory so that one access takes them all.
+template <int SUMS>
+struct Sums;
+template <>
+struct Sums<1> {
+    float of[1];
+};
+template <>
+struct alignas(8) Sums<2> {
+    float of[2];
+};
+template <>
+struct alignas(16) Sums<3> {
+    float of[4];  // the last is not used
+};
+template <>
+struct alignas(16) Sums<4> {
+    float of[4];
+};
+
+// TRANSPOSED: the matrix has a row for each column of the product. Two neighbouring units make one word of it, so that
+// a lane has rows 2r and 2r + 1 of a tile then, and not r and r + 8.
+template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false>
 struct Product {
+    static_assert(SUMS == 1 || !TRANSPOSED);
+    using UnitSums = Sums<SUMS>;
+    static constexpr int TILES = SUMS * SIXTEENS;                     // tile t: sum t % SUMS of sixteen units
     static constexpr int SHARE = (BLOCKS + WARPS - 1) / WARPS;        // blocks of a warp; the last may be one too many
     static constexpr int PIECES = TILES * SHARE;                      // 16 x 32 weights each
-    static constexpr int HELD = PIECES < MOST_HELD ? PIECES : MOST_HELD;
+    static constexpr int HELD = PIECES <= MOST_HELD ? PIECES : HELD_OF_MORE;
     static constexpr int SPARE = PIECES - HELD;                       // in shared memory
     static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
-    static constexpr int PITCH = TILES * UNITS + 4;                   // floats of a row's sums; no two lanes in one bank
+    static constexpr int WIDE = sizeof(UnitSums) / 4;                     // floats
+    static constexpr int PITCH = UNITS * WIDE + 4;                    // floats of a row's sums; no two lanes in one bank
     static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks on their way while others are multiplied
     static constexpr int ROUNDS = (SHARE + AT_ONCE - 1) / AT_ONCE;
     static constexpr int CHAINS = TILES == 1 ? 4 : TILES < 4 ? 2 : 1;  // independent sums, to hide a product's latency
@@ -44,12 +89,12 @@ struct Product {
     static constexpr int spare_words() { return SPARE * WARPS * 2 * 32; }
     static constexpr int partial_floats(int rows) { return 2 * SUMMING * rows * PITCH; }
 
-    Words held[HELD][2];  // a piece: rows r and r + 8
+    Words held[HELD][2];  // a piece: a lane's two rows
     const Words* spare;
 
     static DEVICE bool mine(int warp, int share) { return share < BLOCKS / WARPS || share * WARPS + warp < BLOCKS; }
 
-    // matrix (TILES * units, BLOCKS * 32), row `tile * units + unit`
+    // matrix (SUMS * units, BLOCKS * 32), row `sum * units + unit`; or its transpose (BLOCKS * 32, units)
     DEVICE void load(const uint16_t* matrix, int units, int first_unit, Words* shared) {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         spare = shared;
@@ -58,9 +103,15 @@ struct Product {
             const int share = piece / TILES, tile = piece % TILES;
             Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
             if (mine(warp, share)) {
-                const int64_t row = tile * units + first_unit + r, column = (share * WARPS + warp) * BLOCK + 8 * q;
-                low = *reinterpret_cast<const Words*>(matrix + row * BLOCKS * BLOCK + column);
-                high = *reinterpret_cast<const Words*>(matrix + (row + 8) * BLOCKS * BLOCK + column);
+                const int unit = first_unit + tile / SUMS * 16;
+                const int64_t column = (share * WARPS + warp) * BLOCK + 8 * q;
+                if (TRANSPOSED) {
+                    load_transposed(matrix + column * units + unit + 2 * r, units, low, high);
+                } else {
+                    const uint16_t* row = matrix + (tile % SUMS * int64_t{units} + unit + r) * BLOCKS * BLOCK;
+                    low = *reinterpret_cast<const Words*>(row + column);
+                    high = *reinterpret_cast<const Words*>(row + 8 * BLOCKS * BLOCK + column);
+                }
             }
             if (piece < HELD) {
                 held[piece < HELD ? piece : 0][0] = low;
@@ -77,60 +128,99 @@ struct Product {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         if (warp >= SUMMING) return;
         const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+        const uint16_t* here = address(source, r, rows, warp, q);
         Words next[AT_ONCE];
-        load_round(next, address(source, r, rows, warp, q), 0, warp);
+        load_round(next, here, 0, warp);
         for (int tile = 0; tile < tiles; tile++) {
-            const uint16_t* here = address(source, tile * TILE_ROWS + r, rows, warp, q);
+            const uint16_t* below = address(source, (tile + 1) * TILE_ROWS + r, rows, warp, q);  // of the next tile
             float sums[CHAINS][TILES][4] = {};
 #pragma unroll
             for (int round = 0; round < ROUNDS; round++) {
+                const bool last = round + 1 == ROUNDS, more = !last || tile + 1 < tiles;
+                const uint16_t* ahead = last ? below : here;
+                const int ahead_round = last ? 0 : round + 1;
                 Words now[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) now[i] = next[i];
-                if (round + 1 < ROUNDS) {
-                    load_round(next, here, round + 1, warp);
-                } else if (tile + 1 < tiles) {
-                    load_round(next, address(source, (tile + 1) * TILE_ROWS + r, rows, warp, q), 0, warp);
+                if (more) load_round(next, ahead, ahead_round, warp);
+                for (int waits = 0; any_lane(is_any_missing(now)); waits++) {
+                    if (waits > MOST_WAITS) give_up();
+                    load_missing(now, here, round);
+                    if (more) load_missing(next, ahead, ahead_round);  // as late, and not to be waited for again
                 }
-                wait_for(now, here, round, warp);
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) {
                     const int share = round * AT_ONCE + i;
                     if (share < SHARE && mine(warp, share)) multiply(sums, share, now[i], warp, lane);
                 }
             }
-            float* out = partial + (warp * chunk_rows + tile * TILE_ROWS + 2 * q) * PITCH + r;
-#pragma unroll
-            for (int t = 0; t < TILES; t++) {
-                float total[4] = {};
-#pragma unroll
-                for (int chain = 0; chain < CHAINS; chain++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++) total[e] += sums[chain][t][e];
-                out[t * UNITS] = total[0];
-                out[t * UNITS + PITCH] = total[1];
-                out[t * UNITS + 8] = total[2];
-                out[t * UNITS + PITCH + 8] = total[3];
-            }
+            here = below;
+            store(sums, partial + (warp * chunk_rows + tile * TILE_ROWS + 2 * q) * PITCH, r);
         }
     }
 
+    // The same for eight rows in shared memory, (8, pitch), that other blocks of the cluster are still writing. A word that
+    // was read is all ones again.
+    DEVICE void gather_near(uint16_t* source, int pitch, float* partial) const {
+        static_assert(SHARE == 1 && SPARE == 0);
+        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
+        if (warp >= SUMMING) return;
+        uint16_t* here = source + r * pitch + warp * BLOCK + 8 * q;
+        Words words = load_near(here);
+        for (int waits = 0; any_lane(is_missing(words)); waits++) {
+            if (waits > MOST_WAITS) give_up();
+            words = load_near(here);
+        }
+        *reinterpret_cast<Words*>(here) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+        float sums[CHAINS][TILES][4] = {};
+        multiply(sums, 0, words, warp, lane);
+        store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
+    }
+
     // The sums of one row of the batch for units 2 * pair and 2 * pair + 1.
-    static DEVICE void sum(const float* partial, int chunk_rows, int row, int pair, Pair (&sums)[TILES]) {
-#pragma unroll
-        for (int t = 0; t < TILES; t++) sums[t] = {0.0f, 0.0f};
+    static DEVICE void sum(const float* partial, int chunk_rows, int row, int pair, Pair (&sums)[SUMS]) {
+        const int swapped = WIDE == 4 ? pair / 4 % 2 : 0;  // half of the threads take the second unit first: other banks
+        const float* at = partial + row * PITCH + 2 * pair * WIDE;
+        float total[2][SUMS] = {};
 #pragma unroll
         for (int warp = 0; warp < SUMMING; warp++)
 #pragma unroll
-            for (int t = 0; t < TILES; t++) {
-                const float* at = partial + (warp * chunk_rows + row) * PITCH + t * UNITS + 2 * pair;
-                const Pair part = *reinterpret_cast<const Pair*>(at);
-                sums[t].x += part.x;
-                sums[t].y += part.y;
+            for (int which = 0; which < 2; which++) {
+                const float* from = at + warp * chunk_rows * PITCH + (which ^ swapped) * WIDE;
+                const UnitSums unit = *reinterpret_cast<const UnitSums*>(from);
+#pragma unroll
+                for (int sum = 0; sum < SUMS; sum++) total[which][sum] += unit.of[sum];
             }
+#pragma unroll
+        for (int sum = 0; sum < SUMS; sum++)
+            sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
     }
 
    private:
+    // Sums e of a tile are those of a lane's first or second unit (e / 2) for rows 2q and 2q + 1 (e % 2) of the batch.
+    static DEVICE void store(const float (&sums)[CHAINS][TILES][4], float* row, int r) {
+#pragma unroll
+        for (int sixteen = 0; sixteen < SIXTEENS; sixteen++)
+#pragma unroll
+            for (int column = 0; column < 2; column++) {
+                UnitSums first = {}, second = {};
+#pragma unroll
+                for (int sum = 0; sum < SUMS; sum++)
+#pragma unroll
+                    for (int chain = 0; chain < CHAINS; chain++) {
+                        first.of[sum] += sums[chain][sixteen * SUMS + sum][column];
+                        second.of[sum] += sums[chain][sixteen * SUMS + sum][2 + column];
+                    }
+                float* at = row + column * PITCH + sixteen * 16 * WIDE;
+                if (TRANSPOSED) {
+                    *reinterpret_cast<Pair*>(at + 2 * r) = {first.of[0], second.of[0]};
+                } else {
+                    *reinterpret_cast<UnitSums*>(at + r * WIDE) = first;
+                    *reinterpret_cast<UnitSums*>(at + (r + 8) * WIDE) = second;
+                }
+            }
+    }
+
     static DEVICE int spare_index(int piece, int warp, int half, int lane) {
         return (((piece - HELD) * WARPS + warp) * 2 + half) * 32 + lane;
     }
@@ -149,16 +239,16 @@ struct Product {
             if (share < SHARE && mine(warp, share)) words[i] = load_exchanged(from + share * WARPS * BLOCK);
         }
     }
-
-    static DEVICE void wait_for(Words (&words)[AT_ONCE], const uint16_t* from, int round, int warp) {
-        for (int waits = 0;; waits++) {
-            bool missing = false;
+    static DEVICE void load_missing(Words (&words)[AT_ONCE], const uint16_t* from, int round) {
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) missing = missing || is_missing(words[i]);
-            if (!any_lane(missing)) return;
-            if (waits > MOST_WAITS) give_up();
-            load_round(words, from, round, warp);
-        }
+        for (int i = 0; i < AT_ONCE; i++)
+            if (is_missing(words[i])) words[i] = load_exchanged(from + (round * AT_ONCE + i) * WARPS * BLOCK);
+    }
+    static DEVICE bool is_any_missing(const Words (&words)[AT_ONCE]) {
+        bool missing = false;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) missing = missing || is_missing(words[i]);
+        return missing;
     }
 
     DEVICE void multiply(float (&sums)[CHAINS][TILES][4], int share, const Words& b, int warp, int lane) const {

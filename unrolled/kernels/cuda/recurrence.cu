@@ -6,31 +6,21 @@
 
 #include <arguments.h>
 #include <product.cuh>
-#include <place.cuh>
 #include <shared.cuh>
+#include <place.cuh>
 #include <cells.cuh>
+#include <step.cuh>
 
-using Cell = CELL_TYPE;
-using Number = NUMBER_TYPE;
-constexpr int HIDDEN = WIDTH * BLOCK, SLICES = HIDDEN / UNITS, GATES = Cell::GATES, SAVED = Cell::SAVED;
+constexpr int SLICES = HIDDEN / UNITS;
 
 using ForwardProduct = Product<Number, GATES, WIDTH>;
-using BackwardProduct = Product<Number, 1, GATES * WIDTH>;
-using ForwardShared = Shared<ForwardProduct>;
-using BackwardShared = Shared<BackwardProduct>;
-
-DEVICE void load_own(const float* own, int unit, float (&low)[3], float (&high)[3]) {
-#pragma unroll
-    for (int i = 0; i < Cell::OWN; i++) {
-        const Pair pair = own == nullptr ? Pair{0.0f, 0.0f} : load_pair(own + i * HIDDEN + unit);
-        low[i] = pair.x;
-        high[i] = pair.y;
-    }
-}
+using BackwardProduct = Product<Number, 1, GATES * WIDTH, true>;
+using ForwardShared = Shared<0, ForwardProduct>;
+using BackwardShared = Shared<GATES + Cell::OWN, BackwardProduct>;
 
 KERNEL forward(GIVEN Arguments a) {
     using Sum = ForwardProduct;
-    const Place place(a, SLICES);
+    const Place place = place_of_thread(a, SLICES);
     const ForwardShared shared(place.chunk_rows, place.chunks);
     const int unit = place.unit();
     Sum product;
@@ -73,8 +63,9 @@ KERNEL forward(GIVEN Arguments a) {
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++) {
                 const Pair given = Number::unpack(words[gate]);
-                x[0][gate] = given.x;
-                x[1][gate] = given.y;
+                const Pair bias = a.bias == nullptr ? Pair{0.0f, 0.0f} : load_pair(a.bias + gate * HIDDEN + unit);
+                x[0][gate] = given.x + bias.x;
+                x[1][gate] = given.y + bias.y;
                 u[0][gate] = sums[gate].x;
                 u[1][gate] = sums[gate].y;
             }
@@ -104,56 +95,17 @@ KERNEL forward(GIVEN Arguments a) {
     }
 }
 
-// The memory that entered a step.
-DEVICE Pair memory_entering(const Arguments& a, const Place& place, int chunk, int step) {
-    const int64_t row = place.batch_row(chunk);
-    if (is_reset(a, row, place.time(step))) return state_pair<Number>(a.c_reset, row, HIDDEN, place.unit());
-    if (step == 0) return state_pair<Number>(a.c_initial, row, HIDDEN, place.unit());
-    return load_pair(a.memory + place.at(place.time(step - 1), chunk, HIDDEN));
-}
-
-// What a step back needs, but for the gradient that comes from the steps after it.
-struct Known {
-    uint32_t saved[SAVED], d_output, h_entering;
-    Pair c_entering, c_left;
-    bool real;
-
-    DEVICE void load(const Arguments& a, const Place& place, int chunk, int step) {
-        const int t = place.time(step), unit = place.unit();
-        const int64_t row = place.batch_row(chunk);
-        real = is_real(a, row, t);
-        if (!real) return;
-#pragma unroll
-        for (int i = 0; i < SAVED; i++) saved[i] = load_word(a.saved + place.at(t, chunk, SAVED * HIDDEN) + i * HIDDEN);
-        d_output = a.d_output == nullptr ? 0u : load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + unit);
-        h_entering = load_word(a.exchange + place.at(t, chunk, HIDDEN));
-        if (Cell::HAS_MEMORY) {
-            c_entering = memory_entering(a, place, chunk, step);
-            c_left = load_pair(a.memory + place.at(t, chunk, HIDDEN));
-        }
-    }
-
-    DEVICE Gone<GATES> back(int which, const float* own, float dh, float dc) const {
-        float values[SAVED];
-#pragma unroll
-        for (int i = 0; i < SAVED; i++) values[i] = which == 0 ? Number::unpack(saved[i]).x : Number::unpack(saved[i]).y;
-        const Pair dy = Number::unpack(d_output), h = Number::unpack(h_entering);
-        const Left left = {dh + (which == 0 ? dy.x : dy.y), dc, which == 0 ? h.x : h.y,
-                           which == 0 ? c_entering.x : c_entering.y, which == 0 ? c_left.x : c_left.y};
-        return Cell::backward(values, own, left);
-    }
-};
-
-// `weights` is (HIDDEN, GATES * HIDDEN) here: the transpose. `d_gates` (T, B, GATES * HIDDEN) is the exchange.
+// `d_gates` (T, B, GATES * HIDDEN) is the exchange.
 KERNEL backward(GIVEN Arguments a) {
     using Sum = BackwardProduct;
-    const Place place(a, SLICES);
+    const Place place = place_of_thread(a, SLICES);
     const BackwardShared shared(place.chunk_rows, place.chunks);
     const int unit = place.unit();
     Sum product;
     product.load(a.weights, HIDDEN, place.first_unit, shared.spare());
     float own[2][3] = {};
     load_own(a.own, unit, own[0], own[1]);
+    const Tally tally(shared.tally, GATES + Cell::OWN);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
@@ -193,7 +145,7 @@ KERNEL backward(GIVEN Arguments a) {
                 continue;
             }
             const int t = place.time(step);
-            Gone<GATES> low = {{}, 0.0f, dh.x, dc.x}, high = {{}, 0.0f, dh.y, dc.y};
+            Gone<GATES> low = {{}, 0.0f, dh.x, dc.x, {}}, high = {{}, 0.0f, dh.y, dc.y, {}};
             if (known.real) {
                 low = known.back(0, own[0], dh.x, dc.x);
                 high = known.back(1, own[1], dh.y, dc.y);
@@ -202,10 +154,20 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++)
                 store_exchanged(to + gate * HIDDEN, Number::pack(low.du[gate], high.du[gate]));
-            if (Cell::HAS_CANDIDATE)
-                store_word(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(low.d_candidate, high.d_candidate));
+            uint16_t* to_x = a.d_gates_x + place.at(t, chunk, GATES * HIDDEN);
+#pragma unroll
+            for (int gate = 0; gate < GATES; gate++) {
+                const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
+                const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
+                if (Cell::HAS_CANDIDATE) store_word(to_x + gate * HIDDEN, Number::pack(d_x.x, d_x.y));
+                tally.add(gate, d_x.x, d_x.y);
+            }
+#pragma unroll
+            for (int i = 0; i < Cell::OWN; i++) tally.add(GATES + i, low.d_own[i], high.d_own[i]);
             shared.first[place.slot(chunk)] = {low.dh, high.dh};
             shared.second[place.slot(chunk)] = {low.dc, high.dc};
         }
     }
+    write_tally<GATES, HIDDEN>(place, tally, 0, a.d_bias);
+    write_tally<Cell::OWN, HIDDEN>(place, tally, GATES, a.d_own);
 }
