@@ -5,12 +5,8 @@ const DASHES = ["solid", "dash", "dot", "dashdot"];
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const MOST_LABELS = 120;
 
-// Titles stand at the left: the middle of a wide chart is out of sight.
-function layout({ title, xaxis, ...extra }) {
-  return {
-    margin: { l: 64, r: 10, t: 34, b: 64 }, font: { size: 12 }, hovermode: "closest", xaxis: { zeroline: false, ...xaxis },
-    title: { text: title ?? "", font: { size: 13 }, x: 0, xref: "paper", xanchor: "left" }, ...extra,
-  };
+function layout({ xaxis, ...extra }) {
+  return { margin: { l: 64, r: 10, t: 14, b: 64 }, font: { size: 12 }, hovermode: "closest", xaxis: { zeroline: false, ...xaxis }, ...extra };
 }
 
 // An axis whose places are named by tokens; of many, some are named.
@@ -26,7 +22,9 @@ export function tokenAxis(places, tokens, extra = {}, most = MOST_LABELS) {
   };
 }
 
-function place(parent, height, width, most) {
+// Room for a chart that scrolls if it is wide; its title stands above and does not, and breaks where a line is full.
+function place(parent, title, height, width, most) {
+  const caption = document.createElement("h3");
   const outer = document.createElement("div");
   outer.className = "scroll";
   const inner = document.createElement("div");
@@ -35,35 +33,43 @@ function place(parent, height, width, most) {
   if (most) inner.style.maxWidth = `${most}px`;
   if (width) inner.style.minWidth = `${width}px`;
   outer.append(inner);
-  parent.append(outer);
+  inner.caption = caption;
+  parent.append(caption, outer);
+  name(inner, title);
   return inner;
 }
 
+function name(inner, title) {
+  inner.caption.textContent = title ?? "";
+  inner.caption.hidden = !title;
+}
+
 export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis, hover, height, width, most, bar, scale = true }) {
-  const inner = place(parent, height, width, most);
+  const inner = place(parent, title, height, width, most);
   const data = [{
     type: "heatmap", z, x, y, colorscale: colours, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`,
     showscale: scale, colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
   }];
-  Plotly.newPlot(inner, data, layout({ title, xaxis, yaxis }), CONFIG);
+  Plotly.newPlot(inner, data, layout({ xaxis, yaxis }), CONFIG);
   return inner;
 }
 
 // Lines over x; `extra` are further traces. A chart that is given `again` is redrawn in its place, as far as it is zoomed in.
 export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again, colours = COLOURS }) {
-  const inner = again ?? place(parent, height, width);
+  const inner = again ?? place(parent, title, height, width);
+  name(inner, title);
   const data = Object.entries(series).map(([name, y], i) => ({
     type: "scatter", mode: marks ? "lines+markers" : "lines", name, y, x: Array.isArray(x) ? x : x?.[name],
     line: { color: colours[i % colours.length], dash: DASHES[Math.floor(i / colours.length) % DASHES.length], width: marks ? 2 : 1.3 },
     marker: { size: 5 }, hovertemplate: `${name}: %{y:.4g}<extra>%{x}</extra>`, connectgaps: false,
   })).concat(extra);
-  const shown = layout({ title, xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 }, uirevision: "same" });
+  const shown = layout({ xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 }, uirevision: "same" });
   Plotly.react(inner, data, shown, CONFIG);
   return inner;
 }
 
-export function draw(parent, data, extra, height, width, again) {
-  const inner = again ?? place(parent, height, width);
+export function draw(parent, data, { title, ...extra }, height, width, again) {
+  const inner = again ?? place(parent, title, height, width);
   Plotly.react(inner, data, layout({ uirevision: "same", ...extra }), CONFIG);
   return inner;
 }
