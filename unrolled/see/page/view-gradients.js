@@ -29,8 +29,8 @@ export default {
       heat(place, {
         z: one.z, x: one.steps, y: rows, colours: FLOW, low, high, bar: "log10 of the norm",
         title: `${name}: every loss to every ${one.of} of ${one.layer}${one.sampled ? `, ${rows.length} losses of more` : ""}`,
-        xaxis: tokenAxis(one.steps, one.tokens, { title: { text: `${one.of} j` } }), yaxis: tokenAxis(rows, one.losses, { title: { text: "loss t" }, autorange: "reversed", tickangle: 0 }, 40),
-        hover: "loss %{y}, step %{x}: 10^%{z:.2f}", height: Math.min(700, 190 + 13 * Math.max(8, rows.length)), width: Math.min(3000, 12 * one.steps.length),
+        xaxis: tokenAxis(one.steps, one.tokens, { title: { text: `${one.of} j` } }), yaxis: tokenAxis(rows, one.losses, { title: { text: "loss t" }, autorange: "reversed", tickangle: 0 }, 60),
+        hover: "loss %{y}, step %{x}: 10^%{z:.2f}", height: Math.min(1000, 190 + 13 * Math.max(8, rows.length)), width: Math.min(3000, 12 * one.steps.length),
       });
     }
     if (!overview.layers.some((one) => one.name === layer)) return;
