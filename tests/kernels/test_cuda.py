@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -23,9 +24,11 @@ from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import INTEGERS, POINTERS, Arguments
 from unrolled.kernels.cuda.plan import (
     BLOCK,
+    GRU,
     GRU_BEFORE,
     KINDS,
     LSTM,
+    RNN_TANH,
     Kind,
     Limits,
     Pass,
@@ -86,9 +89,6 @@ class TestCompiles:
         program = compiler.once(kind, torch.float16, 8)
         options = (*compiler.OPTIONS, "--gpu-architecture=sm_80", *program.defines)
         assert compiler.compile_source(program.source, compiler.sources(), options).code[:4] == b"\x7fELF"
-
-    def test_the_fast_tanh(self) -> None:
-        report(KINDS[LSTM], 3, torch.float16, "sm_80", "-DFAST_TANH")
 
     def test_a_mistake_is_shown(self) -> None:
         texts = compiler.sources() | {"recurrence.cu": "this is not C++"}
@@ -212,6 +212,15 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(compiler, "machine_code", lambda *given: repr(given).encode())
+    entered: list[Any] = []
+
+    def enter(context: Any) -> tuple[Any]:
+        entered.append(context)
+        return (good,)
+
+    monkeypatch.setattr(driver, "cuCtxGetCurrent", lambda: (good, driver.CUcontext(0)))
+    monkeypatch.setattr(driver, "cuDevicePrimaryCtxRetain", lambda index: (good, f"of {index}"))
+    monkeypatch.setattr(driver, "cuCtxSetCurrent", enter)
     monkeypatch.setattr(driver, "cuModuleLoadData", lambda code: (good, code))
     monkeypatch.setattr(driver, "cuModuleGetFunction", lambda module, name: (good, driver.CUfunction(7)))
     monkeypatch.setattr(driver, "cuFuncSetAttribute", allowed)
@@ -222,6 +231,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
         plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000, tally_rows=8)
         launch.run(program, "forward", plan, given, torch.device("cuda:1"))
     raised, (config, kernel, steps, extra), _ = seen
+    assert entered == ["of 1"]  # the first launch of a thread
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
     assert config.attrs[0].value.cooperative == 1
@@ -237,6 +247,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     for function in (launch._loaded, launch._module, launch._configured):
         function.cache_clear()
     launch._allowed.clear()
+    del launch._thread.entered
 
 
 PLAIN = {
@@ -343,10 +354,33 @@ class TestRefuses:
 
     def test_auto_takes_it_only_where_it_was_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-        job = make(PLAIN)
-        assert cuda.outdone(job) == "it has not been measured to be faster at this size on this GPU"
-        sizes = cuda.Measured((LSTM,), "NVIDIA H200", hidden=(4, 8), batch=(1, 2), run="recurrent_gpu.json")
+        sizes = cuda.Measured((LSTM,), torch.float16, "NVIDIA H200", (4, 8), (1, 2), steps=3, run="recurrent_gpu.json")
         monkeypatch.setattr(cuda, "FASTER", (sizes,))
-        assert cuda.outdone(job) is None
-        assert cuda.outdone(make({**PLAIN, "hidden": 9})) is not None
-        assert cuda.outdone(make({**PLAIN, "cell": "gru"})) is not None
+        assert cuda.outdone(make(PLAIN)) is None
+        for changes in ({"hidden": 9}, {"batch": 3}, {"steps": 2}, {"cell": "gru"}, {"dtype": torch.bfloat16}):
+            reason = cuda.outdone(make({**PLAIN, **changes}))
+            assert reason == "it has not been measured to be faster than cuDNN at this size on this GPU"
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "another")
+        assert cuda.outdone(make(PLAIN)) is not None
+
+    def test_auto_takes_it_for_what_cudnn_lacks(self) -> None:
+        for changes in ({"cell": "lstm_current"}, {"cell": "gru_before"}, {"resets": "zero"}):
+            assert cuda.outdone(make({**PLAIN, **changes})) is None
+
+    def test_what_was_measured_is_in_the_run(self) -> None:
+        """Every entry of the table against the file that it names: nowhere slower, in a graph or without."""
+        names = {"RNN": RNN_TANH, "LSTM": LSTM, "GRU": GRU}
+        dtypes = {"fp16": torch.float16, "bf16": torch.bfloat16}
+        for entry in cuda.FASTER:
+            run = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / entry.run).read_text())
+            assert run["machine"]["gpu"] == entry.gpu
+            found = set()
+            for one in run["details"]:
+                if one.get("layers") != 1 or one["directions"] != 1 or one["backend"] != "cuda":
+                    continue
+                kind, sizes = names[one["cell"]], (one["hidden"], one["batch"], one["steps"])
+                if kind in entry.kinds and dtypes[one["dtype"]] == entry.dtype and entry.holds(*sizes):
+                    found.add(kind)
+                    assert one["ratio"] > 1, one
+                    assert one["eager"]["theirs"] > one["eager"]["ours"], one
+            assert found == set(entry.kinds)

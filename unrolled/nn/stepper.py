@@ -202,7 +202,8 @@ class Stepper:
             mixed = tuple(k * o + (1 - k) * f for k, o, f in zip(self._keep, old, fresh, strict=True))
             new.append(mixed if any(self._keep) else fresh)
             x = new[-1][0]
-        stacked = tuple(torch.stack(parts, dim=1) for parts in zip(*new, strict=True))
+        states = zip(*new, strict=True)
+        stacked = tuple(p[0][:, None] if len(p) == 1 else torch.stack(p, dim=1) for p in states)
         return self._output(stacked[0]), stacked
 
     def _fresh(self, cell: AnyCell, x: Tensor, old: State) -> State:

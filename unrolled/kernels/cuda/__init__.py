@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
+from unrolled.kernels import aten
 from unrolled.kernels.cuda import compiler, launch, once, ops
 from unrolled.kernels.cuda.plan import (
     BLOCK,
@@ -28,22 +29,42 @@ from unrolled.kernels.cuda.plan import (
 )
 from unrolled.kernels.job import Job
 
-DESCRIPTION = "CUDA kernels on an NVIDIA GPU, compiled at first use; float16 and bfloat16; only when asked for by name"
+DESCRIPTION = "CUDA kernels on an NVIDIA GPU, compiled at first use; float16 and bfloat16"
 DEVICE = "cuda"
 
 
 class Measured(NamedTuple):
-    """Sizes at which a run of benchmarks/recurrent_gpu.py has shown this engine to be faster than torch's."""
+    """Sizes at which a run of benchmarks/recurrent_gpu.py has shown this engine to be faster than cuDNN.
+
+    In training and inference, in a CUDA graph and without one. Where Python is what takes the time, short sequences are
+    not worth it: so `steps` is the fewest.
+    """
 
     kinds: tuple[int, ...]
+    dtype: torch.dtype
     gpu: str  # as torch names it
     hidden: tuple[int, int]  # from, to
     batch: tuple[int, int]
+    steps: int
     run: str  # the file under benchmarks/results
 
+    def holds(self, hidden: int, batch: int, steps: int) -> bool:
+        """Whether these sizes are among them."""
+        return (
+            self.hidden[0] <= hidden <= self.hidden[1]
+            and self.batch[0] <= batch <= self.batch[1]
+            and self.steps <= steps
+        )
 
-# Where `auto` takes this engine. Nothing has been measured yet, so nowhere.
-FASTER: tuple[Measured, ...] = ()
+
+_H200, _RUN = "NVIDIA H200", "recurrent_gpu.json"
+# Where `auto` takes this engine and cuDNN could do the job too.
+FASTER: tuple[Measured, ...] = (
+    Measured((RNN_TANH, LSTM, GRU), torch.bfloat16, _H200, (128, 1024), (16, 64), 35, _RUN),
+    Measured((GRU,), torch.float16, _H200, (256, 1024), (16, 64), 128, _RUN),
+    Measured((LSTM,), torch.float16, _H200, (256, 1024), (64, 64), 128, _RUN),
+    Measured((LSTM,), torch.float16, _H200, (128, 256), (16, 64), 512, _RUN),
+)
 
 
 def refuses(job: Job) -> str | None:
@@ -117,14 +138,21 @@ def _refuses_gpu(job: Job) -> str | None:
 
 def outdone(job: Job) -> str | None:
     """Why `auto` should leave the job to another engine; None where this one was measured to be the fastest."""
-    cell, batch = job.cell, job.x.shape[0]
+    if aten.refuses(job) is not None:
+        return None  # what is left takes the steps one by one, a dozen launches each
+    cell = job.cell
     assert isinstance(cell, BuiltIn)
-    name = torch.cuda.get_device_name(job.x.device)
-    for sizes in FASTER:
-        fits = sizes.hidden[0] <= cell.hidden_size <= sizes.hidden[1] and sizes.batch[0] <= batch <= sizes.batch[1]
-        if kind_of(cell) in sizes.kinds and name == sizes.gpu and fits:
+    name, kind, dtype = torch.cuda.get_device_name(job.x.device), kind_of(cell), _dtype(job)
+    sizes = cell.hidden_size, job.x.shape[0], job.x.shape[1]
+    for entry in FASTER:
+        if kind in entry.kinds and entry.dtype == dtype and entry.gpu == name and entry.holds(*sizes):
             return None
-    return "it has not been measured to be faster at this size on this GPU"
+    return "it has not been measured to be faster than cuDNN at this size on this GPU"
+
+
+def _dtype(job: Job) -> torch.dtype:
+    """In which the job is computed."""
+    return torch.get_autocast_dtype(DEVICE) if torch.is_autocast_enabled(DEVICE) else job.x.dtype
 
 
 def _transformed() -> bool:
@@ -157,9 +185,9 @@ def run(job: Job, share: int = 1) -> tuple[Tensor, State]:
 
     It has one of `share` parts of the GPU, if it fits there.
     """
+    dtype = _dtype(job)
     if not torch.is_autocast_enabled(DEVICE):
-        return _run(job, job.x.dtype, share)
-    dtype = torch.get_autocast_dtype(DEVICE)
+        return _run(job, dtype, share)
     with torch.autocast(DEVICE, enabled=False):
         return _run(job, dtype, share)
 
@@ -212,10 +240,9 @@ def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     memory = KINDS[kind].memory
     differentiable = (gates_x, weight, bias, own, *states, *reset)
     save = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
-    link = torch.cat([gates_x[:0].flatten(), states[0][:0].flatten()]) if save else None
     output, h_n, c_n, *_ = ops.run(
         gates_x, weight, bias, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
-        link, job.lengths, job.resets, kind, job.reverse, share, save,
+        job.lengths, job.resets, kind, job.reverse, share, save,
     )  # fmt: skip
     finals = (h_n, c_n) if memory else (h_n,)
     if extra:

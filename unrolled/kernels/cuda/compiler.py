@@ -56,9 +56,7 @@ def once(kind: Kind, dtype: torch.dtype, rows: int) -> Program:
 
 
 def _cell(kind: Kind, dtype: torch.dtype) -> tuple[str, ...]:
-    made = (f"-DCELL_TYPE={kind.type}", f"-DNUMBER_TYPE={NUMBERS[dtype]}")
-    # the hardware's own tanh is within 5e-4: less than bfloat16's rounding, as much as float16's
-    return (*made, "-DFAST_TANH") if dtype is torch.bfloat16 else made
+    return f"-DCELL_TYPE={kind.type}", f"-DNUMBER_TYPE={NUMBERS[dtype]}"
 
 
 @cache

