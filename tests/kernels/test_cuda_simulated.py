@@ -48,7 +48,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "cell": CELLS,
     "steps": (1, 2, 5),
     "batch": (1, 3, 11, 40),
-    "hidden": (17, 64),
+    "hidden": (17, 22, 64),
     "multiprocessors": (4, 8, 12),
     "clusters": (False, True),
     "lengths": (False, True),

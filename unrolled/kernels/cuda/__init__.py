@@ -14,7 +14,6 @@ from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.kernels import aten
 from unrolled.kernels.cuda import compiler, launch, once, ops
 from unrolled.kernels.cuda.plan import (
-    BLOCK,
     GRU,
     GRU_BEFORE,
     KINDS,
@@ -227,7 +226,7 @@ def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
-    extra = width_blocks(hidden) * BLOCK - hidden  # units without weights
+    extra = hidden % 2  # the kernels have two units to a word: one more, without weights
     gates_x, bias = _project(job, extra, dtype), _added_bias(cell, kind, extra)
     weight = cell.weight_hh.to(dtype)
     if extra:

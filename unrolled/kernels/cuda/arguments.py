@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-# name → what it points to; (T, B, ·) and contiguous unless strides are among the integers below
+# name → what it points to; (T, B, ·) and contiguous unless strides are among the integers below. H is the number of
+# units, H' that with those which fill it up.
 POINTERS = {
     "gates_x": "const uint16_t",  # (B, T, G·H), strided: the input's part of each gate
     "weights": "const uint16_t",  # (G·H, H)
@@ -20,21 +21,21 @@ POINTERS = {
     "c_initial": "const uint16_t",
     "h_reset": "const float",
     "c_reset": "const float",
-    "exchange": "uint16_t",  # (T, B, H): h as it enters each step
-    "second_exchange": "uint16_t",  # (T, B, H): r∘h, where a GRU resets before
+    "exchange": "uint16_t",  # (T, B, H'): h as it enters each step
+    "second_exchange": "uint16_t",  # (T, B, H'): r∘h, where a GRU resets before
     "output": "uint16_t",  # (B, T, H), strided
-    "saved": "uint16_t",  # (T, B, S·H): gates for the backward pass
-    "memory": "float",  # (T, B, H): c as it leaves each step
+    "saved": "uint16_t",  # (T, B, S·H'): gates for the backward pass
+    "memory": "float",  # (T, B, H'): c as it leaves each step
     "h_final": "uint16_t",
     "c_final": "uint16_t",
     "d_output": "const uint16_t",  # (B, T, H), strided
     "d_h_final": "const uint16_t",
     "d_c_final": "const uint16_t",
-    "d_gates": "uint16_t",  # (T, B, G·H): of the recurrent product
-    "d_candidate": "uint16_t",  # (T, B, H): of the candidate's product, where a GRU resets before
-    "d_gates_x": "uint16_t",  # (T, B, G·H): of the input's part, where it is another
-    "d_bias": "float",  # (S, G, H): sums over the steps; S threads share the rows
-    "d_own": "float",  # (S, ≤ 3, H)
+    "d_gates": "uint16_t",  # (T, B, G·H'): of the recurrent product
+    "d_candidate": "uint16_t",  # (T, B, H'): of the candidate's product, where a GRU resets before
+    "d_gates_x": "uint16_t",  # (T, B, G·H): of the input's part, where it is not d_gates
+    "d_bias": "float",  # (S, G, H'): sums over the steps; S threads share the rows
+    "d_own": "float",  # (S, ≤ 3, H')
     "d_h_initial": "uint16_t",
     "d_c_initial": "uint16_t",
     "d_h_reset": "float",  # summed into
@@ -57,8 +58,8 @@ INTEGERS = (
     "d_output_step",
     "resets_row",
     "resets_step",
-    "units",  # of a single step, with its input's size and the strides of its states
-    "inputs",
+    "units",  # H, even
+    "inputs",  # of a single step, and the strides of its states
     "state_row",
     "final_row",
 )

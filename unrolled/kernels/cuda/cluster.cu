@@ -35,22 +35,20 @@ KERNEL forward(GIVEN Arguments a) {
     uint16_t* buffers = reinterpret_cast<uint16_t*>(shared_memory());         // (2, ROWS, PITCH): h as it enters a step
     float* partials = reinterpret_cast<float*>(buffers + 2 * S::BUFFER);  // two sets of partial sums
     ForwardProduct product;
-    product.load(a.weights, HIDDEN, place.first_unit, nullptr);
+    product.load(a.weights, place.units, place.first_unit, nullptr);
     float own[2][3] = {};
     Pair bias[GATES] = {}, h = {}, c = {};
     uint32_t given[GATES] = {}, ahead[GATES] = {};  // the input's part of the gates; of the next step
     const auto load_input = [&](int step) {
-        const uint16_t* from = a.gates_x + row * a.gates_x_row + place.time(step) * a.gates_x_step + unit;
 #pragma unroll
-        for (int gate = 0; gate < GATES; gate++) ahead[gate] = load_word(from + gate * HIDDEN);
+        for (int gate = 0; gate < GATES; gate++) ahead[gate] = input_word(a, place, row, place.time(step), gate);
     };
     if (real_row) {
-        load_own(a.own, unit, own[0], own[1]);
-        h = state_pair<Number>(a.h_initial, row, HIDDEN, unit);
-        c = state_pair<Number>(a.c_initial, row, HIDDEN, unit);
-        if (a.bias != nullptr)
+        load_own(a.own, place, own[0], own[1]);
+        h = state_pair<Number>(a.h_initial, place, row);
+        c = state_pair<Number>(a.c_initial, place, row);
 #pragma unroll
-            for (int gate = 0; gate < GATES; gate++) bias[gate] = load_pair(a.bias + gate * HIDDEN + unit);
+        for (int gate = 0; gate < GATES; gate++) bias[gate] = bias_pair(a, place, gate);
         load_input(0);
     }
     clear(reinterpret_cast<Words*>(buffers), 2 * S::BUFFER / 8);
@@ -60,8 +58,8 @@ KERNEL forward(GIVEN Arguments a) {
     const auto enter = [&](int step) {
         const int t = place.time(step);
         if (real_row && is_reset(a, row, t)) {
-            h = state_pair<Number>(a.h_reset, row, HIDDEN, unit);
-            c = state_pair<Number>(a.c_reset, row, HIDDEN, unit);
+            h = state_pair<Number>(a.h_reset, place, row);
+            c = state_pair<Number>(a.c_reset, place, row);
         }
         const uint32_t word = Number::pack(h.x, h.y);
         uint16_t* to = buffers + step % 2 * S::BUFFER + place.row * S::PITCH + unit;
@@ -105,7 +103,7 @@ KERNEL forward(GIVEN Arguments a) {
         const Pair left_h = h, left_c = c;
         if (step + 1 < place.steps) enter(step + 1);  // others wait for this: first
         if (!real_row) continue;
-        store_word(a.output + row * a.output_row + t * a.output_step + unit, real ? Number::pack(left_h.x, left_h.y) : 0u);
+        store_output(a, place, row, t, real ? Number::pack(left_h.x, left_h.y) : 0u);
         if (a.saved != nullptr) {
             uint16_t* to = a.saved + place.at(t, 0, SAVED * HIDDEN);
 #pragma unroll
@@ -114,8 +112,8 @@ KERNEL forward(GIVEN Arguments a) {
         }
     }
     if (real_row) {
-        store_word(a.h_final + row * HIDDEN + unit, Number::pack(h.x, h.y));
-        if (Cell::HAS_MEMORY) store_word(a.c_final + row * HIDDEN + unit, Number::pack(c.x, c.y));
+        store_state<Number>(a.h_final, place, row, h);
+        if (Cell::HAS_MEMORY) store_state<Number>(a.c_final, place, row, c);
     }
     sync_cluster();  // nobody leaves while others write to its memory
 }
@@ -151,10 +149,12 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
         for (int block = 0; block < COLUMN_BLOCKS; block++) {
             const int tile = share * WARPS + warp, column = block * BLOCK + 8 * q, gate = column / UNITS;
-            const int64_t from = int64_t{gate * HIDDEN + place.first_unit + column % UNITS} * HIDDEN + tile * 16 + 2 * r;
+            const int first = place.first_unit + column % UNITS, seen = tile * 16 + 2 * r;  // units; of this block, of all
+            const int64_t from = (static_cast<int64_t>(gate) * place.units + first) * place.units + seen;
             Words &low = weights[share][block][0], &high = weights[share][block][1];
             low = high = {0, 0, 0, 0};
-            if (tile < TILES && column < S::COLUMNS) load_transposed(a.weights + from, HIDDEN, low, high);
+            if (seen < place.units && column < S::COLUMNS)
+                load_transposed(a.weights + from, place.units, place.units - first, low, high);
         }
     float own[2][3] = {};
     Pair d_bias[GATES] = {}, d_own[3] = {};
@@ -165,9 +165,9 @@ KERNEL backward(GIVEN Arguments a) {
 
     Pair dh = {}, dc = {};
     if (real_row) {
-        load_own(a.own, unit, own[0], own[1]);
-        dh = state_pair<Number>(a.d_h_final, row, HIDDEN, unit);
-        dc = state_pair<Number>(a.d_c_final, row, HIDDEN, unit);
+        load_own(a.own, place, own[0], own[1]);
+        dh = state_pair<Number>(a.d_h_final, place, row);
+        dc = state_pair<Number>(a.d_c_final, place, row);
         ahead.load(a, place, 0, place.steps - 1);
     }
     for (int step = place.steps - 1; step >= -1; step--) {  // at -1 what is left is the initial state's
@@ -194,7 +194,7 @@ KERNEL backward(GIVEN Arguments a) {
             const Pair none = {float_of(NOT_YET), float_of(NOT_YET)};
 #pragma unroll
             for (int block = 0; block < BLOCKS_OF_CLUSTER; block++) store_pair(mine + block * S::SUMS_OF_BLOCK, none);
-            if (real_row) leave<HIDDEN>(a, row, place.time(step + 1), unit, dh, dc);
+            if (real_row) leave(a, place, row, place.time(step + 1), dh, dc);
         }
         if (step < 0) break;
 
@@ -236,21 +236,21 @@ KERNEL backward(GIVEN Arguments a) {
         }
 
         if (!real_row) continue;
-        uint16_t *to = a.d_gates + place.at(t, 0, GATES * HIDDEN), *to_x = a.d_gates_x + place.at(t, 0, GATES * HIDDEN);
+        uint16_t* to = a.d_gates + place.at(t, 0, GATES * HIDDEN);
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
             const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
             const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
             store_word(to + gate * HIDDEN, Number::pack(low.du[gate], high.du[gate]));
-            if (Cell::HAS_CANDIDATE) store_word(to_x + gate * HIDDEN, Number::pack(d_x.x, d_x.y));
+            store_d_input(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
             d_bias[gate] = {d_bias[gate].x + d_x.x, d_bias[gate].y + d_x.y};
         }
 #pragma unroll
         for (int i = 0; i < Cell::OWN; i++) d_own[i] = {d_own[i].x + low.d_own[i], d_own[i].y + high.d_own[i]};
     }
     if (real_row) {
-        store_word(a.d_h_initial + row * HIDDEN + unit, Number::pack(dh.x, dh.y));
-        if (Cell::HAS_MEMORY) store_word(a.d_c_initial + row * HIDDEN + unit, Number::pack(dc.x, dc.y));
+        store_state<Number>(a.d_h_initial, place, row, dh);
+        if (Cell::HAS_MEMORY) store_state<Number>(a.d_c_initial, place, row, dc);
     }
     if (owner && a.d_bias != nullptr)
 #pragma unroll

@@ -52,7 +52,7 @@ def recurrence(kind: Kind, width: int, dtype: torch.dtype, units: int, in_cluste
 @cache
 def once(kind: Kind, dtype: torch.dtype, rows: int) -> Program:
     """`once`, a single step of so many sequences."""
-    return Program("once.cu", (*_cell(kind, dtype), f"-DROWS={rows}", "-DBLOCK_UNITS=16"))
+    return Program("once.cu", (*_cell(kind, dtype), f"-DROWS={rows}", "-DBLOCK_UNITS=16", "-DWIDTH=1"))
 
 
 def _cell(kind: Kind, dtype: torch.dtype) -> tuple[str, ...]:

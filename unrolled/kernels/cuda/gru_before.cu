@@ -20,11 +20,7 @@ using ForwardShared = Shared<0, ForwardGates, ForwardCandidate>;
 using BackwardShared = Shared<GATES, BackwardGates, BackwardCandidate>;
 
 DEVICE Pair load_input(const Arguments& a, const Place& place, int chunk, int t, int gate) {
-    const int64_t row = place.batch_row(chunk);
-    return Number::unpack(load_word(a.gates_x + row * a.gates_x_row + t * a.gates_x_step + gate * HIDDEN + place.unit()));
-}
-DEVICE Pair bias_of(const Arguments& a, int gate, int unit) {
-    return a.bias == nullptr ? Pair{0.0f, 0.0f} : load_pair(a.bias + gate * HIDDEN + unit);
+    return Number::unpack(input_word(a, place, place.batch_row(chunk), t, gate));
 }
 DEVICE uint16_t* saved_at(const Arguments& a, const Place& place, int chunk, int t, int gate) {
     return a.saved + place.at(t, chunk, GATES * HIDDEN) + gate * HIDDEN;
@@ -33,15 +29,14 @@ DEVICE uint16_t* saved_at(const Arguments& a, const Place& place, int chunk, int
 KERNEL forward(GIVEN Arguments a) {
     const Place place = place_of_thread(a, SLICES);
     const ForwardShared shared(place.chunk_rows, place.chunks);
-    const int unit = place.unit();
     ForwardGates gates;
     ForwardCandidate candidate;
-    gates.load(a.weights, HIDDEN, place.first_unit, shared.spare());
-    candidate.load(a.second_weights, HIDDEN, place.first_unit, shared.second_spare());
+    gates.load(a.weights, place.units, place.first_unit, shared.spare());
+    candidate.load(a.second_weights, place.units, place.first_unit, shared.second_spare());
     Pair *kept_h = shared.first, *kept_z = shared.second;
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
-        const Pair h = state_pair<Number>(a.h_initial, place.batch_row(chunk), HIDDEN, unit);
+        const Pair h = state_pair<Number>(a.h_initial, place, place.batch_row(chunk));
         enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(0), h, {0.0f, 0.0f});
     }
     sync_block();
@@ -66,7 +61,7 @@ KERNEL forward(GIVEN Arguments a) {
             Pair sums[2];
             ForwardGates::sum(partial, place.chunk_rows, place.row, place.pair, sums);
             const Pair h = kept_h[place.slot(chunk)];
-            const Pair b_r = bias_of(a, R, unit), b_z = bias_of(a, Z, unit);
+            const Pair b_r = bias_pair(a, place, R), b_z = bias_pair(a, place, Z);
             const Pair r = {sigmoid(x_r.x + b_r.x + sums[R].x), sigmoid(x_r.y + b_r.y + sums[R].y)};
             const Pair z = {sigmoid(x_z.x + b_z.x + sums[Z].x), sigmoid(x_z.y + b_z.y + sums[Z].y)};
             store_exchanged(a.second_exchange + place.at(t, chunk, HIDDEN), Number::pack(r.x * h.x, r.y * h.y));
@@ -95,16 +90,16 @@ KERNEL forward(GIVEN Arguments a) {
             Pair sums[1];
             ForwardCandidate::sum(partial, place.chunk_rows, place.row, place.pair, sums);
             const Pair h = kept_h[place.slot(chunk)], z = kept_z[place.slot(chunk)];
-            const Pair b_n = bias_of(a, N, unit);
+            const Pair b_n = bias_pair(a, place, N);
             const Pair n = {tanh_of(x_n.x + b_n.x + sums[0].x), tanh_of(x_n.y + b_n.y + sums[0].y)};
             Pair left = h;
             if (real) left = {n.x + z.x * (h.x - n.x), n.y + z.y * (h.y - n.y)};
             if (step + 1 < place.steps) {
                 enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(step + 1), left, {0.0f, 0.0f});
             } else {
-                store_word(a.h_final + row * HIDDEN + unit, Number::pack(left.x, left.y));
+                store_state<Number>(a.h_final, place, row, left);
             }
-            store_word(a.output + row * a.output_row + t * a.output_step + unit, real ? Number::pack(left.x, left.y) : 0u);
+            store_output(a, place, row, t, real ? Number::pack(left.x, left.y) : 0u);
             if (a.saved != nullptr) store_word(saved_at(a, place, chunk, t, N), Number::pack(n.x, n.y));
         }
     }
@@ -114,16 +109,15 @@ KERNEL forward(GIVEN Arguments a) {
 KERNEL backward(GIVEN Arguments a) {
     const Place place = place_of_thread(a, SLICES);
     const BackwardShared shared(place.chunk_rows, place.chunks);
-    const int unit = place.unit();
     BackwardGates gates;
     BackwardCandidate candidate;
-    gates.load(a.weights, HIDDEN, place.first_unit, shared.spare());
-    candidate.load(a.second_weights, HIDDEN, place.first_unit, shared.second_spare());
+    gates.load(a.weights, place.units, place.first_unit, shared.spare());
+    candidate.load(a.second_weights, place.units, place.first_unit, shared.second_spare());
     Pair* kept_dh = shared.first;
     const Tally tally(shared.tally, GATES);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
-        kept_dh[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place.batch_row(chunk), HIDDEN, unit);
+        kept_dh[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place, place.batch_row(chunk));
     }
     sync_block();
 
@@ -140,8 +134,7 @@ KERNEL backward(GIVEN Arguments a) {
             if (real) {
                 z = Number::unpack(load_word(saved_at(a, place, chunk, t, Z)));
                 n = Number::unpack(load_word(saved_at(a, place, chunk, t, N)));
-                if (a.d_output != nullptr)
-                    dy = Number::unpack(load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + unit));
+                dy = Number::unpack(d_output_word(a, place, row, t));
             }
             float* partial = shared.sums + turn * shared.set;
             turn ^= 1;
@@ -157,17 +150,17 @@ KERNEL backward(GIVEN Arguments a) {
                 Pair through[1];
                 BackwardGates::sum(partial, place.chunk_rows, place.row, place.pair, through);
                 dh = {dh.x + through[0].x, dh.y + through[0].y};
-                leave<HIDDEN>(a, row, after, unit, dh, none);
+                leave(a, place, row, after, dh, none);
             }
             if (step < 0) {
-                store_word(a.d_h_initial + row * HIDDEN + unit, Number::pack(dh.x, dh.y));
+                store_state<Number>(a.d_h_initial, place, row, dh);
                 continue;
             }
             dh = {dh.x + dy.x, dh.y + dy.y};  // dy, z and n are zero where the step is not real
             Pair d_n = {};
             if (real) d_n = {dh.x * (1.0f - z.x) * (1.0f - n.x * n.x), dh.y * (1.0f - z.y) * (1.0f - n.y * n.y)};
             store_exchanged(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(d_n.x, d_n.y));
-            store_word(a.d_gates_x + place.at(t, chunk, GATES * HIDDEN) + N * HIDDEN, Number::pack(d_n.x, d_n.y));
+            store_d_input(a, place, row, t, GATES, N, Number::pack(d_n.x, d_n.y));
             tally.add(N, d_n.x, d_n.y);
             kept_dh[place.slot(chunk)] = dh;
         }
@@ -202,9 +195,9 @@ KERNEL backward(GIVEN Arguments a) {
             uint16_t* to = a.d_gates + place.at(t, chunk, 2 * HIDDEN);
             store_exchanged(to + R * HIDDEN, Number::pack(d_r.x, d_r.y));
             store_exchanged(to + Z * HIDDEN, Number::pack(d_z.x, d_z.y));
-            uint16_t* to_x = a.d_gates_x + place.at(t, chunk, GATES * HIDDEN);
-            store_word(to_x + R * HIDDEN, Number::pack(d_r.x, d_r.y));
-            store_word(to_x + Z * HIDDEN, Number::pack(d_z.x, d_z.y));
+            const int64_t row = place.batch_row(chunk);
+            store_d_input(a, place, row, t, GATES, R, Number::pack(d_r.x, d_r.y));
+            store_d_input(a, place, row, t, GATES, Z, Number::pack(d_z.x, d_z.y));
             tally.add(R, d_r.x, d_r.y);
             tally.add(Z, d_z.x, d_z.y);
             kept_dh[place.slot(chunk)] = d_entering;

@@ -2,7 +2,8 @@
 
     gates_x (B, T, G·H) and U (G·H, H) → outputs (B, T, H) and the final state
 
-H is a multiple of 32 here. Everything is in 16 bits but a unit's own weights and the states after a reset.
+H is even here; buffers of our own are filled up to H', a multiple of 32. Everything is in 16 bits but biases, a unit's
+own weights and the states after a reset.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 from unrolled.errors import UserError
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
-from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan
+from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
 
 
 def _forward(
@@ -44,16 +45,16 @@ def _forward(
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
-    hidden = weight.shape[1]
+    hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
     output = _like_sequences(gates_x, hidden)
     h_n = gates_x.new_empty(batch, hidden)
     c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
     plan = _plan("forward", kind, gates_x, batch, hidden, share)
-    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, hidden, plan)
-    saved = gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,))
-    memory = gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32)
+    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
+    saved = gates_x.new_empty((steps, batch, cell.saved * width) if save else (0,))
+    memory = gates_x.new_empty((steps, batch, width) if save and cell.memory else (0,), dtype=torch.float32)
 
-    given = Arguments()
+    given = Arguments(units=hidden)
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
     if bias is not None:
         given.bias = _address(bias, alive)
@@ -93,26 +94,26 @@ def _backward(
 ) -> list[Tensor]:
     """Gradients of gates_x, U, bias, own, h_0, c_0, reset_h and reset_c; empty for what was not given."""
     cell = KINDS[kind]
-    steps, batch, hidden = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
-    h_entering, rh = exchange[:steps], exchange[-steps:]
+    steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
+    hidden = weight.shape[1]
+    h_entering, rh = exchange[:steps, ..., :hidden], exchange[-steps:, ..., :hidden]
     plan = _plan("backward", kind, exchange, batch, hidden, share)
-    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * hidden, plan)
-    d_candidate = _exchange(exchange, steps, batch, hidden, plan) if cell.twice else exchange.new_empty(0)
-    d_gates_x = d_gates
-    if cell.twice or cell.candidate:
-        d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden)
+    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
+    d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else exchange.new_empty(0)
+    another = cell.twice or cell.candidate
+    d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden) if another or width > hidden else d_gates
     nothing = exchange.new_empty(0, dtype=torch.float32)
     d_h_0 = exchange.new_empty(batch, hidden)
     d_c_0 = exchange.new_empty((batch, hidden) if cell.memory else (0,))
     d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
     d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
 
-    given = Arguments()
+    given = Arguments(units=hidden)
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
-    d_bias = exchange.new_empty(0 if bias is None else tally_rows, cell.gates, hidden, dtype=torch.float32)
-    d_own = exchange.new_empty(0 if own is None else tally_rows, cell.own, hidden, dtype=torch.float32)
+    d_bias = exchange.new_empty(0 if bias is None else tally_rows, cell.gates, width, dtype=torch.float32)
+    d_own = exchange.new_empty(0 if own is None else tally_rows, cell.own, width, dtype=torch.float32)
     given.d_bias, given.d_own = d_bias.data_ptr(), d_own.data_ptr()  # no address, where nothing is wanted
     if d_output is not None:
         d_output = d_output if d_output.stride(-1) == 1 and _even(d_output) else d_output.contiguous()
@@ -122,7 +123,9 @@ def _backward(
         if gradient is not None:
             setattr(given, name, _address(gradient, alive))
     given.exchange, given.saved, given.memory = exchange.data_ptr(), saved.data_ptr(), memory.data_ptr()
-    given.d_gates, given.d_gates_x, given.d_candidate = (t.data_ptr() for t in (d_gates, d_gates_x, d_candidate))
+    given.d_gates, given.d_candidate = d_gates.data_ptr(), d_candidate.data_ptr()
+    if d_gates_x is not d_gates:
+        given.d_gates_x = d_gates_x.data_ptr()
     given.d_h_initial, given.d_c_initial = d_h_0.data_ptr(), d_c_0.data_ptr()
     if reset_h is not None:
         given.d_h_reset = d_reset_h.data_ptr()
@@ -130,15 +133,24 @@ def _backward(
         given.d_c_reset = d_reset_c.data_ptr()
     _launch("backward", kind, plan, given, exchange, hidden)
 
-    d_weight = torch.mm(d_gates.flatten(0, 1).t(), h_entering.flatten(0, 1))  # (G·H, H)
-    if cell.twice:
-        d_weight = torch.cat([d_weight, torch.mm(d_candidate.flatten(0, 1).t(), rh.flatten(0, 1))])
-    d_shared = [nothing.clone() if of is None else d.sum(0) for of, d in ((bias, d_bias), (own, d_own))]
+    if another:
+        d_weight = _d_weight(d_gates, h_entering, hidden, width)
+        if cell.twice:
+            d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width)])
+    else:
+        d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden)
+    d_shared = [nothing.clone() if of is None else d.sum(0)[:, :hidden] for of, d in ((bias, d_bias), (own, d_own))]
     return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
 
 
+def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int) -> Tensor:
+    """The gradient (·, H) of weights from that of their products (T, B, ·), of H or H' units, and what entered them."""
+    found = torch.mm(d_products.flatten(0, 1).t(), entering.flatten(0, 1))
+    return found if width == hidden else found.view(-1, width, hidden)[:, :hidden].flatten(0, 1)
+
+
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
-    program = compiler.recurrence(KINDS[kind], hidden // BLOCK, like.dtype, plan.units, plan.cluster > 0)
+    program = compiler.recurrence(KINDS[kind], width_blocks(hidden), like.dtype, plan.units, plan.cluster > 0)
     given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
     for index, first in enumerate(range(0, given.batch, plan.rows)):
         given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
@@ -147,7 +159,7 @@ def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tens
 
 
 def _plan(direction: Pass, kind: int, like: Tensor, batch: int, hidden: int, share: int) -> Plan:
-    plan = launch.plan(KINDS[kind], direction, hidden // BLOCK, batch, share, like.device)
+    plan = launch.plan(KINDS[kind], direction, width_blocks(hidden), batch, share, like.device)
     assert plan is not None, "the engine refuses what a GPU is too small for"
     return plan
 
@@ -237,14 +249,14 @@ def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tens
     kind, _, _, save = rest[-4:]
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
-    hidden = weight.shape[1]
+    hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
     return (
         _like_sequences(gates_x, hidden),
         gates_x.new_empty(batch, hidden),
         gates_x.new_empty((batch, hidden) if cell.memory else (0,)),
-        gates_x.new_empty((steps * (1 + cell.twice), batch, hidden) if save else (0,)),
-        gates_x.new_empty((steps, batch, cell.saved * hidden) if save else (0,)),
-        gates_x.new_empty((steps, batch, hidden) if save and cell.memory else (0,), dtype=torch.float32),
+        gates_x.new_empty((steps * (1 + cell.twice), batch, width) if save else (0,)),
+        gates_x.new_empty((steps, batch, cell.saved * width) if save else (0,)),
+        gates_x.new_empty((steps, batch, width) if save and cell.memory else (0,), dtype=torch.float32),
     )
 
 
@@ -269,7 +281,7 @@ def _(
     reverse: bool,
     share: int,
 ) -> list[Tensor]:
-    steps, batch, hidden = saved.shape[0], *exchange.shape[1:]
+    steps, batch, hidden = saved.shape[0], exchange.shape[1], weight.shape[1]
     nothing = exchange.new_empty(0, dtype=torch.float32)
 
     def like(tensor: Tensor | None) -> Tensor:

@@ -11,6 +11,8 @@ struct Place {
     int row, pair;   // of this thread, in a chunk and in the block
     int64_t tally_slot;  // of what this thread sums up
     bool reverse;
+    int units;    // real ones, an even number; those after them have no weights and stay zero
+    bool inside;  // whether this thread's are real
 
     // thread (row, pair) of the block that has the units from `slice * UNITS` on
     DEVICE Place(const Arguments& a, int group, int slice, int row, int pair) : row(row), pair(pair) {
@@ -24,6 +26,8 @@ struct Place {
         first_unit = slice * UNITS;
         tally_slot = a.first_slot + group * chunk_rows + row;
         reverse = a.reverse;
+        units = a.units;
+        inside = unit() < units;
     }
 
     DEVICE int unit() const { return first_unit + 2 * pair; }
@@ -58,14 +62,42 @@ DEVICE void store_word(uint16_t* to, uint32_t word) { *reinterpret_cast<uint32_t
 DEVICE Pair load_pair(const float* from) { return *reinterpret_cast<const Pair*>(from); }
 DEVICE void store_pair(float* to, Pair pair) { *reinterpret_cast<Pair*>(to) = pair; }
 DEVICE void add_pair(float* to, Pair pair) { store_pair(to, {to[0] + pair.x, to[1] + pair.y}); }
-// A state (B, width) in 32 bits or in 16, which may not be given: then it is zero.
+// A state (B, units) in 32 bits or in 16, which may not be given: then it is zero. So are units that are none.
 template <class Number>
-DEVICE Pair state_pair(const float* states, int64_t row, int width, int unit) {
-    return states == nullptr ? Pair{0.0f, 0.0f} : load_pair(states + row * width + unit);
+DEVICE Pair state_pair(const float* states, const Place& place, int64_t row) {
+    if (states == nullptr || !place.inside) return {0.0f, 0.0f};
+    return load_pair(states + row * place.units + place.unit());
 }
 template <class Number>
-DEVICE Pair state_pair(const uint16_t* states, int64_t row, int width, int unit) {
-    return states == nullptr ? Pair{0.0f, 0.0f} : Number::unpack(load_word(states + row * width + unit));
+DEVICE Pair state_pair(const uint16_t* states, const Place& place, int64_t row) {
+    if (states == nullptr || !place.inside) return {0.0f, 0.0f};
+    return Number::unpack(load_word(states + row * place.units + place.unit()));
+}
+template <class Number>
+DEVICE void store_state(uint16_t* states, const Place& place, int64_t row, Pair state) {
+    if (place.inside) store_word(states + row * place.units + place.unit(), Number::pack(state.x, state.y));
+}
+// The input's part of a gate, and what is added to it (G, units).
+DEVICE uint32_t input_word(const Arguments& a, const Place& place, int64_t row, int t, int gate) {
+    if (!place.inside) return 0u;
+    return load_word(a.gates_x + row * a.gates_x_row + t * a.gates_x_step + gate * place.units + place.unit());
+}
+DEVICE Pair bias_pair(const Arguments& a, const Place& place, int gate) {
+    if (a.bias == nullptr || !place.inside) return {0.0f, 0.0f};
+    return load_pair(a.bias + gate * place.units + place.unit());
+}
+DEVICE void store_output(const Arguments& a, const Place& place, int64_t row, int t, uint32_t word) {
+    if (place.inside) store_word(a.output + row * a.output_row + t * a.output_step + place.unit(), word);
+}
+DEVICE uint32_t d_output_word(const Arguments& a, const Place& place, int64_t row, int t) {
+    if (a.d_output == nullptr || !place.inside) return 0u;
+    return load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + place.unit());
+}
+// The gradient of the input's part, (T, B, G * units), where it is not the exchange itself.
+DEVICE void store_d_input(const Arguments& a, const Place& place, int64_t row, int t, int gates, int gate, uint32_t word) {
+    if (a.d_gates_x == nullptr || !place.inside) return;
+    const int64_t at = ((static_cast<int64_t>(t) * place.batch + row) * gates + gate) * place.units + place.unit();
+    store_word(a.d_gates_x + at, word);
 }
 
 // The state that enters the step at t, if `h` and `c` left the one before: kept here, and h shown to the other blocks.
@@ -73,8 +105,8 @@ template <class Number, int HIDDEN>
 DEVICE void enter(const Arguments& a, const Place& place, Pair* kept_h, Pair* kept_c, int chunk, int t, Pair h, Pair c) {
     const int64_t row = place.batch_row(chunk);
     if (is_reset(a, row, t)) {
-        h = state_pair<Number>(a.h_reset, row, HIDDEN, place.unit());
-        c = state_pair<Number>(a.c_reset, row, HIDDEN, place.unit());
+        h = state_pair<Number>(a.h_reset, place, row);
+        c = state_pair<Number>(a.c_reset, place, row);
     }
     store_exchanged(a.exchange + place.at(t, chunk, HIDDEN), Number::pack(h.x, h.y));
     kept_h[place.slot(chunk)] = h;
@@ -82,11 +114,11 @@ DEVICE void enter(const Arguments& a, const Place& place, Pair* kept_h, Pair* ke
 }
 
 // The gradients of the state that entered the step at t go to the state that left the one before, or to the reset state.
-template <int HIDDEN>
-DEVICE void leave(const Arguments& a, int64_t row, int t, int unit, Pair& dh, Pair& dc) {
+DEVICE void leave(const Arguments& a, const Place& place, int64_t row, int t, Pair& dh, Pair& dc) {
     if (!is_reset(a, row, t)) return;
-    if (a.d_h_reset != nullptr) add_pair(a.d_h_reset + row * HIDDEN + unit, dh);
-    if (a.d_c_reset != nullptr) add_pair(a.d_c_reset + row * HIDDEN + unit, dc);
+    const int64_t at = row * place.units + place.unit();
+    if (a.d_h_reset != nullptr && place.inside) add_pair(a.d_h_reset + at, dh);
+    if (a.d_c_reset != nullptr && place.inside) add_pair(a.d_c_reset + at, dc);
     dh = {0.0f, 0.0f};
     dc = {0.0f, 0.0f};
 }

@@ -22,6 +22,7 @@ constexpr int THREADS = 32 * WARPS;
 constexpr int UNITS = BLOCK_UNITS;
 constexpr int SIXTEENS = UNITS / 16;
 constexpr int BLOCK = 32;        // columns
+constexpr int PADDED = WIDTH * BLOCK;  // units, with those that have no weights
 constexpr int TILE_ROWS = 8;     // rows of the batch in one product
 constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
 constexpr int HELD_OF_MORE = PIECES_HELD_OF_MORE;  // fewer if some are in shared memory: reading them takes registers
@@ -34,11 +35,13 @@ DEVICE bool is_missing(const Words& words) {
     return words.x == NOT_YET || words.y == NOT_YET || words.z == NOT_YET || words.w == NOT_YET;
 }
 
-// Eight rows of a matrix for two neighbouring columns of `units`, each pair a word: the other way round.
-DEVICE void load_transposed(const uint16_t* from, int units, Words& low, Words& high) {
+// Eight rows of a matrix, as far as there are so many, for two neighbouring columns of `units`, each pair a word: the
+// other way round.
+DEVICE void load_transposed(const uint16_t* from, int units, int rows, Words& low, Words& high) {
     uint32_t both[8], first[4], second[4];
 #pragma unroll
-    for (int i = 0; i < 8; i++) both[i] = *reinterpret_cast<const uint32_t*>(from + i * int64_t{units});
+    for (int i = 0; i < 8; i++)
+        both[i] = i < rows ? *reinterpret_cast<const uint32_t*>(from + i * static_cast<int64_t>(units)) : 0u;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         first[i] = (both[2 * i] & 0xffffu) | both[2 * i + 1] << 16;
@@ -46,6 +49,16 @@ DEVICE void load_transposed(const uint16_t* from, int units, Words& low, Words& 
     }
     low = {first[0], first[1], first[2], first[3]};
     high = {second[0], second[1], second[2], second[3]};
+}
+
+// Eight numbers of a row that has `count` of them, from `column` on; those past its end are zero.
+DEVICE Words load_eight(const uint16_t* row, int column, int count) {
+    if (count % 8 == 0) return column < count ? *reinterpret_cast<const Words*>(row + column) : Words{0, 0, 0, 0};
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        words[i] = column + 2 * i < count ? *reinterpret_cast<const uint32_t*>(row + column + 2 * i) : 0u;
+    return {words[0], words[1], words[2], words[3]};
 }
 
 // The sums of one unit, side by side in shared memory so that one access takes them all.
@@ -94,7 +107,7 @@ struct Product {
 
     static DEVICE bool mine(int warp, int share) { return share < BLOCKS / WARPS || share * WARPS + warp < BLOCKS; }
 
-    // matrix (SUMS * units, BLOCKS * 32), row `sum * units + unit`; or its transpose (BLOCKS * 32, units)
+    // matrix (SUMS * units, units), row `sum * units + unit`; TRANSPOSED, the columns here are its rows, gate by gate
     DEVICE void load(const uint16_t* matrix, int units, int first_unit, Words* shared) {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         spare = shared;
@@ -103,14 +116,15 @@ struct Product {
             const int share = piece / TILES, tile = piece % TILES;
             Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
             if (mine(warp, share)) {
-                const int unit = first_unit + tile / SUMS * 16;
-                const int64_t column = (share * WARPS + warp) * BLOCK + 8 * q;
+                const int unit = first_unit + tile / SUMS * 16, column = (share * WARPS + warp) * BLOCK + 8 * q;
                 if (TRANSPOSED) {
-                    load_transposed(matrix + column * units + unit + 2 * r, units, low, high);
+                    const int gate = column / PADDED, first = column % PADDED;
+                    const int64_t from = (static_cast<int64_t>(gate) * units + first) * units + unit + 2 * r;
+                    if (unit + 2 * r < units) load_transposed(matrix + from, units, units - first, low, high);
                 } else {
-                    const uint16_t* row = matrix + (tile % SUMS * int64_t{units} + unit + r) * BLOCKS * BLOCK;
-                    low = *reinterpret_cast<const Words*>(row + column);
-                    high = *reinterpret_cast<const Words*>(row + 8 * BLOCKS * BLOCK + column);
+                    const uint16_t* row = matrix + (static_cast<int64_t>(tile % SUMS) * units + unit + r) * units;
+                    if (unit + r < units) low = load_eight(row, column, units);
+                    if (unit + r + 8 < units) high = load_eight(row + 8 * units, column, units);
                 }
             }
             if (piece < HELD) {

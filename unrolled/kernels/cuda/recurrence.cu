@@ -22,15 +22,14 @@ KERNEL forward(GIVEN Arguments a) {
     using Sum = ForwardProduct;
     const Place place = place_of_thread(a, SLICES);
     const ForwardShared shared(place.chunk_rows, place.chunks);
-    const int unit = place.unit();
     Sum product;
-    product.load(a.weights, HIDDEN, place.first_unit, shared.spare());
+    product.load(a.weights, place.units, place.first_unit, shared.spare());
     float own[2][3] = {};
-    load_own(a.own, unit, own[0], own[1]);
+    load_own(a.own, place, own[0], own[1]);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
-        const Pair h = state_pair<Number>(a.h_initial, row, HIDDEN, unit), c = state_pair<Number>(a.c_initial, row, HIDDEN, unit);
+        const Pair h = state_pair<Number>(a.h_initial, place, row), c = state_pair<Number>(a.c_initial, place, row);
         enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(0), h, c);
     }
     sync_block();  // the spare weights are there
@@ -44,9 +43,8 @@ KERNEL forward(GIVEN Arguments a) {
             uint32_t words[GATES] = {};
             bool real = false;
             if (owner) {
-                const uint16_t* from = a.gates_x + row * a.gates_x_row + t * a.gates_x_step + unit;
 #pragma unroll
-                for (int gate = 0; gate < GATES; gate++) words[gate] = load_word(from + gate * HIDDEN);
+                for (int gate = 0; gate < GATES; gate++) words[gate] = input_word(a, place, row, t, gate);
                 real = is_real(a, row, t);
             }
             float* partial = shared.sums + turn * shared.set;
@@ -63,7 +61,7 @@ KERNEL forward(GIVEN Arguments a) {
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++) {
                 const Pair given = Number::unpack(words[gate]);
-                const Pair bias = a.bias == nullptr ? Pair{0.0f, 0.0f} : load_pair(a.bias + gate * HIDDEN + unit);
+                const Pair bias = bias_pair(a, place, gate);
                 x[0][gate] = given.x + bias.x;
                 x[1][gate] = given.y + bias.y;
                 u[0][gate] = sums[gate].x;
@@ -80,11 +78,10 @@ KERNEL forward(GIVEN Arguments a) {
                 enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(step + 1),
                                       {low.h, high.h}, {low.c, high.c});
             } else {
-                store_word(a.h_final + row * HIDDEN + unit, Number::pack(low.h, high.h));
-                if (Cell::HAS_MEMORY) store_word(a.c_final + row * HIDDEN + unit, Number::pack(low.c, high.c));
+                store_state<Number>(a.h_final, place, row, {low.h, high.h});
+                if (Cell::HAS_MEMORY) store_state<Number>(a.c_final, place, row, {low.c, high.c});
             }
-            store_word(a.output + row * a.output_row + t * a.output_step + unit,
-                       real ? Number::pack(low.h, high.h) : 0u);
+            store_output(a, place, row, t, real ? Number::pack(low.h, high.h) : 0u);
             if (a.saved != nullptr) {
                 uint16_t* to = a.saved + place.at(t, chunk, SAVED * HIDDEN);
 #pragma unroll
@@ -100,17 +97,16 @@ KERNEL backward(GIVEN Arguments a) {
     using Sum = BackwardProduct;
     const Place place = place_of_thread(a, SLICES);
     const BackwardShared shared(place.chunk_rows, place.chunks);
-    const int unit = place.unit();
     Sum product;
-    product.load(a.weights, HIDDEN, place.first_unit, shared.spare());
+    product.load(a.weights, place.units, place.first_unit, shared.spare());
     float own[2][3] = {};
-    load_own(a.own, unit, own[0], own[1]);
+    load_own(a.own, place, own[0], own[1]);
     const Tally tally(shared.tally, GATES + Cell::OWN);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
-        shared.first[place.slot(chunk)] = state_pair<Number>(a.d_h_final, row, HIDDEN, unit);
-        shared.second[place.slot(chunk)] = state_pair<Number>(a.d_c_final, row, HIDDEN, unit);
+        shared.first[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place, row);
+        shared.second[place.slot(chunk)] = state_pair<Number>(a.d_c_final, place, row);
     }
     sync_block();
 
@@ -137,11 +133,11 @@ KERNEL backward(GIVEN Arguments a) {
                 Pair through[1];
                 Sum::sum(partial, place.chunk_rows, place.row, place.pair, through);
                 dh = {dh.x + through[0].x, dh.y + through[0].y};
-                leave<HIDDEN>(a, row, after, unit, dh, dc);
+                leave(a, place, row, after, dh, dc);
             }
             if (step < 0) {
-                store_word(a.d_h_initial + row * HIDDEN + unit, Number::pack(dh.x, dh.y));
-                if (Cell::HAS_MEMORY) store_word(a.d_c_initial + row * HIDDEN + unit, Number::pack(dc.x, dc.y));
+                store_state<Number>(a.d_h_initial, place, row, dh);
+                if (Cell::HAS_MEMORY) store_state<Number>(a.d_c_initial, place, row, dc);
                 continue;
             }
             const int t = place.time(step);
@@ -154,12 +150,11 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++)
                 store_exchanged(to + gate * HIDDEN, Number::pack(low.du[gate], high.du[gate]));
-            uint16_t* to_x = a.d_gates_x + place.at(t, chunk, GATES * HIDDEN);
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++) {
                 const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
                 const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
-                if (Cell::HAS_CANDIDATE) store_word(to_x + gate * HIDDEN, Number::pack(d_x.x, d_x.y));
+                store_d_input(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
                 tally.add(gate, d_x.x, d_x.y);
             }
 #pragma unroll

@@ -5,10 +5,10 @@ using Cell = CELL_TYPE;
 using Number = NUMBER_TYPE;
 constexpr int HIDDEN = WIDTH * BLOCK, GATES = Cell::GATES, SAVED = Cell::SAVED;
 
-DEVICE void load_own(const float* own, int unit, float (&low)[3], float (&high)[3]) {
+DEVICE void load_own(const float* own, const Place& place, float (&low)[3], float (&high)[3]) {
 #pragma unroll
     for (int i = 0; i < Cell::OWN; i++) {
-        const Pair pair = own == nullptr ? Pair{0.0f, 0.0f} : load_pair(own + i * HIDDEN + unit);
+        const Pair pair = own == nullptr || !place.inside ? Pair{0.0f, 0.0f} : load_pair(own + i * place.units + place.unit());
         low[i] = pair.x;
         high[i] = pair.y;
     }
@@ -17,8 +17,8 @@ DEVICE void load_own(const float* own, int unit, float (&low)[3], float (&high)[
 // The memory that entered a step.
 DEVICE Pair memory_entering(const Arguments& a, const Place& place, int chunk, int step) {
     const int64_t row = place.batch_row(chunk);
-    if (is_reset(a, row, place.time(step))) return state_pair<Number>(a.c_reset, row, HIDDEN, place.unit());
-    if (step == 0) return state_pair<Number>(a.c_initial, row, HIDDEN, place.unit());
+    if (is_reset(a, row, place.time(step))) return state_pair<Number>(a.c_reset, place, row);
+    if (step == 0) return state_pair<Number>(a.c_initial, place, row);
     return load_pair(a.memory + place.at(place.time(step - 1), chunk, HIDDEN));
 }
 
@@ -29,13 +29,13 @@ struct Known {
     bool real;
 
     DEVICE void load(const Arguments& a, const Place& place, int chunk, int step) {
-        const int t = place.time(step), unit = place.unit();
+        const int t = place.time(step);
         const int64_t row = place.batch_row(chunk);
         real = is_real(a, row, t);
         if (!real) return;
 #pragma unroll
         for (int i = 0; i < SAVED; i++) saved[i] = load_word(a.saved + place.at(t, chunk, SAVED * HIDDEN) + i * HIDDEN);
-        d_output = a.d_output == nullptr ? 0u : load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + unit);
+        d_output = d_output_word(a, place, row, t);
         h_entering = load_word(a.exchange + place.at(t, chunk, HIDDEN));
         if (Cell::HAS_MEMORY) {
             c_entering = memory_entering(a, place, chunk, step);
