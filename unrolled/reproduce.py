@@ -27,7 +27,7 @@ from unrolled.model import Model
 from unrolled.training import new_folder
 
 FOLDER = Path(unrolled.__file__).parent.parent / "recipes"
-NOT_RECIPES = ("common",)
+NOT_RECIPES = ("common", "searches")
 
 
 class Recipe(Section):

@@ -88,7 +88,7 @@ class Positions(nn.Module):
         self.size, self.max_length = size, max_length
         if kind == "learned":
             self.weight = nn.Parameter(torch.empty(max_length, size))
-            nn.init.normal_(self.weight, std=1 / math.sqrt(size))
+            nn.init.normal_(self.weight, std=math.sqrt(0.5))  # as large as the waves, beside vectors of size 1
 
     def forward(self, x: Tensor, first: int | Tensor = 0, lengths: Tensor | None = None) -> Tensor:
         """x (B, T, D), whose first step is number `first`; `lengths` (B,) are for the code "fraction".
