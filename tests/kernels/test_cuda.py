@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,15 @@ from unrolled.kernels.cuda.plan import (
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
-H200, A100 = Limits(132, 227 * 1024, clusters=True), Limits(108, 163 * 1024)
+H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 32), (8, 16))), Limits(108, 163 * 1024)
 
 
 def report(
-    kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16, in_cluster: bool = False
+    kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, team: int = 1, near: bool = False
 ) -> str:
     """What ptxas says of a kernel."""
-    program = compiler.recurrence(kind, width, dtype, units, in_cluster)
-    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v", *more)
+    program = compiler.recurrence(kind, hidden, dtype, units, team, near)
+    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
     compiled = compiler.compile_source(program.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
@@ -62,7 +63,7 @@ class TestCompiles:
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
     @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
     def test_every_kernel(self, kind: Kind, dtype: torch.dtype, architecture: str) -> None:
-        log = report(kind, 3, dtype, architecture)
+        log = report(kind, 270, dtype, architecture)
         assert len(re.findall(r"Compiling entry function '(?:forward|backward)'", log)) == 2
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
@@ -70,18 +71,19 @@ class TestCompiles:
     @pytest.mark.parametrize("hidden", [512, 1024, 1536])
     def test_the_widest_stay_in_registers(self, kind: Kind, hidden: int) -> None:
         """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
-        width = width_blocks(hidden)
         directions: tuple[Pass, ...] = ("forward", "backward")
-        plans = {(d, make_plan(kind, d, width, batch, H200)) for d in directions for batch in (16, 64, 200)}
-        for direction, units in sorted({(direction, plan.units) for direction, plan in plans if plan is not None}):
-            log = report(kind, width, torch.float16, "sm_90", units=units)
+        sizes = product(directions, (16, 64, 200), (H200, A100))
+        plans = {(d, make_plan(kind, d, width_blocks(hidden), batch, limits)) for d, batch, limits in sizes}
+        ways = sorted({(direction, plan.units, plan.team) for direction, plan in plans if plan is not None})
+        for direction, units, team in ways:
+            log = report(kind, hidden, torch.float16, "sm_90", units, team)
             used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
             assert used is not None
             assert used.groups() == ("0", "0")
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
     def test_clusters(self, kind: Kind) -> None:
-        log = report(kind, 8, torch.bfloat16, "sm_90", units=32, in_cluster=True)
+        log = report(kind, 256, torch.bfloat16, "sm_90", 32, near=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
@@ -100,7 +102,7 @@ class TestCompiles:
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
         compiler._say_once.cache_clear()
-        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
+        program = compiler.recurrence(KINDS[0], 32, torch.float16, 16)
 
         def compiled(architecture: str = "sm_90") -> bytes:
             compiler.machine_code.cache_clear()
@@ -126,7 +128,7 @@ class TestCompiles:
         (tmp_path / "file").touch()
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
         compiler.machine_code.cache_clear()
-        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
+        program = compiler.recurrence(KINDS[0], 32, torch.float16, 16)
         assert compiler.machine_code(program, "sm_90")[:4] == b"\x7fELF"
         compiler.machine_code.cache_clear()
 
@@ -146,8 +148,9 @@ class TestPlans:
                 slices = width * BLOCK // plan.units
                 groups = plan.blocks // slices
                 assert plan.blocks == groups * slices
-                assert plan.cluster in (0, slices)
-                assert plan.cluster or plan.blocks <= limits.multiprocessors
+                assert plan.cluster == slices if plan.near else slices % plan.team == 0
+                assert plan.near or plan.blocks <= limits.multiprocessors
+                assert plan.near or plan.team == 1 or plan.blocks // plan.team <= dict(limits.clusters)[plan.team]
                 assert plan.rows == min(batch, groups * plan.group_rows)
                 assert (groups - 1) * plan.group_rows < plan.rows
                 assert plan.chunk_rows % 8 == 0
@@ -164,7 +167,7 @@ class TestPlans:
     def test_a_gpu_that_is_too_small(self) -> None:
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(95, 227 * 1024)) is None
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(132, 64 * 1024)) is None
-        assert shared_bytes(KINDS[LSTM], "forward", 48, 16, 8, 1) > 64 * 1024
+        assert shared_bytes(KINDS[LSTM], "forward", 48, 16, 1, 8, 1) > 64 * 1024
 
 
 def test_the_structure_has_no_holes() -> None:
@@ -226,7 +229,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(driver, "cuFuncSetAttribute", allowed)
     monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
     given = Arguments(steps=5)
-    program = compiler.recurrence(KINDS[LSTM], 32, torch.float16, 16, in_cluster=False)
+    program = compiler.recurrence(KINDS[LSTM], 1024, torch.float16, 16)
     for _ in range(2):
         plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000, tally_rows=8)
         launch.run(program, "forward", plan, given, torch.device("cuda:1"))
@@ -235,9 +238,12 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
     assert config.attrs[0].value.cooperative == 1
-    near = launch._configured(replace(plan, cluster=4), 1234)
-    assert near.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    assert near.attrs[0].value.clusterDim.x == 4
+    near, team = (launch._configured(replace(plan, cluster=4, cooperative=all_), 1234) for all_ in (False, True))
+    assert (near.numAttrs, team.numAttrs) == (1, 2)
+    for config in (near, team):
+        assert config.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        assert config.attrs[0].value.clusterDim.x == 4
+    assert team.attrs[1].value.cooperative == 1
 
     monkeypatch.setattr(
         driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)

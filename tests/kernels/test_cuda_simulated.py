@@ -22,6 +22,7 @@ from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
 from unrolled.kernels import cuda, reference
 from unrolled.kernels.cuda import compiler, launch, once
+from unrolled.kernels.cuda import plan as plans
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import (
     GRU,
@@ -48,9 +49,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "cell": CELLS,
     "steps": (1, 2, 5),
     "batch": (1, 3, 11, 40),
-    "hidden": (17, 22, 64),
+    "hidden": (21, 64),
     "multiprocessors": (4, 8, 12),
-    "clusters": (False, True),
+    "clusters": ("none", "near", "teams"),
     "lengths": (False, True),
     "resets": (None, "zero", "learned"),
     "reverse": (False, True),
@@ -87,6 +88,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that sets up a GPU of so many multiprocessors; buffers not yet written hold NaN."""
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+    widest = plans.WIDEST_OF_CLUSTER
 
     def plan(
         kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device, limits: Limits
@@ -101,13 +103,16 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         if name != "once":
             spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
         assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
-        outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster or 1, spare, seed)
+        outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster, spare, seed)
         assert outcome == 0, OUTCOMES[outcome]
 
     def set_up(
-        multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: bool = False
+        multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: str = "none"
     ) -> None:
-        limits = Limits(multiprocessors, shared, clusters)
+        """Clusters, if there are any, are whole groups (near) or teams that share a product."""
+        sizes = (2, 4, 8) if clusters != "none" else ()
+        limits = Limits(multiprocessors, shared, tuple((size, multiprocessors // size) for size in sizes))
+        monkeypatch.setattr(plans, "WIDEST_OF_CLUSTER", 0 if clusters == "teams" else widest)
         monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
         monkeypatch.setattr(launch, "run", partial(run, held=held, seed=seed))
 
@@ -126,9 +131,9 @@ def check(case: Case) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("case", list(pairwise(CHOICES, seed=0)), ids=lambda case: "-".join(map(str, case.values())))
 def test_equals_reference(case: Case, simulated: Callable[..., None]) -> None:
-    """Every kernel is compiled once for one block of 32 units and once for two, each in one of the dtypes."""
+    """Every kernel is compiled for units that fill two blocks of 32 and for some that do not, each in one of the dtypes."""
     simulated(case["multiprocessors"], seed=1, clusters=case["clusters"])
-    check({**case, "dtype": torch.bfloat16 if case["hidden"] == 17 else torch.float16})
+    check({**case, "dtype": torch.bfloat16 if case["hidden"] == 21 else torch.float16})
 
 
 PLAIN: Case = {
@@ -234,23 +239,32 @@ def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeyp
         assert error(value, expected[name]) <= RELATIVE[torch.float16], name
 
 
-def test_plans_lay_out_shared_memory_as_the_kernels_do(build: Build) -> None:
-    for kind, units in product((KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]), UNITS):
-        library = build(compiler.recurrence(kind, 2, torch.float16, units, in_cluster=False))
-        assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
-        assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
+@pytest.mark.parametrize(("units", "team"), [(16, 1), (32, 1), (16, 2), (16, 4)])
+@pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
+def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, team: int, build: Build) -> None:
+    library = build(compiler.recurrence(kind, 64, torch.float16, units, team))
+    assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, team, 16, 3)
+    assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, team, 16, 3)
+
+
+@pytest.mark.parametrize(("cell", "hidden"), [("rnn", 300), ("lstm_current", 256), ("gru", 384), ("gru_before", 136)])
+def test_teams(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
+    """Teams of up to eight, several chunks, and weights that registers do not hold."""
+    for held, seed in ((16, 6), (1, 7)):
+        simulated(-(-hidden // 16) + 4, held=held, clusters="teams", seed=seed)
+        check({**PLAIN, "cell": cell, "hidden": hidden, "batch": 20, "lengths": True, "resets": "learned"})
 
 
 @pytest.mark.parametrize(("cell", "hidden"), [("rnn", 256), ("lstm_current", 100), ("lstm", 256), ("gru", 192)])
 def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
     for seed in (4, 5):
-        simulated(clusters=True, seed=seed)
+        simulated(clusters="near", seed=seed)
         check({**PLAIN, "cell": cell, "hidden": hidden, "lengths": True, "resets": "learned"})
 
 
 def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(build: Build) -> None:
     for kind, units in product((KINDS[LSTM_CURRENT], KINDS[GRU]), UNITS):
-        library = build(compiler.recurrence(kind, 4, torch.float16, units, in_cluster=True))
+        library = build(compiler.recurrence(kind, 128, torch.float16, units, near=True))
         assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)
         assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units)
 

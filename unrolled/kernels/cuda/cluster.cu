@@ -6,9 +6,10 @@
 #include <device.cuh>
 
 #include <arguments.h>
-#include <product.cuh>
+#include <weights.cuh>
 #include <shared.cuh>
 #include <place.cuh>
+#include <product.cuh>
 #include <cells.cuh>
 #include <step.cuh>
 
@@ -23,7 +24,7 @@ using ForwardProduct = Product<Number, GATES, WIDTH>;
 
 struct ForwardShared {
     static constexpr int PITCH = HIDDEN + 32, BUFFER = ROWS * PITCH;  // numbers of 16 bits
-    static constexpr int bytes(int, int) { return 2 * BUFFER * 2 + ForwardProduct::partial_floats(ROWS) * 4; }
+    static constexpr int bytes(int, int) { return 2 * BUFFER * 2 + ForwardProduct::bytes(ROWS, 1); }
 };
 
 KERNEL forward(GIVEN Arguments a) {
@@ -33,9 +34,7 @@ KERNEL forward(GIVEN Arguments a) {
     const int unit = place.unit();
     const bool owner = thread_index() < OWNERS, real_row = owner && place.has_row(0);
     uint16_t* buffers = reinterpret_cast<uint16_t*>(shared_memory());         // (2, ROWS, PITCH): h as it enters a step
-    float* partials = reinterpret_cast<float*>(buffers + 2 * S::BUFFER);  // two sets of partial sums
-    ForwardProduct product;
-    product.load(a.weights, place.units, place.first_unit, nullptr);
+    const ForwardProduct product(a.weights, place, shared_memory() + 2 * S::BUFFER * 2);
     float own[2][3] = {};
     Pair bias[GATES] = {}, h = {}, c = {};
     uint32_t given[GATES] = {}, ahead[GATES] = {};  // the input's part of the gates; of the next step
@@ -78,13 +77,11 @@ KERNEL forward(GIVEN Arguments a) {
             if (step + 1 < place.steps) load_input(step + 1);
             real = is_real(a, row, t);
         }
-        float* partial = partials + step % 2 * (ForwardProduct::partial_floats(ROWS) / 2);
-        product.gather_near(buffers + step % 2 * S::BUFFER, S::PITCH, partial);
-        sync_block();
+        product.gather_near(buffers + step % 2 * S::BUFFER, S::PITCH, step);
         if (!owner) continue;
 
         Pair sums[GATES];
-        ForwardProduct::sum(partial, ROWS, place.row, place.pair, sums);
+        product.sum_near(place, step, sums);
         float x[2][GATES], u[2][GATES], saved[2][SAVED];
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
@@ -150,11 +147,11 @@ KERNEL backward(GIVEN Arguments a) {
         for (int block = 0; block < COLUMN_BLOCKS; block++) {
             const int tile = share * WARPS + warp, column = block * BLOCK + 8 * q, gate = column / UNITS;
             const int first = place.first_unit + column % UNITS, seen = tile * 16 + 2 * r;  // units; of this block, of all
-            const int64_t from = (static_cast<int64_t>(gate) * place.units + first) * place.units + seen;
+            const int64_t from = (static_cast<int64_t>(gate) * REAL_UNITS + first) * REAL_UNITS + seen;
             Words &low = weights[share][block][0], &high = weights[share][block][1];
             low = high = {0, 0, 0, 0};
-            if (seen < place.units && column < S::COLUMNS)
-                load_transposed(a.weights + from, place.units, place.units - first, low, high);
+            if (seen < REAL_UNITS && column < S::COLUMNS)
+                load_transposed(a.weights + from, REAL_UNITS - first, low, high);
         }
     float own[2][3] = {};
     Pair d_bias[GATES] = {}, d_own[3] = {};
@@ -182,7 +179,7 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
                 for (int block = 0; block < BLOCKS_OF_CLUSTER; block++) {
                     const Pair part = load_near_pair(mine + block * S::SUMS_OF_BLOCK);
-                    missing = missing || bits_of(part.x) == NOT_YET || bits_of(part.y) == NOT_YET;
+                    missing = missing || is_missing(part);
                     through = {through.x + part.x, through.y + part.y};
                 }
                 if (!any_lane(missing)) {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from unrolled.errors import UserError
 from unrolled.kernels.cuda import compiler
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.compiler import Program
-from unrolled.kernels.cuda.plan import THREADS, Kind, Limits, Pass, Plan, make_plan
+from unrolled.kernels.cuda.plan import MOST_OF_CLUSTER, THREADS, Kind, Limits, Pass, Plan, make_plan
 
 
 @cache
@@ -25,15 +24,28 @@ def limits(device: torch.device) -> Limits:
     most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
     properties = torch.cuda.get_device_properties(device)
-    return Limits(properties.multi_processor_count, int(shared), clusters=properties.major == 9)
+    clusters = _most_clusters(int(shared), device) if properties.major == 9 else ()
+    return Limits(properties.multi_processor_count, int(shared), clusters)
+
+
+def _most_clusters(shared: int, device: torch.device) -> tuple[tuple[int, int], ...]:
+    """How many clusters of each size the GPU runs at once, with one block on each multiprocessor."""
+    from cuda.bindings import driver
+
+    with torch.cuda.device(device):
+        kernel = _loaded(compiler.PROBE, "probe", device)
+        _allow_shared(kernel, shared)
+        sizes = [1 << i for i in range(1, MOST_OF_CLUSTER.bit_length())]
+        plans = [Plan(size, 1, 1, 1, 1, shared, 1, size, cooperative=False) for size in sizes]
+        found = [driver.cuOccupancyMaxActiveClusters(kernel, _configured(plan, 0)) for plan in plans]
+        return tuple((size, int(_checked(one, "measure"))) for size, one in zip(sizes, found, strict=True))
 
 
 @cache
 def plan(kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device) -> Plan | None:
     """The launch of a kernel on one of `share` parts of a GPU, or on all of it; None if that is too small for it."""
     whole = limits(device)
-    part = replace(whole, multiprocessors=whole.multiprocessors // share)
-    return make_plan(kind, direction, width, batch, part) or make_plan(kind, direction, width, batch, whole)
+    return make_plan(kind, direction, width, batch, whole.part(share)) or make_plan(kind, direction, width, batch, whole)
 
 
 def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.device) -> None:
@@ -75,16 +87,19 @@ def _configured(how: Plan, stream: int) -> Any:
     config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
     config.sharedMemBytes = how.shared_bytes
     config.hStream = stream
-    if not how.waits:
-        return config
-    together = driver.CUlaunchAttribute()
-    if how.cluster:
-        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        together.value.clusterDim.x, together.value.clusterDim.y, together.value.clusterDim.z = how.cluster, 1, 1
-    else:
+    attributes = []
+    if how.cluster > 1:
+        cluster = driver.CUlaunchAttribute()
+        cluster.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = how.cluster, 1, 1
+        attributes.append(cluster)
+    if how.cooperative:
+        together = driver.CUlaunchAttribute()
         together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         together.value.cooperative = 1
-    config.attrs, config.numAttrs = [together], 1
+        attributes.append(together)
+    if attributes:
+        config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 

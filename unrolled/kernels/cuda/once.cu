@@ -3,12 +3,11 @@
 #include <device.cuh>
 
 #include <arguments.h>
-#include <product.cuh>
 #include <cells.cuh>
 
 using Cell = CELL_TYPE;
 using Number = NUMBER_TYPE;
-constexpr int GATES = Cell::GATES, LANES = 32;
+constexpr int GATES = Cell::GATES, WARPS = 8, LANES = 32;
 
 DEVICE float number_at(const uint16_t* numbers, int64_t at) { return Number::unpack(numbers[at]).x; }
 

@@ -36,7 +36,7 @@ def step(cell: BuiltIn, kind: int, x: Tensor, state: State) -> State | None:
     if own is not None:
         arguments.own = own.data_ptr()
     batch = x.shape[0]
-    plan = Plan(-(-hidden // WARPS), WARPS, batch, batch, batch, shared_bytes=0, tally_rows=0, waits=False)
+    plan = Plan(-(-hidden // WARPS), WARPS, batch, batch, batch, shared_bytes=0, tally_rows=0, cooperative=False)
     launch.run(compiler.once(KINDS[kind], x.dtype, batch), "once", plan, arguments, x.device)
     return new
 

@@ -54,7 +54,7 @@ def _forward(
     saved = gates_x.new_empty((steps, batch, cell.saved * width) if save else (0,))
     memory = gates_x.new_empty((steps, batch, width) if save and cell.memory else (0,), dtype=torch.float32)
 
-    given = Arguments(units=hidden)
+    given = Arguments()
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
     if bias is not None:
         given.bias = _address(bias, alive)
@@ -108,7 +108,7 @@ def _backward(
     d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
     d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
 
-    given = Arguments(units=hidden)
+    given = Arguments()
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
@@ -150,7 +150,7 @@ def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int) -> 
 
 
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
-    program = compiler.recurrence(KINDS[kind], width_blocks(hidden), like.dtype, plan.units, plan.cluster > 0)
+    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.team, plan.near)
     given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
     for index, first in enumerate(range(0, given.batch, plan.rows)):
         given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
@@ -220,8 +220,8 @@ def _like_sequences(sequences: Tensor, width: int) -> Tensor:
 
 
 def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
-    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
-    if plan.cluster:
+    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. A single cluster does not wait for it."""
+    if plan.near:
         return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
     return words.view(like.dtype)

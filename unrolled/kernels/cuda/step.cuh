@@ -1,14 +1,14 @@
-// What a step of a cell reads beside the product, forward and back; for one CELL_TYPE, NUMBER_TYPE and WIDTH.
+// What a step of a cell reads beside the product, forward and back; for one CELL_TYPE and NUMBER_TYPE.
 #pragma once
 
 using Cell = CELL_TYPE;
 using Number = NUMBER_TYPE;
-constexpr int HIDDEN = WIDTH * BLOCK, GATES = Cell::GATES, SAVED = Cell::SAVED;
+constexpr int GATES = Cell::GATES, SAVED = Cell::SAVED;
 
 DEVICE void load_own(const float* own, const Place& place, float (&low)[3], float (&high)[3]) {
 #pragma unroll
     for (int i = 0; i < Cell::OWN; i++) {
-        const Pair pair = own == nullptr || !place.inside ? Pair{0.0f, 0.0f} : load_pair(own + i * place.units + place.unit());
+        const Pair pair = own == nullptr || !place.inside ? Pair{0.0f, 0.0f} : load_pair(own + i * REAL_UNITS + place.unit());
         low[i] = pair.x;
         high[i] = pair.y;
     }
