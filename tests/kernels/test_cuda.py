@@ -42,14 +42,14 @@ from unrolled.kernels.cuda.plan import (
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
-H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 32), (8, 16))), Limits(108, 163 * 1024)
+H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), Limits(108, 163 * 1024)
 
 
 def report(
-    kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, team: int = 1, near: bool = False
+    kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, near_rows: int = 0
 ) -> str:
     """What ptxas says of a kernel."""
-    program = compiler.recurrence(kind, hidden, dtype, units, team, near)
+    program = compiler.recurrence(kind, hidden, dtype, units, near_rows)
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
     compiled = compiler.compile_source(program.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
@@ -74,16 +74,17 @@ class TestCompiles:
         directions: tuple[Pass, ...] = ("forward", "backward")
         sizes = product(directions, (16, 64, 200), (H200, A100))
         plans = {(d, make_plan(kind, d, width_blocks(hidden), batch, limits)) for d, batch, limits in sizes}
-        ways = sorted({(direction, plan.units, plan.team) for direction, plan in plans if plan is not None})
-        for direction, units, team in ways:
-            log = report(kind, hidden, torch.float16, "sm_90", units, team)
+        ways = {(direction, plan.units, plan.near * plan.group_rows) for direction, plan in plans if plan is not None}
+        for direction, units, near_rows in sorted(ways):
+            log = report(kind, hidden, torch.float16, "sm_90", units, near_rows)
             used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
             assert used is not None
             assert used.groups() == ("0", "0")
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
-    def test_clusters(self, kind: Kind) -> None:
-        log = report(kind, 256, torch.bfloat16, "sm_90", 32, near=True)
+    @pytest.mark.parametrize(("hidden", "rows"), [(256, 8), (512, 16)])
+    def test_clusters(self, kind: Kind, hidden: int, rows: int) -> None:
+        log = report(kind, hidden, torch.bfloat16, "sm_90", 32, rows)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
@@ -148,9 +149,8 @@ class TestPlans:
                 slices = width * BLOCK // plan.units
                 groups = plan.blocks // slices
                 assert plan.blocks == groups * slices
-                assert plan.cluster == slices if plan.near else slices % plan.team == 0
+                assert plan.cluster == (slices if plan.near else 1)
                 assert plan.near or plan.blocks <= limits.multiprocessors
-                assert plan.near or plan.team == 1 or plan.blocks // plan.team <= dict(limits.clusters)[plan.team]
                 assert plan.rows == min(batch, groups * plan.group_rows)
                 assert (groups - 1) * plan.group_rows < plan.rows
                 assert plan.chunk_rows % 8 == 0
@@ -167,7 +167,7 @@ class TestPlans:
     def test_a_gpu_that_is_too_small(self) -> None:
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(95, 227 * 1024)) is None
         assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(132, 64 * 1024)) is None
-        assert shared_bytes(KINDS[LSTM], "forward", 48, 16, 1, 8, 1) > 64 * 1024
+        assert shared_bytes(KINDS[LSTM], "forward", 48, 16, 8, 1) > 64 * 1024
 
 
 def test_the_structure_has_no_holes() -> None:
@@ -238,12 +238,9 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
     assert config.attrs[0].value.cooperative == 1
-    near, team = (launch._configured(replace(plan, cluster=4, cooperative=all_), 1234) for all_ in (False, True))
-    assert (near.numAttrs, team.numAttrs) == (1, 2)
-    for config in (near, team):
-        assert config.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        assert config.attrs[0].value.clusterDim.x == 4
-    assert team.attrs[1].value.cooperative == 1
+    near = launch._configured(replace(plan, cluster=4, cooperative=False), 1234)
+    assert near.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert (near.numAttrs, near.attrs[0].value.clusterDim.x) == (1, 4)
 
     monkeypatch.setattr(
         driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)

@@ -22,7 +22,6 @@ from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
 from unrolled.kernels import cuda, reference
 from unrolled.kernels.cuda import compiler, launch, once
-from unrolled.kernels.cuda import plan as plans
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import (
     GRU,
@@ -51,7 +50,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "batch": (1, 3, 11, 40),
     "hidden": (21, 64),
     "multiprocessors": (4, 8, 12),
-    "clusters": ("none", "near", "teams"),
+    "clusters": (False, True),
     "lengths": (False, True),
     "resets": (None, "zero", "learned"),
     "reverse": (False, True),
@@ -88,7 +87,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that sets up a GPU of so many multiprocessors; buffers not yet written hold NaN."""
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
-    widest = plans.WIDEST_OF_CLUSTER
 
     def plan(
         kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device, limits: Limits
@@ -107,12 +105,9 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         assert outcome == 0, OUTCOMES[outcome]
 
     def set_up(
-        multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: str = "none"
+        multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: bool = False
     ) -> None:
-        """Clusters, if there are any, are whole groups (near) or teams that share a product."""
-        sizes = (2, 4, 8) if clusters != "none" else ()
-        limits = Limits(multiprocessors, shared, tuple((size, multiprocessors // size) for size in sizes))
-        monkeypatch.setattr(plans, "WIDEST_OF_CLUSTER", 0 if clusters == "teams" else widest)
+        limits = Limits(multiprocessors, shared, ((8, 1), (16, 1)) if clusters else ())
         monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
         monkeypatch.setattr(launch, "run", partial(run, held=held, seed=seed))
 
@@ -239,34 +234,38 @@ def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeyp
         assert error(value, expected[name]) <= RELATIVE[torch.float16], name
 
 
-@pytest.mark.parametrize(("units", "team"), [(16, 1), (32, 1), (16, 2), (16, 4)])
+@pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
-def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, team: int, build: Build) -> None:
-    library = build(compiler.recurrence(kind, 64, torch.float16, units, team))
-    assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, team, 16, 3)
-    assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, team, 16, 3)
-
-
-@pytest.mark.parametrize(("cell", "hidden"), [("rnn", 300), ("lstm_current", 256), ("gru", 384), ("gru_before", 136)])
-def test_teams(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
-    """Teams of up to eight, several chunks, and weights that registers do not hold."""
-    for held, seed in ((16, 6), (1, 7)):
-        simulated(-(-hidden // 16) + 4, held=held, clusters="teams", seed=seed)
-        check({**PLAIN, "cell": cell, "hidden": hidden, "batch": 20, "lengths": True, "resets": "learned"})
+def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
+    library = build(compiler.recurrence(kind, 64, torch.float16, units))
+    assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
+    assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
 
 
 @pytest.mark.parametrize(("cell", "hidden"), [("rnn", 256), ("lstm_current", 100), ("lstm", 256), ("gru", 192)])
 def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
     for seed in (4, 5):
-        simulated(clusters="near", seed=seed)
+        simulated(clusters=True, seed=seed)
         check({**PLAIN, "cell": cell, "hidden": hidden, "lengths": True, "resets": "learned"})
 
 
-def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(build: Build) -> None:
-    for kind, units in product((KINDS[LSTM_CURRENT], KINDS[GRU]), UNITS):
-        library = build(compiler.recurrence(kind, 128, torch.float16, units, near=True))
-        assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)
-        assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units)
+@pytest.mark.parametrize(("cell", "hidden"), [("lstm_current", 320), ("gru", 300)])
+def test_clusters_of_more_than_eight_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
+    """One at a time here: with sixteen rows where eight are not enough, and not at all for more than that."""
+    limits = Limits(20, 227 * 1024, ((16, 1),))
+    plans = [make_plan(KINDS[LSTM], "forward", 10, batch, limits) for batch in (7, 11, 17)]
+    assert [plan is not None and plan.near * plan.group_rows for plan in plans] == [8, 16, 0]
+    for batch in (7, 11):
+        simulated(20, clusters=True, seed=batch)
+        check({**PLAIN, "cell": cell, "hidden": hidden, "batch": batch, "lengths": True, "resets": "learned"})
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU]], ids=lambda kind: kind.name)
+def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
+    library = build(compiler.recurrence(kind, 128, torch.float16, units, near_rows=8))
+    assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units, 8)
+    assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units, 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

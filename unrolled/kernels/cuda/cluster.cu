@@ -1,7 +1,7 @@
-// The recurrences of recurrence.cu for up to 256 units: the blocks of a group are a cluster of up to eight, and what a
+// The recurrences of recurrence.cu for up to 512 units: the blocks of a group are a cluster of up to sixteen, and what a
 // step gives to the next goes from block to block through their shared memories, not through the cache.
 //
-// A cluster has 8 rows of the batch. As in product.cuh, a word that is still all ones has not come; who reads one makes
+// A cluster has CLUSTER_ROWS rows of the batch, 8 or 16. As in product.cuh, a word that is still all ones has not come; who reads one makes
 // it all ones again. Two buffers take turns: a block writes to one only after all have sent it what they made of the other.
 #include <device.cuh>
 
@@ -13,8 +13,8 @@
 #include <cells.cuh>
 #include <step.cuh>
 
-constexpr int BLOCKS_OF_CLUSTER = HIDDEN / UNITS, ROWS = TILE_ROWS, OWNERS = ROWS * UNITS / 2;
-static_assert(HIDDEN % UNITS == 0 && BLOCKS_OF_CLUSTER <= 8 && OWNERS <= THREADS && WIDTH <= WARPS && WIDTH % 2 == 0);
+constexpr int BLOCKS_OF_CLUSTER = HIDDEN / UNITS, ROWS = CLUSTER_ROWS, OWNERS = ROWS * UNITS / 2;
+static_assert(HIDDEN % UNITS == 0 && BLOCKS_OF_CLUSTER <= 16 && OWNERS <= THREADS && WIDTH % 2 == 0);
 
 DEVICE void clear(Words* first, int count) {
     for (int i = thread_index(); i < count; i += THREADS) first[i] = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
@@ -24,7 +24,7 @@ using ForwardProduct = Product<Number, GATES, WIDTH>;
 
 struct ForwardShared {
     static constexpr int PITCH = HIDDEN + 32, BUFFER = ROWS * PITCH;  // numbers of 16 bits
-    static constexpr int bytes(int, int) { return 2 * BUFFER * 2 + ForwardProduct::bytes(ROWS, 1); }
+    static constexpr int bytes(int, int) { return 2 * BUFFER * 2 + ForwardProduct::bytes(ROWS); }
 };
 
 KERNEL forward(GIVEN Arguments a) {
@@ -77,11 +77,11 @@ KERNEL forward(GIVEN Arguments a) {
             if (step + 1 < place.steps) load_input(step + 1);
             real = is_real(a, row, t);
         }
-        product.gather_near(buffers + step % 2 * S::BUFFER, S::PITCH, step);
+        product.gather_near<ROWS>(buffers + step % 2 * S::BUFFER, S::PITCH, step);
         if (!owner) continue;
 
         Pair sums[GATES];
-        product.sum_near(place, step, sums);
+        product.sum_near<ROWS>(place, step, sums);
         float x[2][GATES], u[2][GATES], saved[2][SAVED];
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
@@ -123,7 +123,8 @@ struct BackwardShared {
     static constexpr int GATES_BUFFER = ROWS * PITCH;                    // 16 bits; (ROWS, PITCH)
     static constexpr int SUMS_OF_BLOCK = UNITS * ROWS;                   // floats; (UNITS / 2, ROWS, 2)
     static constexpr int SUMS_BUFFER = BLOCKS_OF_CLUSTER * SUMS_OF_BLOCK;
-    static constexpr int bytes(int, int) { return 2 * SUMS_BUFFER * 4 + 2 * GATES_BUFFER * 2; }
+    static constexpr int TALLY = 2 * SUMS_BUFFER * 4 + 2 * GATES_BUFFER * 2;  // where what is summed up of `own` begins
+    static constexpr int bytes(int, int) { return TALLY + 2 * Cell::OWN * THREADS * 4; }
 };
 
 KERNEL backward(GIVEN Arguments a) {
@@ -131,7 +132,7 @@ KERNEL backward(GIVEN Arguments a) {
     constexpr int TILES = HIDDEN / 16, SHARE = (TILES + WARPS - 1) / WARPS, COLUMN_BLOCKS = S::BLOCKS, CHAINS = 2;
     const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
     const int rank = block_index() % BLOCKS_OF_CLUSTER;
-    // of the threads that own units, eight in a row have the rows of one pair: so their sums lie side by side
+    // of the threads that own units, as many in a row as there are rows have one pair: so their sums lie side by side
     const Place place = {a, block_index() / BLOCKS_OF_CLUSTER, rank, thread_index() % ROWS, thread_index() / ROWS};
     const int64_t row = place.batch_row(0);
     const int unit = place.unit();
@@ -154,7 +155,8 @@ KERNEL backward(GIVEN Arguments a) {
                 load_transposed(a.weights + from, REAL_UNITS - first, low, high);
         }
     float own[2][3] = {};
-    Pair d_bias[GATES] = {}, d_own[3] = {};
+    Pair d_bias[GATES] = {};
+    const Tally d_own(reinterpret_cast<float*>(shared_memory() + S::TALLY), Cell::OWN);
     Known ahead = {};
     clear(reinterpret_cast<Words*>(sums_buffers), 2 * S::SUMS_BUFFER / 4);
     for (int i = thread_index(); i < S::GATES_BUFFER; i += THREADS) store_word(gates_buffers + 2 * i, 0u);
@@ -209,27 +211,30 @@ KERNEL backward(GIVEN Arguments a) {
             store_word(gates + place.row * S::PITCH + gate * UNITS + 2 * place.pair, Number::pack(low.du[gate], high.du[gate]));
         sync_block();  // this step's gates are there; the sums of the step after have been read and cleared
 
-        Words b[COLUMN_BLOCKS];
 #pragma unroll
-        for (int block = 0; block < COLUMN_BLOCKS; block++)
-            b[block] = *reinterpret_cast<const Words*>(gates + r * S::PITCH + block * BLOCK + 8 * q);
+        for (int row_tile = 0; row_tile < ROWS / TILE_ROWS; row_tile++) {
+            Words b[COLUMN_BLOCKS];
 #pragma unroll
-        for (int share = 0; share < SHARE; share++) {
-            const int tile = share * WARPS + warp;
-            if (tile >= TILES) break;
-            float sums[CHAINS][4] = {};
+            for (int block = 0; block < COLUMN_BLOCKS; block++)
+                b[block] = *reinterpret_cast<const Words*>(gates + (row_tile * TILE_ROWS + r) * S::PITCH + block * BLOCK + 8 * q);
 #pragma unroll
-            for (int block = 0; block < COLUMN_BLOCKS; block++) {
-                const Words &first = weights[share][block][0], &second = weights[share][block][1];
-                Number::multiply(sums[0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
-                Number::multiply(sums[1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
+            for (int share = 0; share < SHARE; share++) {
+                const int tile = share * WARPS + warp;
+                if (tile >= TILES) break;
+                float sums[CHAINS][4] = {};
+#pragma unroll
+                for (int block = 0; block < COLUMN_BLOCKS; block++) {
+                    const Words &first = weights[share][block][0], &second = weights[share][block][1];
+                    Number::multiply(sums[0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
+                    Number::multiply(sums[1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
+                }
+                // units 2r and 2r + 1 of the tile for rows 2q and 2q + 1
+                float* to = sums_buffers + (turn ^ 1) * S::SUMS_BUFFER + rank * S::SUMS_OF_BLOCK +
+                            ((tile % SIXTEENS * 8 + r) * ROWS + row_tile * TILE_ROWS + 2 * q) * 2;
+                store_near(tile / SIXTEENS, to,
+                           {bits_of(sums[0][0] + sums[1][0]), bits_of(sums[0][2] + sums[1][2]),
+                            bits_of(sums[0][1] + sums[1][1]), bits_of(sums[0][3] + sums[1][3])});
             }
-            // units 2r and 2r + 1 of the tile for rows 2q and 2q + 1
-            float* to = sums_buffers + (turn ^ 1) * S::SUMS_BUFFER + rank * S::SUMS_OF_BLOCK +
-                        ((tile % SIXTEENS * 8 + r) * ROWS + 2 * q) * 2;
-            store_near(tile / SIXTEENS, to,
-                       {bits_of(sums[0][0] + sums[1][0]), bits_of(sums[0][2] + sums[1][2]),
-                        bits_of(sums[0][1] + sums[1][1]), bits_of(sums[0][3] + sums[1][3])});
         }
 
         if (!real_row) continue;
@@ -239,11 +244,11 @@ KERNEL backward(GIVEN Arguments a) {
             const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
             const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
             store_word(to + gate * HIDDEN, Number::pack(low.du[gate], high.du[gate]));
-            store_d_input(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
+            store_d_input<Cell::HAS_CANDIDATE>(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
             d_bias[gate] = {d_bias[gate].x + d_x.x, d_bias[gate].y + d_x.y};
         }
 #pragma unroll
-        for (int i = 0; i < Cell::OWN; i++) d_own[i] = {d_own[i].x + low.d_own[i], d_own[i].y + high.d_own[i]};
+        for (int i = 0; i < Cell::OWN; i++) d_own.add(i, low.d_own[i], high.d_own[i]);
     }
     if (real_row) {
         store_state<Number>(a.d_h_initial, place, row, dh);
@@ -253,9 +258,6 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++)
             store_pair(a.d_bias + (place.tally_slot * GATES + gate) * HIDDEN + unit, d_bias[gate]);
-    if (owner && a.d_own != nullptr)
-#pragma unroll
-        for (int i = 0; i < Cell::OWN; i++)
-            store_pair(a.d_own + (place.tally_slot * Cell::OWN + i) * HIDDEN + unit, d_own[i]);
+    if (owner) write_tally<Cell::OWN>(place, d_own, 0, a.d_own);
     sync_cluster();
 }

@@ -8,18 +8,15 @@
 #include <shared.cuh>
 #include <place.cuh>
 #include <product.cuh>
-#if TEAM > 1
-#include <team.cuh>
-#endif
 
 using Number = NUMBER_TYPE;
 constexpr int SLICES = HIDDEN / UNITS, R = 0, Z = 1, N = 2, GATES = 3;
 
 // `weights` (2 * HIDDEN, HIDDEN) and `second_weights` (HIDDEN, HIDDEN)
-using ForwardGates = Recurrent<Number, 2, WIDTH>;
-using ForwardCandidate = Recurrent<Number, 1, WIDTH>;
-using BackwardGates = Recurrent<Number, 1, 2 * WIDTH, true>;
-using BackwardCandidate = Recurrent<Number, 1, WIDTH, true>;
+using ForwardGates = Product<Number, 2, WIDTH>;
+using ForwardCandidate = Product<Number, 1, WIDTH>;
+using BackwardGates = Product<Number, 1, 2 * WIDTH, true>;
+using BackwardCandidate = Product<Number, 1, WIDTH, true>;
 using ForwardShared = Shared<0, ForwardGates, ForwardCandidate>;
 using BackwardShared = Shared<GATES, BackwardGates, BackwardCandidate>;
 
@@ -41,8 +38,7 @@ KERNEL forward(GIVEN Arguments a) {
         const Pair h = state_pair<Number>(a.h_initial, place, place.batch_row(chunk));
         enter<Number>(a, place, kept_h, kept_z, chunk, place.time(0), h, {0.0f, 0.0f});
     }
-    gates.begin();
-    candidate.begin();
+    sync_block();
 
     for (int step = 0; step < place.steps; step++) {
         const int t = place.time(step);
@@ -97,7 +93,6 @@ KERNEL forward(GIVEN Arguments a) {
             if (a.saved != nullptr) store_word(saved_at(a, place, chunk, t, N), Number::pack(n.x, n.y));
         }
     }
-    gates.end();
 }
 
 // `d_gates` (T, B, 2 * HIDDEN) and `d_candidate` (T, B, HIDDEN) are both exchanges here.
@@ -112,8 +107,7 @@ KERNEL backward(GIVEN Arguments a) {
         if (!place.has_row(chunk)) continue;
         kept_dh[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place, place.batch_row(chunk));
     }
-    gates.begin();
-    candidate.begin();
+    sync_block();
 
     for (int step = place.steps - 1; step >= -1; step--) {  // at -1 what is left is the initial state's
         const bool first = step == place.steps - 1;
@@ -147,7 +141,7 @@ KERNEL backward(GIVEN Arguments a) {
             Pair d_n = {};
             if (real) d_n = {dh.x * (1.0f - z.x) * (1.0f - n.x * n.x), dh.y * (1.0f - z.y) * (1.0f - n.y * n.y)};
             store_exchanged(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(d_n.x, d_n.y));
-            store_d_input(a, place, row, t, GATES, N, Number::pack(d_n.x, d_n.y));
+            store_d_input<true>(a, place, row, t, GATES, N, Number::pack(d_n.x, d_n.y));
             tally.add(N, d_n.x, d_n.y);
             kept_dh[place.slot(chunk)] = dh;
         }
@@ -179,13 +173,12 @@ KERNEL backward(GIVEN Arguments a) {
             store_exchanged(to + R * HIDDEN, Number::pack(d_r.x, d_r.y));
             store_exchanged(to + Z * HIDDEN, Number::pack(d_z.x, d_z.y));
             const int64_t row = place.batch_row(chunk);
-            store_d_input(a, place, row, t, GATES, R, Number::pack(d_r.x, d_r.y));
-            store_d_input(a, place, row, t, GATES, Z, Number::pack(d_z.x, d_z.y));
+            store_d_input<true>(a, place, row, t, GATES, R, Number::pack(d_r.x, d_r.y));
+            store_d_input<true>(a, place, row, t, GATES, Z, Number::pack(d_z.x, d_z.y));
             tally.add(R, d_r.x, d_r.y);
             tally.add(Z, d_z.x, d_z.y);
             kept_dh[place.slot(chunk)] = d_entering;
         }
     }
     write_tally<GATES>(place, tally, 0, a.d_bias);
-    gates.end();
 }

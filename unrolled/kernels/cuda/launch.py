@@ -13,7 +13,7 @@ from unrolled.errors import UserError
 from unrolled.kernels.cuda import compiler
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.compiler import Program
-from unrolled.kernels.cuda.plan import MOST_OF_CLUSTER, THREADS, Kind, Limits, Pass, Plan, make_plan
+from unrolled.kernels.cuda.plan import MOST_OF_CLUSTER, PORTABLE, THREADS, Kind, Limits, Pass, Plan, make_plan
 
 
 @cache
@@ -34,7 +34,7 @@ def _most_clusters(shared: int, device: torch.device) -> tuple[tuple[int, int], 
 
     with torch.cuda.device(device):
         kernel = _loaded(compiler.PROBE, "probe", device)
-        _allow_shared(kernel, shared)
+        _allow(kernel, shared, MOST_OF_CLUSTER)
         sizes = [1 << i for i in range(1, MOST_OF_CLUSTER.bit_length())]
         plans = [Plan(size, 1, 1, 1, 1, shared, 1, size, cooperative=False) for size in sizes]
         found = [driver.cuOccupancyMaxActiveClusters(kernel, _configured(plan, 0)) for plan in plans]
@@ -58,7 +58,7 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
     if not hasattr(_thread, "entered"):
         _enter(device)
     kernel = _loaded(program, name, device)
-    _allow_shared(kernel, how.shared_bytes)
+    _allow(kernel, how.shared_bytes, how.cluster)
     config = _configured(how, torch.cuda.current_stream(device).cuda_stream)
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
     _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
@@ -119,18 +119,26 @@ def _module(program: Program, architecture: str, device: torch.device) -> Any:
     return _checked(driver.cuModuleLoadData(compiler.machine_code(program, architecture)), "load")
 
 
-_allowed: dict[int, int] = {}
+_allowed: dict[tuple[int, str], int] = {}
 
 
-def _allow_shared(kernel: Any, size: int) -> None:
-    """Above 48 KiB a kernel must be told how much shared memory it may use."""
+def _allow(kernel: Any, shared: int, cluster: int) -> None:
+    """More than 48 KiB of shared memory, and clusters of more than eight blocks, must be asked for."""
+    if shared > _allowed.get((int(kernel), "shared"), 48 * 1024):
+        _set(kernel, "shared", shared)
+    if cluster > PORTABLE and not _allowed.get((int(kernel), "cluster")):
+        _set(kernel, "cluster", 1)
+
+
+def _set(kernel: Any, what: str, value: int) -> None:
     from cuda.bindings import driver
 
-    if size <= _allowed.get(int(kernel), 48 * 1024):
-        return
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    _checked(driver.cuFuncSetAttribute(kernel, attribute, size), "load")
-    _allowed[int(kernel)] = size
+    attributes = {
+        "shared": driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+        "cluster": driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+    }
+    _checked(driver.cuFuncSetAttribute(kernel, attributes[what], value), "load")
+    _allowed[int(kernel), what] = value
 
 
 def _checked(result: tuple[Any, ...], what: str) -> Any:

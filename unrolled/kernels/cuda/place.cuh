@@ -92,8 +92,9 @@ DEVICE uint32_t d_output_word(const Arguments& a, const Place& place, int64_t ro
     return load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + place.unit());
 }
 // The gradient of the input's part, (T, B, G * REAL_UNITS), where it is not the exchange itself.
+template <bool ANOTHER>
 DEVICE void store_d_input(const Arguments& a, const Place& place, int64_t row, int t, int gates, int gate, uint32_t word) {
-    if (a.d_gates_x == nullptr || !place.inside) return;
+    if (!(ANOTHER || REAL_UNITS < HIDDEN) || !place.inside) return;
     const int64_t at = ((static_cast<int64_t>(t) * place.batch + row) * gates + gate) * REAL_UNITS + place.unit();
     store_word(a.d_gates_x + at, word);
 }

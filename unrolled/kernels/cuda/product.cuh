@@ -37,13 +37,13 @@ struct Product {
     static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
     static constexpr int WIDE = sizeof(UnitSums) / 4;                     // floats
     static constexpr int PITCH = UNITS * WIDE + 4;                    // floats of a row's sums; no two lanes in one bank
-    static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks on their way while others are multiplied
+    static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks asked for together
     static constexpr int ROUNDS = (SHARE + AT_ONCE - 1) / AT_ONCE;
     static constexpr int CHAINS = TILES == 1 ? 4 : TILES < 4 ? 2 : 1;  // independent sums, to hide a product's latency
 
     // of one set of partial sums; there are two, taking turns
     static constexpr int partial_floats(int rows) { return SUMMING * rows * PITCH; }
-    static constexpr int bytes(int chunk_rows, int) { return Weights<PIECES>::bytes() + 2 * partial_floats(chunk_rows) * 4; }
+    static constexpr int bytes(int chunk_rows) { return Weights<PIECES>::bytes() + 2 * partial_floats(chunk_rows) * 4; }
 
     Weights<PIECES> weights;
     float* partials;
@@ -74,8 +74,6 @@ struct Product {
             weights.put(piece, low, high);
         }
     }
-    DEVICE void begin() const { sync_block(); }  // the spare weights are there
-    DEVICE void end() const {}
 
     // Multiplies the rows of a chunk, (·, BLOCKS * BLOCK), as they arrive. Afterwards every owner can ask for sums.
     DEVICE void gather(const uint16_t* source, const Place& place, int step, int chunk) const {
@@ -89,15 +87,17 @@ struct Product {
         sum_up(place, partial(turn(place, step, chunk), place.chunk_rows), place.chunk_rows, sums);
     }
 
-    // The same where eight rows in shared memory, (8, pitch), are all, and other blocks of the cluster are still writing them. A
-    // word that was read is all ones again.
+    // The same where ROWS rows in shared memory, (ROWS, pitch), are all, and other blocks of the cluster are still writing
+    // them. A word that was read is all ones again.
+    template <int ROWS>
     DEVICE void gather_near(uint16_t* source, int pitch, int step) const {
-        static_assert(SHARE == 1 && PIECES <= MOST_HELD);
-        if (thread_index() / 32 < SUMMING) gather_words(source, pitch, partial(step & 1, TILE_ROWS));
+        static_assert(PIECES <= MOST_HELD);
+        if (thread_index() / 32 < SUMMING) gather_words<ROWS>(source, pitch, partial(step & 1, ROWS));
         sync_block();
     }
+    template <int ROWS>
     DEVICE void sum_near(const Place& place, int step, Pair (&sums)[SUMS]) const {
-        sum_up(place, partial(step & 1, TILE_ROWS), TILE_ROWS, sums);
+        sum_up(place, partial(step & 1, ROWS), ROWS, sums);
     }
 
    private:
@@ -122,18 +122,34 @@ struct Product {
             sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
     }
 
+    template <int ROWS>
     DEVICE void gather_words(uint16_t* source, int pitch, float* partial) const {
+        constexpr int ROW_TILES = ROWS / TILE_ROWS;
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-        uint16_t* here = source + r * pitch + warp * BLOCK + 8 * q;
-        Words words = load_near(here);
-        for (int waits = 0; any_lane(is_missing(words)); waits++) {
-            if (waits > MOST_WAITS) give_up();
-            words = load_near(here);
+#pragma unroll
+        for (int tile = 0; tile < ROW_TILES; tile++) {
+            uint16_t* here = source + (tile * TILE_ROWS + r) * pitch + warp * BLOCK + 8 * q;
+            Words words[SHARE];
+            bool missing = true;
+            for (int waits = 0; any_lane(missing); waits++) {
+                if (waits > MOST_WAITS) give_up();
+                missing = false;
+#pragma unroll
+                for (int share = 0; share < SHARE; share++) {
+                    words[share] = {0, 0, 0, 0};
+                    if (mine(warp, share)) words[share] = load_near(here + share * WARPS * BLOCK);
+                    missing = missing || is_missing(words[share]);
+                }
+            }
+            float sums[CHAINS][TILES][4] = {};
+#pragma unroll
+            for (int share = 0; share < SHARE; share++) {
+                if (!mine(warp, share)) continue;
+                *reinterpret_cast<Words*>(here + share * WARPS * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+                multiply(sums, share, words[share]);
+            }
+            store(sums, partial + (warp * ROWS + tile * TILE_ROWS + 2 * q) * PITCH, r);
         }
-        *reinterpret_cast<Words*>(here) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
-        float sums[CHAINS][TILES][4] = {};
-        multiply(sums, 0, words);
-        store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
     }
 
     // partial (SUMMING, chunk_rows, PITCH) gets each warp's sums
@@ -154,12 +170,15 @@ struct Product {
                 Words now[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) now[i] = next[i];
-                if (more) load_round(next, ahead, ahead_round, warp);
+                // What comes next is asked for at once, and again while this is waited for. But not where there are more
+                // rows: what is asked for in vain is in the way of what is written.
+                if (more && tiles == 1) load_round(next, ahead, ahead_round, warp);
                 for (int waits = 0; any_lane(is_any_missing(now)); waits++) {
                     if (waits > MOST_WAITS) give_up();
                     load_missing(now, here, round);
-                    if (more) load_missing(next, ahead, ahead_round);  // as late, and not to be waited for again
+                    if (more && tiles == 1) load_missing(next, ahead, ahead_round);
                 }
+                if (more && tiles > 1) load_round(next, ahead, ahead_round, warp);
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) {
                     const int share = round * AT_ONCE + i;
@@ -228,8 +247,3 @@ struct Product {
                                               share * TILES + t, b);
     }
 };
-
-#if TEAM == 1
-template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false>
-using Recurrent = Product<Number, SUMS, BLOCKS, TRANSPOSED>;
-#endif

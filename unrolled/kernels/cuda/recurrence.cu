@@ -1,8 +1,8 @@
 // A recurrence whose step is one product and an element-wise part: RNN, LSTM with and without peepholes, GRU.
 //
 // Compiled for one CELL_TYPE, one NUMBER_TYPE and REAL_UNITS, which are filled up to WIDTH blocks of 32 with units that
-// have zero weights and stay zero; BLOCK_UNITS of them to a block, and TEAM blocks that share the product. Buffers are
-// (T, B, ·) and contiguous where no strides are given.
+// have zero weights and stay zero; BLOCK_UNITS of them to a block. Buffers are (T, B, ·) and
+// contiguous where no strides are given.
 #include <device.cuh>
 
 #include <arguments.h>
@@ -10,16 +10,13 @@
 #include <shared.cuh>
 #include <place.cuh>
 #include <product.cuh>
-#if TEAM > 1
-#include <team.cuh>
-#endif
 #include <cells.cuh>
 #include <step.cuh>
 
 constexpr int SLICES = HIDDEN / UNITS;
 
-using ForwardProduct = Recurrent<Number, GATES, WIDTH>;
-using BackwardProduct = Recurrent<Number, 1, GATES * WIDTH, true>;
+using ForwardProduct = Product<Number, GATES, WIDTH>;
+using BackwardProduct = Product<Number, 1, GATES * WIDTH, true>;
 using ForwardShared = Shared<0, ForwardProduct>;
 using BackwardShared = Shared<GATES + Cell::OWN, BackwardProduct>;
 
@@ -36,7 +33,7 @@ KERNEL forward(GIVEN Arguments a) {
         const Pair h = state_pair<Number>(a.h_initial, place, row), c = state_pair<Number>(a.c_initial, place, row);
         enter<Number>(a, place, shared.first, shared.second, chunk, place.time(0), h, c);
     }
-    product.begin();
+    sync_block();  // the spare weights are there
 
     for (int step = 0; step < place.steps; step++) {
         const int t = place.time(step);
@@ -89,7 +86,6 @@ KERNEL forward(GIVEN Arguments a) {
             }
         }
     }
-    product.end();
 }
 
 // `d_gates` (T, B, GATES * HIDDEN) is the exchange.
@@ -107,7 +103,7 @@ KERNEL backward(GIVEN Arguments a) {
         shared.first[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place, row);
         shared.second[place.slot(chunk)] = state_pair<Number>(a.d_c_final, place, row);
     }
-    product.begin();
+    sync_block();  // the spare weights are there
 
     for (int step = place.steps - 1; step >= -1; step--) {  // at -1 what is left is the initial state's
         const bool first = step == place.steps - 1;
@@ -147,7 +143,7 @@ KERNEL backward(GIVEN Arguments a) {
             for (int gate = 0; gate < GATES; gate++) {
                 const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
                 const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
-                store_d_input(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
+                store_d_input<Cell::HAS_CANDIDATE>(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
                 tally.add(gate, d_x.x, d_x.y);
             }
 #pragma unroll
@@ -158,5 +154,4 @@ KERNEL backward(GIVEN Arguments a) {
     }
     write_tally<GATES>(place, tally, 0, a.d_bias);
     write_tally<Cell::OWN>(place, tally, GATES, a.d_own);
-    product.end();
 }

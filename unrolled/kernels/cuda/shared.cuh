@@ -3,7 +3,7 @@
 #pragma once
 
 struct NoProduct {
-    static constexpr int bytes(int, int) { return 0; }
+    static constexpr int bytes(int) { return 0; }
 };
 
 // Sums over all steps for a thread's two units: gradients of what the rows of a batch share.
@@ -29,15 +29,15 @@ struct Shared {
 
     DEVICE Shared(int chunk_rows, int chunks) {
         of_first = shared_memory();
-        of_second = of_first + First::bytes(chunk_rows, chunks);
-        first = reinterpret_cast<Pair*>(of_second + Second::bytes(chunk_rows, chunks));
+        of_second = of_first + First::bytes(chunk_rows);
+        first = reinterpret_cast<Pair*>(of_second + Second::bytes(chunk_rows));
         second = first + pairs(chunk_rows, chunks);
         tally = reinterpret_cast<float*>(second + pairs(chunk_rows, chunks));
     }
 
     static constexpr int pairs(int chunk_rows, int chunks) { return chunks * chunk_rows * (UNITS / 2); }
     static constexpr int bytes(int chunk_rows, int chunks) {
-        const int products = First::bytes(chunk_rows, chunks) + Second::bytes(chunk_rows, chunks);
+        const int products = First::bytes(chunk_rows) + Second::bytes(chunk_rows);
         return products + 2 * pairs(chunk_rows, chunks) * 8 + 2 * TALLIED * THREADS * 4;
     }
 };
