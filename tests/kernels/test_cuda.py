@@ -45,9 +45,7 @@ needs_nvrtc = pytest.mark.skipif(
 H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), Limits(108, 163 * 1024)
 
 
-def report(
-    kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, near_rows: int = 0
-) -> str:
+def report(kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, near_rows: int = 0) -> str:
     """What ptxas says of a kernel."""
     program = compiler.recurrence(kind, hidden, dtype, units, near_rows)
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")

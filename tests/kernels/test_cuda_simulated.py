@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import unrolled
 from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, pairwise, results
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
@@ -126,7 +127,7 @@ def check(case: Case) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("case", list(pairwise(CHOICES, seed=0)), ids=lambda case: "-".join(map(str, case.values())))
 def test_equals_reference(case: Case, simulated: Callable[..., None]) -> None:
-    """Every kernel is compiled for units that fill two blocks of 32 and for some that do not, each in one of the dtypes."""
+    """Every kernel is compiled for units that fill two blocks of 32 and for some that do not, in one dtype each."""
     simulated(case["multiprocessors"], seed=1, clusters=case["clusters"])
     check({**case, "dtype": torch.bfloat16 if case["hidden"] == 21 else torch.float16})
 
@@ -188,11 +189,12 @@ def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., 
     operator, run = cuda.ops.recurrence, cuda.ops.run
 
     def recorded(*given: Any) -> Any:
-        calls.append((*given[:8], None, *given[8:]))
+        calls.append((*given[:9], None, *given[9:]))
         return run(*given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuda.ops, "run", recorded)
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
         cuda.run(job)
     given = [g.detach().requires_grad_(g.is_floating_point()) if isinstance(g, Tensor) else g for g in calls[0]]
     torch.library.opcheck(
@@ -291,3 +293,26 @@ def test_a_single_step_that_only_the_other_kernels_do(simulated: Callable[..., N
     with torch.no_grad():
         (h, _), (expected, _) = cuda.step(job), reference.run(cast(job, torch.float64))[1]
     assert error(h, expected) <= RELATIVE[torch.float16]
+
+
+def test_a_stream_of_several_layers(simulated: Callable[..., None]) -> None:
+    """Step by step as over the whole sequence, from a given state, and on from one that was read."""
+    simulated()
+    torch.manual_seed(0)
+    layer = unrolled.LSTM(8, 16, num_layers=2, dtype=torch.float16)
+    cells = layer.stepper()._cells
+    frames, initial = torch.randn(5, 3, 8), tuple(torch.randn(3, 2, 16) for _ in range(2))
+    exact = copy.deepcopy(layer).double()
+    with torch.no_grad():
+        expected, finals = exact(frames.double(), tuple(s.transpose(0, 1).double() for s in initial))
+    stream = cuda.stream(cells, 3, initial)
+    assert stream is not None
+    outputs = [stream.feed(frame) for frame in frames[:2]]
+    kept = stream.state
+    stream.feed(frames[3])
+    stream.state = kept
+    outputs += [stream.feed(frame.half()) for frame in frames[2:]]
+    assert error(torch.stack(outputs), expected) <= RELATIVE[torch.float16]
+    for found, wanted in zip(stream.state, finals, strict=True):
+        assert error(found.transpose(0, 1), wanted) <= RELATIVE[torch.float16]
+    assert cuda.stream(cells, 9, tuple(torch.zeros(9, 2, 16) for _ in range(2))) is None

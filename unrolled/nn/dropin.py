@@ -247,6 +247,8 @@ class DropIn(nn.RNNBase):
         names, sizes, runs = self.cell_class.state_names, self._state_sizes(), len(self._run_names())
         if hx is None:
             learned = self._learned_states(x.shape[0])
+            if learned is None and len(set(sizes)) == 1:  # all at once: on a GPU each is a launch
+                return x.new_zeros(len(sizes), runs, x.shape[0], sizes[0]).unbind()
             return learned or tuple(x.new_zeros(runs, x.shape[0], size) for size in sizes)
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
         if len(given) != len(names) or isinstance(hx, (tuple, list)) != (len(names) > 1):
@@ -330,7 +332,8 @@ class DropIn(nn.RNNBase):
     def _close(self, call: _Call, stacked: Stacked) -> Any:
         """Output and final state in torch's layout."""
         output = combine(stacked.outputs, self.combine, getattr(self, "combine_weight", None))
-        final = tuple(torch.stack(parts) for parts in zip(*stacked.states.values(), strict=True))
+        states = zip(*stacked.states.values(), strict=True)
+        final = tuple(p[0][None] if len(p) == 1 else torch.stack(p) for p in states)
         return self._laid_out(call, output), self._state_laid_out(call, final)
 
     def _laid_out(self, call: _Call, output: Tensor) -> Tensor | PackedSequence:

@@ -10,6 +10,7 @@
 #include <shared.cuh>
 #include <place.cuh>
 #include <product.cuh>
+#include <bias.cuh>
 #include <cells.cuh>
 #include <step.cuh>
 
@@ -43,11 +44,11 @@ KERNEL forward(GIVEN Arguments a) {
         for (int gate = 0; gate < GATES; gate++) ahead[gate] = input_word(a, place, row, place.time(step), gate);
     };
     if (real_row) {
-        load_own(a.own, place, own[0], own[1]);
+        load_own(a, place, own[0], own[1]);
         h = state_pair<Number>(a.h_initial, place, row);
         c = state_pair<Number>(a.c_initial, place, row);
 #pragma unroll
-        for (int gate = 0; gate < GATES; gate++) bias[gate] = bias_pair(a, place, gate);
+        for (int gate = 0; gate < GATES; gate++) bias[gate] = {bias_of(a, gate, unit), bias_of(a, gate, unit + 1)};
         load_input(0);
     }
     clear(reinterpret_cast<Words*>(buffers), 2 * S::BUFFER / 8);
@@ -164,7 +165,7 @@ KERNEL backward(GIVEN Arguments a) {
 
     Pair dh = {}, dc = {};
     if (real_row) {
-        load_own(a.own, place, own[0], own[1]);
+        load_own(a, place, own[0], own[1]);
         dh = state_pair<Number>(a.d_h_final, place, row);
         dc = state_pair<Number>(a.d_c_final, place, row);
         ahead.load(a, place, 0, place.steps - 1);

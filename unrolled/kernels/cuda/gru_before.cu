@@ -8,6 +8,7 @@
 #include <shared.cuh>
 #include <place.cuh>
 #include <product.cuh>
+#include <bias.cuh>
 
 using Number = NUMBER_TYPE;
 constexpr int SLICES = HIDDEN / UNITS, R = 0, Z = 1, N = 2, GATES = 3;
@@ -17,8 +18,8 @@ using ForwardGates = Product<Number, 2, WIDTH>;
 using ForwardCandidate = Product<Number, 1, WIDTH>;
 using BackwardGates = Product<Number, 1, 2 * WIDTH, true>;
 using BackwardCandidate = Product<Number, 1, WIDTH, true>;
-using ForwardShared = Shared<0, ForwardGates, ForwardCandidate>;
-using BackwardShared = Shared<GATES, BackwardGates, BackwardCandidate>;
+using ForwardShared = Shared<GATES, 0, ForwardGates, ForwardCandidate>;
+using BackwardShared = Shared<0, GATES, BackwardGates, BackwardCandidate>;
 
 DEVICE Pair load_input(const Arguments& a, const Place& place, int chunk, int t, int gate) {
     return Number::unpack(input_word(a, place, place.batch_row(chunk), t, gate));
@@ -33,6 +34,11 @@ KERNEL forward(GIVEN Arguments a) {
     const ForwardGates gates(a.weights, place, shared.of_first);
     const ForwardCandidate candidate(a.second_weights, place, shared.of_second);
     Pair *kept_h = shared.first, *kept_z = shared.second;
+    for (int i = thread_index(); i < GATES * UNITS; i += THREADS) {
+        const int gate = i / UNITS, unit = place.first_unit + i % UNITS;
+        shared.bias[i] = unit < REAL_UNITS ? added_bias<Number, true>(a, gate * REAL_UNITS + unit) : 0.0f;
+    }
+    const auto bias = [&](int gate) { return load_pair(shared.bias + gate * UNITS + 2 * place.pair); };
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const Pair h = state_pair<Number>(a.h_initial, place, place.batch_row(chunk));
@@ -55,7 +61,7 @@ KERNEL forward(GIVEN Arguments a) {
             Pair sums[2];
             gates.sum(place, step, chunk, sums);
             const Pair h = kept_h[place.slot(chunk)];
-            const Pair b_r = bias_pair(a, place, R), b_z = bias_pair(a, place, Z);
+            const Pair b_r = bias(R), b_z = bias(Z);
             const Pair r = {sigmoid(x_r.x + b_r.x + sums[R].x), sigmoid(x_r.y + b_r.y + sums[R].y)};
             const Pair z = {sigmoid(x_z.x + b_z.x + sums[Z].x), sigmoid(x_z.y + b_z.y + sums[Z].y)};
             store_exchanged(a.second_exchange + place.at(t, chunk, HIDDEN), Number::pack(r.x * h.x, r.y * h.y));
@@ -80,7 +86,7 @@ KERNEL forward(GIVEN Arguments a) {
             Pair sums[1];
             candidate.sum(place, step, chunk, sums);
             const Pair h = kept_h[place.slot(chunk)], z = kept_z[place.slot(chunk)];
-            const Pair b_n = bias_pair(a, place, N);
+            const Pair b_n = bias(N);
             const Pair n = {tanh_of(x_n.x + b_n.x + sums[0].x), tanh_of(x_n.y + b_n.y + sums[0].y)};
             Pair left = h;
             if (real) left = {n.x + z.x * (h.x - n.x), n.y + z.y * (h.y - n.y)};

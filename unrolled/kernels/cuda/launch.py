@@ -45,7 +45,9 @@ def _most_clusters(shared: int, device: torch.device) -> tuple[tuple[int, int], 
 def plan(kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device) -> Plan | None:
     """The launch of a kernel on one of `share` parts of a GPU, or on all of it; None if that is too small for it."""
     whole = limits(device)
-    return make_plan(kind, direction, width, batch, whole.part(share)) or make_plan(kind, direction, width, batch, whole)
+    return make_plan(kind, direction, width, batch, whole.part(share)) or make_plan(
+        kind, direction, width, batch, whole
+    )
 
 
 def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.device) -> None:
@@ -59,7 +61,7 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
         _enter(device)
     kernel = _loaded(program, name, device)
     _allow(kernel, how.shared_bytes, how.cluster)
-    config = _configured(how, torch.cuda.current_stream(device).cuda_stream)
+    config = _configured(how, torch._C._cuda_getCurrentRawStream(device.index))
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
     _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
     return None

@@ -3,6 +3,7 @@
 #include <device.cuh>
 
 #include <arguments.h>
+#include <bias.cuh>
 #include <cells.cuh>
 
 using Cell = CELL_TYPE;
@@ -63,16 +64,18 @@ KERNEL once(GIVEN Arguments a) {
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
             const bool candidate = Cell::HAS_CANDIDATE && gate + 1 == GATES;
-            x[gate] = x_sums[gate][row];
+            const int64_t at = gate * a.units + unit;
+            x[gate] = x_sums[gate][row] + (candidate ? added_bias<Number, false>(a, at) : added_bias<Number, true>(a, at));
             u[gate] = u_sums[gate][row];
-            if (a.bias_x != nullptr) x[gate] += number_at(a.bias_x, gate * a.units + unit);
-            if (a.bias_h != nullptr) (candidate ? own[0] : x[gate]) += number_at(a.bias_h, gate * a.units + unit);
+            if (candidate) own[0] = bias_number<Number>(a, a.bias_h, at);
         }
         if (!Cell::HAS_CANDIDATE && a.own != nullptr)
             for (int i = 0; i < Cell::OWN; i++) own[i] = a.own[i * a.units + unit];
         const float c = Cell::HAS_MEMORY ? number_at(a.c_initial, row * a.state_row + unit) : 0.0f;
         const Unit left = Cell::forward(x, u, own, {number_at(a.h_initial, row * a.state_row + unit), c}, saved);
-        a.h_final[row * a.final_row + unit] = static_cast<uint16_t>(Number::pack(left.h, 0.0f));
+        const uint16_t h = static_cast<uint16_t>(Number::pack(left.h, 0.0f));
+        a.h_final[row * a.final_row + unit] = h;
+        if (a.output != nullptr) a.output[row * a.final_row + unit] = h;
         if (Cell::HAS_MEMORY) a.c_final[row * a.final_row + unit] = static_cast<uint16_t>(Number::pack(left.c, 0.0f));
     }
 }

@@ -2,13 +2,12 @@
 
     gates_x (B, T, G·H) and U (G·H, H) → outputs (B, T, H) and the final state
 
-H is even here; buffers of our own are filled up to H', a multiple of 32. Everything is in 16 bits but biases, a unit's
-own weights and the states after a reset.
+H is even here; buffers of our own are filled up to H', a multiple of 32. Everything is in 16 bits but a unit's own
+weights, the states after a reset and, if they like, the biases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,10 +19,11 @@ from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
 
 
-def _forward(
+def forward(
     gates_x: Tensor,
     weight: Tensor,
-    bias: Tensor | None,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
     own: Tensor | None,
     h_0: Tensor,
     c_0: Tensor | None,
@@ -36,17 +36,18 @@ def _forward(
     reverse: bool,
     share: int,
     save: bool,
+    time_first: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
 
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
     `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
-    derivative is refused and not silently zero.
+    derivative is refused and not silently zero. `time_first` is how the output lies in memory; as gates_x if not said.
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
-    output = _like_sequences(gates_x, hidden)
+    output = _like_sequences(gates_x, hidden, time_first)
     h_n = gates_x.new_empty(batch, hidden)
     c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
     plan = _plan("forward", kind, gates_x, batch, hidden, share)
@@ -56,8 +57,10 @@ def _forward(
 
     given = Arguments()
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
-    if bias is not None:
-        given.bias = _address(bias, alive)
+    for name, bias in (("bias_x", bias_x), ("bias_h", bias_h)):
+        if bias is not None:
+            setattr(given, name, _address(bias, alive))
+            given.bias_wide = bias.dtype == torch.float32
     given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     given.h_initial = _address(h_0, alive)
@@ -72,12 +75,13 @@ def _forward(
     return output, h_n, c_n, exchange if save else gates_x.new_empty(0), saved, memory
 
 
-def _backward(
+def backward(
     d_output: Tensor | None,
     d_h_n: Tensor | None,
     d_c_n: Tensor | None,
     weight: Tensor,
-    bias: Tensor | None,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
     own: Tensor | None,
     c_0: Tensor | None,
     reset_h: Tensor | None,
@@ -91,8 +95,12 @@ def _backward(
     kind: int,
     reverse: bool,
     share: int,
+    of_states: bool = True,
 ) -> list[Tensor]:
-    """Gradients of gates_x, U, bias, own, h_0, c_0, reset_h and reset_c; empty for what was not given."""
+    """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; empty for what was not given or wanted.
+
+    That of the biases (G, H) is what both have; a GRU's candidate has another for its recurrent one, which is `own`'s.
+    """
     cell = KINDS[kind]
     steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     hidden = weight.shape[1]
@@ -103,8 +111,8 @@ def _backward(
     another = cell.twice or cell.candidate
     d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden) if another or width > hidden else d_gates
     nothing = exchange.new_empty(0, dtype=torch.float32)
-    d_h_0 = exchange.new_empty(batch, hidden)
-    d_c_0 = exchange.new_empty((batch, hidden) if cell.memory else (0,))
+    d_h_0 = exchange.new_empty((batch, hidden) if of_states else (0,))
+    d_c_0 = exchange.new_empty((batch, hidden) if of_states and cell.memory else (0,))
     d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
     d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
 
@@ -112,8 +120,11 @@ def _backward(
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
-    d_bias = exchange.new_empty(0 if bias is None else tally_rows, cell.gates, width, dtype=torch.float32)
-    d_own = exchange.new_empty(0 if own is None else tally_rows, cell.own, width, dtype=torch.float32)
+    tallied = bias_x is not None or bias_h is not None, (bias_h if cell.candidate else own) is not None
+    d_bias, d_own = (
+        exchange.new_empty(tally_rows if wanted else 0, count, width, dtype=torch.float32)
+        for wanted, count in zip(tallied, (cell.gates, cell.own), strict=True)
+    )
     given.d_bias, given.d_own = d_bias.data_ptr(), d_own.data_ptr()  # no address, where nothing is wanted
     if d_output is not None:
         d_output = d_output if d_output.stride(-1) == 1 and _even(d_output) else d_output.contiguous()
@@ -139,7 +150,9 @@ def _backward(
             d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width)])
     else:
         d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden)
-    d_shared = [nothing.clone() if of is None else d.sum(0)[:, :hidden] for of, d in ((bias, d_bias), (own, d_own))]
+    d_shared = [d.sum(0) if len(d) else nothing.clone() for d in (d_bias, d_own)]
+    if width > hidden:
+        d_shared = [d[:, :hidden] if d.dim() > 1 else d for d in d_shared]
     return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
 
 
@@ -211,42 +224,43 @@ def _even(sequences: Tensor) -> bool:
     return sequences.data_ptr() % 4 == 0 and sequences.stride(0) % 2 == 0 and sequences.stride(1) % 2 == 0
 
 
-def _like_sequences(sequences: Tensor, width: int) -> Tensor:
-    """An empty (B, T, width), time first in memory where the given one is."""
+def _like_sequences(sequences: Tensor, width: int, time_first: bool | None = None) -> Tensor:
+    """An empty (B, T, width), time first in memory where the given one is, unless that is said."""
     batch, steps = sequences.shape[:2]
-    if sequences.stride(0) < sequences.stride(1):
+    if sequences.stride(0) < sequences.stride(1) if time_first is None else time_first:
         return sequences.new_empty(steps, batch, width).transpose(0, 1)
     return sequences.new_empty(batch, steps, width)
 
 
 def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
-    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. A single cluster does not wait for it."""
+    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
     if plan.near:
         return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
     return words.view(like.dtype)
 
 
-_GIVEN = """Tensor gates_x, Tensor weight, Tensor? bias, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h,
-Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, int share, bool save"""
-_BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias, Tensor? own, Tensor? c_0,
-Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved,
-Tensor memory, int kind, bool reverse, int share"""
+_GIVEN = """Tensor gates_x, Tensor weight, Tensor? bias_x, Tensor? bias_h, Tensor? own, Tensor h_0, Tensor? c_0,
+Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, int share,
+bool save, bool? time_first=None"""
+_BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias_x, Tensor? bias_h,
+Tensor? own, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
+Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, bool of_states=True"""
 
 recurrence = torch.library.custom_op(
     "unrolled::cuda_recurrence",
-    _forward,
+    forward,
     mutates_args=(),
     schema=f"({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 recurrence_backward = torch.library.custom_op(
-    "unrolled::cuda_recurrence_backward", _backward, mutates_args=(), schema=f"({_BACKWARD}) -> Tensor[]"
+    "unrolled::cuda_recurrence_backward", backward, mutates_args=(), schema=f"({_BACKWARD}) -> Tensor[]"
 )
 
 
 @recurrence.register_fake
 def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    kind, _, _, save = rest[-4:]
+    kind, _, _, save, *_ = rest[10:]
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
@@ -266,7 +280,8 @@ def _(
     d_h_n: Tensor | None,
     d_c_n: Tensor | None,
     weight: Tensor,
-    bias: Tensor | None,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
     own: Tensor | None,
     c_0: Tensor | None,
     reset_h: Tensor | None,
@@ -280,76 +295,75 @@ def _(
     kind: int,
     reverse: bool,
     share: int,
+    of_states: bool = True,
 ) -> list[Tensor]:
+    cell = KINDS[kind]
     steps, batch, hidden = saved.shape[0], exchange.shape[1], weight.shape[1]
-    nothing = exchange.new_empty(0, dtype=torch.float32)
 
-    def like(tensor: Tensor | None) -> Tensor:
-        return nothing.clone() if tensor is None else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    def made(given: object, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return exchange.new_empty((0,) if given is None else shape, dtype=dtype)
 
     d_gates_x = exchange.new_empty(steps, batch, weight.shape[0]).transpose(0, 1)
-    d_h_0 = exchange.new_empty(batch, hidden)
-    return [d_gates_x, like(weight), like(bias), like(own), d_h_0, like(c_0), like(reset_h), like(reset_c)]
+    any_bias = bias_x if bias_x is not None else bias_h
+    return [
+        d_gates_x,
+        torch.empty_like(weight, memory_format=torch.contiguous_format),
+        made(any_bias, cell.gates, hidden),
+        made(bias_h if cell.candidate else own, cell.own, hidden),
+        made(True, batch, hidden, dtype=exchange.dtype),
+        made(c_0, batch, hidden, dtype=exchange.dtype),
+        made(reset_h, batch, hidden),
+        made(reset_c, batch, hidden),
+    ]
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, bias, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, ctx.share, _ = inputs
+    ctx.kind, ctx.reverse, ctx.share = inputs[12:15]
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[3:])
-    ctx.save_for_backward(weight, bias, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
+    ctx.save_for_backward(*inputs[1:5], *inputs[6:12], *output[3:])  # all but gates_x and h_0
 
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    return _needed(ctx, recurrence_backward(*_saved(ctx, gradients)))
+    saved = ctx.saved_tensors
+    found = recurrence_backward(*gradients[:3], *saved, ctx.kind, ctx.reverse, ctx.share)
+    d_gates_x, d_weight, d_bias, d_own, *d_states = found
+    biases = of_biases(ctx.kind, saved[1], saved[2], d_bias, d_own)
+    own = None if KINDS[ctx.kind].candidate else d_own
+    given = (d_gates_x, d_weight, *biases, own, *d_states)
+    needed = ctx.needs_input_grad[: len(given)]
+    return *(g if need else None for g, need in zip(given, needed, strict=True)), *(None,) * 8
 
 
-def _saved(ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
-    return (*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse, ctx.share)
-
-
-def _needed(ctx: Any, found: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    needed = ctx.needs_input_grad[: len(found)]
-    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 7
+def of_biases(
+    kind: int, bias_x: Tensor | None, bias_h: Tensor | None, d_bias: Tensor, d_own: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of both biases, in their dtype."""
+    d_x = None if bias_x is None else d_bias.flatten().to(bias_x.dtype)
+    if bias_h is None:
+        return d_x, None
+    if KINDS[kind].candidate:
+        return d_x, torch.cat([d_bias[:-1], d_own]).flatten().to(bias_h.dtype)
+    return d_x, d_bias.flatten().to(bias_h.dtype) if d_x is None else d_x
 
 
 recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
 
 
-def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
+def refuse_double_backward(ctx: Any, *gradients: object) -> None:
     raise UserError(
         "The cuda engine has no second derivative.",
         "Use backend='reference', which has derivatives of any order.",
     )
 
 
-recurrence_backward.register_autograd(_refuse_double_backward)
+recurrence_backward.register_autograd(refuse_double_backward)
 
 
-class Recurrence(torch.autograd.Function):
-    """The operator without the dispatcher, which takes longer than a short sequence does."""
-
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
-        output = _forward(*given)
-        _set_up(ctx, given, output)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # of the backward pass itself
-            _refuse_double_backward(ctx)
-        return _needed(ctx, _backward(*_saved(ctx, gradients)))
-
-
-def run(gates_x: Tensor, weight: Tensor, bias: Any, own: Any, h_0: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    """`recurrence` by the shortest way; `rest` is without the link."""
-    states, others = rest[:3], rest[3:]
-    if torch.compiler.is_compiling():
-        link = torch.cat([gates_x[:0].flatten(), h_0[:0].flatten()]) if rest[-1] else None
-        compiled: tuple[Tensor, ...] = recurrence(gates_x, weight, bias, own, h_0, *states, link, *others)
-        return compiled
-    given = (gates_x, weight, bias, own, h_0, *states, None, *others)
-    if not torch.is_grad_enabled():
-        return _forward(*given)
-    applied: tuple[Tensor, ...] = Recurrence.apply(*given)  # type: ignore[no-untyped-call]  # torch's
-    return applied
+def run(
+    gates_x: Tensor, weight: Tensor, bias_x: Any, bias_h: Any, own: Any, h_0: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    """`recurrence`; `rest` is without the link."""
+    link = torch.cat([gates_x[:0].flatten(), h_0[:0].flatten()]) if rest[-1] else None
+    found: tuple[Tensor, ...] = recurrence(gates_x, weight, bias_x, bias_h, own, h_0, *rest[:3], link, *rest[3:])
+    return found

@@ -73,16 +73,12 @@ DEVICE Pair state_pair(const uint16_t* states, const Place& place, int64_t row) 
 }
 template <class Number>
 DEVICE void store_state(uint16_t* states, const Place& place, int64_t row, Pair state) {
-    if (place.inside) store_word(states + row * REAL_UNITS + place.unit(), Number::pack(state.x, state.y));
+    if (place.inside && states != nullptr) store_word(states + row * REAL_UNITS + place.unit(), Number::pack(state.x, state.y));
 }
-// The input's part of a gate, and what is added to it (G, REAL_UNITS).
+// The input's part of a gate.
 DEVICE uint32_t input_word(const Arguments& a, const Place& place, int64_t row, int t, int gate) {
     if (!place.inside) return 0u;
     return load_word(a.gates_x + row * a.gates_x_row + t * a.gates_x_step + gate * REAL_UNITS + place.unit());
-}
-DEVICE Pair bias_pair(const Arguments& a, const Place& place, int gate) {
-    if (a.bias == nullptr || !place.inside) return {0.0f, 0.0f};
-    return load_pair(a.bias + gate * REAL_UNITS + place.unit());
 }
 DEVICE void store_output(const Arguments& a, const Place& place, int64_t row, int t, uint32_t word) {
     if (place.inside) store_word(a.output + row * a.output_row + t * a.output_step + place.unit(), word);

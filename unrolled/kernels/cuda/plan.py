@@ -161,7 +161,7 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
 
 
 def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """A cluster for every eight rows, or for every sixteen; None if there are no clusters of as many blocks as it takes.
+    """A cluster for every eight rows, or for every sixteen; None if it has no clusters of as many blocks as it takes.
 
     Up to eight blocks, clusters that find no room wait for others to end. Of more a GPU has few: all must run at once.
     """
@@ -188,7 +188,7 @@ def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int, rows: int
 
 
 def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:
-    """What a block keeps in shared memory: what its products do, two numbers of each unit and row, tallies."""
+    """What a block keeps in shared memory: what its products do, two numbers of each unit and row, and more."""
     products = sum(product.bytes(chunk_rows) for product in products_of(kind, direction, width, units))
-    tallied = 2 * THREADS * (kind.gates + kind.own) if direction == "backward" else 0
-    return products + 4 * (2 * chunks * chunk_rows * units + tallied)
+    more = kind.gates * units if direction == "forward" else 2 * THREADS * (kind.gates + kind.own)
+    return products + 4 * (2 * chunks * chunk_rows * units + more)

@@ -10,6 +10,7 @@
 #include <shared.cuh>
 #include <place.cuh>
 #include <product.cuh>
+#include <bias.cuh>
 #include <cells.cuh>
 #include <step.cuh>
 
@@ -17,8 +18,8 @@ constexpr int SLICES = HIDDEN / UNITS;
 
 using ForwardProduct = Product<Number, GATES, WIDTH>;
 using BackwardProduct = Product<Number, 1, GATES * WIDTH, true>;
-using ForwardShared = Shared<0, ForwardProduct>;
-using BackwardShared = Shared<GATES + Cell::OWN, BackwardProduct>;
+using ForwardShared = Shared<GATES, 0, ForwardProduct>;
+using BackwardShared = Shared<0, GATES + Cell::OWN, BackwardProduct>;
 
 KERNEL forward(GIVEN Arguments a) {
     using Sum = ForwardProduct;
@@ -26,14 +27,16 @@ KERNEL forward(GIVEN Arguments a) {
     const ForwardShared shared(place.chunk_rows, place.chunks);
     const Sum product(a.weights, place, shared.of_first);
     float own[2][3] = {};
-    load_own(a.own, place, own[0], own[1]);
+    load_own(a, place, own[0], own[1]);
+    for (int i = thread_index(); i < GATES * UNITS; i += THREADS)
+        shared.bias[i] = bias_of(a, i / UNITS, place.first_unit + i % UNITS);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
         const Pair h = state_pair<Number>(a.h_initial, place, row), c = state_pair<Number>(a.c_initial, place, row);
         enter<Number>(a, place, shared.first, shared.second, chunk, place.time(0), h, c);
     }
-    sync_block();  // the spare weights are there
+    sync_block();  // the spare weights and biases are there
 
     for (int step = 0; step < place.steps; step++) {
         const int t = place.time(step);
@@ -57,7 +60,7 @@ KERNEL forward(GIVEN Arguments a) {
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++) {
                 const Pair given = Number::unpack(words[gate]);
-                const Pair bias = bias_pair(a, place, gate);
+                const Pair bias = load_pair(shared.bias + gate * UNITS + 2 * place.pair);
                 x[0][gate] = given.x + bias.x;
                 x[1][gate] = given.y + bias.y;
                 u[0][gate] = sums[gate].x;
@@ -95,7 +98,7 @@ KERNEL backward(GIVEN Arguments a) {
     const BackwardShared shared(place.chunk_rows, place.chunks);
     const Sum product(a.weights, place, shared.of_first);
     float own[2][3] = {};
-    load_own(a.own, place, own[0], own[1]);
+    load_own(a, place, own[0], own[1]);
     const Tally tally(shared.tally, GATES + Cell::OWN);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;

@@ -1,5 +1,5 @@
-// A block's shared memory: what its products need, two pairs of numbers for every two units of a row, and what each
-// thread sums up for itself.
+// A block's shared memory: what its products need, two pairs of numbers for every two units of a row, the units' biases,
+// and what each thread sums up for itself.
 #pragma once
 
 struct NoProduct {
@@ -20,24 +20,25 @@ struct Tally {
     DEVICE Pair sums(int which) const { return {first[2 * which * THREADS], first[(2 * which + 1) * THREADS]}; }
 };
 
-// TALLIED: how many pairs of sums a thread keeps
-template <int TALLIED, class First, class Second = NoProduct>
+// BIASES: of a unit; TALLIED: how many pairs of sums a thread keeps
+template <int BIASES, int TALLIED, class First, class Second = NoProduct>
 struct Shared {
     uint8_t *of_first, *of_second;
     Pair *first, *second;
-    float* tally;
+    float *bias, *tally;  // (BIASES, UNITS), (2 * TALLIED, THREADS)
 
     DEVICE Shared(int chunk_rows, int chunks) {
         of_first = shared_memory();
         of_second = of_first + First::bytes(chunk_rows);
         first = reinterpret_cast<Pair*>(of_second + Second::bytes(chunk_rows));
         second = first + pairs(chunk_rows, chunks);
-        tally = reinterpret_cast<float*>(second + pairs(chunk_rows, chunks));
+        bias = reinterpret_cast<float*>(second + pairs(chunk_rows, chunks));
+        tally = bias + BIASES * UNITS;
     }
 
     static constexpr int pairs(int chunk_rows, int chunks) { return chunks * chunk_rows * (UNITS / 2); }
     static constexpr int bytes(int chunk_rows, int chunks) {
         const int products = First::bytes(chunk_rows) + Second::bytes(chunk_rows);
-        return products + 2 * pairs(chunk_rows, chunks) * 8 + 2 * TALLIED * THREADS * 4;
+        return products + 2 * pairs(chunk_rows, chunks) * 8 + (BIASES * UNITS + 2 * TALLIED * THREADS) * 4;
     }
 };
