@@ -45,9 +45,9 @@ needs_nvrtc = pytest.mark.skipif(
 H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), Limits(108, 163 * 1024)
 
 
-def report(kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, near_rows: int = 0) -> str:
+def report(kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, near: bool = False) -> str:
     """What ptxas says of a kernel."""
-    program = compiler.recurrence(kind, hidden, dtype, units, near_rows)
+    program = compiler.recurrence(kind, hidden, dtype, units, near)
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
     compiled = compiler.compile_source(program.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
@@ -72,17 +72,17 @@ class TestCompiles:
         directions: tuple[Pass, ...] = ("forward", "backward")
         sizes = product(directions, (16, 64, 200), (H200, A100))
         plans = {(d, make_plan(kind, d, width_blocks(hidden), batch, limits)) for d, batch, limits in sizes}
-        ways = {(direction, plan.units, plan.near * plan.group_rows) for direction, plan in plans if plan is not None}
-        for direction, units, near_rows in sorted(ways):
-            log = report(kind, hidden, torch.float16, "sm_90", units, near_rows)
+        ways = {(direction, plan.units, plan.near) for direction, plan in plans if plan is not None}
+        for direction, units, near in sorted(ways):
+            log = report(kind, hidden, torch.float16, "sm_90", units, near)
             used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
             assert used is not None
             assert used.groups() == ("0", "0")
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
-    @pytest.mark.parametrize(("hidden", "rows"), [(256, 8), (512, 16)])
-    def test_clusters(self, kind: Kind, hidden: int, rows: int) -> None:
-        log = report(kind, hidden, torch.bfloat16, "sm_90", 32, rows)
+    @pytest.mark.parametrize("hidden", [256, 512])
+    def test_clusters(self, kind: Kind, hidden: int) -> None:
+        log = report(kind, hidden, torch.bfloat16, "sm_90", 32, near=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
@@ -245,7 +245,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     )
     with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
         launch.run(program, "forward", plan, given, torch.device("cuda:1"))
-    for function in (launch._loaded, launch._module, launch._configured):
+    for function in (launch._loaded, launch._module, launch._configured, launch._prepared):
         function.cache_clear()
     launch._allowed.clear()
     del launch._thread.entered

@@ -1,7 +1,7 @@
 // The recurrences of recurrence.cu for up to 512 units: the blocks of a group are a cluster of up to sixteen, and what a
 // step gives to the next goes from block to block through their shared memories, not through the cache.
 //
-// A cluster has CLUSTER_ROWS rows of the batch, 8 or 16. As in product.cuh, a word that is still all ones has not come; who reads one makes
+// A cluster has 8 rows of the batch. As in product.cuh, a word that is still all ones has not come; who reads one makes
 // it all ones again. Two buffers take turns: a block writes to one only after all have sent it what they made of the other.
 #include <device.cuh>
 
@@ -14,7 +14,7 @@
 #include <cells.cuh>
 #include <step.cuh>
 
-constexpr int BLOCKS_OF_CLUSTER = HIDDEN / UNITS, ROWS = CLUSTER_ROWS, OWNERS = ROWS * UNITS / 2;
+constexpr int BLOCKS_OF_CLUSTER = HIDDEN / UNITS, ROWS = TILE_ROWS, OWNERS = ROWS * UNITS / 2;
 static_assert(HIDDEN % UNITS == 0 && BLOCKS_OF_CLUSTER <= 16 && OWNERS <= THREADS && WIDTH % 2 == 0);
 
 DEVICE void clear(Words* first, int count) {
@@ -78,11 +78,11 @@ KERNEL forward(GIVEN Arguments a) {
             if (step + 1 < place.steps) load_input(step + 1);
             real = is_real(a, row, t);
         }
-        product.gather_near<ROWS>(buffers + step % 2 * S::BUFFER, S::PITCH, step);
+        product.gather_near(buffers + step % 2 * S::BUFFER, S::PITCH, step);
         if (!owner) continue;
 
         Pair sums[GATES];
-        product.sum_near<ROWS>(place, step, sums);
+        product.sum_near(place, step, sums);
         float x[2][GATES], u[2][GATES], saved[2][SAVED];
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
@@ -133,7 +133,7 @@ KERNEL backward(GIVEN Arguments a) {
     constexpr int TILES = HIDDEN / 16, SHARE = (TILES + WARPS - 1) / WARPS, COLUMN_BLOCKS = S::BLOCKS, CHAINS = 2;
     const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
     const int rank = block_index() % BLOCKS_OF_CLUSTER;
-    // of the threads that own units, as many in a row as there are rows have one pair: so their sums lie side by side
+    // of the threads that own units, eight in a row have the rows of one pair: so their sums lie side by side
     const Place place = {a, block_index() / BLOCKS_OF_CLUSTER, rank, thread_index() % ROWS, thread_index() / ROWS};
     const int64_t row = place.batch_row(0);
     const int unit = place.unit();
@@ -212,30 +212,27 @@ KERNEL backward(GIVEN Arguments a) {
             store_word(gates + place.row * S::PITCH + gate * UNITS + 2 * place.pair, Number::pack(low.du[gate], high.du[gate]));
         sync_block();  // this step's gates are there; the sums of the step after have been read and cleared
 
+        Words b[COLUMN_BLOCKS];
 #pragma unroll
-        for (int row_tile = 0; row_tile < ROWS / TILE_ROWS; row_tile++) {
-            Words b[COLUMN_BLOCKS];
+        for (int block = 0; block < COLUMN_BLOCKS; block++)
+            b[block] = *reinterpret_cast<const Words*>(gates + r * S::PITCH + block * BLOCK + 8 * q);
 #pragma unroll
-            for (int block = 0; block < COLUMN_BLOCKS; block++)
-                b[block] = *reinterpret_cast<const Words*>(gates + (row_tile * TILE_ROWS + r) * S::PITCH + block * BLOCK + 8 * q);
+        for (int share = 0; share < SHARE; share++) {
+            const int tile = share * WARPS + warp;
+            if (tile >= TILES) break;
+            float sums[CHAINS][4] = {};
 #pragma unroll
-            for (int share = 0; share < SHARE; share++) {
-                const int tile = share * WARPS + warp;
-                if (tile >= TILES) break;
-                float sums[CHAINS][4] = {};
-#pragma unroll
-                for (int block = 0; block < COLUMN_BLOCKS; block++) {
-                    const Words &first = weights[share][block][0], &second = weights[share][block][1];
-                    Number::multiply(sums[0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
-                    Number::multiply(sums[1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
-                }
-                // units 2r and 2r + 1 of the tile for rows 2q and 2q + 1
-                float* to = sums_buffers + (turn ^ 1) * S::SUMS_BUFFER + rank * S::SUMS_OF_BLOCK +
-                            ((tile % SIXTEENS * 8 + r) * ROWS + row_tile * TILE_ROWS + 2 * q) * 2;
-                store_near(tile / SIXTEENS, to,
-                           {bits_of(sums[0][0] + sums[1][0]), bits_of(sums[0][2] + sums[1][2]),
-                            bits_of(sums[0][1] + sums[1][1]), bits_of(sums[0][3] + sums[1][3])});
+            for (int block = 0; block < COLUMN_BLOCKS; block++) {
+                const Words &first = weights[share][block][0], &second = weights[share][block][1];
+                Number::multiply(sums[0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
+                Number::multiply(sums[1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
             }
+            // units 2r and 2r + 1 of the tile for rows 2q and 2q + 1
+            float* to = sums_buffers + (turn ^ 1) * S::SUMS_BUFFER + rank * S::SUMS_OF_BLOCK +
+                        ((tile % SIXTEENS * 8 + r) * ROWS + 2 * q) * 2;
+            store_near(tile / SIXTEENS, to,
+                       {bits_of(sums[0][0] + sums[1][0]), bits_of(sums[0][2] + sums[1][2]),
+                        bits_of(sums[0][1] + sums[1][1]), bits_of(sums[0][3] + sums[1][3])});
         }
 
         if (!real_row) continue;

@@ -46,13 +46,11 @@ PROBE = Program("probe.cu", ())
 
 
 @cache
-def recurrence(kind: Kind, hidden: int, dtype: torch.dtype, units: int, near_rows: int = 0) -> Program:
-    """`forward` and `backward` of a width, `units` of it to a block; or of clusters, each with so many rows."""
+def recurrence(kind: Kind, hidden: int, dtype: torch.dtype, units: int, near: bool = False) -> Program:
+    """`forward` and `backward` of a width, `units` of it to a block; in clusters, if they are near."""
     sizes = {"REAL_UNITS": hidden, "WIDTH": width_blocks(hidden), "BLOCK_UNITS": units}
-    if near_rows:
-        sizes |= {"CLUSTER_ROWS": near_rows}
     defines = (*_cell(kind, dtype), *(f"-D{name}={size}" for name, size in sizes.items()))
-    return Program(CLUSTER_SOURCE if near_rows else kind.source, defines)
+    return Program(CLUSTER_SOURCE if near else kind.source, defines)
 
 
 @cache

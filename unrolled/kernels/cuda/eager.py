@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from unrolled.kernels.cuda import ops
-from unrolled.kernels.cuda.plan import KINDS
 
 
 class Layer(NamedTuple):
@@ -47,7 +46,7 @@ def run(layer: Layer, how: How) -> tuple[Tensor, ...]:
         found: tuple[Tensor, ...] = _Function.apply(how, *layer)  # type: ignore[no-untyped-call]  # torch's
     else:
         found = _forward(layer, how, save=False)[0]
-    return found if KINDS[how.kind].memory else found[:2]
+    return found
 
 
 class _Kept(NamedTuple):
@@ -64,9 +63,9 @@ class _Kept(NamedTuple):
     reset_c: Tensor | None
     lengths: Tensor | None
     resets: Tensor | None
-    exchange: Tensor
-    saved: Tensor
-    memory: Tensor
+    exchange: Tensor | None
+    saved: Tensor | None
+    memory: Tensor | None
 
 
 def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _Kept]:
@@ -90,7 +89,7 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
         x, weight_ih, weight_hh, layer.bias_ih, layer.bias_hh, own, c_0, reset_h, reset_c, how.lengths, how.resets,
         exchange, saved, memory,
     )  # fmt: skip
-    return tuple(shown), kept
+    return tuple(tensor for tensor in shown if tensor is not None), kept
 
 
 class _Function(torch.autograd.Function):
@@ -110,12 +109,15 @@ class _Function(torch.autograd.Function):
         kept, how = _Kept(*ctx.saved_tensors), ctx.how
         need_x, need_weight_ih, *need = ctx.needs_input_grad[1:]
         of_states = need[4] or need[5]
-        d_output, d_h_n, d_c_n = gradients
+        d_output, d_h_n, d_c_n = (*gradients, None)[:3]  # not every cell has a c
+        assert kept.exchange is not None
+        assert kept.saved is not None
         d_gates_x, d_weight_hh, d_bias, d_own, *d_states = ops.backward(
             d_output, d_h_n, d_c_n, kept.weight_hh, kept.bias_ih, kept.bias_hh, kept.own, kept.c_0, kept.reset_h,
             kept.reset_c, None, kept.lengths, kept.resets, kept.exchange, kept.saved, kept.memory, how.kind,
             how.reverse, how.share, of_states,
         )  # fmt: skip
+        assert d_gates_x is not None
         flat = d_gates_x.transpose(0, 1).flatten(0, 1)  # (T·B, G·H)
         batch = d_gates_x.shape[0]
         d_x = torch.mm(flat, kept.weight_ih).view(-1, batch, kept.x.shape[1]).transpose(0, 1) if need_x else None

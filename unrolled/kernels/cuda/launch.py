@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -55,16 +56,24 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
             return run(program, name, how, given, device)
-    from cuda.bindings import driver
-
     if not hasattr(_thread, "entered"):
         _enter(device)
+    go = _prepared(program, name, how, torch._C._cuda_getCurrentRawStream(device.index), device)
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+    _checked(go(ctypes.addressof(parameters), 0), "launch")
+    return None
+
+
+@cache
+def _prepared(
+    program: Program, name: str, how: Plan, stream: int, device: torch.device
+) -> Callable[[int, int], tuple[Any, ...]]:
+    """A launch that wants to know its arguments only."""
+    from cuda.bindings import driver
+
     kernel = _loaded(program, name, device)
     _allow(kernel, how.shared_bytes, how.cluster)
-    config = _configured(how, torch._C._cuda_getCurrentRawStream(device.index))
-    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-    _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
-    return None
+    return partial(driver.cuLaunchKernelEx, _configured(how, stream), kernel)
 
 
 _thread = threading.local()

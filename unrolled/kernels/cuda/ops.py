@@ -37,7 +37,7 @@ def forward(
     share: int,
     save: bool,
     time_first: bool | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> list[Tensor | None]:
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
 
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
@@ -49,11 +49,11 @@ def forward(
     hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
     output = _like_sequences(gates_x, hidden, time_first)
     h_n = gates_x.new_empty(batch, hidden)
-    c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
+    c_n = gates_x.new_empty(batch, hidden) if cell.memory else None
     plan = _plan("forward", kind, gates_x, batch, hidden, share)
     exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
-    saved = gates_x.new_empty((steps, batch, cell.saved * width) if save else (0,))
-    memory = gates_x.new_empty((steps, batch, width) if save and cell.memory else (0,), dtype=torch.float32)
+    saved = gates_x.new_empty(steps, batch, cell.saved * width) if save else None
+    memory = gates_x.new_empty(steps, batch, width, dtype=torch.float32) if save and cell.memory else None
 
     given = Arguments()
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
@@ -67,12 +67,11 @@ def forward(
     given.exchange, given.second_exchange = exchange.data_ptr(), exchange[-steps:].data_ptr()
     given.h_final = h_n.data_ptr()
     given.output, given.output_row, given.output_step = _sequence(output)
-    if cell.memory:
-        given.c_final = c_n.data_ptr()
-    if save:
-        given.saved, given.memory = saved.data_ptr(), memory.data_ptr()
+    for name, tensor in (("c_final", c_n), ("saved", saved), ("memory", memory)):
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
     _launch("forward", kind, plan, given, gates_x, hidden)
-    return output, h_n, c_n, exchange if save else gates_x.new_empty(0), saved, memory
+    return [output, h_n, c_n, exchange if save else None, saved, memory]
 
 
 def backward(
@@ -91,13 +90,13 @@ def backward(
     resets: Tensor | None,
     exchange: Tensor,
     saved: Tensor,
-    memory: Tensor,
+    memory: Tensor | None,
     kind: int,
     reverse: bool,
     share: int,
     of_states: bool = True,
-) -> list[Tensor]:
-    """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; empty for what was not given or wanted.
+) -> list[Tensor | None]:
+    """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; None for what was not given or wanted.
 
     That of the biases (G, H) is what both have; a GRU's candidate has another for its recurrent one, which is `own`'s.
     """
@@ -107,14 +106,13 @@ def backward(
     h_entering, rh = exchange[:steps, ..., :hidden], exchange[-steps:, ..., :hidden]
     plan = _plan("backward", kind, exchange, batch, hidden, share)
     d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
-    d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else exchange.new_empty(0)
+    d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else None
     another = cell.twice or cell.candidate
     d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden) if another or width > hidden else d_gates
-    nothing = exchange.new_empty(0, dtype=torch.float32)
-    d_h_0 = exchange.new_empty((batch, hidden) if of_states else (0,))
-    d_c_0 = exchange.new_empty((batch, hidden) if of_states and cell.memory else (0,))
-    d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
-    d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
+    d_h_0 = exchange.new_empty(batch, hidden) if of_states else None
+    d_c_0 = exchange.new_empty(batch, hidden) if of_states and cell.memory else None
+    d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else None
+    d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else None
 
     given = Arguments()
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
@@ -122,10 +120,9 @@ def backward(
     tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
     tallied = bias_x is not None or bias_h is not None, (bias_h if cell.candidate else own) is not None
     d_bias, d_own = (
-        exchange.new_empty(tally_rows if wanted else 0, count, width, dtype=torch.float32)
+        exchange.new_empty(tally_rows, count, width, dtype=torch.float32) if wanted else None
         for wanted, count in zip(tallied, (cell.gates, cell.own), strict=True)
     )
-    given.d_bias, given.d_own = d_bias.data_ptr(), d_own.data_ptr()  # no address, where nothing is wanted
     if d_output is not None:
         d_output = d_output if d_output.stride(-1) == 1 and _even(d_output) else d_output.contiguous()
         alive.append(d_output)
@@ -133,26 +130,25 @@ def backward(
     for name, gradient in (("d_h_final", d_h_n), ("d_c_final", d_c_n)):
         if gradient is not None:
             setattr(given, name, _address(gradient, alive))
-    given.exchange, given.saved, given.memory = exchange.data_ptr(), saved.data_ptr(), memory.data_ptr()
-    given.d_gates, given.d_candidate = d_gates.data_ptr(), d_candidate.data_ptr()
-    if d_gates_x is not d_gates:
-        given.d_gates_x = d_gates_x.data_ptr()
-    given.d_h_initial, given.d_c_initial = d_h_0.data_ptr(), d_c_0.data_ptr()
-    if reset_h is not None:
-        given.d_h_reset = d_reset_h.data_ptr()
-    if reset_c is not None:
-        given.d_c_reset = d_reset_c.data_ptr()
+    addresses = {
+        "exchange": exchange, "saved": saved, "memory": memory, "d_gates": d_gates, "d_candidate": d_candidate,
+        "d_gates_x": None if d_gates_x is d_gates else d_gates_x, "d_bias": d_bias, "d_own": d_own,
+        "d_h_initial": d_h_0, "d_c_initial": d_c_0, "d_h_reset": d_reset_h, "d_c_reset": d_reset_c,
+    }  # fmt: skip
+    for name, tensor in addresses.items():
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
     _launch("backward", kind, plan, given, exchange, hidden)
 
     if another:
         d_weight = _d_weight(d_gates, h_entering, hidden, width)
-        if cell.twice:
+        if d_candidate is not None:
             d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width)])
     else:
         d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden)
-    d_shared = [d.sum(0) if len(d) else nothing.clone() for d in (d_bias, d_own)]
+    d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
     if width > hidden:
-        d_shared = [d[:, :hidden] if d.dim() > 1 else d for d in d_shared]
+        d_shared = [None if d is None else d[:, :hidden] for d in d_shared]
     return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
 
 
@@ -163,7 +159,7 @@ def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int) -> 
 
 
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
-    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.group_rows * plan.near)
+    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.near)
     given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
     for index, first in enumerate(range(0, given.batch, plan.rows)):
         given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
@@ -247,31 +243,41 @@ _BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Te
 Tensor? own, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
 Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, bool of_states=True"""
 
+
+def _all_there(found: list[Tensor | None], like: Tensor) -> list[Tensor]:
+    """An operator gives tensors: empty ones for what there is not."""
+    return [like.new_empty(0, dtype=torch.float32) if tensor is None else tensor for tensor in found]
+
+
 recurrence = torch.library.custom_op(
     "unrolled::cuda_recurrence",
-    forward,
+    lambda *given: tuple(_all_there(forward(*given), given[0])),
     mutates_args=(),
     schema=f"({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 recurrence_backward = torch.library.custom_op(
-    "unrolled::cuda_recurrence_backward", backward, mutates_args=(), schema=f"({_BACKWARD}) -> Tensor[]"
+    "unrolled::cuda_recurrence_backward",
+    lambda *given: _all_there(backward(*given), given[3]),
+    mutates_args=(),
+    schema=f"({_BACKWARD}) -> Tensor[]",
 )
 
 
 @recurrence.register_fake
-def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     kind, _, _, save, *_ = rest[10:]
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
-    return (
+    made = [
         _like_sequences(gates_x, hidden),
         gates_x.new_empty(batch, hidden),
-        gates_x.new_empty((batch, hidden) if cell.memory else (0,)),
-        gates_x.new_empty((steps * (1 + cell.twice), batch, width) if save else (0,)),
-        gates_x.new_empty((steps, batch, cell.saved * width) if save else (0,)),
-        gates_x.new_empty((steps, batch, width) if save and cell.memory else (0,), dtype=torch.float32),
-    )
+        gates_x.new_empty(batch, hidden) if cell.memory else None,
+        gates_x.new_empty(steps * (1 + cell.twice), batch, width) if save else None,
+        gates_x.new_empty(steps, batch, cell.saved * width) if save else None,
+        gates_x.new_empty(steps, batch, width, dtype=torch.float32) if save and cell.memory else None,
+    ]
+    return tuple(_all_there(made, gates_x))
 
 
 @recurrence_backward.register_fake
@@ -336,13 +342,16 @@ def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | 
 
 
 def of_biases(
-    kind: int, bias_x: Tensor | None, bias_h: Tensor | None, d_bias: Tensor, d_own: Tensor
+    kind: int, bias_x: Tensor | None, bias_h: Tensor | None, d_bias: Tensor | None, d_own: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of both biases, in their dtype."""
+    if d_bias is None:
+        return None, None
     d_x = None if bias_x is None else d_bias.flatten().to(bias_x.dtype)
     if bias_h is None:
         return d_x, None
     if KINDS[kind].candidate:
+        assert d_own is not None
         return d_x, torch.cat([d_bias[:-1], d_own]).flatten().to(bias_h.dtype)
     return d_x, d_bias.flatten().to(bias_h.dtype) if d_x is None else d_x
 

@@ -161,30 +161,28 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
 
 
 def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """A cluster for every eight rows, or for every sixteen; None if it has no clusters of as many blocks as it takes.
+    """A cluster for every eight rows; None if there are no clusters of as many blocks as it takes.
 
     Up to eight blocks, clusters that find no room wait for others to end. Of more a GPU has few: all must run at once.
     """
     if width > WIDEST_OF_CLUSTER:
         return None
     units = next((units for units in UNITS if width * BLOCK // units <= PORTABLE), max(UNITS))
-    size = width * BLOCK // units
+    size, clusters = width * BLOCK // units, -(-batch // TILE_ROWS)
     most = next((count for of, count in limits.clusters if of >= size), 0)
-    for rows in (TILE_ROWS, 2 * TILE_ROWS):
-        clusters = -(-batch // rows)
-        if most and (clusters <= most or size <= PORTABLE):
-            shared, tally_rows = cluster_bytes(kind, direction, width, units, rows), clusters * rows
-            return Plan(clusters * size, units, batch, rows, rows, shared, tally_rows, size, cooperative=False)
-    return None
+    if most == 0 or (clusters > most and size > PORTABLE):
+        return None
+    shared, tally_rows = cluster_bytes(kind, direction, width, units), clusters * TILE_ROWS
+    return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, tally_rows, size, cooperative=False)
 
 
-def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int, rows: int) -> int:
+def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
     """What a block of a cluster keeps in shared memory, twice: every h and partial sums; or sums and gates."""
     if direction == "forward":
         (product,) = products_of(kind, direction, width, units)
-        return 2 * rows * (width * BLOCK + 32) * 2 + product.bytes(rows)
+        return 2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.bytes(TILE_ROWS)
     columns = -(-kind.gates * units // BLOCK) * BLOCK
-    return 2 * rows * (4 * width * BLOCK + 2 * (columns + 32)) + 4 * 2 * THREADS * kind.own
+    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (columns + 32)) + 4 * 2 * THREADS * kind.own
 
 
 def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:

@@ -87,17 +87,15 @@ struct Product {
         sum_up(place, partial(turn(place, step, chunk), place.chunk_rows), place.chunk_rows, sums);
     }
 
-    // The same where ROWS rows in shared memory, (ROWS, pitch), are all, and other blocks of the cluster are still writing
+    // The same where eight rows in shared memory, (8, pitch), are all, and other blocks of the cluster are still writing
     // them. A word that was read is all ones again.
-    template <int ROWS>
     DEVICE void gather_near(uint16_t* source, int pitch, int step) const {
         static_assert(PIECES <= MOST_HELD);
-        if (thread_index() / 32 < SUMMING) gather_words<ROWS>(source, pitch, partial(step & 1, ROWS));
+        if (thread_index() / 32 < SUMMING) gather_words(source, pitch, partial(step & 1, TILE_ROWS));
         sync_block();
     }
-    template <int ROWS>
     DEVICE void sum_near(const Place& place, int step, Pair (&sums)[SUMS]) const {
-        sum_up(place, partial(step & 1, ROWS), ROWS, sums);
+        sum_up(place, partial(step & 1, TILE_ROWS), TILE_ROWS, sums);
     }
 
    private:
@@ -122,34 +120,29 @@ struct Product {
             sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
     }
 
-    template <int ROWS>
     DEVICE void gather_words(uint16_t* source, int pitch, float* partial) const {
-        constexpr int ROW_TILES = ROWS / TILE_ROWS;
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-#pragma unroll
-        for (int tile = 0; tile < ROW_TILES; tile++) {
-            uint16_t* here = source + (tile * TILE_ROWS + r) * pitch + warp * BLOCK + 8 * q;
-            Words words[SHARE];
-            bool missing = true;
-            for (int waits = 0; any_lane(missing); waits++) {
-                if (waits > MOST_WAITS) give_up();
-                missing = false;
-#pragma unroll
-                for (int share = 0; share < SHARE; share++) {
-                    words[share] = {0, 0, 0, 0};
-                    if (mine(warp, share)) words[share] = load_near(here + share * WARPS * BLOCK);
-                    missing = missing || is_missing(words[share]);
-                }
-            }
-            float sums[CHAINS][TILES][4] = {};
+        uint16_t* here = source + r * pitch + warp * BLOCK + 8 * q;
+        Words words[SHARE];
+        bool missing = true;
+        for (int waits = 0; any_lane(missing); waits++) {
+            if (waits > MOST_WAITS) give_up();
+            missing = false;
 #pragma unroll
             for (int share = 0; share < SHARE; share++) {
-                if (!mine(warp, share)) continue;
-                *reinterpret_cast<Words*>(here + share * WARPS * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
-                multiply(sums, share, words[share]);
+                words[share] = {0, 0, 0, 0};
+                if (mine(warp, share)) words[share] = load_near(here + share * WARPS * BLOCK);
+                missing = missing || is_missing(words[share]);
             }
-            store(sums, partial + (warp * ROWS + tile * TILE_ROWS + 2 * q) * PITCH, r);
         }
+        float sums[CHAINS][TILES][4] = {};
+#pragma unroll
+        for (int share = 0; share < SHARE; share++) {
+            if (!mine(warp, share)) continue;
+            *reinterpret_cast<Words*>(here + share * WARPS * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+            multiply(sums, share, words[share]);
+        }
+        store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
     }
 
     // partial (SUMMING, chunk_rows, PITCH) gets each warp's sums
@@ -170,13 +163,12 @@ struct Product {
                 Words now[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) now[i] = next[i];
-                // What comes next is asked for at once, and again while this is waited for. But not where there are more
-                // rows: what is asked for in vain is in the way of what is written.
+                // What comes next is asked for at once, but not where there are more rows: what is asked for in vain is in the
+                // way of what is written.
                 if (more && tiles == 1) load_round(next, ahead, ahead_round, warp);
                 for (int waits = 0; any_lane(is_any_missing(now)); waits++) {
                     if (waits > MOST_WAITS) give_up();
                     load_missing(now, here, round);
-                    if (more && tiles == 1) load_missing(next, ahead, ahead_round);
                 }
                 if (more && tiles > 1) load_round(next, ahead, ahead_round, warp);
 #pragma unroll
