@@ -180,8 +180,6 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     inside: list[bool] = []
 
     class Stream:
-        cuda_stream = 1234
-
         def synchronize(self) -> None:
             pass
 
@@ -211,6 +209,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "device", Device)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1 if inside else 0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 1234, raising=False)  # not on a CPU
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(compiler, "machine_code", lambda *given: repr(given).encode())
     entered: list[Any] = []
@@ -240,6 +239,13 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     assert near.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     assert (near.numAttrs, near.attrs[0].value.clusterDim.x) == (1, 4)
 
+    go = launch.ready(program, "forward", plan, torch.device("cuda:1"))
+    for steps in (6, 7):
+        with Device(torch.device("cuda:1")):
+            go(Arguments(steps=steps))
+    assert [steps for _, _, steps, _ in seen[-2:]] == [6, 7]
+
+    launch._prepared.cache_clear()
     monkeypatch.setattr(
         driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)
     )

@@ -110,7 +110,12 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     ) -> None:
         limits = Limits(multiprocessors, shared, ((8, 1), (16, 1)) if clusters else ())
         monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
-        monkeypatch.setattr(launch, "run", partial(run, held=held, seed=seed))
+        monkeypatch.setattr(launch, "run", launched := partial(run, held=held, seed=seed))
+
+        def ready(program: compiler.Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:
+            return lambda given: launched(program, name, how, given, device)
+
+        monkeypatch.setattr(launch, "ready", ready)
 
     yield set_up
     torch.use_deterministic_algorithms(False)

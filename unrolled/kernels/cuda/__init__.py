@@ -62,7 +62,7 @@ FASTER: tuple[Measured, ...] = (
     Measured((RNN_TANH, LSTM, GRU), torch.bfloat16, _H200, (128, 1024), (16, 64), 35, _RUN),
     Measured((GRU,), torch.float16, _H200, (256, 1024), (16, 64), 128, _RUN),
     Measured((LSTM,), torch.float16, _H200, (256, 1024), (64, 64), 128, _RUN),
-    Measured((LSTM,), torch.float16, _H200, (128, 256), (16, 64), 512, _RUN),
+    Measured((LSTM,), torch.float16, _H200, (128, 512), (16, 64), 512, _RUN),
 )
 
 

@@ -115,13 +115,14 @@ class _Function(torch.autograd.Function):
         d_gates_x, d_weight_hh, d_bias, d_own, *d_states = ops.backward(
             d_output, d_h_n, d_c_n, kept.weight_hh, kept.bias_ih, kept.bias_hh, kept.own, kept.c_0, kept.reset_h,
             kept.reset_c, None, kept.lengths, kept.resets, kept.exchange, kept.saved, kept.memory, how.kind,
-            how.reverse, how.share, of_states,
+            how.reverse, how.share, of_states, ctx.dtypes[2] == torch.float32,
         )  # fmt: skip
         assert d_gates_x is not None
         flat = d_gates_x.transpose(0, 1).flatten(0, 1)  # (T·B, G·H)
         batch = d_gates_x.shape[0]
         d_x = torch.mm(flat, kept.weight_ih).view(-1, batch, kept.x.shape[1]).transpose(0, 1) if need_x else None
-        d_weight_ih = torch.mm(flat.t(), kept.x) if need_weight_ih else None
+        wide = ctx.dtypes[1] == torch.float32
+        d_weight_ih = ops.product(flat.t(), kept.x, wide) if need_weight_ih else None
         d_biases = ops.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
         found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *d_states)
         wanted = zip(found, ctx.needs_input_grad[1:], ctx.dtypes, strict=True)

@@ -64,6 +64,22 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
     return None
 
 
+def ready(program: Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:
+    """`run` for one kernel again and again, by a shorter way: nothing is looked up but the stream."""
+    known: dict[int, Callable[[int, int], tuple[Any, ...]]] = {}
+
+    def go(given: Arguments) -> None:
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        if stream not in known or torch.cuda.current_device() != device.index or not hasattr(_thread, "entered"):
+            run(program, name, how, given, device)
+            known[stream] = _prepared(program, name, how, stream, device)
+            return
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+        _checked(known[stream](ctypes.addressof(parameters), 0), "launch")
+
+    return go
+
+
 @cache
 def _prepared(
     program: Program, name: str, how: Plan, stream: int, device: torch.device

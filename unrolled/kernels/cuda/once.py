@@ -41,9 +41,10 @@ class Layer:
         self._alive = {name: tensor.contiguous() for name, tensor in given.items() if tensor is not None}
         addresses = {name: tensor.data_ptr() for name, tensor in self._alive.items()}
         self.arguments = Arguments(units=hidden, inputs=inputs, final_row=hidden, **addresses)
-        self._device, blocks = cell.weight_hh.device, -(-hidden // WARPS)
-        self._plan = Plan(blocks, WARPS, batch, batch, batch, shared_bytes=0, tally_rows=0, cooperative=False)
-        self._program = compiler.once(KINDS[kind], cell.weight_hh.dtype, batch)
+        blocks = -(-hidden // WARPS)
+        plan = Plan(blocks, WARPS, batch, batch, batch, shared_bytes=0, tally_rows=0, cooperative=False)
+        program = compiler.once(KINDS[kind], cell.weight_hh.dtype, batch)
+        self.launch = launch.ready(program, "once", plan, cell.weight_hh.device)
 
     def set_states(self, arguments: Arguments, old: State, new: State) -> None:
         """From where to where the state goes."""
@@ -51,9 +52,6 @@ class Layer:
         arguments.state_row, arguments.final_row = old[0].stride(0), new[0].stride(0)
         if len(old) > 1:
             arguments.c_initial, arguments.c_final = old[1].data_ptr(), new[1].data_ptr()
-
-    def launch(self, arguments: Arguments) -> None:
-        launch.run(self._program, "once", self._plan, arguments, self._device)
 
 
 def step(cell: BuiltIn, kind: int, x: Tensor, state: State) -> State | None:

@@ -95,10 +95,12 @@ def backward(
     reverse: bool,
     share: int,
     of_states: bool = True,
+    wide: bool = False,
 ) -> list[Tensor | None]:
     """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; None for what was not given or wanted.
 
     That of the biases (G, H) is what both have; a GRU's candidate has another for its recurrent one, which is `own`'s.
+    That of U is in 32 bits, if that is `wide`.
     """
     cell = KINDS[kind]
     steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
@@ -141,21 +143,28 @@ def backward(
     _launch("backward", kind, plan, given, exchange, hidden)
 
     if another:
-        d_weight = _d_weight(d_gates, h_entering, hidden, width)
+        d_weight = _d_weight(d_gates, h_entering, hidden, width, wide)
         if d_candidate is not None:
-            d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width)])
+            d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width, wide)])
     else:
-        d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden)
+        d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden, wide)
     d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
     if width > hidden:
         d_shared = [None if d is None else d[:, :hidden] for d in d_shared]
     return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
 
 
-def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int) -> Tensor:
+def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int, wide: bool) -> Tensor:
     """The gradient (·, H) of weights from that of their products (T, B, ·), of H or H' units, and what entered them."""
-    found = torch.mm(d_products.flatten(0, 1).t(), entering.flatten(0, 1))
+    found = product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
     return found if width == hidden else found.view(-1, width, hidden)[:, :hidden].flatten(0, 1)
+
+
+def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
+    """The matrix product, in 32 bits if that is `wide`: what it was summed up in."""
+    if not wide:
+        return torch.mm(a, b)
+    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.mm(a.float(), b.float())
 
 
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
@@ -241,7 +250,8 @@ Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
 bool save, bool? time_first=None"""
 _BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias_x, Tensor? bias_h,
 Tensor? own, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
-Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, bool of_states=True"""
+Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, bool of_states=True,
+bool wide=False"""
 
 
 def _all_there(found: list[Tensor | None], like: Tensor) -> list[Tensor]:
@@ -302,6 +312,7 @@ def _(
     reverse: bool,
     share: int,
     of_states: bool = True,
+    wide: bool = False,
 ) -> list[Tensor]:
     cell = KINDS[kind]
     steps, batch, hidden = saved.shape[0], exchange.shape[1], weight.shape[1]
