@@ -84,7 +84,7 @@ def test_small_without_clusters(cell: str, monkeypatch: pytest.MonkeyPatch) -> N
     """For racecheck, to which words of shared memory that are their own flags are races."""
     whole = launch.limits(torch.device("cuda:0"))
     launch.plan.cache_clear()
-    monkeypatch.setattr(launch, "limits", lambda device: replace(whole, clusters=False))
+    monkeypatch.setattr(launch, "limits", lambda device: replace(whole, clusters=()))
     test_equals_reference({**PLAIN, "cell": cell, "hidden": 64, "batch": 11, "steps": 4})
     launch.plan.cache_clear()
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,13 @@ from unrolled.kernels.cuda.plan import (
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
-H200, A100 = Limits(132, 227 * 1024, clusters=True), Limits(108, 163 * 1024)
+H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), Limits(108, 163 * 1024)
 
 
-def report(
-    kind: Kind, width: int, dtype: torch.dtype, architecture: str, *more: str, units: int = 16, in_cluster: bool = False
-) -> str:
+def report(kind: Kind, hidden: int, dtype: torch.dtype, architecture: str, units: int = 16, near: bool = False) -> str:
     """What ptxas says of a kernel."""
-    program = compiler.recurrence(kind, width, dtype, units, in_cluster)
-    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v", *more)
+    program = compiler.recurrence(kind, hidden, dtype, units, near)
+    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
     compiled = compiler.compile_source(program.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
@@ -62,7 +61,7 @@ class TestCompiles:
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
     @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
     def test_every_kernel(self, kind: Kind, dtype: torch.dtype, architecture: str) -> None:
-        log = report(kind, 3, dtype, architecture)
+        log = report(kind, 270, dtype, architecture)
         assert len(re.findall(r"Compiling entry function '(?:forward|backward)'", log)) == 2
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
@@ -70,18 +69,20 @@ class TestCompiles:
     @pytest.mark.parametrize("hidden", [512, 1024, 1536])
     def test_the_widest_stay_in_registers(self, kind: Kind, hidden: int) -> None:
         """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
-        width = width_blocks(hidden)
         directions: tuple[Pass, ...] = ("forward", "backward")
-        plans = {(d, make_plan(kind, d, width, batch, H200)) for d in directions for batch in (16, 64, 200)}
-        for direction, units in sorted({(direction, plan.units) for direction, plan in plans if plan is not None}):
-            log = report(kind, width, torch.float16, "sm_90", units=units)
+        sizes = product(directions, (16, 64, 200), (H200, A100))
+        plans = {(d, make_plan(kind, d, width_blocks(hidden), batch, limits)) for d, batch, limits in sizes}
+        ways = {(direction, plan.units, plan.near) for direction, plan in plans if plan is not None}
+        for direction, units, near in sorted(ways):
+            log = report(kind, hidden, torch.float16, "sm_90", units, near)
             used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
             assert used is not None
             assert used.groups() == ("0", "0")
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
-    def test_clusters(self, kind: Kind) -> None:
-        log = report(kind, 8, torch.bfloat16, "sm_90", units=32, in_cluster=True)
+    @pytest.mark.parametrize("hidden", [256, 512])
+    def test_clusters(self, kind: Kind, hidden: int) -> None:
+        log = report(kind, hidden, torch.bfloat16, "sm_90", 32, near=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
@@ -100,7 +101,7 @@ class TestCompiles:
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
         compiler._say_once.cache_clear()
-        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
+        program = compiler.recurrence(KINDS[0], 32, torch.float16, 16)
 
         def compiled(architecture: str = "sm_90") -> bytes:
             compiler.machine_code.cache_clear()
@@ -126,7 +127,7 @@ class TestCompiles:
         (tmp_path / "file").touch()
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
         compiler.machine_code.cache_clear()
-        program = compiler.recurrence(KINDS[0], 1, torch.float16, 16, in_cluster=False)
+        program = compiler.recurrence(KINDS[0], 32, torch.float16, 16)
         assert compiler.machine_code(program, "sm_90")[:4] == b"\x7fELF"
         compiler.machine_code.cache_clear()
 
@@ -146,8 +147,8 @@ class TestPlans:
                 slices = width * BLOCK // plan.units
                 groups = plan.blocks // slices
                 assert plan.blocks == groups * slices
-                assert plan.cluster in (0, slices)
-                assert plan.cluster or plan.blocks <= limits.multiprocessors
+                assert plan.cluster == (slices if plan.near else 1)
+                assert plan.near or plan.blocks <= limits.multiprocessors
                 assert plan.rows == min(batch, groups * plan.group_rows)
                 assert (groups - 1) * plan.group_rows < plan.rows
                 assert plan.chunk_rows % 8 == 0
@@ -179,8 +180,6 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     inside: list[bool] = []
 
     class Stream:
-        cuda_stream = 1234
-
         def synchronize(self) -> None:
             pass
 
@@ -210,6 +209,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "device", Device)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1 if inside else 0)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 1234, raising=False)  # not on a CPU
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(compiler, "machine_code", lambda *given: repr(given).encode())
     entered: list[Any] = []
@@ -226,7 +226,7 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(driver, "cuFuncSetAttribute", allowed)
     monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
     given = Arguments(steps=5)
-    program = compiler.recurrence(KINDS[LSTM], 32, torch.float16, 16, in_cluster=False)
+    program = compiler.recurrence(KINDS[LSTM], 1024, torch.float16, 16)
     for _ in range(2):
         plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000, tally_rows=8)
         launch.run(program, "forward", plan, given, torch.device("cuda:1"))
@@ -235,16 +235,23 @@ def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> 
     assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
     assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
     assert config.attrs[0].value.cooperative == 1
-    near = launch._configured(replace(plan, cluster=4), 1234)
+    near = launch._configured(replace(plan, cluster=4, cooperative=False), 1234)
     assert near.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    assert near.attrs[0].value.clusterDim.x == 4
+    assert (near.numAttrs, near.attrs[0].value.clusterDim.x) == (1, 4)
 
+    go = launch.ready(program, "forward", plan, torch.device("cuda:1"))
+    for steps in (6, 7):
+        with Device(torch.device("cuda:1")):
+            go(Arguments(steps=steps))
+    assert [steps for _, _, steps, _ in seen[-2:]] == [6, 7]
+
+    launch._prepared.cache_clear()
     monkeypatch.setattr(
         driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)
     )
     with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
         launch.run(program, "forward", plan, given, torch.device("cuda:1"))
-    for function in (launch._loaded, launch._module, launch._configured):
+    for function in (launch._loaded, launch._module, launch._configured, launch._prepared):
         function.cache_clear()
     launch._allowed.clear()
     del launch._thread.entered

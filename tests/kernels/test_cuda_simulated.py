@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import unrolled
 from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, pairwise, results
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
@@ -48,7 +49,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "cell": CELLS,
     "steps": (1, 2, 5),
     "batch": (1, 3, 11, 40),
-    "hidden": (17, 22, 64),
+    "hidden": (21, 64),
     "multiprocessors": (4, 8, 12),
     "clusters": (False, True),
     "lengths": (False, True),
@@ -101,15 +102,20 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         if name != "once":
             spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
         assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
-        outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster or 1, spare, seed)
+        outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster, spare, seed)
         assert outcome == 0, OUTCOMES[outcome]
 
     def set_up(
         multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: bool = False
     ) -> None:
-        limits = Limits(multiprocessors, shared, clusters)
+        limits = Limits(multiprocessors, shared, ((8, 1), (16, 1)) if clusters else ())
         monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
-        monkeypatch.setattr(launch, "run", partial(run, held=held, seed=seed))
+        monkeypatch.setattr(launch, "run", launched := partial(run, held=held, seed=seed))
+
+        def ready(program: compiler.Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:
+            return lambda given: launched(program, name, how, given, device)
+
+        monkeypatch.setattr(launch, "ready", ready)
 
     yield set_up
     torch.use_deterministic_algorithms(False)
@@ -126,9 +132,9 @@ def check(case: Case) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("case", list(pairwise(CHOICES, seed=0)), ids=lambda case: "-".join(map(str, case.values())))
 def test_equals_reference(case: Case, simulated: Callable[..., None]) -> None:
-    """Every kernel is compiled once for one block of 32 units and once for two, each in one of the dtypes."""
+    """Every kernel is compiled for units that fill two blocks of 32 and for some that do not, in one dtype each."""
     simulated(case["multiprocessors"], seed=1, clusters=case["clusters"])
-    check({**case, "dtype": torch.bfloat16 if case["hidden"] == 17 else torch.float16})
+    check({**case, "dtype": torch.bfloat16 if case["hidden"] == 21 else torch.float16})
 
 
 PLAIN: Case = {
@@ -188,11 +194,12 @@ def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., 
     operator, run = cuda.ops.recurrence, cuda.ops.run
 
     def recorded(*given: Any) -> Any:
-        calls.append((*given[:8], None, *given[8:]))
+        calls.append((*given[:9], None, *given[9:]))
         return run(*given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuda.ops, "run", recorded)
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
         cuda.run(job)
     given = [g.detach().requires_grad_(g.is_floating_point()) if isinstance(g, Tensor) else g for g in calls[0]]
     torch.library.opcheck(
@@ -234,11 +241,12 @@ def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeyp
         assert error(value, expected[name]) <= RELATIVE[torch.float16], name
 
 
-def test_plans_lay_out_shared_memory_as_the_kernels_do(build: Build) -> None:
-    for kind, units in product((KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]), UNITS):
-        library = build(compiler.recurrence(kind, 2, torch.float16, units, in_cluster=False))
-        assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
-        assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
+def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
+    library = build(compiler.recurrence(kind, 64, torch.float16, units))
+    assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
+    assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
 
 
 @pytest.mark.parametrize(("cell", "hidden"), [("rnn", 256), ("lstm_current", 100), ("lstm", 256), ("gru", 192)])
@@ -248,11 +256,23 @@ def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[
         check({**PLAIN, "cell": cell, "hidden": hidden, "lengths": True, "resets": "learned"})
 
 
-def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(build: Build) -> None:
-    for kind, units in product((KINDS[LSTM_CURRENT], KINDS[GRU]), UNITS):
-        library = build(compiler.recurrence(kind, 4, torch.float16, units, in_cluster=True))
-        assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)
-        assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units)
+@pytest.mark.parametrize(("cell", "hidden"), [("lstm_current", 320), ("gru", 300)])
+def test_clusters_of_more_than_eight_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
+    """One at a time here, so of eight rows at most; more go another way."""
+    limits = Limits(20, 227 * 1024, ((16, 1),))
+    plans = [make_plan(KINDS[LSTM], "forward", 10, batch, limits) for batch in (7, 11)]
+    assert [plan is not None and plan.near for plan in plans] == [True, False]
+    for batch in (7, 11):
+        simulated(20, clusters=True, seed=batch)
+        check({**PLAIN, "cell": cell, "hidden": hidden, "batch": batch, "lengths": True, "resets": "learned"})
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU]], ids=lambda kind: kind.name)
+def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
+    library = build(compiler.recurrence(kind, 128, torch.float16, units, near=True))
+    assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)
+    assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -278,3 +298,26 @@ def test_a_single_step_that_only_the_other_kernels_do(simulated: Callable[..., N
     with torch.no_grad():
         (h, _), (expected, _) = cuda.step(job), reference.run(cast(job, torch.float64))[1]
     assert error(h, expected) <= RELATIVE[torch.float16]
+
+
+def test_a_stream_of_several_layers(simulated: Callable[..., None]) -> None:
+    """Step by step as over the whole sequence, from a given state, and on from one that was read."""
+    simulated()
+    torch.manual_seed(0)
+    layer = unrolled.LSTM(8, 16, num_layers=2, dtype=torch.float16)
+    cells = layer.stepper()._cells
+    frames, initial = torch.randn(5, 3, 8), tuple(torch.randn(3, 2, 16) for _ in range(2))
+    exact = copy.deepcopy(layer).double()
+    with torch.no_grad():
+        expected, finals = exact(frames.double(), tuple(s.transpose(0, 1).double() for s in initial))
+    stream = cuda.stream(cells, 3, initial)
+    assert stream is not None
+    outputs = [stream.feed(frame) for frame in frames[:2]]
+    kept = stream.state
+    stream.feed(frames[3])
+    stream.state = kept
+    outputs += [stream.feed(frame.half()) for frame in frames[2:]]
+    assert error(torch.stack(outputs), expected) <= RELATIVE[torch.float16]
+    for found, wanted in zip(stream.state, finals, strict=True):
+        assert error(found.transpose(0, 1), wanted) <= RELATIVE[torch.float16]
+    assert cuda.stream(cells, 9, tuple(torch.zeros(9, 2, 16) for _ in range(2))) is None

@@ -247,6 +247,8 @@ class DropIn(nn.RNNBase):
         names, sizes, runs = self.cell_class.state_names, self._state_sizes(), len(self._run_names())
         if hx is None:
             learned = self._learned_states(x.shape[0])
+            if learned is None and len(set(sizes)) == 1:  # all at once: on a GPU each is a launch
+                return x.new_zeros(len(sizes), runs, x.shape[0], sizes[0]).unbind()
             return learned or tuple(x.new_zeros(runs, x.shape[0], size) for size in sizes)
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
         if len(given) != len(names) or isinstance(hx, (tuple, list)) != (len(names) > 1):
@@ -267,14 +269,14 @@ class DropIn(nn.RNNBase):
 
     def _runs(self, call: _Call) -> list[list[Run]]:
         """Every layer's directions with cell, state and, while training, freshly drawn masks."""
-        batch = call.x.shape[0]
+        batch, kinds, sizes = call.x.shape[0], self._kinds(), self._state_sizes()
         learned = self._learned_states(batch)
         drop_input, drop_hidden = self.variational_dropout if self.training else (0.0, 0.0)
         runs = []
         for index, name in enumerate(self._run_names()):
-            parameters = {f"{kind}_{name}": getattr(self, f"{kind}_{name}") for kind in self._kinds()}
+            parameters = {f"{kind}_{name}": getattr(self, f"{kind}_{name}") for kind in kinds}
             width = parameters[f"weight_ih_{name}"].shape[1]
-            hidden_mask = variational_mask(drop_hidden, call.x, batch, self._state_sizes()[0])
+            hidden_mask = variational_mask(drop_hidden, call.x, batch, sizes[0])
             cell_of = self._cell_builder(name, hidden_mask, self._drawn_dropconnect(name))
             runs.append(
                 Run(
@@ -285,7 +287,7 @@ class DropIn(nn.RNNBase):
                     state=tuple(states[index] for states in call.states),
                     reverse=name.endswith("_reverse"),
                     reset_state=tuple(s[index] for s in learned) if learned else None,
-                    keep=zoneout_keep(self.zoneout, self._state_sizes(), call.x, self.training),
+                    keep=zoneout_keep(self.zoneout, sizes, call.x, self.training),
                     input_mask=variational_mask(drop_input, call.x, batch, 1, width),
                 )
             )
@@ -293,12 +295,16 @@ class DropIn(nn.RNNBase):
         return [runs[i : i + directions] for i in range(0, len(runs), directions)]
 
     def _drawn_dropconnect(self, name: str) -> Tensor | None:
+        if not self.training or self.dropconnect == 0:
+            return None
         weight = getattr(self, f"weight_hh_{name}")
-        return variational_mask(self.dropconnect if self.training else 0.0, weight, *weight.shape)
+        return variational_mask(self.dropconnect, weight, *weight.shape)
 
     def _cell_builder(self, name: str, hidden_mask: Tensor | None, dropconnect: Tensor | None) -> CellOf:
+        kinds = self._kinds()
+
         def cell_of(parameters: Mapping[str, Tensor]) -> AnyCell:
-            fields: dict[str, Any] = {kind: parameters[f"{kind}_{name}"] for kind in self._kinds()}
+            fields: dict[str, Any] = {kind: parameters[f"{kind}_{name}"] for kind in kinds}
             if dropconnect is not None:
                 fields["weight_hh"] = fields["weight_hh"] * dropconnect
             return self.cell_class(**fields, hidden_mask=hidden_mask, **self._cell_options())
@@ -330,7 +336,8 @@ class DropIn(nn.RNNBase):
     def _close(self, call: _Call, stacked: Stacked) -> Any:
         """Output and final state in torch's layout."""
         output = combine(stacked.outputs, self.combine, getattr(self, "combine_weight", None))
-        final = tuple(torch.stack(parts) for parts in zip(*stacked.states.values(), strict=True))
+        states = zip(*stacked.states.values(), strict=True)
+        final = tuple(p[0][None] if len(p) == 1 else torch.stack(p) for p in states)
         return self._laid_out(call, output), self._state_laid_out(call, final)
 
     def _laid_out(self, call: _Call, output: Tensor) -> Tensor | PackedSequence:

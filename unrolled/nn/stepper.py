@@ -30,7 +30,8 @@ class Stepper:
     are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers with one scale for
     each row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs rounded to 8 bits.
     States and gates are float32 whichever it is. A layer on a GPU keeps its weights as they are, and its step is
-    captured in a CUDA graph when it is first taken; with backend="cuda" it runs the kernels of docs/cuda.md.
+    captured in a CUDA graph when it is first taken; with backend="cuda" it is the kernels of docs/cuda.md, launched as
+    they are where one for each layer is enough.
 
     The state is a tuple with one (B, L, size) tensor for each of the cell's: batch first, so that a search can gather
     its beams on dimension 0.
@@ -64,7 +65,7 @@ class Stepper:
         self._cells = [_cell(layer, name) for name in layer._run_names()]
         self._reason = self._why_not_native()
         self._on_cuda = layer.backend == "cuda"
-        self._captured: dict[int, CapturedStep] = {}  # by batch size
+        self._captured: dict[int, CapturedStep | cuda.once.Stream] = {}  # by batch size
         self._step: Callable[[Tensor, State], tuple[Tensor, State] | None] = self._torch_step
         if self._cells[0].weight_hh.device.type == "cuda":
             self._step = self._graph_step
@@ -80,7 +81,7 @@ class Stepper:
     def __repr__(self) -> str:
         how = "native" if self._reason is None else f"torch: {self._reason}"
         if self._cells[0].weight_hh.device.type == "cuda":
-            how = f"a CUDA graph of {'the cuda engine' if self._on_cuda else 'torch'}"
+            how = "cuda" if self._on_cuda else "a CUDA graph of torch"
         return f"Stepper({self.input_size}, layers={self._layers}, weights={self.weights!r}, engine={how})"
 
     def initial_state(self, batch_size: int) -> State:
@@ -187,9 +188,15 @@ class Stepper:
         captured.state = state
         return captured.feed(x), captured.state
 
-    def _capture(self, batch_size: int) -> CapturedStep:
-        x = self._cells[0].weight_ih.new_zeros(batch_size, self.input_size)
-        return CapturedStep(self._torch_step, x, self.initial_state(batch_size))
+    def _capture(self, batch_size: int) -> CapturedStep | cuda.once.Stream:
+        """The step on a GPU: launched as it is, if that is one kernel for each layer, or captured."""
+        x, state = self._cells[0].weight_ih.new_zeros(batch_size, self.input_size), self.initial_state(batch_size)
+        if self._on_cuda and self._gives_last and not any(self._keep):
+            first = Job(self._cells[0], x[:, None], tuple(s[:, 0] for s in state))
+            direct = None if cuda.refuses(first) else cuda.stream(cast("list[BuiltIn]", self._cells), batch_size, state)
+            if direct is not None:
+                return direct
+        return CapturedStep(self._torch_step, x, state)
 
     @torch.no_grad()
     def _torch_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:

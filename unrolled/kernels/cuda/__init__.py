@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.kernels import aten
-from unrolled.kernels.cuda import compiler, launch, once, ops
+from unrolled.kernels.cuda import compiler, eager, launch, once, ops
 from unrolled.kernels.cuda.plan import (
     GRU,
     GRU_BEFORE,
@@ -62,7 +62,7 @@ FASTER: tuple[Measured, ...] = (
     Measured((RNN_TANH, LSTM, GRU), torch.bfloat16, _H200, (128, 1024), (16, 64), 35, _RUN),
     Measured((GRU,), torch.float16, _H200, (256, 1024), (16, 64), 128, _RUN),
     Measured((LSTM,), torch.float16, _H200, (256, 1024), (64, 64), 128, _RUN),
-    Measured((LSTM,), torch.float16, _H200, (128, 256), (16, 64), 512, _RUN),
+    Measured((LSTM,), torch.float16, _H200, (128, 512), (16, 64), 512, _RUN),
 )
 
 
@@ -217,6 +217,14 @@ def step(job: Job) -> State:
     return run(job)[1] if fresh is None else fresh
 
 
+def stream(cells: Sequence[BuiltIn], batch: int, state: State) -> once.Stream | None:
+    """Layers on top of each other, a step at a time; None if it takes more than a kernel for each."""
+    kinds = [kind_of(cell) for cell in cells]
+    if not all(once.takes(cell, kind, batch) for cell, kind in zip(cells, kinds, strict=True)):
+        return None
+    return once.Stream(cells, kinds, batch, state)
+
+
 @cache
 def _side_stream(device: torch.device, index: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
@@ -226,27 +234,49 @@ def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
+    if hidden % 2 or torch.compiler.is_compiling():
+        return _run_in_parts(job, dtype, share)
+    h_0, c_0 = job.state[0], job.state[1] if KINDS[kind].memory else None
+    reset_h, reset_c = (*(job.reset_state if job.resets is not None and job.reset_state else ()), None, None)[:2]
+    layer = eager.Layer(
+        job.x, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh, getattr(cell, "weight_peephole", None),
+        h_0, c_0, reset_h, reset_c,
+    )  # fmt: skip
+    output, *state = eager.run(layer, eager.How(dtype, job.active, job.lengths, job.resets, kind, job.reverse, share))
+    return output, tuple(state)
+
+
+def _run_in_parts(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
+    """The same of operators that torch.compile sees, and of an odd number of units."""
+    cell = job.cell
+    assert isinstance(cell, BuiltIn)
+    kind, hidden = kind_of(cell), cell.hidden_size
     extra = hidden % 2  # the kernels have two units to a word: one more, without weights
-    gates_x, bias = _project(job, extra, dtype), _added_bias(cell, kind, extra)
+    gates_x = _project(job, extra, dtype)
+    bias_x, bias_h = (
+        None if bias is None else _padded(bias.view(-1, hidden), extra).flatten()
+        for bias in (cell.bias_ih, cell.bias_hh)
+    )
     weight = cell.weight_hh.to(dtype)
     if extra:
         weight = F.pad(weight.reshape(-1, hidden, hidden), (0, extra, 0, extra)).flatten(0, 1)
-    own = _own(cell, kind, extra)
+    own = cell.weight_peephole if isinstance(cell, LSTMCell) else None
+    own = None if own is None else _padded(own.float(), extra)
     states = [_padded(s.to(dtype), extra) for s in job.state]
     reset: list[Tensor | None] = [None, None]
     if job.resets is not None and job.reset_state is not None:
         reset = [*(_padded(s.float(), extra) for s in job.reset_state), None]
     memory = KINDS[kind].memory
-    differentiable = (gates_x, weight, bias, own, *states, *reset)
+    differentiable = (gates_x, weight, bias_x, bias_h, own, *states, *reset)
     save = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
     output, h_n, c_n, *_ = ops.run(
-        gates_x, weight, bias, own, states[0], states[1] if memory else None, reset[0], reset[1] if memory else None,
-        job.lengths, job.resets, kind, job.reverse, share, save,
+        gates_x, weight, bias_x, bias_h, own, states[0], states[1] if memory else None, reset[0],
+        reset[1] if memory else None, job.lengths, job.resets, kind, job.reverse, share, save,
     )  # fmt: skip
     finals = (h_n, c_n) if memory else (h_n,)
     if extra:
-        output = output[..., :hidden].contiguous()
-    return output, tuple(s[:, :hidden] for s in finals)
+        return output[..., :hidden].contiguous(), tuple(s[:, :hidden] for s in finals)
+    return output, finals
 
 
 def _padded(tensor: Tensor, extra: int) -> Tensor:
@@ -267,22 +297,3 @@ def _project(job: Job, extra: int, dtype: torch.dtype) -> Tensor:
     if x.stride(0) < x.stride(1):
         return F.linear(x.transpose(0, 1), weight).transpose(0, 1)
     return F.linear(x, weight)
-
-
-def _added_bias(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:
-    """Both biases (G, H), as far as they are simply added; r multiplies the recurrent one of a GRU's candidate."""
-    recurrent = cell.bias_hh
-    if kind == GRU and recurrent is not None:
-        recurrent = F.pad(recurrent[: 2 * cell.hidden_size], (0, cell.hidden_size))
-    given = [bias.float() for bias in (cell.bias_ih, recurrent) if bias is not None]
-    return _padded(sum(given[1:], given[0]).view(-1, cell.hidden_size), extra) if given else None
-
-
-def _own(cell: BuiltIn, kind: int, extra: int) -> Tensor | None:
-    """What each unit has for itself (≤ 3, H): peepholes, or the recurrent bias of a GRU's candidate."""
-    own = None
-    if kind == GRU and cell.bias_hh is not None:
-        own = cell.bias_hh[2 * cell.hidden_size :][None]
-    elif isinstance(cell, LSTMCell):
-        own = cell.weight_peephole
-    return None if own is None else _padded(own.float(), extra)

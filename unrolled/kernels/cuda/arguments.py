@@ -11,9 +11,8 @@ POINTERS = {
     "weights": "const uint16_t",  # (G·H, H)
     "second_weights": "const uint16_t",  # of a GRU that resets before: those of its candidate
     "weights_x": "const uint16_t",  # (G·H, D), where a step has its input as it is
-    "bias": "const float",  # (G, H)
-    "bias_x": "const uint16_t",  # (G, H): the input's bias alone, and the recurrent one
-    "bias_h": "const uint16_t",
+    "bias_x": "const void",  # (G, H): the input's bias and the recurrent one, in 16 bits, or in 32 if they are wide
+    "bias_h": "const void",
     "own": "const float",  # (≤ 3, H): a unit's own weights
     "lengths": "const int64_t",  # (B,)
     "resets": "const uint8_t",  # (B, T), strided
@@ -58,8 +57,9 @@ INTEGERS = (
     "d_output_step",
     "resets_row",
     "resets_step",
-    "units",  # H, even
-    "inputs",  # of a single step, and the strides of its states
+    "bias_wide",
+    "units",  # of a single step: H, the input's, and the strides of its states
+    "inputs",
     "state_row",
     "final_row",
 )

@@ -1,4 +1,4 @@
-// The recurrences of recurrence.cu for up to 256 units: the blocks of a group are a cluster of up to eight, and what a
+// The recurrences of recurrence.cu for up to 512 units: the blocks of a group are a cluster of up to sixteen, and what a
 // step gives to the next goes from block to block through their shared memories, not through the cache.
 //
 // A cluster has 8 rows of the batch. As in product.cuh, a word that is still all ones has not come; who reads one makes
@@ -6,14 +6,16 @@
 #include <device.cuh>
 
 #include <arguments.h>
-#include <product.cuh>
+#include <weights.cuh>
 #include <shared.cuh>
 #include <place.cuh>
+#include <product.cuh>
+#include <bias.cuh>
 #include <cells.cuh>
 #include <step.cuh>
 
 constexpr int BLOCKS_OF_CLUSTER = HIDDEN / UNITS, ROWS = TILE_ROWS, OWNERS = ROWS * UNITS / 2;
-static_assert(HIDDEN % UNITS == 0 && BLOCKS_OF_CLUSTER <= 8 && OWNERS <= THREADS && WIDTH <= WARPS && WIDTH % 2 == 0);
+static_assert(HIDDEN % UNITS == 0 && BLOCKS_OF_CLUSTER <= 16 && OWNERS <= THREADS && WIDTH % 2 == 0);
 
 DEVICE void clear(Words* first, int count) {
     for (int i = thread_index(); i < count; i += THREADS) first[i] = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
@@ -23,7 +25,7 @@ using ForwardProduct = Product<Number, GATES, WIDTH>;
 
 struct ForwardShared {
     static constexpr int PITCH = HIDDEN + 32, BUFFER = ROWS * PITCH;  // numbers of 16 bits
-    static constexpr int bytes(int, int) { return 2 * BUFFER * 2 + ForwardProduct::partial_floats(ROWS) * 4; }
+    static constexpr int bytes(int, int) { return 2 * BUFFER * 2 + ForwardProduct::bytes(ROWS); }
 };
 
 KERNEL forward(GIVEN Arguments a) {
@@ -33,9 +35,7 @@ KERNEL forward(GIVEN Arguments a) {
     const int unit = place.unit();
     const bool owner = thread_index() < OWNERS, real_row = owner && place.has_row(0);
     uint16_t* buffers = reinterpret_cast<uint16_t*>(shared_memory());         // (2, ROWS, PITCH): h as it enters a step
-    float* partials = reinterpret_cast<float*>(buffers + 2 * S::BUFFER);  // two sets of partial sums
-    ForwardProduct product;
-    product.load(a.weights, place.units, place.first_unit, nullptr);
+    const ForwardProduct product(a.weights, place, shared_memory() + 2 * S::BUFFER * 2);
     float own[2][3] = {};
     Pair bias[GATES] = {}, h = {}, c = {};
     uint32_t given[GATES] = {}, ahead[GATES] = {};  // the input's part of the gates; of the next step
@@ -44,11 +44,11 @@ KERNEL forward(GIVEN Arguments a) {
         for (int gate = 0; gate < GATES; gate++) ahead[gate] = input_word(a, place, row, place.time(step), gate);
     };
     if (real_row) {
-        load_own(a.own, place, own[0], own[1]);
+        load_own(a, place, own[0], own[1]);
         h = state_pair<Number>(a.h_initial, place, row);
         c = state_pair<Number>(a.c_initial, place, row);
 #pragma unroll
-        for (int gate = 0; gate < GATES; gate++) bias[gate] = bias_pair(a, place, gate);
+        for (int gate = 0; gate < GATES; gate++) bias[gate] = {bias_of(a, gate, unit), bias_of(a, gate, unit + 1)};
         load_input(0);
     }
     clear(reinterpret_cast<Words*>(buffers), 2 * S::BUFFER / 8);
@@ -78,13 +78,11 @@ KERNEL forward(GIVEN Arguments a) {
             if (step + 1 < place.steps) load_input(step + 1);
             real = is_real(a, row, t);
         }
-        float* partial = partials + step % 2 * (ForwardProduct::partial_floats(ROWS) / 2);
-        product.gather_near(buffers + step % 2 * S::BUFFER, S::PITCH, partial);
-        sync_block();
+        product.gather_near(buffers + step % 2 * S::BUFFER, S::PITCH, step);
         if (!owner) continue;
 
         Pair sums[GATES];
-        ForwardProduct::sum(partial, ROWS, place.row, place.pair, sums);
+        product.sum_near(place, step, sums);
         float x[2][GATES], u[2][GATES], saved[2][SAVED];
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
@@ -126,7 +124,8 @@ struct BackwardShared {
     static constexpr int GATES_BUFFER = ROWS * PITCH;                    // 16 bits; (ROWS, PITCH)
     static constexpr int SUMS_OF_BLOCK = UNITS * ROWS;                   // floats; (UNITS / 2, ROWS, 2)
     static constexpr int SUMS_BUFFER = BLOCKS_OF_CLUSTER * SUMS_OF_BLOCK;
-    static constexpr int bytes(int, int) { return 2 * SUMS_BUFFER * 4 + 2 * GATES_BUFFER * 2; }
+    static constexpr int TALLY = 2 * SUMS_BUFFER * 4 + 2 * GATES_BUFFER * 2;  // where what is summed up of `own` begins
+    static constexpr int bytes(int, int) { return TALLY + 2 * Cell::OWN * THREADS * 4; }
 };
 
 KERNEL backward(GIVEN Arguments a) {
@@ -150,14 +149,15 @@ KERNEL backward(GIVEN Arguments a) {
         for (int block = 0; block < COLUMN_BLOCKS; block++) {
             const int tile = share * WARPS + warp, column = block * BLOCK + 8 * q, gate = column / UNITS;
             const int first = place.first_unit + column % UNITS, seen = tile * 16 + 2 * r;  // units; of this block, of all
-            const int64_t from = (static_cast<int64_t>(gate) * place.units + first) * place.units + seen;
+            const int64_t from = (static_cast<int64_t>(gate) * REAL_UNITS + first) * REAL_UNITS + seen;
             Words &low = weights[share][block][0], &high = weights[share][block][1];
             low = high = {0, 0, 0, 0};
-            if (seen < place.units && column < S::COLUMNS)
-                load_transposed(a.weights + from, place.units, place.units - first, low, high);
+            if (seen < REAL_UNITS && column < S::COLUMNS)
+                load_transposed(a.weights + from, REAL_UNITS - first, low, high);
         }
     float own[2][3] = {};
-    Pair d_bias[GATES] = {}, d_own[3] = {};
+    Pair d_bias[GATES] = {};
+    const Tally d_own(reinterpret_cast<float*>(shared_memory() + S::TALLY), Cell::OWN);
     Known ahead = {};
     clear(reinterpret_cast<Words*>(sums_buffers), 2 * S::SUMS_BUFFER / 4);
     for (int i = thread_index(); i < S::GATES_BUFFER; i += THREADS) store_word(gates_buffers + 2 * i, 0u);
@@ -165,7 +165,7 @@ KERNEL backward(GIVEN Arguments a) {
 
     Pair dh = {}, dc = {};
     if (real_row) {
-        load_own(a.own, place, own[0], own[1]);
+        load_own(a, place, own[0], own[1]);
         dh = state_pair<Number>(a.d_h_final, place, row);
         dc = state_pair<Number>(a.d_c_final, place, row);
         ahead.load(a, place, 0, place.steps - 1);
@@ -182,7 +182,7 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
                 for (int block = 0; block < BLOCKS_OF_CLUSTER; block++) {
                     const Pair part = load_near_pair(mine + block * S::SUMS_OF_BLOCK);
-                    missing = missing || bits_of(part.x) == NOT_YET || bits_of(part.y) == NOT_YET;
+                    missing = missing || is_missing(part);
                     through = {through.x + part.x, through.y + part.y};
                 }
                 if (!any_lane(missing)) {
@@ -242,11 +242,11 @@ KERNEL backward(GIVEN Arguments a) {
             const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
             const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
             store_word(to + gate * HIDDEN, Number::pack(low.du[gate], high.du[gate]));
-            store_d_input(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
+            store_d_input<Cell::HAS_CANDIDATE>(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
             d_bias[gate] = {d_bias[gate].x + d_x.x, d_bias[gate].y + d_x.y};
         }
 #pragma unroll
-        for (int i = 0; i < Cell::OWN; i++) d_own[i] = {d_own[i].x + low.d_own[i], d_own[i].y + high.d_own[i]};
+        for (int i = 0; i < Cell::OWN; i++) d_own.add(i, low.d_own[i], high.d_own[i]);
     }
     if (real_row) {
         store_state<Number>(a.d_h_initial, place, row, dh);
@@ -256,9 +256,6 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++)
             store_pair(a.d_bias + (place.tally_slot * GATES + gate) * HIDDEN + unit, d_bias[gate]);
-    if (owner && a.d_own != nullptr)
-#pragma unroll
-        for (int i = 0; i < Cell::OWN; i++)
-            store_pair(a.d_own + (place.tally_slot * Cell::OWN + i) * HIDDEN + unit, d_own[i]);
+    if (owner) write_tally<Cell::OWN>(place, d_own, 0, a.d_own);
     sync_cluster();
 }

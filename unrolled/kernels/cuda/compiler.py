@@ -14,7 +14,7 @@ import torch
 
 from unrolled.errors import UserError
 from unrolled.kernels.cuda.arguments import header
-from unrolled.kernels.cuda.plan import NUMBERS, Kind
+from unrolled.kernels.cuda.plan import NUMBERS, Kind, width_blocks
 
 SOURCES = Path(__file__).parent
 CLUSTER_SOURCE = "cluster.cu"
@@ -42,17 +42,21 @@ class Program(NamedTuple):
     defines: tuple[str, ...]
 
 
+PROBE = Program("probe.cu", ())
+
+
 @cache
-def recurrence(kind: Kind, width: int, dtype: torch.dtype, units: int, in_cluster: bool) -> Program:
-    """`forward` and `backward` for `width` blocks of 32 units, `units` of them to a block of threads."""
-    source = CLUSTER_SOURCE if in_cluster else kind.source
-    return Program(source, (*_cell(kind, dtype), f"-DWIDTH={width}", f"-DBLOCK_UNITS={units}"))
+def recurrence(kind: Kind, hidden: int, dtype: torch.dtype, units: int, near: bool = False) -> Program:
+    """`forward` and `backward` of a width, `units` of it to a block; in clusters, if they are near."""
+    sizes = {"REAL_UNITS": hidden, "WIDTH": width_blocks(hidden), "BLOCK_UNITS": units}
+    defines = (*_cell(kind, dtype), *(f"-D{name}={size}" for name, size in sizes.items()))
+    return Program(CLUSTER_SOURCE if near else kind.source, defines)
 
 
 @cache
 def once(kind: Kind, dtype: torch.dtype, rows: int) -> Program:
     """`once`, a single step of so many sequences."""
-    return Program("once.cu", (*_cell(kind, dtype), f"-DROWS={rows}", "-DBLOCK_UNITS=16", "-DWIDTH=1"))
+    return Program("once.cu", (*_cell(kind, dtype), f"-DROWS={rows}"))
 
 
 def _cell(kind: Kind, dtype: torch.dtype) -> tuple[str, ...]:

@@ -4,20 +4,22 @@
 #include <device.cuh>
 
 #include <arguments.h>
-#include <product.cuh>
+#include <weights.cuh>
 #include <shared.cuh>
 #include <place.cuh>
+#include <product.cuh>
+#include <bias.cuh>
 
 using Number = NUMBER_TYPE;
-constexpr int HIDDEN = WIDTH * BLOCK, SLICES = HIDDEN / UNITS, R = 0, Z = 1, N = 2, GATES = 3;
+constexpr int SLICES = HIDDEN / UNITS, R = 0, Z = 1, N = 2, GATES = 3;
 
 // `weights` (2 * HIDDEN, HIDDEN) and `second_weights` (HIDDEN, HIDDEN)
 using ForwardGates = Product<Number, 2, WIDTH>;
 using ForwardCandidate = Product<Number, 1, WIDTH>;
 using BackwardGates = Product<Number, 1, 2 * WIDTH, true>;
 using BackwardCandidate = Product<Number, 1, WIDTH, true>;
-using ForwardShared = Shared<0, ForwardGates, ForwardCandidate>;
-using BackwardShared = Shared<GATES, BackwardGates, BackwardCandidate>;
+using ForwardShared = Shared<GATES, 0, ForwardGates, ForwardCandidate>;
+using BackwardShared = Shared<0, GATES, BackwardGates, BackwardCandidate>;
 
 DEVICE Pair load_input(const Arguments& a, const Place& place, int chunk, int t, int gate) {
     return Number::unpack(input_word(a, place, place.batch_row(chunk), t, gate));
@@ -29,19 +31,21 @@ DEVICE uint16_t* saved_at(const Arguments& a, const Place& place, int chunk, int
 KERNEL forward(GIVEN Arguments a) {
     const Place place = place_of_thread(a, SLICES);
     const ForwardShared shared(place.chunk_rows, place.chunks);
-    ForwardGates gates;
-    ForwardCandidate candidate;
-    gates.load(a.weights, place.units, place.first_unit, shared.spare());
-    candidate.load(a.second_weights, place.units, place.first_unit, shared.second_spare());
+    const ForwardGates gates(a.weights, place, shared.of_first);
+    const ForwardCandidate candidate(a.second_weights, place, shared.of_second);
     Pair *kept_h = shared.first, *kept_z = shared.second;
+    for (int i = thread_index(); i < GATES * UNITS; i += THREADS) {
+        const int gate = i / UNITS, unit = place.first_unit + i % UNITS;
+        shared.bias[i] = unit < REAL_UNITS ? added_bias<Number, true>(a, gate * REAL_UNITS + unit) : 0.0f;
+    }
+    const auto bias = [&](int gate) { return load_pair(shared.bias + gate * UNITS + 2 * place.pair); };
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const Pair h = state_pair<Number>(a.h_initial, place, place.batch_row(chunk));
-        enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(0), h, {0.0f, 0.0f});
+        enter<Number>(a, place, kept_h, kept_z, chunk, place.time(0), h, {0.0f, 0.0f});
     }
     sync_block();
 
-    int turn = 0;
     for (int step = 0; step < place.steps; step++) {
         const int t = place.time(step);
         for (int chunk = 0; chunk < place.chunks; chunk++) {
@@ -51,17 +55,13 @@ KERNEL forward(GIVEN Arguments a) {
                 x_r = load_input(a, place, chunk, t, R);
                 x_z = load_input(a, place, chunk, t, Z);
             }
-            float* partial = shared.sums + turn * shared.set;
-            turn ^= 1;
-            gates.gather(a.exchange + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
-                         place.chunk_rows);
-            sync_block();
+            gates.gather(a.exchange + place.first_of_chunk(t, chunk, HIDDEN), place, step, chunk);
             if (!owner) continue;
 
             Pair sums[2];
-            ForwardGates::sum(partial, place.chunk_rows, place.row, place.pair, sums);
+            gates.sum(place, step, chunk, sums);
             const Pair h = kept_h[place.slot(chunk)];
-            const Pair b_r = bias_pair(a, place, R), b_z = bias_pair(a, place, Z);
+            const Pair b_r = bias(R), b_z = bias(Z);
             const Pair r = {sigmoid(x_r.x + b_r.x + sums[R].x), sigmoid(x_r.y + b_r.y + sums[R].y)};
             const Pair z = {sigmoid(x_z.x + b_z.x + sums[Z].x), sigmoid(x_z.y + b_z.y + sums[Z].y)};
             store_exchanged(a.second_exchange + place.at(t, chunk, HIDDEN), Number::pack(r.x * h.x, r.y * h.y));
@@ -80,22 +80,18 @@ KERNEL forward(GIVEN Arguments a) {
                 x_n = load_input(a, place, chunk, t, N);
                 real = is_real(a, row, t);
             }
-            float* partial = shared.sums + turn * shared.set;
-            turn ^= 1;
-            candidate.gather(a.second_exchange + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
-                             place.chunk_rows);
-            sync_block();
+            candidate.gather(a.second_exchange + place.first_of_chunk(t, chunk, HIDDEN), place, step, chunk);
             if (!owner) continue;
 
             Pair sums[1];
-            ForwardCandidate::sum(partial, place.chunk_rows, place.row, place.pair, sums);
+            candidate.sum(place, step, chunk, sums);
             const Pair h = kept_h[place.slot(chunk)], z = kept_z[place.slot(chunk)];
-            const Pair b_n = bias_pair(a, place, N);
+            const Pair b_n = bias(N);
             const Pair n = {tanh_of(x_n.x + b_n.x + sums[0].x), tanh_of(x_n.y + b_n.y + sums[0].y)};
             Pair left = h;
             if (real) left = {n.x + z.x * (h.x - n.x), n.y + z.y * (h.y - n.y)};
             if (step + 1 < place.steps) {
-                enter<Number, HIDDEN>(a, place, kept_h, kept_z, chunk, place.time(step + 1), left, {0.0f, 0.0f});
+                enter<Number>(a, place, kept_h, kept_z, chunk, place.time(step + 1), left, {0.0f, 0.0f});
             } else {
                 store_state<Number>(a.h_final, place, row, left);
             }
@@ -109,10 +105,8 @@ KERNEL forward(GIVEN Arguments a) {
 KERNEL backward(GIVEN Arguments a) {
     const Place place = place_of_thread(a, SLICES);
     const BackwardShared shared(place.chunk_rows, place.chunks);
-    BackwardGates gates;
-    BackwardCandidate candidate;
-    gates.load(a.weights, place.units, place.first_unit, shared.spare());
-    candidate.load(a.second_weights, place.units, place.first_unit, shared.second_spare());
+    const BackwardGates gates(a.weights, place, shared.of_first);
+    const BackwardCandidate candidate(a.second_weights, place, shared.of_second);
     Pair* kept_dh = shared.first;
     const Tally tally(shared.tally, GATES);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
@@ -121,7 +115,6 @@ KERNEL backward(GIVEN Arguments a) {
     }
     sync_block();
 
-    int turn = 0;
     for (int step = place.steps - 1; step >= -1; step--) {  // at -1 what is left is the initial state's
         const bool first = step == place.steps - 1;
         const int t = step < 0 ? 0 : place.time(step), after = first ? 0 : place.time(step + 1);
@@ -136,19 +129,13 @@ KERNEL backward(GIVEN Arguments a) {
                 n = Number::unpack(load_word(saved_at(a, place, chunk, t, N)));
                 dy = Number::unpack(d_output_word(a, place, row, t));
             }
-            float* partial = shared.sums + turn * shared.set;
-            turn ^= 1;
-            if (!first) {
-                gates.gather(a.d_gates + place.first_of_chunk(after, chunk, 2 * HIDDEN), place.rows_of(chunk), partial,
-                             place.chunk_rows);
-                sync_block();
-            }
+            if (!first) gates.gather(a.d_gates + place.first_of_chunk(after, chunk, 2 * HIDDEN), place, step, chunk);
             if (!owner) continue;
 
             Pair dh = kept_dh[place.slot(chunk)], none = {};
             if (!first) {
                 Pair through[1];
-                BackwardGates::sum(partial, place.chunk_rows, place.row, place.pair, through);
+                gates.sum(place, step, chunk, through);
                 dh = {dh.x + through[0].x, dh.y + through[0].y};
                 leave(a, place, row, after, dh, none);
             }
@@ -160,7 +147,7 @@ KERNEL backward(GIVEN Arguments a) {
             Pair d_n = {};
             if (real) d_n = {dh.x * (1.0f - z.x) * (1.0f - n.x * n.x), dh.y * (1.0f - z.y) * (1.0f - n.y * n.y)};
             store_exchanged(a.d_candidate + place.at(t, chunk, HIDDEN), Number::pack(d_n.x, d_n.y));
-            store_d_input(a, place, row, t, GATES, N, Number::pack(d_n.x, d_n.y));
+            store_d_input<true>(a, place, row, t, GATES, N, Number::pack(d_n.x, d_n.y));
             tally.add(N, d_n.x, d_n.y);
             kept_dh[place.slot(chunk)] = dh;
         }
@@ -176,15 +163,11 @@ KERNEL backward(GIVEN Arguments a) {
                 n = Number::unpack(load_word(saved_at(a, place, chunk, t, N)));
                 h = Number::unpack(load_word(a.exchange + place.at(t, chunk, HIDDEN)));
             }
-            float* partial = shared.sums + turn * shared.set;
-            turn ^= 1;
-            candidate.gather(a.d_candidate + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
-                             place.chunk_rows);
-            sync_block();
+            candidate.gather(a.d_candidate + place.first_of_chunk(t, chunk, HIDDEN), place, step, chunk);
             if (!owner) continue;
 
             Pair d_reset[1];  // of r∘h
-            BackwardCandidate::sum(partial, place.chunk_rows, place.row, place.pair, d_reset);
+            candidate.sum(place, step, chunk, d_reset);
             const Pair dh = kept_dh[place.slot(chunk)], d_rh = d_reset[0];
             Pair d_r = {}, d_z = {}, d_entering = dh;
             if (real) {
@@ -196,12 +179,12 @@ KERNEL backward(GIVEN Arguments a) {
             store_exchanged(to + R * HIDDEN, Number::pack(d_r.x, d_r.y));
             store_exchanged(to + Z * HIDDEN, Number::pack(d_z.x, d_z.y));
             const int64_t row = place.batch_row(chunk);
-            store_d_input(a, place, row, t, GATES, R, Number::pack(d_r.x, d_r.y));
-            store_d_input(a, place, row, t, GATES, Z, Number::pack(d_z.x, d_z.y));
+            store_d_input<true>(a, place, row, t, GATES, R, Number::pack(d_r.x, d_r.y));
+            store_d_input<true>(a, place, row, t, GATES, Z, Number::pack(d_z.x, d_z.y));
             tally.add(R, d_r.x, d_r.y);
             tally.add(Z, d_z.x, d_z.y);
             kept_dh[place.slot(chunk)] = d_entering;
         }
     }
-    write_tally<GATES, HIDDEN>(place, tally, 0, a.d_bias);
+    write_tally<GATES>(place, tally, 0, a.d_bias);
 }

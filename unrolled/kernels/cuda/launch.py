@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from unrolled.errors import UserError
 from unrolled.kernels.cuda import compiler
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.compiler import Program
-from unrolled.kernels.cuda.plan import THREADS, Kind, Limits, Pass, Plan, make_plan
+from unrolled.kernels.cuda.plan import MOST_OF_CLUSTER, PORTABLE, THREADS, Kind, Limits, Pass, Plan, make_plan
 
 
 @cache
@@ -25,15 +25,30 @@ def limits(device: torch.device) -> Limits:
     most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
     properties = torch.cuda.get_device_properties(device)
-    return Limits(properties.multi_processor_count, int(shared), clusters=properties.major == 9)
+    clusters = _most_clusters(int(shared), device) if properties.major == 9 else ()
+    return Limits(properties.multi_processor_count, int(shared), clusters)
+
+
+def _most_clusters(shared: int, device: torch.device) -> tuple[tuple[int, int], ...]:
+    """How many clusters of each size the GPU runs at once, with one block on each multiprocessor."""
+    from cuda.bindings import driver
+
+    with torch.cuda.device(device):
+        kernel = _loaded(compiler.PROBE, "probe", device)
+        _allow(kernel, shared, MOST_OF_CLUSTER)
+        sizes = [1 << i for i in range(1, MOST_OF_CLUSTER.bit_length())]
+        plans = [Plan(size, 1, 1, 1, 1, shared, 1, size, cooperative=False) for size in sizes]
+        found = [driver.cuOccupancyMaxActiveClusters(kernel, _configured(plan, 0)) for plan in plans]
+        return tuple((size, int(_checked(one, "measure"))) for size, one in zip(sizes, found, strict=True))
 
 
 @cache
 def plan(kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device) -> Plan | None:
     """The launch of a kernel on one of `share` parts of a GPU, or on all of it; None if that is too small for it."""
     whole = limits(device)
-    part = replace(whole, multiprocessors=whole.multiprocessors // share)
-    return make_plan(kind, direction, width, batch, part) or make_plan(kind, direction, width, batch, whole)
+    return make_plan(kind, direction, width, batch, whole.part(share)) or make_plan(
+        kind, direction, width, batch, whole
+    )
 
 
 def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.device) -> None:
@@ -41,16 +56,40 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
             return run(program, name, how, given, device)
-    from cuda.bindings import driver
-
     if not hasattr(_thread, "entered"):
         _enter(device)
-    kernel = _loaded(program, name, device)
-    _allow_shared(kernel, how.shared_bytes)
-    config = _configured(how, torch.cuda.current_stream(device).cuda_stream)
+    go = _prepared(program, name, how, torch._C._cuda_getCurrentRawStream(device.index), device)
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-    _checked(driver.cuLaunchKernelEx(config, kernel, ctypes.addressof(parameters), 0), "launch")
+    _checked(go(ctypes.addressof(parameters), 0), "launch")
     return None
+
+
+def ready(program: Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:
+    """`run` for one kernel again and again, by a shorter way: nothing is looked up but the stream."""
+    known: dict[int, Callable[[int, int], tuple[Any, ...]]] = {}
+
+    def go(given: Arguments) -> None:
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        if stream not in known or torch.cuda.current_device() != device.index or not hasattr(_thread, "entered"):
+            run(program, name, how, given, device)
+            known[stream] = _prepared(program, name, how, stream, device)
+            return
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+        _checked(known[stream](ctypes.addressof(parameters), 0), "launch")
+
+    return go
+
+
+@cache
+def _prepared(
+    program: Program, name: str, how: Plan, stream: int, device: torch.device
+) -> Callable[[int, int], tuple[Any, ...]]:
+    """A launch that wants to know its arguments only."""
+    from cuda.bindings import driver
+
+    kernel = _loaded(program, name, device)
+    _allow(kernel, how.shared_bytes, how.cluster)
+    return partial(driver.cuLaunchKernelEx, _configured(how, stream), kernel)
 
 
 _thread = threading.local()
@@ -75,16 +114,19 @@ def _configured(how: Plan, stream: int) -> Any:
     config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
     config.sharedMemBytes = how.shared_bytes
     config.hStream = stream
-    if not how.waits:
-        return config
-    together = driver.CUlaunchAttribute()
-    if how.cluster:
-        together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        together.value.clusterDim.x, together.value.clusterDim.y, together.value.clusterDim.z = how.cluster, 1, 1
-    else:
+    attributes = []
+    if how.cluster > 1:
+        cluster = driver.CUlaunchAttribute()
+        cluster.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = how.cluster, 1, 1
+        attributes.append(cluster)
+    if how.cooperative:
+        together = driver.CUlaunchAttribute()
         together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         together.value.cooperative = 1
-    config.attrs, config.numAttrs = [together], 1
+        attributes.append(together)
+    if attributes:
+        config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 
@@ -104,18 +146,26 @@ def _module(program: Program, architecture: str, device: torch.device) -> Any:
     return _checked(driver.cuModuleLoadData(compiler.machine_code(program, architecture)), "load")
 
 
-_allowed: dict[int, int] = {}
+_allowed: dict[tuple[int, str], int] = {}
 
 
-def _allow_shared(kernel: Any, size: int) -> None:
-    """Above 48 KiB a kernel must be told how much shared memory it may use."""
+def _allow(kernel: Any, shared: int, cluster: int) -> None:
+    """More than 48 KiB of shared memory, and clusters of more than eight blocks, must be asked for."""
+    if shared > _allowed.get((int(kernel), "shared"), 48 * 1024):
+        _set(kernel, "shared", shared)
+    if cluster > PORTABLE and not _allowed.get((int(kernel), "cluster")):
+        _set(kernel, "cluster", 1)
+
+
+def _set(kernel: Any, what: str, value: int) -> None:
     from cuda.bindings import driver
 
-    if size <= _allowed.get(int(kernel), 48 * 1024):
-        return
-    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    _checked(driver.cuFuncSetAttribute(kernel, attribute, size), "load")
-    _allowed[int(kernel)] = size
+    attributes = {
+        "shared": driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+        "cluster": driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+    }
+    _checked(driver.cuFuncSetAttribute(kernel, attributes[what], value), "load")
+    _allowed[int(kernel), what] = value
 
 
 def _checked(result: tuple[Any, ...], what: str) -> Any:

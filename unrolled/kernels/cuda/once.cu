@@ -3,12 +3,12 @@
 #include <device.cuh>
 
 #include <arguments.h>
-#include <product.cuh>
+#include <bias.cuh>
 #include <cells.cuh>
 
 using Cell = CELL_TYPE;
 using Number = NUMBER_TYPE;
-constexpr int GATES = Cell::GATES, LANES = 32;
+constexpr int GATES = Cell::GATES, WARPS = 8, LANES = 32;
 
 DEVICE float number_at(const uint16_t* numbers, int64_t at) { return Number::unpack(numbers[at]).x; }
 
@@ -23,13 +23,11 @@ DEVICE float dot(const Words& a, const Words& b) {
     return sum;
 }
 
-// sums[gate][row] = weights[gate] · numbers[row]; weights (GATES, ·, count) begin with the unit's own row
-DEVICE void multiply(float (&sums)[GATES][ROWS], const uint16_t* weights, int64_t gate_stride, const uint16_t* numbers,
-                     int64_t row_stride, int64_t count) {
-#pragma unroll
-    for (int gate = 0; gate < GATES; gate++)
-#pragma unroll
-        for (int row = 0; row < ROWS; row++) sums[gate][row] = 0.0f;
+// sums[gate][row] += weights[gate] · numbers[row], a lane's part of it; weights (GATES, ·, count) begin with the unit's own row.
+// The candidate of a GRU has sums of its own.
+DEVICE void multiply(float (&sums)[GATES][ROWS], float (&of_candidate)[ROWS], const uint16_t* weights, int64_t gate_stride,
+                     const uint16_t* numbers, int64_t row_stride, int64_t count) {
+#pragma unroll 2
     for (int64_t column = thread_index() % LANES * 8; column < count; column += LANES * 8) {
         Words own[GATES];
 #pragma unroll
@@ -39,24 +37,29 @@ DEVICE void multiply(float (&sums)[GATES][ROWS], const uint16_t* weights, int64_
         for (int row = 0; row < ROWS; row++) {
             const Words words = *reinterpret_cast<const Words*>(numbers + row * row_stride + column);
 #pragma unroll
-            for (int gate = 0; gate < GATES; gate++) sums[gate][row] += dot(own[gate], words);
+            for (int gate = 0; gate < GATES; gate++)
+                (Cell::HAS_CANDIDATE && gate + 1 == GATES ? of_candidate : sums[gate])[row] += dot(own[gate], words);
         }
     }
+}
+
+DEVICE void over_lanes(float (&sums)[ROWS]) {
 #pragma unroll
-    for (int gate = 0; gate < GATES; gate++)
+    for (int row = 0; row < ROWS; row++)
 #pragma unroll
-        for (int row = 0; row < ROWS; row++)
-#pragma unroll
-            for (int bits = LANES / 2; bits > 0; bits /= 2) sums[gate][row] += from_lane_across(sums[gate][row], bits);
+        for (int bits = LANES / 2; bits > 0; bits /= 2) sums[row] += from_lane_across(sums[row], bits);
 }
 
 // `gates_x` is the input (ROWS, inputs) here, `weights` are those of h, `weights_x` those of the input.
 KERNEL once(GIVEN Arguments a) {
     const int64_t unit = static_cast<int64_t>(block_index()) * WARPS + thread_index() / LANES;
     if (unit >= a.units) return;
-    float x_sums[GATES][ROWS], u_sums[GATES][ROWS];
-    multiply(x_sums, a.weights_x + unit * a.inputs, a.units * a.inputs, a.gates_x, a.gates_x_row, a.inputs);
-    multiply(u_sums, a.weights + unit * a.units, a.units * a.units, a.h_initial, a.state_row, a.units);
+    float sums[GATES][ROWS] = {}, of_h[ROWS] = {};  // of x and h; a candidate's of h alone
+    multiply(sums, sums[GATES - 1], a.weights_x + unit * a.inputs, a.units * a.inputs, a.gates_x, a.gates_x_row, a.inputs);
+    multiply(sums, of_h, a.weights + unit * a.units, a.units * a.units, a.h_initial, a.state_row, a.units);
+#pragma unroll
+    for (int gate = 0; gate < GATES; gate++) over_lanes(sums[gate]);
+    if (Cell::HAS_CANDIDATE) over_lanes(of_h);
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {  // each row has its lane; an index into registers must be known
         if (thread_index() % LANES != row) continue;
@@ -64,16 +67,18 @@ KERNEL once(GIVEN Arguments a) {
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
             const bool candidate = Cell::HAS_CANDIDATE && gate + 1 == GATES;
-            x[gate] = x_sums[gate][row];
-            u[gate] = u_sums[gate][row];
-            if (a.bias_x != nullptr) x[gate] += number_at(a.bias_x, gate * a.units + unit);
-            if (a.bias_h != nullptr) (candidate ? own[0] : x[gate]) += number_at(a.bias_h, gate * a.units + unit);
+            const int64_t at = gate * a.units + unit;
+            x[gate] = sums[gate][row] + (candidate ? added_bias<Number, false>(a, at) : added_bias<Number, true>(a, at));
+            u[gate] = candidate ? of_h[row] : 0.0f;
+            if (candidate) own[0] = bias_number<Number>(a, a.bias_h, at);
         }
         if (!Cell::HAS_CANDIDATE && a.own != nullptr)
             for (int i = 0; i < Cell::OWN; i++) own[i] = a.own[i * a.units + unit];
         const float c = Cell::HAS_MEMORY ? number_at(a.c_initial, row * a.state_row + unit) : 0.0f;
         const Unit left = Cell::forward(x, u, own, {number_at(a.h_initial, row * a.state_row + unit), c}, saved);
-        a.h_final[row * a.final_row + unit] = static_cast<uint16_t>(Number::pack(left.h, 0.0f));
+        const uint16_t h = static_cast<uint16_t>(Number::pack(left.h, 0.0f));
+        a.h_final[row * a.final_row + unit] = h;
+        if (a.output != nullptr) a.output[row * a.final_row + unit] = h;
         if (Cell::HAS_MEMORY) a.c_final[row * a.final_row + unit] = static_cast<uint16_t>(Number::pack(left.c, 0.0f));
     }
 }

@@ -2,13 +2,12 @@
 
     gates_x (B, T, G·H) and U (G·H, H) → outputs (B, T, H) and the final state
 
-H is even here; buffers of our own are filled up to H', a multiple of 32. Everything is in 16 bits but biases, a unit's
-own weights and the states after a reset.
+H is even here; buffers of our own are filled up to H', a multiple of 32. Everything is in 16 bits but a unit's own
+weights, the states after a reset and, if they like, the biases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,10 +19,11 @@ from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
 
 
-def _forward(
+def forward(
     gates_x: Tensor,
     weight: Tensor,
-    bias: Tensor | None,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
     own: Tensor | None,
     h_0: Tensor,
     c_0: Tensor | None,
@@ -36,48 +36,51 @@ def _forward(
     reverse: bool,
     share: int,
     save: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    time_first: bool | None = None,
+) -> list[Tensor | None]:
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
 
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
     `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
-    derivative is refused and not silently zero.
+    derivative is refused and not silently zero. `time_first` is how the output lies in memory; as gates_x if not said.
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
-    output = _like_sequences(gates_x, hidden)
+    output = _like_sequences(gates_x, hidden, time_first)
     h_n = gates_x.new_empty(batch, hidden)
-    c_n = gates_x.new_empty((batch, hidden) if cell.memory else (0,))
+    c_n = gates_x.new_empty(batch, hidden) if cell.memory else None
     plan = _plan("forward", kind, gates_x, batch, hidden, share)
     exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
-    saved = gates_x.new_empty((steps, batch, cell.saved * width) if save else (0,))
-    memory = gates_x.new_empty((steps, batch, width) if save and cell.memory else (0,), dtype=torch.float32)
+    saved = gates_x.new_empty(steps, batch, cell.saved * width) if save else None
+    memory = gates_x.new_empty(steps, batch, width, dtype=torch.float32) if save and cell.memory else None
 
-    given = Arguments(units=hidden)
+    given = Arguments()
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
-    if bias is not None:
-        given.bias = _address(bias, alive)
+    for name, bias in (("bias_x", bias_x), ("bias_h", bias_h)):
+        if bias is not None:
+            setattr(given, name, _address(bias, alive))
+            given.bias_wide = bias.dtype == torch.float32
     given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     given.h_initial = _address(h_0, alive)
     given.exchange, given.second_exchange = exchange.data_ptr(), exchange[-steps:].data_ptr()
     given.h_final = h_n.data_ptr()
     given.output, given.output_row, given.output_step = _sequence(output)
-    if cell.memory:
-        given.c_final = c_n.data_ptr()
-    if save:
-        given.saved, given.memory = saved.data_ptr(), memory.data_ptr()
+    for name, tensor in (("c_final", c_n), ("saved", saved), ("memory", memory)):
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
     _launch("forward", kind, plan, given, gates_x, hidden)
-    return output, h_n, c_n, exchange if save else gates_x.new_empty(0), saved, memory
+    return [output, h_n, c_n, exchange if save else None, saved, memory]
 
 
-def _backward(
+def backward(
     d_output: Tensor | None,
     d_h_n: Tensor | None,
     d_c_n: Tensor | None,
     weight: Tensor,
-    bias: Tensor | None,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
     own: Tensor | None,
     c_0: Tensor | None,
     reset_h: Tensor | None,
@@ -87,34 +90,41 @@ def _backward(
     resets: Tensor | None,
     exchange: Tensor,
     saved: Tensor,
-    memory: Tensor,
+    memory: Tensor | None,
     kind: int,
     reverse: bool,
     share: int,
-) -> list[Tensor]:
-    """Gradients of gates_x, U, bias, own, h_0, c_0, reset_h and reset_c; empty for what was not given."""
+    of_states: bool = True,
+    wide: bool = False,
+) -> list[Tensor | None]:
+    """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; None for what was not given or wanted.
+
+    That of the biases (G, H) is what both have; a GRU's candidate has another for its recurrent one, which is `own`'s.
+    That of U is in 32 bits, if that is `wide`.
+    """
     cell = KINDS[kind]
     steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     hidden = weight.shape[1]
     h_entering, rh = exchange[:steps, ..., :hidden], exchange[-steps:, ..., :hidden]
     plan = _plan("backward", kind, exchange, batch, hidden, share)
     d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
-    d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else exchange.new_empty(0)
+    d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else None
     another = cell.twice or cell.candidate
     d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden) if another or width > hidden else d_gates
-    nothing = exchange.new_empty(0, dtype=torch.float32)
-    d_h_0 = exchange.new_empty(batch, hidden)
-    d_c_0 = exchange.new_empty((batch, hidden) if cell.memory else (0,))
-    d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else nothing.clone()
-    d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else nothing.clone()
+    d_h_0 = exchange.new_empty(batch, hidden) if of_states else None
+    d_c_0 = exchange.new_empty(batch, hidden) if of_states and cell.memory else None
+    d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else None
+    d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else None
 
-    given = Arguments(units=hidden)
+    given = Arguments()
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
-    d_bias = exchange.new_empty(0 if bias is None else tally_rows, cell.gates, width, dtype=torch.float32)
-    d_own = exchange.new_empty(0 if own is None else tally_rows, cell.own, width, dtype=torch.float32)
-    given.d_bias, given.d_own = d_bias.data_ptr(), d_own.data_ptr()  # no address, where nothing is wanted
+    tallied = bias_x is not None or bias_h is not None, (bias_h if cell.candidate else own) is not None
+    d_bias, d_own = (
+        exchange.new_empty(tally_rows, count, width, dtype=torch.float32) if wanted else None
+        for wanted, count in zip(tallied, (cell.gates, cell.own), strict=True)
+    )
     if d_output is not None:
         d_output = d_output if d_output.stride(-1) == 1 and _even(d_output) else d_output.contiguous()
         alive.append(d_output)
@@ -122,35 +132,43 @@ def _backward(
     for name, gradient in (("d_h_final", d_h_n), ("d_c_final", d_c_n)):
         if gradient is not None:
             setattr(given, name, _address(gradient, alive))
-    given.exchange, given.saved, given.memory = exchange.data_ptr(), saved.data_ptr(), memory.data_ptr()
-    given.d_gates, given.d_candidate = d_gates.data_ptr(), d_candidate.data_ptr()
-    if d_gates_x is not d_gates:
-        given.d_gates_x = d_gates_x.data_ptr()
-    given.d_h_initial, given.d_c_initial = d_h_0.data_ptr(), d_c_0.data_ptr()
-    if reset_h is not None:
-        given.d_h_reset = d_reset_h.data_ptr()
-    if reset_c is not None:
-        given.d_c_reset = d_reset_c.data_ptr()
+    addresses = {
+        "exchange": exchange, "saved": saved, "memory": memory, "d_gates": d_gates, "d_candidate": d_candidate,
+        "d_gates_x": None if d_gates_x is d_gates else d_gates_x, "d_bias": d_bias, "d_own": d_own,
+        "d_h_initial": d_h_0, "d_c_initial": d_c_0, "d_h_reset": d_reset_h, "d_c_reset": d_reset_c,
+    }  # fmt: skip
+    for name, tensor in addresses.items():
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
     _launch("backward", kind, plan, given, exchange, hidden)
 
     if another:
-        d_weight = _d_weight(d_gates, h_entering, hidden, width)
-        if cell.twice:
-            d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width)])
+        d_weight = _d_weight(d_gates, h_entering, hidden, width, wide)
+        if d_candidate is not None:
+            d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width, wide)])
     else:
-        d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden)
-    d_shared = [nothing.clone() if of is None else d.sum(0)[:, :hidden] for of, d in ((bias, d_bias), (own, d_own))]
+        d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden, wide)
+    d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
+    if width > hidden:
+        d_shared = [None if d is None else d[:, :hidden] for d in d_shared]
     return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
 
 
-def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int) -> Tensor:
+def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int, wide: bool) -> Tensor:
     """The gradient (·, H) of weights from that of their products (T, B, ·), of H or H' units, and what entered them."""
-    found = torch.mm(d_products.flatten(0, 1).t(), entering.flatten(0, 1))
+    found = product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
     return found if width == hidden else found.view(-1, width, hidden)[:, :hidden].flatten(0, 1)
 
 
+def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
+    """The matrix product, in 32 bits if that is `wide`: what it was summed up in."""
+    if not wide:
+        return torch.mm(a, b)
+    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.mm(a.float(), b.float())
+
+
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
-    program = compiler.recurrence(KINDS[kind], width_blocks(hidden), like.dtype, plan.units, plan.cluster > 0)
+    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.near)
     given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
     for index, first in enumerate(range(0, given.batch, plan.rows)):
         given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
@@ -211,53 +229,65 @@ def _even(sequences: Tensor) -> bool:
     return sequences.data_ptr() % 4 == 0 and sequences.stride(0) % 2 == 0 and sequences.stride(1) % 2 == 0
 
 
-def _like_sequences(sequences: Tensor, width: int) -> Tensor:
-    """An empty (B, T, width), time first in memory where the given one is."""
+def _like_sequences(sequences: Tensor, width: int, time_first: bool | None = None) -> Tensor:
+    """An empty (B, T, width), time first in memory where the given one is, unless that is said."""
     batch, steps = sequences.shape[:2]
-    if sequences.stride(0) < sequences.stride(1):
+    if sequences.stride(0) < sequences.stride(1) if time_first is None else time_first:
         return sequences.new_empty(steps, batch, width).transpose(0, 1)
     return sequences.new_empty(batch, steps, width)
 
 
 def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
     """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
-    if plan.cluster:
+    if plan.near:
         return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
     return words.view(like.dtype)
 
 
-_GIVEN = """Tensor gates_x, Tensor weight, Tensor? bias, Tensor? own, Tensor h_0, Tensor? c_0, Tensor? reset_h,
-Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, int share, bool save"""
-_BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias, Tensor? own, Tensor? c_0,
-Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, Tensor exchange, Tensor saved,
-Tensor memory, int kind, bool reverse, int share"""
+_GIVEN = """Tensor gates_x, Tensor weight, Tensor? bias_x, Tensor? bias_h, Tensor? own, Tensor h_0, Tensor? c_0,
+Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, int share,
+bool save, bool? time_first=None"""
+_BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias_x, Tensor? bias_h,
+Tensor? own, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
+Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, bool of_states=True,
+bool wide=False"""
+
+
+def _all_there(found: list[Tensor | None], like: Tensor) -> list[Tensor]:
+    """An operator gives tensors: empty ones for what there is not."""
+    return [like.new_empty(0, dtype=torch.float32) if tensor is None else tensor for tensor in found]
+
 
 recurrence = torch.library.custom_op(
     "unrolled::cuda_recurrence",
-    _forward,
+    lambda *given: tuple(_all_there(forward(*given), given[0])),
     mutates_args=(),
     schema=f"({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 recurrence_backward = torch.library.custom_op(
-    "unrolled::cuda_recurrence_backward", _backward, mutates_args=(), schema=f"({_BACKWARD}) -> Tensor[]"
+    "unrolled::cuda_recurrence_backward",
+    lambda *given: _all_there(backward(*given), given[3]),
+    mutates_args=(),
+    schema=f"({_BACKWARD}) -> Tensor[]",
 )
 
 
 @recurrence.register_fake
-def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    kind, _, _, save = rest[-4:]
+def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    kind, _, _, save, *_ = rest[10:]
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
     hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
-    return (
+    made = [
         _like_sequences(gates_x, hidden),
         gates_x.new_empty(batch, hidden),
-        gates_x.new_empty((batch, hidden) if cell.memory else (0,)),
-        gates_x.new_empty((steps * (1 + cell.twice), batch, width) if save else (0,)),
-        gates_x.new_empty((steps, batch, cell.saved * width) if save else (0,)),
-        gates_x.new_empty((steps, batch, width) if save and cell.memory else (0,), dtype=torch.float32),
-    )
+        gates_x.new_empty(batch, hidden) if cell.memory else None,
+        gates_x.new_empty(steps * (1 + cell.twice), batch, width) if save else None,
+        gates_x.new_empty(steps, batch, cell.saved * width) if save else None,
+        gates_x.new_empty(steps, batch, width, dtype=torch.float32) if save and cell.memory else None,
+    ]
+    return tuple(_all_there(made, gates_x))
 
 
 @recurrence_backward.register_fake
@@ -266,7 +296,8 @@ def _(
     d_h_n: Tensor | None,
     d_c_n: Tensor | None,
     weight: Tensor,
-    bias: Tensor | None,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
     own: Tensor | None,
     c_0: Tensor | None,
     reset_h: Tensor | None,
@@ -280,76 +311,79 @@ def _(
     kind: int,
     reverse: bool,
     share: int,
+    of_states: bool = True,
+    wide: bool = False,
 ) -> list[Tensor]:
+    cell = KINDS[kind]
     steps, batch, hidden = saved.shape[0], exchange.shape[1], weight.shape[1]
-    nothing = exchange.new_empty(0, dtype=torch.float32)
 
-    def like(tensor: Tensor | None) -> Tensor:
-        return nothing.clone() if tensor is None else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    def made(given: object, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return exchange.new_empty((0,) if given is None else shape, dtype=dtype)
 
     d_gates_x = exchange.new_empty(steps, batch, weight.shape[0]).transpose(0, 1)
-    d_h_0 = exchange.new_empty(batch, hidden)
-    return [d_gates_x, like(weight), like(bias), like(own), d_h_0, like(c_0), like(reset_h), like(reset_c)]
+    any_bias = bias_x if bias_x is not None else bias_h
+    return [
+        d_gates_x,
+        torch.empty_like(weight, memory_format=torch.contiguous_format),
+        made(any_bias, cell.gates, hidden),
+        made(bias_h if cell.candidate else own, cell.own, hidden),
+        made(True, batch, hidden, dtype=exchange.dtype),
+        made(c_0, batch, hidden, dtype=exchange.dtype),
+        made(reset_h, batch, hidden),
+        made(reset_c, batch, hidden),
+    ]
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    _, weight, bias, own, _, c_0, reset_h, reset_c, link, lengths, resets, ctx.kind, ctx.reverse, ctx.share, _ = inputs
+    ctx.kind, ctx.reverse, ctx.share = inputs[12:15]
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[3:])
-    ctx.save_for_backward(weight, bias, own, c_0, reset_h, reset_c, link, lengths, resets, *output[3:])
+    ctx.save_for_backward(*inputs[1:5], *inputs[6:12], *output[3:])  # all but gates_x and h_0
 
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    return _needed(ctx, recurrence_backward(*_saved(ctx, gradients)))
+    saved = ctx.saved_tensors
+    found = recurrence_backward(*gradients[:3], *saved, ctx.kind, ctx.reverse, ctx.share)
+    d_gates_x, d_weight, d_bias, d_own, *d_states = found
+    biases = of_biases(ctx.kind, saved[1], saved[2], d_bias, d_own)
+    own = None if KINDS[ctx.kind].candidate else d_own
+    given = (d_gates_x, d_weight, *biases, own, *d_states)
+    needed = ctx.needs_input_grad[: len(given)]
+    return *(g if need else None for g, need in zip(given, needed, strict=True)), *(None,) * 8
 
 
-def _saved(ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple[Any, ...]:
-    return (*gradients[:3], *ctx.saved_tensors, ctx.kind, ctx.reverse, ctx.share)
-
-
-def _needed(ctx: Any, found: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    needed = ctx.needs_input_grad[: len(found)]
-    return *(g if need else None for g, need in zip(found, needed, strict=True)), *(None,) * 7
+def of_biases(
+    kind: int, bias_x: Tensor | None, bias_h: Tensor | None, d_bias: Tensor | None, d_own: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of both biases, in their dtype."""
+    if d_bias is None:
+        return None, None
+    d_x = None if bias_x is None else d_bias.flatten().to(bias_x.dtype)
+    if bias_h is None:
+        return d_x, None
+    if KINDS[kind].candidate:
+        assert d_own is not None
+        return d_x, torch.cat([d_bias[:-1], d_own]).flatten().to(bias_h.dtype)
+    return d_x, d_bias.flatten().to(bias_h.dtype) if d_x is None else d_x
 
 
 recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
 
 
-def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
+def refuse_double_backward(ctx: Any, *gradients: object) -> None:
     raise UserError(
         "The cuda engine has no second derivative.",
         "Use backend='reference', which has derivatives of any order.",
     )
 
 
-recurrence_backward.register_autograd(_refuse_double_backward)
+recurrence_backward.register_autograd(refuse_double_backward)
 
 
-class Recurrence(torch.autograd.Function):
-    """The operator without the dispatcher, which takes longer than a short sequence does."""
-
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, ...]:
-        output = _forward(*given)
-        _set_up(ctx, given, output)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # of the backward pass itself
-            _refuse_double_backward(ctx)
-        return _needed(ctx, _backward(*_saved(ctx, gradients)))
-
-
-def run(gates_x: Tensor, weight: Tensor, bias: Any, own: Any, h_0: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    """`recurrence` by the shortest way; `rest` is without the link."""
-    states, others = rest[:3], rest[3:]
-    if torch.compiler.is_compiling():
-        link = torch.cat([gates_x[:0].flatten(), h_0[:0].flatten()]) if rest[-1] else None
-        compiled: tuple[Tensor, ...] = recurrence(gates_x, weight, bias, own, h_0, *states, link, *others)
-        return compiled
-    given = (gates_x, weight, bias, own, h_0, *states, None, *others)
-    if not torch.is_grad_enabled():
-        return _forward(*given)
-    applied: tuple[Tensor, ...] = Recurrence.apply(*given)  # type: ignore[no-untyped-call]  # torch's
-    return applied
+def run(
+    gates_x: Tensor, weight: Tensor, bias_x: Any, bias_h: Any, own: Any, h_0: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    """`recurrence`; `rest` is without the link."""
+    link = torch.cat([gates_x[:0].flatten(), h_0[:0].flatten()]) if rest[-1] else None
+    found: tuple[Tensor, ...] = recurrence(gates_x, weight, bias_x, bias_h, own, h_0, *rest[:3], link, *rest[3:])
+    return found

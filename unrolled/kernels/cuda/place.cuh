@@ -11,8 +11,7 @@ struct Place {
     int row, pair;   // of this thread, in a chunk and in the block
     int64_t tally_slot;  // of what this thread sums up
     bool reverse;
-    int units;    // real ones, an even number; those after them have no weights and stay zero
-    bool inside;  // whether this thread's are real
+    bool inside;  // whether this thread's units are real
 
     // thread (row, pair) of the block that has the units from `slice * UNITS` on
     DEVICE Place(const Arguments& a, int group, int slice, int row, int pair) : row(row), pair(pair) {
@@ -26,8 +25,7 @@ struct Place {
         first_unit = slice * UNITS;
         tally_slot = a.first_slot + group * chunk_rows + row;
         reverse = a.reverse;
-        units = a.units;
-        inside = unit() < units;
+        inside = REAL_UNITS == HIDDEN || unit() < REAL_UNITS;
     }
 
     DEVICE int unit() const { return first_unit + 2 * pair; }
@@ -62,29 +60,25 @@ DEVICE void store_word(uint16_t* to, uint32_t word) { *reinterpret_cast<uint32_t
 DEVICE Pair load_pair(const float* from) { return *reinterpret_cast<const Pair*>(from); }
 DEVICE void store_pair(float* to, Pair pair) { *reinterpret_cast<Pair*>(to) = pair; }
 DEVICE void add_pair(float* to, Pair pair) { store_pair(to, {to[0] + pair.x, to[1] + pair.y}); }
-// A state (B, units) in 32 bits or in 16, which may not be given: then it is zero. So are units that are none.
+// A state (B, REAL_UNITS) in 32 bits or in 16, which may not be given: then it is zero. So are units that are none.
 template <class Number>
 DEVICE Pair state_pair(const float* states, const Place& place, int64_t row) {
     if (states == nullptr || !place.inside) return {0.0f, 0.0f};
-    return load_pair(states + row * place.units + place.unit());
+    return load_pair(states + row * REAL_UNITS + place.unit());
 }
 template <class Number>
 DEVICE Pair state_pair(const uint16_t* states, const Place& place, int64_t row) {
     if (states == nullptr || !place.inside) return {0.0f, 0.0f};
-    return Number::unpack(load_word(states + row * place.units + place.unit()));
+    return Number::unpack(load_word(states + row * REAL_UNITS + place.unit()));
 }
 template <class Number>
 DEVICE void store_state(uint16_t* states, const Place& place, int64_t row, Pair state) {
-    if (place.inside) store_word(states + row * place.units + place.unit(), Number::pack(state.x, state.y));
+    if (place.inside && states != nullptr) store_word(states + row * REAL_UNITS + place.unit(), Number::pack(state.x, state.y));
 }
-// The input's part of a gate, and what is added to it (G, units).
+// The input's part of a gate.
 DEVICE uint32_t input_word(const Arguments& a, const Place& place, int64_t row, int t, int gate) {
     if (!place.inside) return 0u;
-    return load_word(a.gates_x + row * a.gates_x_row + t * a.gates_x_step + gate * place.units + place.unit());
-}
-DEVICE Pair bias_pair(const Arguments& a, const Place& place, int gate) {
-    if (a.bias == nullptr || !place.inside) return {0.0f, 0.0f};
-    return load_pair(a.bias + gate * place.units + place.unit());
+    return load_word(a.gates_x + row * a.gates_x_row + t * a.gates_x_step + gate * REAL_UNITS + place.unit());
 }
 DEVICE void store_output(const Arguments& a, const Place& place, int64_t row, int t, uint32_t word) {
     if (place.inside) store_word(a.output + row * a.output_row + t * a.output_step + place.unit(), word);
@@ -93,15 +87,16 @@ DEVICE uint32_t d_output_word(const Arguments& a, const Place& place, int64_t ro
     if (a.d_output == nullptr || !place.inside) return 0u;
     return load_word(a.d_output + row * a.d_output_row + t * a.d_output_step + place.unit());
 }
-// The gradient of the input's part, (T, B, G * units), where it is not the exchange itself.
+// The gradient of the input's part, (T, B, G * REAL_UNITS), where it is not the exchange itself.
+template <bool ANOTHER>
 DEVICE void store_d_input(const Arguments& a, const Place& place, int64_t row, int t, int gates, int gate, uint32_t word) {
-    if (a.d_gates_x == nullptr || !place.inside) return;
-    const int64_t at = ((static_cast<int64_t>(t) * place.batch + row) * gates + gate) * place.units + place.unit();
+    if (!(ANOTHER || REAL_UNITS < HIDDEN) || !place.inside) return;
+    const int64_t at = ((static_cast<int64_t>(t) * place.batch + row) * gates + gate) * REAL_UNITS + place.unit();
     store_word(a.d_gates_x + at, word);
 }
 
 // The state that enters the step at t, if `h` and `c` left the one before: kept here, and h shown to the other blocks.
-template <class Number, int HIDDEN>
+template <class Number>
 DEVICE void enter(const Arguments& a, const Place& place, Pair* kept_h, Pair* kept_c, int chunk, int t, Pair h, Pair c) {
     const int64_t row = place.batch_row(chunk);
     if (is_reset(a, row, t)) {
@@ -116,7 +111,7 @@ DEVICE void enter(const Arguments& a, const Place& place, Pair* kept_h, Pair* ke
 // The gradients of the state that entered the step at t go to the state that left the one before, or to the reset state.
 DEVICE void leave(const Arguments& a, const Place& place, int64_t row, int t, Pair& dh, Pair& dc) {
     if (!is_reset(a, row, t)) return;
-    const int64_t at = row * place.units + place.unit();
+    const int64_t at = row * REAL_UNITS + place.unit();
     if (a.d_h_reset != nullptr && place.inside) add_pair(a.d_h_reset + at, dh);
     if (a.d_c_reset != nullptr && place.inside) add_pair(a.d_c_reset + at, dc);
     dh = {0.0f, 0.0f};
@@ -124,7 +119,7 @@ DEVICE void leave(const Arguments& a, const Place& place, int64_t row, int t, Pa
 }
 
 // What a thread summed up, written to (S, COUNT, HIDDEN) unless nobody wants it.
-template <int COUNT, int HIDDEN>
+template <int COUNT>
 DEVICE void write_tally(const Place& place, const Tally& tally, int first, float* to) {
     if (to == nullptr || place.row >= place.chunk_rows) return;
     for (int i = 0; i < COUNT; i++)

@@ -9,11 +9,12 @@ import torch
 
 Pass = Literal["forward", "backward"]
 
-# The kernels' own measures (product.cuh).
+# The kernels' own measures (weights.cuh).
 WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE = 8, 256, 32, 8, 16, 14
 UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
-MOST_OF_CLUSTER = 8  # blocks that exchange numbers through shared memory (cluster.cu)
-WIDEST_OF_CLUSTER = MOST_OF_CLUSTER * max(UNITS) // BLOCK
+MOST_OF_CLUSTER = 16  # blocks that reach into each other's shared memory; more than 8 only if asked for
+PORTABLE = 8
+WIDEST_OF_CLUSTER = MOST_OF_CLUSTER * max(UNITS) // BLOCK  # in blocks of 32 units (cluster.cu)
 WIDEST = 1536
 
 
@@ -59,15 +60,11 @@ class Product:
         """Weights of a warp, 16 by 32 each."""
         return self.sums * self.units // 16 * -(-self.blocks // WARPS)
 
-    @property
-    def spare_bytes(self) -> int:
-        """Weights that do not fit into registers."""
-        return (self.pieces - HELD_OF_MORE) * WARPS * 32 * 32 if self.pieces > MOST_HELD else 0
-
-    def partial_bytes(self, rows: int) -> int:
-        """Two sets of partial sums, taking turns; those of a unit fill 4, 8 or 16 bytes."""
-        wide = 4 if self.sums == 3 else self.sums
-        return 2 * min(self.blocks, WARPS) * rows * (self.units * wide + 4) * 4
+    def bytes(self, rows: int) -> int:
+        """In shared memory: weights that do not fit into registers, and two sets of partial sums, taking turns."""
+        spare = (self.pieces - HELD_OF_MORE) * WARPS * 32 * 32 if self.pieces > MOST_HELD else 0
+        wide = 4 if self.sums == 3 else self.sums  # those of a unit fill 4, 8 or 16 bytes
+        return spare + 2 * min(self.blocks, WARPS) * rows * (self.units * wide + 4) * 4
 
 
 @dataclass(frozen=True)
@@ -76,15 +73,18 @@ class Limits:
 
     multiprocessors: int
     shared_bytes: int  # of one block
-    clusters: bool = False  # whether blocks reach into each other's shared memory (compute capability 9)
+    # of blocks that reach into each other's shared memory: how many run at once, if each has so many blocks
+    clusters: tuple[tuple[int, int], ...] = ()
+
+    def part(self, share: int) -> Limits:
+        """One of so many parts of the GPU."""
+        clusters = tuple((size, count // share) for size, count in self.clusters)
+        return Limits(self.multiprocessors // share, self.shared_bytes, clusters)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch: `blocks` of 256 threads for so many rows of the batch.
-
-    All of them run at once, or, if there are clusters, those of each cluster.
-    """
+    """A launch: `blocks` of 256 threads for so many rows of the batch."""
 
     blocks: int
     units: int  # of a block
@@ -93,12 +93,17 @@ class Plan:
     chunk_rows: int
     shared_bytes: int
     tally_rows: int  # of all blocks that own a unit
-    cluster: int = 0  # blocks of a cluster, if they exchange numbers in clusters
-    waits: bool = True  # whether blocks wait for each other at all
+    cluster: int = 1  # blocks of a cluster
+    cooperative: bool = True  # whether all blocks run at once, not only those of a cluster
+
+    @property
+    def near(self) -> bool:
+        """Whether a group is one cluster, and blocks wait for no others (cluster.cu)."""
+        return self.cluster > 1 and not self.cooperative
 
 
 def width_blocks(hidden: int) -> int:
-    """Blocks of 32 units; the last is filled up with units that have no weights, and up to 256 units the last two."""
+    """Blocks of 32 units; the last is filled up with units that have no weights, and up to 512 units the last two."""
     blocks = -(-hidden // BLOCK)
     return blocks + blocks % 2 if blocks <= WIDEST_OF_CLUSTER else blocks
 
@@ -113,13 +118,18 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     """Groups of rows, as many as the GPU runs at once, each with all units; None if the GPU is too small.
 
     Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
-    But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward.
+    But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward, and even
+    with as many rows.
     """
-    if limits.clusters and not kind.twice and width <= WIDEST_OF_CLUSTER:
-        return _cluster_plan(kind, direction, width, batch)
+    near = None if kind.twice else _cluster_plan(kind, direction, width, batch, limits)
+    if near is not None:
+        return near
     few, many = UNITS
     too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
-    sizes = (few,) if too_many and (direction == "forward" or kind.twice) else (few, many)
+    if too_many and (direction == "forward" or kind.twice):
+        sizes: tuple[int, ...] = (few,)
+    else:
+        sizes = (few, many) if direction == "forward" else (many, few)
     plans = [_plan_with(units, kind, direction, width, batch, limits) for units in sizes]
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.group_rows, default=None)
 
@@ -150,26 +160,33 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
     return None
 
 
-def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int) -> Plan:
-    """A cluster for every eight rows; those that find no room wait for others to end."""
-    units = next(units for units in UNITS if width * BLOCK // units <= MOST_OF_CLUSTER)
+def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+    """A cluster for every eight rows; None if there are no clusters of as many blocks as it takes.
+
+    Up to eight blocks, clusters that find no room wait for others to end. Of more a GPU has few: all must run at once.
+    """
+    if width > WIDEST_OF_CLUSTER:
+        return None
+    units = next((units for units in UNITS if width * BLOCK // units <= PORTABLE), max(UNITS))
     size, clusters = width * BLOCK // units, -(-batch // TILE_ROWS)
-    shared = cluster_bytes(kind, direction, width, units)
-    return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, clusters * TILE_ROWS, cluster=size)
+    most = next((count for of, count in limits.clusters if of >= size), 0)
+    if most == 0 or (clusters > most and size > PORTABLE):
+        return None
+    shared, tally_rows = cluster_bytes(kind, direction, width, units), clusters * TILE_ROWS
+    return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, tally_rows, size, cooperative=False)
 
 
 def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
     """What a block of a cluster keeps in shared memory, twice: every h and partial sums; or sums and gates."""
     if direction == "forward":
         (product,) = products_of(kind, direction, width, units)
-        return 2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.partial_bytes(TILE_ROWS)
+        return 2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.bytes(TILE_ROWS)
     columns = -(-kind.gates * units // BLOCK) * BLOCK
-    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (columns + 32))
+    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (columns + 32)) + 4 * 2 * THREADS * kind.own
 
 
 def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:
-    """What a block keeps in shared memory: spare weights, partial sums, two numbers of each unit and row, tallies."""
-    products = products_of(kind, direction, width, units)
-    spare, partial = sum(p.spare_bytes for p in products), max(p.partial_bytes(chunk_rows) for p in products)
-    tallied = 2 * THREADS * (kind.gates + kind.own) if direction == "backward" else 0
-    return spare + partial + 4 * (2 * chunks * chunk_rows * units + tallied)
+    """What a block keeps in shared memory: what its products do, two numbers of each unit and row, and more."""
+    products = sum(product.bytes(chunk_rows) for product in products_of(kind, direction, width, units))
+    more = kind.gates * units if direction == "forward" else 2 * THREADS * (kind.gates + kind.own)
+    return products + 4 * (2 * chunks * chunk_rows * units + more)

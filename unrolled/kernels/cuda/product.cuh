@@ -1,65 +1,9 @@
-// The product of weights that stay on the chip with rows that other blocks are still writing.
+// The recurrent product: weights that stay on the chip, times rows that other blocks are still writing.
 //
 // A block owns UNITS units, each of them with SUMS rows of weights (one for each gate, say) by K columns: TILES matrices
-// of 16 rows. K is cut into blocks of 32 columns, dealt out to the eight warps in turn; a warp keeps its columns' weights
-// in registers, as the left operand of the tensor core's 16 x 8 x 16 product, and what does not fit there in shared
-// memory. The right operand is eight rows of the batch. Each warp ends with its part of the sums, which go through
-// shared memory to the threads that own the units.
-//
-// The order of columns within a block does not matter as long as both operands agree. Lane (r, q) takes columns 8q to
-// 8q + 7 of row r: 16 bytes, one load, two products.
+// of 16 rows. K is cut into blocks of 32 columns, dealt out to the eight warps in turn. Each warp ends with its part of
+// the sums, which go through shared memory to the threads that own the units.
 #pragma once
-
-#ifndef PIECES_HELD
-#define PIECES_HELD 16
-#define PIECES_HELD_OF_MORE 14
-#else
-#define PIECES_HELD_OF_MORE PIECES_HELD
-#endif
-
-constexpr int WARPS = 8;
-constexpr int THREADS = 32 * WARPS;
-constexpr int UNITS = BLOCK_UNITS;
-constexpr int SIXTEENS = UNITS / 16;
-constexpr int BLOCK = 32;        // columns
-constexpr int PADDED = WIDTH * BLOCK;  // units, with those that have no weights
-constexpr int TILE_ROWS = 8;     // rows of the batch in one product
-constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
-constexpr int HELD_OF_MORE = PIECES_HELD_OF_MORE;  // fewer if some are in shared memory: reading them takes registers
-constexpr int MOST_WAITS = 1 << 22;  // some seconds: blocks run together, so that more means an error
-
-// Buffers through which blocks exchange numbers are filled with this word before a launch: a word that differs is there.
-constexpr uint32_t NOT_YET = 0xffffffffu;
-
-DEVICE bool is_missing(const Words& words) {
-    return words.x == NOT_YET || words.y == NOT_YET || words.z == NOT_YET || words.w == NOT_YET;
-}
-
-// Eight rows of a matrix, as far as there are so many, for two neighbouring columns of `units`, each pair a word: the
-// other way round.
-DEVICE void load_transposed(const uint16_t* from, int units, int rows, Words& low, Words& high) {
-    uint32_t both[8], first[4], second[4];
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        both[i] = i < rows ? *reinterpret_cast<const uint32_t*>(from + i * static_cast<int64_t>(units)) : 0u;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        first[i] = (both[2 * i] & 0xffffu) | both[2 * i + 1] << 16;
-        second[i] = both[2 * i] >> 16 | (both[2 * i + 1] & 0xffff0000u);
-    }
-    low = {first[0], first[1], first[2], first[3]};
-    high = {second[0], second[1], second[2], second[3]};
-}
-
-// Eight numbers of a row that has `count` of them, from `column` on; those past its end are zero.
-DEVICE Words load_eight(const uint16_t* row, int column, int count) {
-    if (count % 8 == 0) return column < count ? *reinterpret_cast<const Words*>(row + column) : Words{0, 0, 0, 0};
-    uint32_t words[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        words[i] = column + 2 * i < count ? *reinterpret_cast<const uint32_t*>(row + column + 2 * i) : 0u;
-    return {words[0], words[1], words[2], words[3]};
-}
 
 // The sums of one unit, side by side in shared memory so that one access takes them all.
 template <int SUMS>
@@ -89,58 +33,121 @@ struct Product {
     using UnitSums = Sums<SUMS>;
     static constexpr int TILES = SUMS * SIXTEENS;                     // tile t: sum t % SUMS of sixteen units
     static constexpr int SHARE = (BLOCKS + WARPS - 1) / WARPS;        // blocks of a warp; the last may be one too many
-    static constexpr int PIECES = TILES * SHARE;                      // 16 x 32 weights each
-    static constexpr int HELD = PIECES <= MOST_HELD ? PIECES : HELD_OF_MORE;
-    static constexpr int SPARE = PIECES - HELD;                       // in shared memory
+    static constexpr int PIECES = TILES * SHARE;
     static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
     static constexpr int WIDE = sizeof(UnitSums) / 4;                     // floats
     static constexpr int PITCH = UNITS * WIDE + 4;                    // floats of a row's sums; no two lanes in one bank
-    static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks on their way while others are multiplied
+    static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks asked for together
     static constexpr int ROUNDS = (SHARE + AT_ONCE - 1) / AT_ONCE;
     static constexpr int CHAINS = TILES == 1 ? 4 : TILES < 4 ? 2 : 1;  // independent sums, to hide a product's latency
 
-    static constexpr int spare_words() { return SPARE * WARPS * 2 * 32; }
-    static constexpr int partial_floats(int rows) { return 2 * SUMMING * rows * PITCH; }
+    // of one set of partial sums; there are two, taking turns
+    static constexpr int partial_floats(int rows) { return SUMMING * rows * PITCH; }
+    static constexpr int bytes(int chunk_rows) { return Weights<PIECES>::bytes() + 2 * partial_floats(chunk_rows) * 4; }
 
-    Words held[HELD][2];  // a piece: a lane's two rows
-    const Words* spare;
+    Weights<PIECES> weights;
+    float* partials;
 
     static DEVICE bool mine(int warp, int share) { return share < BLOCKS / WARPS || share * WARPS + warp < BLOCKS; }
 
     // matrix (SUMS * units, units), row `sum * units + unit`; TRANSPOSED, the columns here are its rows, gate by gate
-    DEVICE void load(const uint16_t* matrix, int units, int first_unit, Words* shared) {
+    DEVICE Product(const uint16_t* matrix, const Place& place, uint8_t* shared) {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-        spare = shared;
+        weights.spare = reinterpret_cast<Words*>(shared);
+        partials = reinterpret_cast<float*>(shared + weights.bytes());
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++) {
             const int share = piece / TILES, tile = piece % TILES;
             Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
             if (mine(warp, share)) {
-                const int unit = first_unit + tile / SUMS * 16, column = (share * WARPS + warp) * BLOCK + 8 * q;
+                const int unit = place.first_unit + tile / SUMS * 16, column = (share * WARPS + warp) * BLOCK + 8 * q;
                 if (TRANSPOSED) {
-                    const int gate = column / PADDED, first = column % PADDED;
-                    const int64_t from = (static_cast<int64_t>(gate) * units + first) * units + unit + 2 * r;
-                    if (unit + 2 * r < units) load_transposed(matrix + from, units, units - first, low, high);
+                    const int gate = column / HIDDEN, first = column % HIDDEN;
+                    const int64_t from = (static_cast<int64_t>(gate) * REAL_UNITS + first) * REAL_UNITS + unit + 2 * r;
+                    if (unit + 2 * r < REAL_UNITS) load_transposed(matrix + from, REAL_UNITS - first, low, high);
                 } else {
-                    const uint16_t* row = matrix + (static_cast<int64_t>(tile % SUMS) * units + unit + r) * units;
-                    if (unit + r < units) low = load_eight(row, column, units);
-                    if (unit + r + 8 < units) high = load_eight(row + 8 * units, column, units);
+                    const uint16_t* row = matrix + (static_cast<int64_t>(tile % SUMS) * REAL_UNITS + unit + r) * REAL_UNITS;
+                    if (unit + r < REAL_UNITS) low = load_eight<REAL_UNITS>(row, column);
+                    if (unit + r + 8 < REAL_UNITS) high = load_eight<REAL_UNITS>(row + 8 * REAL_UNITS, column);
                 }
             }
-            if (piece < HELD) {
-                held[piece < HELD ? piece : 0][0] = low;
-                held[piece < HELD ? piece : 0][1] = high;
-            } else {
-                shared[spare_index(piece, warp, 0, lane)] = low;
-                shared[spare_index(piece, warp, 1, lane)] = high;
-            }
+            weights.put(piece, low, high);
         }
     }
 
-    // Multiplies `rows` rows of `source` as they arrive; partial (SUMMING, chunk_rows, PITCH) gets each warp's sums.
-    DEVICE void gather(const uint16_t* source, int rows, float* partial, int chunk_rows) const {
+    // Multiplies the rows of a chunk, (·, BLOCKS * BLOCK), as they arrive. Afterwards every owner can ask for sums.
+    DEVICE void gather(const uint16_t* source, const Place& place, int step, int chunk) const {
+        const int rows = place.rows_of(chunk), warp = thread_index() / 32;
+        if (warp < SUMMING) gather_rows(source, rows, warp, partial(turn(place, step, chunk), place.chunk_rows), place.chunk_rows);
+        sync_block();
+    }
+
+    // The sums of this thread's row and units.
+    DEVICE void sum(const Place& place, int step, int chunk, Pair (&sums)[SUMS]) const {
+        sum_up(place, partial(turn(place, step, chunk), place.chunk_rows), place.chunk_rows, sums);
+    }
+
+    // The same where eight rows in shared memory, (8, pitch), are all, and other blocks of the cluster are still writing
+    // them. A word that was read is all ones again.
+    DEVICE void gather_near(uint16_t* source, int pitch, int step) const {
+        static_assert(PIECES <= MOST_HELD);
+        if (thread_index() / 32 < SUMMING) gather_words(source, pitch, partial(step & 1, TILE_ROWS));
+        sync_block();
+    }
+    DEVICE void sum_near(const Place& place, int step, Pair (&sums)[SUMS]) const {
+        sum_up(place, partial(step & 1, TILE_ROWS), TILE_ROWS, sums);
+    }
+
+   private:
+    static DEVICE int turn(const Place& place, int step, int chunk) { return (step * place.chunks + chunk) & 1; }
+    DEVICE float* partial(int turn, int rows) const { return partials + turn * partial_floats(rows); }
+
+    static DEVICE void sum_up(const Place& place, const float* partial, int rows, Pair (&sums)[SUMS]) {
+        const int swapped = WIDE == 4 ? place.pair / 4 % 2 : 0;  // half of the threads take the second unit first: other banks
+        const float* at = partial + place.row * PITCH + 2 * place.pair * WIDE;
+        float total[2][SUMS] = {};
+#pragma unroll
+        for (int warp = 0; warp < SUMMING; warp++)
+#pragma unroll
+            for (int which = 0; which < 2; which++) {
+                const float* from = at + warp * rows * PITCH + (which ^ swapped) * WIDE;
+                const UnitSums unit = *reinterpret_cast<const UnitSums*>(from);
+#pragma unroll
+                for (int sum = 0; sum < SUMS; sum++) total[which][sum] += unit.of[sum];
+            }
+#pragma unroll
+        for (int sum = 0; sum < SUMS; sum++)
+            sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
+    }
+
+    DEVICE void gather_words(uint16_t* source, int pitch, float* partial) const {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-        if (warp >= SUMMING) return;
+        uint16_t* here = source + r * pitch + warp * BLOCK + 8 * q;
+        Words words[SHARE];
+        bool missing = true;
+        for (int waits = 0; any_lane(missing); waits++) {
+            if (waits > MOST_WAITS) give_up();
+            missing = false;
+#pragma unroll
+            for (int share = 0; share < SHARE; share++) {
+                words[share] = {0, 0, 0, 0};
+                if (mine(warp, share)) words[share] = load_near(here + share * WARPS * BLOCK);
+                missing = missing || is_missing(words[share]);
+            }
+        }
+        float sums[CHAINS][TILES][4] = {};
+#pragma unroll
+        for (int share = 0; share < SHARE; share++) {
+            if (!mine(warp, share)) continue;
+            *reinterpret_cast<Words*>(here + share * WARPS * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+            multiply(sums, share, words[share]);
+        }
+        store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
+    }
+
+    // partial (SUMMING, chunk_rows, PITCH) gets each warp's sums
+    DEVICE void gather_rows(const uint16_t* source, int rows, int warp, float* partial, int chunk_rows) const {
+        const int lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
         const uint16_t* here = address(source, r, rows, warp, q);
         Words next[AT_ONCE];
@@ -156,16 +163,18 @@ struct Product {
                 Words now[AT_ONCE];
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) now[i] = next[i];
-                if (more) load_round(next, ahead, ahead_round, warp);
+                // What comes next is asked for at once, but not where there are more rows: what is asked for in vain is in the
+                // way of what is written.
+                if (more && tiles == 1) load_round(next, ahead, ahead_round, warp);
                 for (int waits = 0; any_lane(is_any_missing(now)); waits++) {
                     if (waits > MOST_WAITS) give_up();
                     load_missing(now, here, round);
-                    if (more) load_missing(next, ahead, ahead_round);  // as late, and not to be waited for again
                 }
+                if (more && tiles > 1) load_round(next, ahead, ahead_round, warp);
 #pragma unroll
                 for (int i = 0; i < AT_ONCE; i++) {
                     const int share = round * AT_ONCE + i;
-                    if (share < SHARE && mine(warp, share)) multiply(sums, share, now[i], warp, lane);
+                    if (share < SHARE && mine(warp, share)) multiply(sums, share, now[i]);
                 }
             }
             here = below;
@@ -173,44 +182,6 @@ struct Product {
         }
     }
 
-    // The same for eight rows in shared memory, (8, pitch), that other blocks of the cluster are still writing. A word that
-    // was read is all ones again.
-    DEVICE void gather_near(uint16_t* source, int pitch, float* partial) const {
-        static_assert(SHARE == 1 && SPARE == 0);
-        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-        if (warp >= SUMMING) return;
-        uint16_t* here = source + r * pitch + warp * BLOCK + 8 * q;
-        Words words = load_near(here);
-        for (int waits = 0; any_lane(is_missing(words)); waits++) {
-            if (waits > MOST_WAITS) give_up();
-            words = load_near(here);
-        }
-        *reinterpret_cast<Words*>(here) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
-        float sums[CHAINS][TILES][4] = {};
-        multiply(sums, 0, words, warp, lane);
-        store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
-    }
-
-    // The sums of one row of the batch for units 2 * pair and 2 * pair + 1.
-    static DEVICE void sum(const float* partial, int chunk_rows, int row, int pair, Pair (&sums)[SUMS]) {
-        const int swapped = WIDE == 4 ? pair / 4 % 2 : 0;  // half of the threads take the second unit first: other banks
-        const float* at = partial + row * PITCH + 2 * pair * WIDE;
-        float total[2][SUMS] = {};
-#pragma unroll
-        for (int warp = 0; warp < SUMMING; warp++)
-#pragma unroll
-            for (int which = 0; which < 2; which++) {
-                const float* from = at + warp * chunk_rows * PITCH + (which ^ swapped) * WIDE;
-                const UnitSums unit = *reinterpret_cast<const UnitSums*>(from);
-#pragma unroll
-                for (int sum = 0; sum < SUMS; sum++) total[which][sum] += unit.of[sum];
-            }
-#pragma unroll
-        for (int sum = 0; sum < SUMS; sum++)
-            sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
-    }
-
-   private:
     // Sums e of a tile are those of a lane's first or second unit (e / 2) for rows 2q and 2q + 1 (e % 2) of the batch.
     static DEVICE void store(const float (&sums)[CHAINS][TILES][4], float* row, int r) {
 #pragma unroll
@@ -233,10 +204,6 @@ struct Product {
                     *reinterpret_cast<UnitSums*>(at + (r + 8) * WIDE) = second;
                 }
             }
-    }
-
-    static DEVICE int spare_index(int piece, int warp, int half, int lane) {
-        return (((piece - HELD) * WARPS + warp) * 2 + half) * 32 + lane;
     }
 
     // Rows past the last read the last: their sums are never looked at, and what is read must be there some time.
@@ -265,20 +232,10 @@ struct Product {
         return missing;
     }
 
-    DEVICE void multiply(float (&sums)[CHAINS][TILES][4], int share, const Words& b, int warp, int lane) const {
+    DEVICE void multiply(float (&sums)[CHAINS][TILES][4], int share, const Words& b) const {
 #pragma unroll
-        for (int t = 0; t < TILES; t++) {
-            const int piece = share * TILES + t;
-            Words low, high;
-            if (piece < HELD) {
-                low = held[piece < HELD ? piece : 0][0];
-                high = held[piece < HELD ? piece : 0][1];
-            } else {
-                low = spare[spare_index(piece, warp, 0, lane)];
-                high = spare[spare_index(piece, warp, 1, lane)];
-            }
-            Number::multiply(sums[(2 * share) % CHAINS][t], low.x, high.x, low.y, high.y, b.x, b.y);
-            Number::multiply(sums[(2 * share + 1) % CHAINS][t], low.z, high.z, low.w, high.w, b.z, b.w);
-        }
+        for (int t = 0; t < TILES; t++)
+            weights.template multiply<Number>(sums[(2 * share) % CHAINS][t], sums[(2 * share + 1) % CHAINS][t],
+                                              share * TILES + t, b);
     }
 };

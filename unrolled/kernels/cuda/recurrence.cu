@@ -1,13 +1,16 @@
 // A recurrence whose step is one product and an element-wise part: RNN, LSTM with and without peepholes, GRU.
 //
-// Compiled for one CELL_TYPE, one NUMBER_TYPE and one WIDTH of so many blocks of 32 units; units past the real ones
-// have zero weights and stay zero. Buffers are (T, B, ·) and contiguous where no strides are given.
+// Compiled for one CELL_TYPE, one NUMBER_TYPE and REAL_UNITS, which are filled up to WIDTH blocks of 32 with units that
+// have zero weights and stay zero; BLOCK_UNITS of them to a block. Buffers are (T, B, ·) and
+// contiguous where no strides are given.
 #include <device.cuh>
 
 #include <arguments.h>
-#include <product.cuh>
+#include <weights.cuh>
 #include <shared.cuh>
 #include <place.cuh>
+#include <product.cuh>
+#include <bias.cuh>
 #include <cells.cuh>
 #include <step.cuh>
 
@@ -15,26 +18,26 @@ constexpr int SLICES = HIDDEN / UNITS;
 
 using ForwardProduct = Product<Number, GATES, WIDTH>;
 using BackwardProduct = Product<Number, 1, GATES * WIDTH, true>;
-using ForwardShared = Shared<0, ForwardProduct>;
-using BackwardShared = Shared<GATES + Cell::OWN, BackwardProduct>;
+using ForwardShared = Shared<GATES, 0, ForwardProduct>;
+using BackwardShared = Shared<0, GATES + Cell::OWN, BackwardProduct>;
 
 KERNEL forward(GIVEN Arguments a) {
     using Sum = ForwardProduct;
     const Place place = place_of_thread(a, SLICES);
     const ForwardShared shared(place.chunk_rows, place.chunks);
-    Sum product;
-    product.load(a.weights, place.units, place.first_unit, shared.spare());
+    const Sum product(a.weights, place, shared.of_first);
     float own[2][3] = {};
-    load_own(a.own, place, own[0], own[1]);
+    load_own(a, place, own[0], own[1]);
+    for (int i = thread_index(); i < GATES * UNITS; i += THREADS)
+        shared.bias[i] = bias_of(a, i / UNITS, place.first_unit + i % UNITS);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
         const int64_t row = place.batch_row(chunk);
         const Pair h = state_pair<Number>(a.h_initial, place, row), c = state_pair<Number>(a.c_initial, place, row);
-        enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(0), h, c);
+        enter<Number>(a, place, shared.first, shared.second, chunk, place.time(0), h, c);
     }
-    sync_block();  // the spare weights are there
+    sync_block();  // the spare weights and biases are there
 
-    int turn = 0;
     for (int step = 0; step < place.steps; step++) {
         const int t = place.time(step);
         for (int chunk = 0; chunk < place.chunks; chunk++) {
@@ -47,21 +50,17 @@ KERNEL forward(GIVEN Arguments a) {
                 for (int gate = 0; gate < GATES; gate++) words[gate] = input_word(a, place, row, t, gate);
                 real = is_real(a, row, t);
             }
-            float* partial = shared.sums + turn * shared.set;
-            turn ^= 1;
-            product.gather(a.exchange + place.first_of_chunk(t, chunk, HIDDEN), place.rows_of(chunk), partial,
-                           place.chunk_rows);
-            sync_block();
+            product.gather(a.exchange + place.first_of_chunk(t, chunk, HIDDEN), place, step, chunk);
             if (!owner) continue;
 
             Pair sums[GATES];
-            Sum::sum(partial, place.chunk_rows, place.row, place.pair, sums);
+            product.sum(place, step, chunk, sums);
             const Pair h = shared.first[place.slot(chunk)], c = shared.second[place.slot(chunk)];
             float x[2][GATES], u[2][GATES], saved[2][SAVED];
 #pragma unroll
             for (int gate = 0; gate < GATES; gate++) {
                 const Pair given = Number::unpack(words[gate]);
-                const Pair bias = bias_pair(a, place, gate);
+                const Pair bias = load_pair(shared.bias + gate * UNITS + 2 * place.pair);
                 x[0][gate] = given.x + bias.x;
                 x[1][gate] = given.y + bias.y;
                 u[0][gate] = sums[gate].x;
@@ -75,7 +74,7 @@ KERNEL forward(GIVEN Arguments a) {
             }
             // others wait for this: first
             if (step + 1 < place.steps) {
-                enter<Number, HIDDEN>(a, place, shared.first, shared.second, chunk, place.time(step + 1),
+                enter<Number>(a, place, shared.first, shared.second, chunk, place.time(step + 1),
                                       {low.h, high.h}, {low.c, high.c});
             } else {
                 store_state<Number>(a.h_final, place, row, {low.h, high.h});
@@ -97,10 +96,9 @@ KERNEL backward(GIVEN Arguments a) {
     using Sum = BackwardProduct;
     const Place place = place_of_thread(a, SLICES);
     const BackwardShared shared(place.chunk_rows, place.chunks);
-    Sum product;
-    product.load(a.weights, place.units, place.first_unit, shared.spare());
+    const Sum product(a.weights, place, shared.of_first);
     float own[2][3] = {};
-    load_own(a.own, place, own[0], own[1]);
+    load_own(a, place, own[0], own[1]);
     const Tally tally(shared.tally, GATES + Cell::OWN);
     for (int chunk = 0; chunk < place.chunks; chunk++) {
         if (!place.has_row(chunk)) continue;
@@ -108,9 +106,8 @@ KERNEL backward(GIVEN Arguments a) {
         shared.first[place.slot(chunk)] = state_pair<Number>(a.d_h_final, place, row);
         shared.second[place.slot(chunk)] = state_pair<Number>(a.d_c_final, place, row);
     }
-    sync_block();
+    sync_block();  // the spare weights are there
 
-    int turn = 0;
     for (int step = place.steps - 1; step >= -1; step--) {  // at -1 what is left is the initial state's
         const bool first = step == place.steps - 1;
         const int after = first ? 0 : place.time(step + 1);
@@ -119,19 +116,14 @@ KERNEL backward(GIVEN Arguments a) {
             const int64_t row = place.batch_row(chunk);
             Known known = {};
             if (owner && step >= 0) known.load(a, place, chunk, step);
-            float* partial = shared.sums + turn * shared.set;
-            turn ^= 1;
-            if (!first) {
-                product.gather(a.d_gates + place.first_of_chunk(after, chunk, GATES * HIDDEN), place.rows_of(chunk),
-                               partial, place.chunk_rows);
-                sync_block();
-            }
+            if (!first)
+                product.gather(a.d_gates + place.first_of_chunk(after, chunk, GATES * HIDDEN), place, step, chunk);
             if (!owner) continue;
 
             Pair dh = shared.first[place.slot(chunk)], dc = shared.second[place.slot(chunk)];
             if (!first) {
                 Pair through[1];
-                Sum::sum(partial, place.chunk_rows, place.row, place.pair, through);
+                product.sum(place, step, chunk, through);
                 dh = {dh.x + through[0].x, dh.y + through[0].y};
                 leave(a, place, row, after, dh, dc);
             }
@@ -154,7 +146,7 @@ KERNEL backward(GIVEN Arguments a) {
             for (int gate = 0; gate < GATES; gate++) {
                 const bool other = Cell::HAS_CANDIDATE && gate + 1 == GATES;
                 const Pair d_x = other ? Pair{low.d_candidate, high.d_candidate} : Pair{low.du[gate], high.du[gate]};
-                store_d_input(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
+                store_d_input<Cell::HAS_CANDIDATE>(a, place, row, t, GATES, gate, Number::pack(d_x.x, d_x.y));
                 tally.add(gate, d_x.x, d_x.y);
             }
 #pragma unroll
@@ -163,6 +155,6 @@ KERNEL backward(GIVEN Arguments a) {
             shared.second[place.slot(chunk)] = {low.dc, high.dc};
         }
     }
-    write_tally<GATES, HIDDEN>(place, tally, 0, a.d_bias);
-    write_tally<Cell::OWN, HIDDEN>(place, tally, GATES, a.d_own);
+    write_tally<GATES>(place, tally, 0, a.d_bias);
+    write_tally<Cell::OWN>(place, tally, GATES, a.d_own);
 }

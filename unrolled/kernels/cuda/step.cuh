@@ -1,17 +1,31 @@
-// What a step of a cell reads beside the product, forward and back; for one CELL_TYPE, NUMBER_TYPE and WIDTH.
+// What a step of a cell reads beside the product, forward and back; for one CELL_TYPE and NUMBER_TYPE.
 #pragma once
 
 using Cell = CELL_TYPE;
 using Number = NUMBER_TYPE;
-constexpr int HIDDEN = WIDTH * BLOCK, GATES = Cell::GATES, SAVED = Cell::SAVED;
+constexpr int GATES = Cell::GATES, SAVED = Cell::SAVED;
 
-DEVICE void load_own(const float* own, const Place& place, float (&low)[3], float (&high)[3]) {
+// A unit's own weights: peepholes, or the recurrent bias of a GRU's candidate.
+DEVICE void load_own(const Arguments& a, const Place& place, float (&low)[3], float (&high)[3]) {
 #pragma unroll
     for (int i = 0; i < Cell::OWN; i++) {
-        const Pair pair = own == nullptr || !place.inside ? Pair{0.0f, 0.0f} : load_pair(own + i * place.units + place.unit());
-        low[i] = pair.x;
-        high[i] = pair.y;
+        if (!place.inside) continue;
+        if (Cell::HAS_CANDIDATE) {
+            low[i] = bias_number<Number>(a, a.bias_h, (GATES - 1) * REAL_UNITS + place.unit());
+            high[i] = bias_number<Number>(a, a.bias_h, (GATES - 1) * REAL_UNITS + place.unit() + 1);
+        } else if (a.own != nullptr) {
+            const Pair pair = load_pair(a.own + i * REAL_UNITS + place.unit());
+            low[i] = pair.x;
+            high[i] = pair.y;
+        }
     }
+}
+
+DEVICE float bias_of(const Arguments& a, int gate, int unit) {
+    if (unit >= REAL_UNITS) return 0.0f;
+    const int64_t at = gate * REAL_UNITS + unit;
+    const bool candidate = Cell::HAS_CANDIDATE && gate + 1 == GATES;
+    return candidate ? added_bias<Number, false>(a, at) : added_bias<Number, true>(a, at);
 }
 
 // The memory that entered a step.

@@ -1,0 +1,133 @@
+"""A layer of a recurrence as one function of autograd: input product, recurrence and all gradients.
+
+Without a CUDA graph, a short sequence takes as long as Python and torch need for the calls around it. So there are few.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from unrolled.kernels.cuda import ops
+
+
+class Layer(NamedTuple):
+    """What a layer is given, as it is; states are (B, H), and None where the cell has no c or nothing is reset."""
+
+    x: Tensor  # (B, T, D)
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias_ih: Tensor | None
+    bias_hh: Tensor | None
+    peephole: Tensor | None
+    h_0: Tensor
+    c_0: Tensor | None
+    reset_h: Tensor | None
+    reset_c: Tensor | None
+
+
+class How(NamedTuple):
+    """What is no tensor with a gradient."""
+
+    dtype: torch.dtype
+    active: Tensor | None  # (B, T), True where a step is real
+    lengths: Tensor | None
+    resets: Tensor | None
+    kind: int
+    reverse: bool
+    share: int
+
+
+def run(layer: Layer, how: How) -> tuple[Tensor, ...]:
+    """The outputs (B, T, H) and the final state."""
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in layer):
+        found: tuple[Tensor, ...] = _Function.apply(how, *layer)  # type: ignore[no-untyped-call]  # torch's
+    else:
+        found = _forward(layer, how, save=False)[0]
+    return found
+
+
+class _Kept(NamedTuple):
+    """For the backward pass; x is (T·B, D)."""
+
+    x: Tensor
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias_ih: Tensor | None
+    bias_hh: Tensor | None
+    own: Tensor | None
+    c_0: Tensor | None
+    reset_h: Tensor | None
+    reset_c: Tensor | None
+    lengths: Tensor | None
+    resets: Tensor | None
+    exchange: Tensor | None
+    saved: Tensor | None
+    memory: Tensor | None
+
+
+def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _Kept]:
+    dtype, batch = how.dtype, layer.x.shape[0]
+    x = layer.x
+    if how.active is not None:
+        x = torch.where(how.active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
+    time_first = x.stride(0) < x.stride(1)
+    x = x.transpose(0, 1).to(dtype)  # (T, B, D)
+    x = x.reshape(-1, x.shape[2])
+    weight_ih, weight_hh = layer.weight_ih.to(dtype), layer.weight_hh.to(dtype)
+    gates_x = torch.mm(x, weight_ih.t()).view(-1, batch, weight_ih.shape[0]).transpose(0, 1)
+    own = None if layer.peephole is None else layer.peephole.float()
+    c_0 = None if layer.c_0 is None else layer.c_0.to(dtype)
+    reset_h, reset_c = (None if t is None else t.float() for t in (layer.reset_h, layer.reset_c))
+    *shown, exchange, saved, memory = ops.forward(
+        gates_x, weight_hh, layer.bias_ih, layer.bias_hh, own, layer.h_0.to(dtype), c_0, reset_h, reset_c,
+        None, how.lengths, how.resets, how.kind, how.reverse, how.share, save, time_first,
+    )  # fmt: skip
+    kept = _Kept(
+        x, weight_ih, weight_hh, layer.bias_ih, layer.bias_hh, own, c_0, reset_h, reset_c, how.lengths, how.resets,
+        exchange, saved, memory,
+    )  # fmt: skip
+    return tuple(tensor for tensor in shown if tensor is not None), kept
+
+
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, how: How, *given: Any) -> tuple[Tensor, ...]:
+        layer = Layer(*given)
+        shown, kept = _forward(layer, how, save=True)
+        ctx.set_materialize_grads(False)
+        ctx.how, ctx.dtypes = how, [None if t is None else t.dtype for t in layer]
+        ctx.save_for_backward(*kept)
+        return shown
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # of the backward pass itself
+            ops.refuse_double_backward(ctx)
+        kept, how = _Kept(*ctx.saved_tensors), ctx.how
+        need_x, need_weight_ih, *need = ctx.needs_input_grad[1:]
+        of_states = need[4] or need[5]
+        d_output, d_h_n, d_c_n = (*gradients, None)[:3]  # not every cell has a c
+        assert kept.exchange is not None
+        assert kept.saved is not None
+        d_gates_x, d_weight_hh, d_bias, d_own, *d_states = ops.backward(
+            d_output, d_h_n, d_c_n, kept.weight_hh, kept.bias_ih, kept.bias_hh, kept.own, kept.c_0, kept.reset_h,
+            kept.reset_c, None, kept.lengths, kept.resets, kept.exchange, kept.saved, kept.memory, how.kind,
+            how.reverse, how.share, of_states, ctx.dtypes[2] == torch.float32,
+        )  # fmt: skip
+        assert d_gates_x is not None
+        flat = d_gates_x.transpose(0, 1).flatten(0, 1)  # (T·B, G·H)
+        batch = d_gates_x.shape[0]
+        d_x = torch.mm(flat, kept.weight_ih).view(-1, batch, kept.x.shape[1]).transpose(0, 1) if need_x else None
+        wide = ctx.dtypes[1] == torch.float32
+        d_weight_ih = ops.product(flat.t(), kept.x, wide) if need_weight_ih else None
+        d_biases = ops.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
+        found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *d_states)
+        wanted = zip(found, ctx.needs_input_grad[1:], ctx.dtypes, strict=True)
+        return None, *(_as(gradient, dtype) if needed else None for gradient, needed, dtype in wanted)
+
+
+def _as(gradient: Tensor | None, dtype: torch.dtype | None) -> Tensor | None:
+    return gradient if gradient is None or gradient.dtype == dtype or dtype is None else gradient.to(dtype)
