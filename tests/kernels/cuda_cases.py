@@ -18,7 +18,7 @@ from unrolled.kernels import Job, make_job, reference
 
 Case = dict[str, Any]
 
-CELLS = ("rnn", "relu", "lstm", "lstm_current", "lstm_previous", "gru", "gru_before")
+CELLS = ("rnn", "relu", "lstm", "lstm_current", "lstm_previous", "lstm_norm", "gru", "gru_before")
 GATES = {"rnn": 1, "relu": 1, "gru": 3, "gru_before": 3}
 
 
@@ -62,7 +62,11 @@ def make(case: Case, device: str = "cpu") -> Job:
         given["weight_ih"] = given["weight_ih"].abs() * normal(hidden, 1).sign()
     if cell.startswith("gru"):
         given["reset_after"] = cell == "gru"
-    if cell.startswith("lstm_"):
+    if cell == "lstm_norm":
+        gains = {"norm_ih": 4 * hidden, "norm_hh": 4 * hidden, "norm_c": hidden}
+        given |= {name: (normal(size) + 1).to(case["dtype"]) for name, size in gains.items()}
+        given["norm_c_bias"] = normal(hidden)
+    elif cell.startswith("lstm_"):
         given |= {"weight_peephole": normal(3, hidden), "peephole_output": cell.removeprefix("lstm_")}
     kind = LSTMCell if cell.startswith("lstm") else GRUCell if cell.startswith("gru") else RNNCell
     made = kind(**given)

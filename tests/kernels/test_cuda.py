@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import unrolled
-from tests.kernels.cuda_cases import make
+from tests.kernels.cuda_cases import CELLS, make
 from unrolled.cells import LSTMCell, RNNCell
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, Job, choose, cuda
@@ -79,13 +79,17 @@ class TestCompiles:
             assert used is not None
             assert used.groups() == ("0", "0")
 
-    @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
+    @pytest.mark.parametrize(
+        "kind", [kind for kind in KINDS if not (kind.twice or kind.norm)], ids=lambda kind: kind.name
+    )
     @pytest.mark.parametrize("hidden", [256, 512])
     def test_clusters(self, kind: Kind, hidden: int) -> None:
         log = report(kind, hidden, torch.bfloat16, "sm_90", 32, near=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
-    @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.twice], ids=lambda kind: kind.name)
+    @pytest.mark.parametrize(
+        "kind", [kind for kind in KINDS if not (kind.twice or kind.norm)], ids=lambda kind: kind.name
+    )
     def test_single_steps(self, kind: Kind) -> None:
         program = compiler.once(kind, torch.float16, 8)
         options = (*compiler.OPTIONS, "--gpu-architecture=sm_80", *program.defines)
@@ -271,14 +275,15 @@ def changed(**changes: Any) -> Callable[[Job], Job]:
     return change
 
 
+NORM_ONLY = "it has the layer norm of an LSTM without peepholes only: of W x, U h and c"
 REFUSED: dict[str, tuple[Callable[[Job], Job], str]] = {
     "float32": (
         lambda job: replace(job, x=job.x.float()),
         "it computes in float16 or bfloat16 (or float32 under autocast to one of them), "
         "got torch.float16, torch.float32",
     ),
-    "layer norm": (changed(norm_hh=torch.ones(16)), "it has no layer norm"),
-    "norm of c": (changed(norm_c=torch.ones(4)), "it has no layer norm"),
+    "half of layer norm": (changed(norm_hh=torch.ones(16)), NORM_ONLY),
+    "norm of c": (changed(norm_c=torch.ones(4)), NORM_ONLY),
     "mask": (
         changed(hidden_mask=torch.ones(2, 4)),
         "it has no variational dropout inside the recurrence",
@@ -304,7 +309,7 @@ class TestRefuses:
         assert cuda.refuses_cell(change(make(PLAIN))) == reason
 
     def test_nothing_else(self) -> None:
-        for cell in ("rnn", "relu", "lstm", "lstm_current", "lstm_previous", "gru", "gru_before"):
+        for cell in CELLS:
             for changes in ({}, {"lengths": True}, {"resets": "learned"}, {"reverse": True}, {"bias": False}):
                 assert cuda.refuses_cell(make({**PLAIN, "cell": cell, **changes})) is None
 
@@ -369,6 +374,10 @@ class TestRefuses:
             assert reason == "it has not been measured to be faster than cuDNN at this size on this GPU"
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "another")
         assert cuda.outdone(make(PLAIN)) is not None
+
+    def test_auto_leaves_what_no_gpu_has_run(self) -> None:
+        reason = cuda.outdone(make({**PLAIN, "cell": "lstm_norm"}))
+        assert reason == "its layer norm has not been measured on a GPU yet"
 
     def test_auto_takes_it_for_what_cudnn_lacks(self) -> None:
         for changes in ({"cell": "lstm_current"}, {"cell": "gru_before"}, {"resets": "zero"}):

@@ -183,7 +183,7 @@ def test_a_nan_stays_one_and_nobody_waits_for_it(simulated: Callable[..., None])
     assert not output[4:].isnan().any()
 
 
-@pytest.mark.parametrize("cell", ["lstm_current", "gru", "gru_before"])
+@pytest.mark.parametrize("cell", ["lstm_current", "lstm_norm", "gru", "gru_before"])
 def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., None]) -> None:
     """Its schema, what torch.compile is told of its results, and its derivative."""
     simulated()
@@ -193,9 +193,9 @@ def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., 
     calls: list[tuple[Any, ...]] = []
     operator, run = cuda.ops.recurrence, cuda.ops.run
 
-    def recorded(*given: Any) -> Any:
+    def recorded(*given: Any, units: int) -> Any:
         calls.append((*given[:9], None, *given[9:]))
-        return run(*given)
+        return run(*given, units=units)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuda.ops, "run", recorded)
@@ -249,6 +249,14 @@ def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, b
     assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
 
 
+@pytest.mark.parametrize("hidden", [65, 128])
+def test_norms_over_several_blocks(hidden: int, simulated: Callable[..., None]) -> None:
+    """Of a group whose rows take two chunks; a norm counts no unit that fills up."""
+    for seed in (8, 9):
+        simulated(8, seed=seed)
+        check({**PLAIN, "cell": "lstm_norm", "hidden": hidden, "batch": 35, "lengths": True, "resets": "learned"})
+
+
 @pytest.mark.parametrize(("cell", "hidden"), [("rnn", 256), ("lstm_current", 100), ("lstm", 256), ("gru", 192)])
 def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
     for seed in (4, 5):
@@ -276,7 +284,7 @@ def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(kind: Kin
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell != "gru_before"])
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell not in ("gru_before", "lstm_norm")])
 def test_a_single_step(cell: str, dtype: torch.dtype, simulated: Callable[..., None]) -> None:
     """Of sizes that are no multiples of a warp's; the input has 8 numbers, as many as are read at once."""
     simulated()

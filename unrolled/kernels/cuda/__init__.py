@@ -19,6 +19,7 @@ from unrolled.kernels.cuda.plan import (
     KINDS,
     LSTM,
     LSTM_CURRENT,
+    LSTM_NORM,
     LSTM_PREVIOUS,
     NUMBERS,
     RNN_RELU,
@@ -86,7 +87,6 @@ def refuses_cell(job: Job) -> str | None:
         return f"it has no cell {type(cell).__name__}"
     assert isinstance(cell, BuiltIn)
     absent = {
-        "layer norm": cell.norm_ih is not None or cell.norm_hh is not None or getattr(cell, "norm_c", None) is not None,
         "variational dropout inside the recurrence": cell.hidden_mask is not None,
         "projections": getattr(cell, "weight_hr", None) is not None,
         "zoneout": job.keep is not None,
@@ -94,6 +94,11 @@ def refuses_cell(job: Job) -> str | None:
     for name, asked in absent.items():
         if asked:
             return f"it has no {name}"
+    norms = [cell.norm_ih, cell.norm_hh, getattr(cell, "norm_c", None)]
+    if any(norm is not None for norm in norms):
+        peephole = getattr(cell, "weight_peephole", None) is not None
+        if not isinstance(cell, LSTMCell) or peephole or any(norm is None for norm in norms):
+            return "it has the layer norm of an LSTM without peepholes only: of W x, U h and c"
     if torch.is_autocast_enabled(DEVICE):
         if torch.get_autocast_dtype(DEVICE) not in NUMBERS:
             return f"it computes in float16 or bfloat16, autocast asks for {torch.get_autocast_dtype(DEVICE)}"
@@ -137,6 +142,8 @@ def _refuses_gpu(job: Job) -> str | None:
 
 def outdone(job: Job) -> str | None:
     """Why `auto` should leave the job to another engine; None where this one was measured to be the fastest."""
+    if getattr(job.cell, "norm_hh", None) is not None:
+        return "its layer norm has not been measured on a GPU yet"
     if aten.refuses(job) is not None:
         return None  # what is left takes the steps one by one, a dozen launches each
     cell = job.cell
@@ -164,13 +171,16 @@ def _tensors(job: Job) -> Iterator[Tensor]:
     assert isinstance(cell, BuiltIn)
     given = (job.x, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh, *job.state, *(job.reset_state or ()))
     yield from (tensor for tensor in given if tensor is not None)
-    if isinstance(cell, LSTMCell) and cell.weight_peephole is not None:
-        yield cell.weight_peephole
+    more = ("weight_peephole", "norm_ih", "norm_hh", "norm_c", "norm_c_bias")
+    found = (getattr(cell, name, None) for name in more)
+    yield from (tensor for tensor in found if tensor is not None)
 
 
 def kind_of(cell: BuiltIn) -> int:
     """The engine's number for a cell."""
     if isinstance(cell, LSTMCell):
+        if cell.norm_hh is not None:
+            return LSTM_NORM
         if cell.weight_peephole is None:
             return LSTM
         return LSTM_CURRENT if cell.peephole_output == "current" else LSTM_PREVIOUS
@@ -234,7 +244,7 @@ def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
-    if hidden % 2 or torch.compiler.is_compiling():
+    if hidden % 2 or kind == LSTM_NORM or torch.compiler.is_compiling():
         return _run_in_parts(job, dtype, share)
     h_0, c_0 = job.state[0], job.state[1] if KINDS[kind].memory else None
     reset_h, reset_c = (*(job.reset_state if job.resets is not None and job.reset_state else ()), None, None)[:2]
@@ -247,20 +257,18 @@ def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
 
 
 def _run_in_parts(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
-    """The same of operators that torch.compile sees, and of an odd number of units."""
+    """The same of operators that torch.compile sees, of an odd number of units, and with layer norm."""
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
     extra = hidden % 2  # the kernels have two units to a word: one more, without weights
     gates_x = _project(job, extra, dtype)
-    bias_x, bias_h = (
-        None if bias is None else _padded(bias.view(-1, hidden), extra).flatten()
-        for bias in (cell.bias_ih, cell.bias_hh)
-    )
+    biases = (None if kind == LSTM_NORM else cell.bias_ih, cell.bias_hh)  # a norm has its shift
+    bias_x, bias_h = (None if bias is None else _padded(bias.view(-1, hidden), extra).flatten() for bias in biases)
     weight = cell.weight_hh.to(dtype)
     if extra:
         weight = F.pad(weight.reshape(-1, hidden, hidden), (0, extra, 0, extra)).flatten(0, 1)
-    own = cell.weight_peephole if isinstance(cell, LSTMCell) else None
+    own = _own(cell)
     own = None if own is None else _padded(own.float(), extra)
     states = [_padded(s.to(dtype), extra) for s in job.state]
     reset: list[Tensor | None] = [None, None]
@@ -272,6 +280,7 @@ def _run_in_parts(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, Sta
     output, h_n, c_n, *_ = ops.run(
         gates_x, weight, bias_x, bias_h, own, states[0], states[1] if memory else None, reset[0],
         reset[1] if memory else None, job.lengths, job.resets, kind, job.reverse, share, save,
+        units=hidden,
     )  # fmt: skip
     finals = (h_n, c_n) if memory else (h_n,)
     if extra:
@@ -285,15 +294,27 @@ def _padded(tensor: Tensor, extra: int) -> Tensor:
 
 
 def _project(job: Job, extra: int, dtype: torch.dtype) -> Tensor:
-    """W x for all steps (B, T, G·H), time first in memory where x is."""
+    """W x for all steps (B, T, G·H), normed if the cell has layer norm; time first in memory where x is."""
     cell, x, active = job.cell, job.x, job.active
     assert isinstance(cell, BuiltIn)
     if active is not None:
         x = torch.where(active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
-    weight = cell.weight_ih.to(dtype)
+    time_first = x.stride(0) < x.stride(1)
+    x = (x.transpose(0, 1) if time_first else x).to(dtype)
+    gates = F.linear(x, cell.weight_ih.to(dtype))
+    if cell.norm_ih is not None:
+        shift = None if cell.bias_ih is None else cell.bias_ih.to(dtype)
+        gates = F.layer_norm(gates, cell.norm_ih.shape, cell.norm_ih.to(dtype), shift)
     if extra:
-        weight = F.pad(weight.reshape(-1, cell.hidden_size, x.shape[2]), (0, 0, 0, extra)).flatten(0, 1)
-    x = x.to(dtype)
-    if x.stride(0) < x.stride(1):
-        return F.linear(x.transpose(0, 1), weight).transpose(0, 1)
-    return F.linear(x, weight)
+        gates = _padded(gates.reshape(*gates.shape[:2], -1, cell.hidden_size), extra).flatten(-2)
+    return gates.transpose(0, 1) if time_first else gates
+
+
+def _own(cell: BuiltIn) -> Tensor | None:
+    """What each unit has for itself: peepholes (3, H), or gains and shifts of its norms (6, H)."""
+    if not isinstance(cell, LSTMCell):
+        return None
+    if cell.norm_hh is None or cell.norm_c is None:
+        return cell.weight_peephole
+    shift = torch.zeros_like(cell.norm_c) if cell.norm_c_bias is None else cell.norm_c_bias
+    return torch.cat([cell.norm_hh.view(4, -1), cell.norm_c[None], shift[None]])

@@ -22,7 +22,7 @@ def takes(cell: BuiltIn, kind: int, batch: int) -> bool:
     small = batch <= MOST_ROWS and cell.weight_ih.shape[1] % EIGHT == 0 and cell.hidden_size % EIGHT == 0
     given = (cell.weight_ih, cell.weight_hh, *_biases(cell))
     plain = cell.weight_hh.dtype in NUMBERS and all(t.dtype == cell.weight_hh.dtype for t in given)
-    return small and plain and not KINDS[kind].twice and all(_in_eights(t) for t in given[:2])
+    return small and plain and not (KINDS[kind].twice or KINDS[kind].norm) and all(_in_eights(t) for t in given[:2])
 
 
 def _in_eights(rows: Tensor) -> bool:

@@ -37,12 +37,14 @@ def forward(
     share: int,
     save: bool,
     time_first: bool | None = None,
+    units: int = 0,
 ) -> list[Tensor | None]:
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
 
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
     `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
     derivative is refused and not silently zero. `time_first` is how the output lies in memory; as gates_x if not said.
+    `units` is how many a norm counts: H, if it is not said.
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
@@ -53,9 +55,11 @@ def forward(
     plan = _plan("forward", kind, gates_x, batch, hidden, share)
     exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
     saved = gates_x.new_empty(steps, batch, cell.saved * width) if save else None
-    memory = gates_x.new_empty(steps, batch, width, dtype=torch.float32) if save and cell.memory else None
+    kept = steps, batch, cell.memory_width(width)
+    memory = gates_x.new_empty(kept, dtype=torch.float32) if save and cell.memory else None
+    sums = _sums(gates_x, steps, batch, width, plan) if cell.norm else None
 
-    given = Arguments()
+    given = Arguments(units=units or hidden)
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
     for name, bias in (("bias_x", bias_x), ("bias_h", bias_h)):
         if bias is not None:
@@ -64,7 +68,8 @@ def forward(
     given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     given.h_initial = _address(h_0, alive)
-    given.exchange, given.second_exchange = exchange.data_ptr(), exchange[-steps:].data_ptr()
+    given.exchange = exchange.data_ptr()
+    given.second_exchange = exchange[-steps:].data_ptr() if sums is None else sums.data_ptr()
     given.h_final = h_n.data_ptr()
     given.output, given.output_row, given.output_step = _sequence(output)
     for name, tensor in (("c_final", c_n), ("saved", saved), ("memory", memory)):
@@ -96,6 +101,7 @@ def backward(
     share: int,
     of_states: bool = True,
     wide: bool = False,
+    units: int = 0,
 ) -> list[Tensor | None]:
     """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; None for what was not given or wanted.
 
@@ -109,14 +115,15 @@ def backward(
     plan = _plan("backward", kind, exchange, batch, hidden, share)
     d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
     d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else None
-    another = cell.twice or cell.candidate
-    d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden) if another or width > hidden else d_gates
+    sums = _sums(exchange, steps, batch, width, plan) if cell.norm else d_candidate
+    apart = cell.another or width > hidden
+    d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden) if apart else d_gates
     d_h_0 = exchange.new_empty(batch, hidden) if of_states else None
     d_c_0 = exchange.new_empty(batch, hidden) if of_states and cell.memory else None
     d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else None
     d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else None
 
-    given = Arguments()
+    given = Arguments(units=units or hidden)
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
@@ -133,7 +140,7 @@ def backward(
         if gradient is not None:
             setattr(given, name, _address(gradient, alive))
     addresses = {
-        "exchange": exchange, "saved": saved, "memory": memory, "d_gates": d_gates, "d_candidate": d_candidate,
+        "exchange": exchange, "saved": saved, "memory": memory, "d_gates": d_gates, "d_candidate": sums,
         "d_gates_x": None if d_gates_x is d_gates else d_gates_x, "d_bias": d_bias, "d_own": d_own,
         "d_h_initial": d_h_0, "d_c_initial": d_c_0, "d_h_reset": d_reset_h, "d_c_reset": d_reset_c,
     }  # fmt: skip
@@ -142,7 +149,7 @@ def backward(
             setattr(given, name, tensor.data_ptr())
     _launch("backward", kind, plan, given, exchange, hidden)
 
-    if another:
+    if cell.another:
         d_weight = _d_weight(d_gates, h_entering, hidden, width, wide)
         if d_candidate is not None:
             d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width, wide)])
@@ -237,6 +244,11 @@ def _like_sequences(sequences: Tensor, width: int, time_first: bool | None = Non
     return sequences.new_empty(batch, steps, width)
 
 
+def _sums(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
+    """What the blocks of a norm show each other: of each two norms, two numbers in 32 bits."""
+    return _exchange(like, steps, batch, 2 * width // plan.units * 2 * 2, plan)
+
+
 def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
     """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
     if plan.near:
@@ -247,11 +259,11 @@ def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> T
 
 _GIVEN = """Tensor gates_x, Tensor weight, Tensor? bias_x, Tensor? bias_h, Tensor? own, Tensor h_0, Tensor? c_0,
 Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets, int kind, bool reverse, int share,
-bool save, bool? time_first=None"""
+bool save, bool? time_first=None, int units=0"""
 _BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias_x, Tensor? bias_h,
 Tensor? own, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
 Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, bool of_states=True,
-bool wide=False"""
+bool wide=False, int units=0"""
 
 
 def _all_there(found: list[Tensor | None], like: Tensor) -> list[Tensor]:
@@ -261,20 +273,20 @@ def _all_there(found: list[Tensor | None], like: Tensor) -> list[Tensor]:
 
 recurrence = torch.library.custom_op(
     "unrolled::cuda_recurrence",
-    lambda *given: tuple(_all_there(forward(*given), given[0])),
+    lambda *given, **more: tuple(_all_there(forward(*given, **more), given[0])),
     mutates_args=(),
     schema=f"({_GIVEN}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 recurrence_backward = torch.library.custom_op(
     "unrolled::cuda_recurrence_backward",
-    lambda *given: _all_there(backward(*given), given[3]),
+    lambda *given, **more: _all_there(backward(*given, **more), given[3]),
     mutates_args=(),
     schema=f"({_BACKWARD}) -> Tensor[]",
 )
 
 
 @recurrence.register_fake
-def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _(gates_x: Tensor, weight: Tensor, *rest: Any, **more: Any) -> tuple[Tensor, ...]:
     kind, _, _, save, *_ = rest[10:]
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
@@ -285,7 +297,9 @@ def _(gates_x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
         gates_x.new_empty(batch, hidden) if cell.memory else None,
         gates_x.new_empty(steps * (1 + cell.twice), batch, width) if save else None,
         gates_x.new_empty(steps, batch, cell.saved * width) if save else None,
-        gates_x.new_empty(steps, batch, width, dtype=torch.float32) if save and cell.memory else None,
+        gates_x.new_empty(steps, batch, cell.memory_width(width), dtype=torch.float32)
+        if save and cell.memory
+        else None,
     ]
     return tuple(_all_there(made, gates_x))
 
@@ -313,6 +327,7 @@ def _(
     share: int,
     of_states: bool = True,
     wide: bool = False,
+    units: int = 0,
 ) -> list[Tensor]:
     cell = KINDS[kind]
     steps, batch, hidden = saved.shape[0], exchange.shape[1], weight.shape[1]
@@ -336,6 +351,7 @@ def _(
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.kind, ctx.reverse, ctx.share = inputs[12:15]
+    ctx.units = inputs[17]
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[3:])
     ctx.save_for_backward(*inputs[1:5], *inputs[6:12], *output[3:])  # all but gates_x and h_0
@@ -343,13 +359,13 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> No
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors
-    found = recurrence_backward(*gradients[:3], *saved, ctx.kind, ctx.reverse, ctx.share)
+    found = recurrence_backward(*gradients[:3], *saved, ctx.kind, ctx.reverse, ctx.share, units=ctx.units)
     d_gates_x, d_weight, d_bias, d_own, *d_states = found
     biases = of_biases(ctx.kind, saved[1], saved[2], d_bias, d_own)
     own = None if KINDS[ctx.kind].candidate else d_own
     given = (d_gates_x, d_weight, *biases, own, *d_states)
     needed = ctx.needs_input_grad[: len(given)]
-    return *(g if need else None for g, need in zip(given, needed, strict=True)), *(None,) * 8
+    return *(g if need else None for g, need in zip(given, needed, strict=True)), *(None,) * 9
 
 
 def of_biases(
@@ -381,9 +397,11 @@ recurrence_backward.register_autograd(refuse_double_backward)
 
 
 def run(
-    gates_x: Tensor, weight: Tensor, bias_x: Any, bias_h: Any, own: Any, h_0: Tensor, *rest: Any
+    gates_x: Tensor, weight: Tensor, bias_x: Any, bias_h: Any, own: Any, h_0: Tensor, *rest: Any, units: int
 ) -> tuple[Tensor, ...]:
     """`recurrence`; `rest` is without the link."""
     link = torch.cat([gates_x[:0].flatten(), h_0[:0].flatten()]) if rest[-1] else None
-    found: tuple[Tensor, ...] = recurrence(gates_x, weight, bias_x, bias_h, own, h_0, *rest[:3], link, *rest[3:])
+    found: tuple[Tensor, ...] = recurrence(
+        gates_x, weight, bias_x, bias_h, own, h_0, *rest[:3], link, *rest[3:], units=units
+    )
     return found

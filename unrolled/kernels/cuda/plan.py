@@ -31,6 +31,16 @@ class Kind:
     memory: bool  # whether it has a state c
     candidate: bool = False  # whether the candidate's x has another gradient than its product
     twice: bool = False  # whether a step has two products: all gates but the last, then the last
+    norm: bool = False  # whether it has layer norm, and its blocks sums to exchange
+
+    @property
+    def another(self) -> bool:
+        """Whether the gradients of the input's part are other numbers than those of the product."""
+        return self.candidate or self.twice or self.norm
+
+    def memory_width(self, width: int) -> int:
+        """Of what is kept of c: it, and mean and deviation of two norms."""
+        return width + 4 if self.norm else width
 
 
 KINDS: tuple[Kind, ...] = (
@@ -41,8 +51,9 @@ KINDS: tuple[Kind, ...] = (
     Kind("LSTM, peepholes, o sees c_{t-1}", "recurrence.cu", "LSTM<PREVIOUS>", 4, 4, 3, memory=True),
     Kind("GRU", "recurrence.cu", "GRU", 3, 4, 1, memory=False, candidate=True),
     Kind("GRU, reset before", "gru_before.cu", "GRU", 3, 3, 0, memory=False, twice=True),
+    Kind("LSTM, layer norm", "lstm_norm.cu", "LSTM<NONE>", 4, 8, 6, memory=True, norm=True),
 )
-RNN_TANH, RNN_RELU, LSTM, LSTM_CURRENT, LSTM_PREVIOUS, GRU, GRU_BEFORE = range(len(KINDS))
+RNN_TANH, RNN_RELU, LSTM, LSTM_CURRENT, LSTM_PREVIOUS, GRU, GRU_BEFORE, LSTM_NORM = range(len(KINDS))
 
 NUMBERS = {torch.float16: "Half", torch.bfloat16: "BFloat"}
 
@@ -121,12 +132,12 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward, and even
     with as many rows.
     """
-    near = None if kind.twice else _cluster_plan(kind, direction, width, batch, limits)
+    near = None if kind.twice or kind.norm else _cluster_plan(kind, direction, width, batch, limits)
     if near is not None:
         return near
     few, many = UNITS
     too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
-    if too_many and (direction == "forward" or kind.twice):
+    if kind.norm or (too_many and (direction == "forward" or kind.twice)):
         sizes: tuple[int, ...] = (few,)
     else:
         sizes = (few, many) if direction == "forward" else (many, few)
@@ -147,7 +158,7 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
     tiles_of_group = -(-tiles // most_groups)
     while tiles_of_group > 0:
         groups = min(most_groups, -(-tiles // tiles_of_group))
-        wanted = -(-tiles_of_group // 2) if direction == "forward" else tiles_of_group
+        wanted = -(-tiles_of_group // 2) if direction == "forward" and not kind.norm else tiles_of_group
         most = 2 * THREADS // units // TILE_ROWS
         for chunk_tiles in range(min(most, wanted), 0, -1):
             chunk_rows, chunks = chunk_tiles * TILE_ROWS, -(-tiles_of_group // chunk_tiles)
