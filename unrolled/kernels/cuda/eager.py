@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from unrolled.kernels.cuda import ops
+from unrolled.kernels.cuda import passes
 
 
 class Layer(NamedTuple):
@@ -81,7 +81,7 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     own = None if layer.peephole is None else layer.peephole.float()
     c_0 = None if layer.c_0 is None else layer.c_0.to(dtype)
     reset_h, reset_c = (None if t is None else t.float() for t in (layer.reset_h, layer.reset_c))
-    *shown, exchange, saved, memory = ops.forward(
+    *shown, exchange, saved, memory = passes.forward(
         gates_x, weight_hh, layer.bias_ih, layer.bias_hh, own, layer.h_0.to(dtype), c_0, reset_h, reset_c,
         None, how.lengths, how.resets, how.kind, how.reverse, how.share, save, time_first,
     )  # fmt: skip
@@ -105,14 +105,14 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # of the backward pass itself
-            ops.refuse_double_backward(ctx)
+            passes.refuse_double_backward(ctx)
         kept, how = _Kept(*ctx.saved_tensors), ctx.how
         need_x, need_weight_ih, *need = ctx.needs_input_grad[1:]
         of_states = need[4] or need[5]
         d_output, d_h_n, d_c_n = (*gradients, None)[:3]  # not every cell has a c
         assert kept.exchange is not None
         assert kept.saved is not None
-        d_gates_x, d_weight_hh, d_bias, d_own, *d_states = ops.backward(
+        d_gates_x, d_weight_hh, d_bias, d_own, *d_states = passes.backward(
             d_output, d_h_n, d_c_n, kept.weight_hh, kept.bias_ih, kept.bias_hh, kept.own, kept.c_0, kept.reset_h,
             kept.reset_c, None, kept.lengths, kept.resets, kept.exchange, kept.saved, kept.memory, how.kind,
             how.reverse, how.share, of_states, ctx.dtypes[2] == torch.float32,
@@ -122,8 +122,8 @@ class _Function(torch.autograd.Function):
         batch = d_gates_x.shape[0]
         d_x = torch.mm(flat, kept.weight_ih).view(-1, batch, kept.x.shape[1]).transpose(0, 1) if need_x else None
         wide = ctx.dtypes[1] == torch.float32
-        d_weight_ih = ops.product(flat.t(), kept.x, wide) if need_weight_ih else None
-        d_biases = ops.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
+        d_weight_ih = passes.product(flat.t(), kept.x, wide) if need_weight_ih else None
+        d_biases = passes.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
         found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *d_states)
         wanted = zip(found, ctx.needs_input_grad[1:], ctx.dtypes, strict=True)
         return None, *(_as(gradient, dtype) if needed else None for gradient, needed, dtype in wanted)

@@ -1,0 +1,279 @@
+"""The two passes of a recurrence on a GPU: buffers and launches.
+
+    gates_x (B, T, G·H) and U (G·H, H) → outputs (B, T, H) and the final state
+
+H is even here; buffers of our own are filled up to H', a multiple of 32. Everything is in 16 bits but a unit's own
+weights, the states after a reset and, if they like, the biases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unrolled.errors import UserError
+from unrolled.kernels.cuda import compiler, launch
+from unrolled.kernels.cuda.arguments import Arguments
+from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
+
+
+def forward(
+    gates_x: Tensor,
+    weight: Tensor,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
+    own: Tensor | None,
+    h_0: Tensor,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    link: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    kind: int,
+    reverse: bool,
+    share: int,
+    save: bool,
+    time_first: bool | None = None,
+    units: int = 0,
+) -> list[Tensor | None]:
+    """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
+
+    What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
+    `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
+    derivative is refused and not silently zero. `time_first` is how the output lies in memory; as gates_x if not said.
+    `units` is how many a norm counts: H, if it is not said.
+    """
+    cell = KINDS[kind]
+    batch, steps = gates_x.shape[:2]
+    hidden, width = weight.shape[1], width_blocks(weight.shape[1]) * BLOCK
+    output = like_sequences(gates_x, hidden, time_first)
+    h_n = gates_x.new_empty(batch, hidden)
+    c_n = gates_x.new_empty(batch, hidden) if cell.memory else None
+    plan = _plan("forward", kind, gates_x, batch, hidden, share)
+    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
+    saved = gates_x.new_empty(steps, batch, cell.saved * width) if save else None
+    kept = steps, batch, cell.memory_width(width)
+    memory = gates_x.new_empty(kept, dtype=torch.float32) if save and cell.memory else None
+    sums = _sums(gates_x, steps, batch, width, plan) if cell.norm else None
+
+    given = Arguments(units=units or hidden)
+    alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
+    for name, bias in (("bias_x", bias_x), ("bias_h", bias_h)):
+        if bias is not None:
+            setattr(given, name, _address(bias, alive))
+            given.bias_wide = bias.dtype == torch.float32
+    given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
+    given.weights, given.second_weights = _weights(weight, cell, alive)
+    given.h_initial = _address(h_0, alive)
+    given.exchange = exchange.data_ptr()
+    given.second_exchange = exchange[-steps:].data_ptr() if sums is None else sums.data_ptr()
+    given.h_final = h_n.data_ptr()
+    given.output, given.output_row, given.output_step = _sequence(output)
+    for name, tensor in (("c_final", c_n), ("saved", saved), ("memory", memory)):
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
+    _launch("forward", kind, plan, given, gates_x, hidden)
+    return [output, h_n, c_n, exchange if save else None, saved, memory]
+
+
+def backward(
+    d_output: Tensor | None,
+    d_h_n: Tensor | None,
+    d_c_n: Tensor | None,
+    weight: Tensor,
+    bias_x: Tensor | None,
+    bias_h: Tensor | None,
+    own: Tensor | None,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    link: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    exchange: Tensor,
+    saved: Tensor,
+    memory: Tensor | None,
+    kind: int,
+    reverse: bool,
+    share: int,
+    of_states: bool = True,
+    wide: bool = False,
+    units: int = 0,
+) -> list[Tensor | None]:
+    """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; None for what was not given or wanted.
+
+    That of the biases (G, H) is what both have; a GRU's candidate has another for its recurrent one, which is `own`'s.
+    That of U is in 32 bits, if that is `wide`.
+    """
+    cell = KINDS[kind]
+    steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
+    hidden = weight.shape[1]
+    h_entering, rh = exchange[:steps, ..., :hidden], exchange[-steps:, ..., :hidden]
+    plan = _plan("backward", kind, exchange, batch, hidden, share)
+    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
+    d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else None
+    sums = _sums(exchange, steps, batch, width, plan) if cell.norm else d_candidate
+    apart = cell.another or width > hidden
+    d_gates_x = exchange.new_empty(steps, batch, cell.gates * hidden) if apart else d_gates
+    d_h_0 = exchange.new_empty(batch, hidden) if of_states else None
+    d_c_0 = exchange.new_empty(batch, hidden) if of_states and cell.memory else None
+    d_reset_h = torch.zeros_like(reset_h) if reset_h is not None else None
+    d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else None
+
+    given = Arguments(units=units or hidden)
+    alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
+    given.weights, given.second_weights = _weights(weight, cell, alive)
+    tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
+    tallied = bias_x is not None or bias_h is not None, (bias_h if cell.candidate else own) is not None
+    d_bias, d_own = (
+        exchange.new_empty(tally_rows, count, width, dtype=torch.float32) if wanted else None
+        for wanted, count in zip(tallied, (cell.gates, cell.own), strict=True)
+    )
+    if d_output is not None:
+        d_output = d_output if d_output.stride(-1) == 1 and _even(d_output) else d_output.contiguous()
+        alive.append(d_output)
+        given.d_output, given.d_output_row, given.d_output_step = _sequence(d_output)
+    for name, gradient in (("d_h_final", d_h_n), ("d_c_final", d_c_n)):
+        if gradient is not None:
+            setattr(given, name, _address(gradient, alive))
+    addresses = {
+        "exchange": exchange, "saved": saved, "memory": memory, "d_gates": d_gates, "d_candidate": sums,
+        "d_gates_x": None if d_gates_x is d_gates else d_gates_x, "d_bias": d_bias, "d_own": d_own,
+        "d_h_initial": d_h_0, "d_c_initial": d_c_0, "d_h_reset": d_reset_h, "d_c_reset": d_reset_c,
+    }  # fmt: skip
+    for name, tensor in addresses.items():
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
+    _launch("backward", kind, plan, given, exchange, hidden)
+
+    if cell.another:
+        d_weight = _d_weight(d_gates, h_entering, hidden, width, wide)
+        if d_candidate is not None:
+            d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width, wide)])
+    else:
+        d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden, wide)
+    d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
+    if width > hidden:
+        d_shared = [None if d is None else d[:, :hidden] for d in d_shared]
+    return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
+
+
+def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int, wide: bool) -> Tensor:
+    """The gradient (·, H) of weights from that of their products (T, B, ·), of H or H' units, and what entered them."""
+    found = product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
+    return found if width == hidden else found.view(-1, width, hidden)[:, :hidden].flatten(0, 1)
+
+
+def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
+    """The matrix product, in 32 bits if that is `wide`: what it was summed up in."""
+    if not wide:
+        return torch.mm(a, b)
+    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.mm(a.float(), b.float())
+
+
+def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
+    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.near)
+    given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
+    for index, first in enumerate(range(0, given.batch, plan.rows)):
+        given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
+        given.first_slot = index * plan.tally_rows
+        launch.run(program, direction, plan, given, like.device)
+
+
+def _plan(direction: Pass, kind: int, like: Tensor, batch: int, hidden: int, share: int) -> Plan:
+    plan = launch.plan(KINDS[kind], direction, width_blocks(hidden), batch, share, like.device)
+    assert plan is not None, "the engine refuses what a GPU is too small for"
+    return plan
+
+
+def _describe(
+    given: Arguments,
+    sequences: Tensor,
+    own: Tensor | None,
+    c_0: Tensor | None,
+    reset_h: Tensor | None,
+    reset_c: Tensor | None,
+    lengths: Tensor | None,
+    resets: Tensor | None,
+    reverse: bool,
+) -> list[Tensor]:
+    """Fills in what both passes have in common; the tensors returned must live until the launch."""
+    alive: list[Tensor] = []
+    given.batch, given.steps, given.reverse = *sequences.shape[:2], reverse
+    optional = {"own": own, "c_initial": c_0, "h_reset": reset_h, "c_reset": reset_c, "lengths": lengths}
+    for name, tensor in optional.items():
+        if tensor is not None:
+            setattr(given, name, _address(tensor, alive))
+    if resets is not None:
+        given.resets = resets.data_ptr()
+        given.resets_row, given.resets_step = resets.stride()
+    return alive
+
+
+def _weights(weight: Tensor, cell: Kind, alive: list[Tensor]) -> tuple[int, int]:
+    """U (G·H, H), in two parts where a step has two products."""
+    last = weight.shape[0] - weight.shape[1]
+    parts = (weight[:last], weight[last:]) if cell.twice else (weight,)
+    addresses = [_address(part, alive) for part in parts]
+    return addresses[0], addresses[-1]
+
+
+def _address(tensor: Tensor, alive: list[Tensor]) -> int:
+    alive.append(tensor.contiguous())
+    return alive[-1].data_ptr()
+
+
+def _sequence(sequences: Tensor) -> tuple[int, int, int]:
+    """Where (B, T, ·) begins, and its strides."""
+    return sequences.data_ptr(), sequences.stride(0), sequences.stride(1)
+
+
+def _even(sequences: Tensor) -> bool:
+    """Whether every row of (B, T, ·) begins where a word of 32 bits does."""
+    return sequences.data_ptr() % 4 == 0 and sequences.stride(0) % 2 == 0 and sequences.stride(1) % 2 == 0
+
+
+def like_sequences(sequences: Tensor, width: int, time_first: bool | None = None) -> Tensor:
+    """An empty (B, T, width), time first in memory where the given one is, unless that is said."""
+    batch, steps = sequences.shape[:2]
+    if sequences.stride(0) < sequences.stride(1) if time_first is None else time_first:
+        return sequences.new_empty(steps, batch, width).transpose(0, 1)
+    return sequences.new_empty(batch, steps, width)
+
+
+def _sums(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
+    """What the blocks of a norm show each other: of each two norms, two numbers in 32 bits."""
+    return _exchange(like, steps, batch, 2 * width // plan.units * 2 * 2, plan)
+
+
+def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
+    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
+    if plan.near:
+        return like.new_empty(steps, batch, width)
+    words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
+    return words.view(like.dtype)
+
+
+def of_biases(
+    kind: int, bias_x: Tensor | None, bias_h: Tensor | None, d_bias: Tensor | None, d_own: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of both biases, in their dtype."""
+    if d_bias is None:
+        return None, None
+    d_x = None if bias_x is None else d_bias.flatten().to(bias_x.dtype)
+    if bias_h is None:
+        return d_x, None
+    if KINDS[kind].candidate:
+        assert d_own is not None
+        return d_x, torch.cat([d_bias[:-1], d_own]).flatten().to(bias_h.dtype)
+    return d_x, d_bias.flatten().to(bias_h.dtype) if d_x is None else d_x
+
+
+def refuse_double_backward(ctx: Any, *gradients: object) -> None:
+    raise UserError(
+        "The cuda engine has no second derivative.",
+        "Use backend='reference', which has derivatives of any order.",
+    )
