@@ -375,9 +375,9 @@ class TestRefuses:
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "another")
         assert cuda.outdone(make(PLAIN)) is not None
 
-    def test_auto_leaves_what_no_gpu_has_run(self) -> None:
+    def test_auto_leaves_what_was_not_timed(self) -> None:
         reason = cuda.outdone(make({**PLAIN, "cell": "lstm_norm"}))
-        assert reason == "its layer norm has not been measured on a GPU yet"
+        assert reason == "how fast its layer norm is has not been measured yet"
 
     def test_auto_takes_it_for_what_cudnn_lacks(self) -> None:
         for changes in ({"cell": "lstm_current"}, {"cell": "gru_before"}, {"resets": "zero"}):
