@@ -143,6 +143,22 @@ PLAIN: Case = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("clusters", [False, True])
+def test_a_state_that_is_known_to_be_zero(clusters: bool, simulated: Callable[..., None]) -> None:
+    """Nothing is read for it, and nothing said of it."""
+    simulated(clusters=clusters)
+    job = cast(make(PLAIN), torch.float16)
+    zeros = replace(job, state=tuple(torch.zeros_like(s) for s in job.state))
+    expected = cuda.run(zeros)
+    assert isinstance(job.cell, BuiltIn)
+    weight = job.cell.weight_hh
+    fresh = cuda.run(replace(zeros, fresh=True))
+    assert torch.equal(fresh[0], expected[0])
+    assert all(torch.equal(a, b) for a, b in zip(fresh[1], expected[1], strict=True))
+    first, second = (torch.autograd.grad(result[0].float().sum(), weight)[0] for result in (fresh, expected))
+    assert torch.equal(first, second)
+
+
 def test_order_of_threads_changes_nothing(simulated: Callable[..., None]) -> None:
     simulated(seed=2)
     first = check(PLAIN)

@@ -134,11 +134,13 @@ def make_job(
     reset_state: State | None,
     keep: Keep | None,
     reverse: bool,
+    fresh: bool = False,
 ) -> Job:
     """The checked job: resets are put in the order of running, and those in the padding dropped."""
     if x.dim() != 3:
         raise UserError(f"x must be (batch, time, features), got shape {tuple(x.shape)}.")
     if state is None:
+        fresh = True
         state = tuple(x.new_zeros(x.shape[0], size) for size in cell.state_sizes)
     for name, size, tensor in zip(cell.state_names, cell.state_sizes, state, strict=True):
         if tensor.shape != (x.shape[0], size):
@@ -148,7 +150,7 @@ def make_job(
             )
     if resets is not None:
         resets = _resets_in_running_order(resets, x, lengths, reverse)
-    return Job(cell, x, state, lengths, resets, reset_state, keep, reverse)
+    return Job(cell, x, state, lengths, resets, reset_state, keep, reverse, fresh)
 
 
 def _resets_in_running_order(resets: Tensor, x: Tensor, lengths: Tensor | None, reverse: bool) -> Tensor:

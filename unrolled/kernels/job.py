@@ -25,6 +25,7 @@ class Job:
     reset_state: State | None = None  # (B, size) each; None is zeros
     keep: Keep | None = None
     reverse: bool = False
+    fresh: bool = False  # whether the state is zero, and has no gradient: an engine need not look at it
 
     @property
     def active(self) -> Tensor | None:

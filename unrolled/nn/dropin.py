@@ -60,6 +60,7 @@ class _Call:
     resets: Tensor | None
     packed: PackedSequence | None
     unbatched: bool
+    fresh: bool  # whether the states are zero, as no others were given or learned
 
 
 class DropIn(nn.RNNBase):
@@ -240,7 +241,8 @@ class DropIn(nn.RNNBase):
         if resets is not None:
             resets = resets.reshape(1, -1) if unbatched and isinstance(resets, Tensor) else resets
             resets = check_resets(resets, batch, steps, time_first=time_first, device=x.device)
-        return _Call(x, self._states(hx, x, unbatched), lengths, resets, packed, unbatched)
+        fresh = hx is None and not self.learned_state
+        return _Call(x, self._states(hx, x, unbatched), lengths, resets, packed, unbatched, fresh)
 
     def _states(self, hx: Tensor | tuple[Tensor, Tensor] | None, x: Tensor, unbatched: bool) -> State:
         """The initial states, (L·directions, B, size) each: given, learned or zero."""
@@ -286,6 +288,7 @@ class DropIn(nn.RNNBase):
                     parameters=parameters,
                     state=tuple(states[index] for states in call.states),
                     reverse=name.endswith("_reverse"),
+                    fresh=call.fresh,
                     reset_state=tuple(s[index] for s in learned) if learned else None,
                     keep=zoneout_keep(self.zoneout, sizes, call.x, self.training),
                     input_mask=variational_mask(drop_input, call.x, batch, 1, width),

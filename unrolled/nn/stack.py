@@ -26,6 +26,7 @@ class Run:
     parameters: dict[str, Tensor]  # the cell's, under the layer's names
     state: State  # (B, size) each
     reverse: bool
+    fresh: bool = False  # whether the state is zero, as no other was given
     reset_state: State | None = None
     keep: Keep | None = None
     input_mask: Tensor | None = None  # (B, 1, D), one mask for all steps (variational dropout)
@@ -33,7 +34,8 @@ class Run:
     def job(self, x: Tensor, lengths: Tensor | None, resets: Tensor | None) -> Job:
         """The work for an engine: x (B, T, D) is this layer's input."""
         x = x if self.input_mask is None else x * self.input_mask
-        return make_job(self.cell, x, self.state, lengths, resets, self.reset_state, self.keep, self.reverse)
+        given = (lengths, resets, self.reset_state, self.keep, self.reverse)
+        return make_job(self.cell, x, self.state, *given, fresh=self.fresh)
 
 
 @dataclass(frozen=True)

@@ -246,7 +246,7 @@ def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     kind, hidden = kind_of(cell), cell.hidden_size
     if hidden % 2 or kind == LSTM_NORM or torch.compiler.is_compiling():
         return _run_in_parts(job, dtype, share)
-    h_0, c_0 = job.state[0], job.state[1] if KINDS[kind].memory else None
+    h_0, c_0 = (None, None) if job.fresh else (job.state[0], job.state[1] if KINDS[kind].memory else None)
     reset_h, reset_c = (*(job.reset_state if job.resets is not None and job.reset_state else ()), None, None)[:2]
     layer = eager.Layer(
         job.x, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh, getattr(cell, "weight_peephole", None),

@@ -14,7 +14,7 @@ from unrolled.kernels.cuda import passes
 
 
 class Layer(NamedTuple):
-    """What a layer is given, as it is; states are (B, H), and None where the cell has no c or nothing is reset."""
+    """What a layer is given, as it is; states are (B, H), and None if they are zero, or there is none."""
 
     x: Tensor  # (B, T, D)
     weight_ih: Tensor
@@ -22,7 +22,7 @@ class Layer(NamedTuple):
     bias_ih: Tensor | None
     bias_hh: Tensor | None
     peephole: Tensor | None
-    h_0: Tensor
+    h_0: Tensor | None
     c_0: Tensor | None
     reset_h: Tensor | None
     reset_c: Tensor | None
@@ -79,10 +79,10 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     weight_ih, weight_hh = layer.weight_ih.to(dtype), layer.weight_hh.to(dtype)
     gates_x = torch.mm(x, weight_ih.t()).view(-1, batch, weight_ih.shape[0]).transpose(0, 1)
     own = None if layer.peephole is None else layer.peephole.float()
-    c_0 = None if layer.c_0 is None else layer.c_0.to(dtype)
+    h_0, c_0 = (None if t is None else t.to(dtype) for t in (layer.h_0, layer.c_0))
     reset_h, reset_c = (None if t is None else t.float() for t in (layer.reset_h, layer.reset_c))
     *shown, exchange, saved, memory = passes.forward(
-        gates_x, weight_hh, layer.bias_ih, layer.bias_hh, own, layer.h_0.to(dtype), c_0, reset_h, reset_c,
+        gates_x, weight_hh, layer.bias_ih, layer.bias_hh, own, h_0, c_0, reset_h, reset_c,
         None, how.lengths, how.resets, how.kind, how.reverse, how.share, save, time_first,
     )  # fmt: skip
     kept = _Kept(

@@ -25,7 +25,7 @@ def forward(
     bias_x: Tensor | None,
     bias_h: Tensor | None,
     own: Tensor | None,
-    h_0: Tensor,
+    h_0: Tensor | None,
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
@@ -67,7 +67,8 @@ def forward(
             given.bias_wide = bias.dtype == torch.float32
     given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
     given.weights, given.second_weights = _weights(weight, cell, alive)
-    given.h_initial = _address(h_0, alive)
+    if h_0 is not None:
+        given.h_initial = _address(h_0, alive)
     given.exchange = exchange.data_ptr()
     given.second_exchange = exchange[-steps:].data_ptr() if sums is None else sums.data_ptr()
     given.h_final = h_n.data_ptr()
