@@ -16,14 +16,17 @@ DATA = os.environ.get("UNROLLED_DATA")
 @pytest.mark.skipif(DATA is None, reason="UNROLLED_DATA is not set: no real text here")
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_shakespeare_is_learnt(cell: str, tmp_path: Path) -> None:
-    """400 updates on tinyshakespeare's characters: below 2.2 nats; their frequencies alone give 3.3."""
+    """400 updates on tinyshakespeare's characters: below 2.2 nats; their frequencies alone give 3.3.
+
+    A vanilla RNN takes smaller steps: at 8e-3 two of twelve seeds ended at 2.4 and 2.6, at 5e-3 the worst of 18 is 2.15.
+    """
     settings = {
         "model.cell": cell,
         "model.hidden_size": 128,
         "train.seed": random.randrange(10**6),
         "train.max_steps": 400,
         "train.k1": 50,
-        "train.lr": 8e-3,
+        "train.lr": 5e-3 if cell == "rnn" else 8e-3,
         "train.eval_every": 400,
     }
     text = Path(DATA or "", "tinyshakespeare", "input.txt")
