@@ -340,7 +340,9 @@ class DropIn(nn.RNNBase):
         """Output and final state in torch's layout."""
         output = combine(stacked.outputs, self.combine, getattr(self, "combine_weight", None))
         states = zip(*stacked.states.values(), strict=True)
-        final = tuple(p[0][None] if len(p) == 1 else torch.stack(p) for p in states)
+        # on a GPU a copy is a launch; on a CPU what an engine made would lie between blocks that are freed
+        as_it_is = len(stacked.states) == 1 and output.device.type == "cuda"
+        final = tuple(p[0][None] if as_it_is else torch.stack(p) for p in states)
         return self._laid_out(call, output), self._state_laid_out(call, final)
 
     def _laid_out(self, call: _Call, output: Tensor) -> Tensor | PackedSequence:
