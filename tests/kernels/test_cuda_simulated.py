@@ -257,6 +257,22 @@ def test_a_float32_module_under_autocast(simulated: Callable[..., None], monkeyp
         assert error(value, expected[name]) <= RELATIVE[torch.float16], name
 
 
+@pytest.mark.parametrize("other", [torch.bfloat16, torch.float32], ids=str)
+def test_biases_in_another_dtype(other: torch.dtype, simulated: Callable[..., None]) -> None:
+    """As under autocast: one of them, or both."""
+    simulated()
+    job = cast(make(PLAIN), torch.float16)
+    assert isinstance(job.cell, BuiltIn)
+    bias_ih, bias_hh = job.cell.bias_ih, job.cell.bias_hh
+    assert bias_ih is not None
+    assert bias_hh is not None
+    for given in ({"bias_hh": bias_hh.to(other)}, {"bias_ih": bias_ih.to(other), "bias_hh": bias_hh.to(other)}):
+        with torch.no_grad():
+            found = cuda.run(replace(job, cell=replace(job.cell, **given)))[0]
+            expected = reference.run(cast(replace(job, cell=replace(job.cell, **given)), torch.float64))[0]
+        assert error(found, expected) <= RELATIVE[torch.float16]
+
+
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
 def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:

@@ -61,10 +61,10 @@ def forward(
 
     given = Arguments(units=units or hidden)
     alive = _describe(given, gates_x, own, c_0, reset_h, reset_c, lengths, resets, reverse)
-    for name, bias in (("bias_x", bias_x), ("bias_h", bias_h)):
-        if bias is not None:
-            setattr(given, name, _address(bias, alive))
-            given.bias_wide = bias.dtype == torch.float32
+    biases = {name: bias for name, bias in (("bias_x", bias_x), ("bias_h", bias_h)) if bias is not None}
+    given.bias_wide = any(bias.dtype != gates_x.dtype for bias in biases.values())
+    for name, bias in biases.items():
+        setattr(given, name, _address(bias.float() if given.bias_wide else bias, alive))
     given.gates_x, given.gates_x_row, given.gates_x_step = _sequence(gates_x)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     if h_0 is not None:
