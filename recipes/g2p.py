@@ -112,10 +112,8 @@ def words_and_pairs(train: Rows, test: Rows, work: Path) -> Files:
     return words(with_pairs(train), test, work)
 
 
-def letters_and_pairs(train: Rows, test: Rows, work: Path) -> Files:
-    """More pairs, Korean syllables as their letters."""
-    apart = [[(taken_apart(word), phonemes) for word, phonemes in rows] for rows in (train, test)]
-    return words(with_pairs(apart[0], 3), apart[1], work)
+def words_and_more_pairs(train: Rows, test: Rows, work: Path) -> Files:
+    return words(with_pairs(train, 3), test, work)
 
 
 def frames_and_pairs(train: Rows, test: Rows, work: Path) -> Files:
@@ -166,7 +164,7 @@ WAYS = {
     "attention": Way("translate", ATTENTION, words),
     "transformer": Way("translate", TRANSFORMER, words),
     "pairs": Way("translate", {**TRANSFORMER, "train.epochs": 60}, words_and_pairs),
-    "letters": Way("translate", {**TRANSFORMER, "train.epochs": 30}, letters_and_pairs),
+    "more-pairs": Way("translate", {**TRANSFORMER, "train.epochs": 30}, words_and_more_pairs),
     "ctc": Way("recognize", CTC, letter_frames, with_beam),
     "ctc-pairs": Way("recognize", {**CTC, "train.batch_size": 64, "train.epochs": 24}, frames_and_pairs, with_beam),
 }

@@ -86,11 +86,11 @@ class Translate(Task):
 
     def make_assets(self, config: TranslateConfig, data: Data, init: TranslateAssets | None = None) -> TranslateAssets:
         sources, targets = [pair.source for pair in data.train], [pair.target for pair in data.train]
-        if init is not None:
-            return init.extended(sources, targets)
         settings = config.data
+        if init is not None:
+            return init.extended(sources, targets, settings.max_source_length)
         source, target = (_reading(settings, side) for side in (settings.source, settings.target))
-        return TranslateAssets.train(sources, targets, source, target, settings.joint)
+        return TranslateAssets.train(sources, targets, source, target, settings.joint, settings.max_source_length)
 
     def assets_to_json(self, assets: TranslateAssets) -> Any:
         return assets.to_json()

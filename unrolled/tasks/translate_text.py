@@ -55,9 +55,18 @@ class TranslateAssets:
 
     @classmethod
     def train(
-        cls, sources: Sequence[str], targets: Sequence[str], source: Reading, target: Reading, joint: bool
+        cls,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        source: Reading,
+        target: Reading,
+        joint: bool,
+        limit: int | None = None,
     ) -> TranslateAssets:
-        """What reads pairs like these; `joint` learns one set of sub-words for both sides, if both are sub-words."""
+        """What reads pairs like these; `joint` learns one set of sub-words for both sides, if both are sub-words.
+
+        limit: training leaves out sources of more tokens.
+        """
         levels = [level_of(side, texts) for side, texts in ((source, sources), (target, targets))]
         forms = [form_of(source, levels[0], sources), form_of(target, "", targets)]
         together = joint and levels == ["bpe", "bpe"] and source.lowercase == target.lowercase and forms[0] == forms[1]
@@ -68,23 +77,23 @@ class TranslateAssets:
             first = trained_side(source, levels[0], sources, forms[0])
             second = trained_side(target, levels[1], targets, forms[1])
             made = cls(first, second, False, 0, 1.0, 0.0, 0.0)
-        return made.measured(sources, targets)
+        return made.measured(sources, targets, limit)
 
-    def measured(self, sources: Sequence[str], targets: Sequence[str]) -> TranslateAssets:
-        """The same with the lengths of these texts."""
+    def measured(self, sources: Sequence[str], targets: Sequence[str], limit: int | None = None) -> TranslateAssets:
+        """The same with the lengths of these texts, of which those of more than `limit` source tokens are not read."""
         lengths = [len(self.source.ids(text)) + 1 for text in sources]
         written = [len(self.target.ids(text)) + 1 for text in targets]
         ratios = [tokens / length for tokens, length in zip(written, lengths, strict=True)]
         return replace(
             self,
-            longest_source=max([self.longest_source, *lengths]),
+            longest_source=max(self.longest_source, *(n for n in lengths if limit is None or n <= limit + 1), 0),
             ratio=max(1.0, float(np.quantile(ratios, 0.999))),
             target_words=float(np.mean([len(text.split()) for text in targets])),
             target_tokens=float(np.mean(written)),
         )
 
-    def extended(self, sources: Sequence[str], targets: Sequence[str]) -> TranslateAssets:
+    def extended(self, sources: Sequence[str], targets: Sequence[str], limit: int | None = None) -> TranslateAssets:
         """Also knows what is new in these; what was known keeps its number."""
         source = replace(self.source, tokenizer=self.source.tokenizer.extended(sources))
         target = source if self.joint else replace(self.target, tokenizer=self.target.tokenizer.extended(targets))
-        return replace(self, source=source, target=target).measured(sources, targets)
+        return replace(self, source=source, target=target).measured(sources, targets, limit)
