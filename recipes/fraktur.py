@@ -43,6 +43,7 @@ LARGE: dict[str, Any] = {
     "train.epochs": 20,
     "train.average": 0.999,
     "train.weight_decay": 0.01,
+    "train.precision": "bf16",
 }
 SMALL: dict[str, Any] = {"train.epochs": 30, "train.average": 0.998}
 

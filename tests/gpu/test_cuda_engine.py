@@ -214,6 +214,18 @@ def test_one_step_at_a_time(backend: str) -> None:
         assert error(torch.stack(outputs), layer(x)[0]) < 2 * RELATIVE[torch.float16]
 
 
+def test_outputs_of_a_stream_are_the_callers_own() -> None:
+    """Without gradients they share memory made for some steps ahead: more steps than that."""
+    layer: Any = unrolled.LSTM(8, 64, backend="cuda", device="cuda", dtype=torch.float16)
+    x = torch.randn(150, 2, 8, device="cuda", dtype=torch.float16)
+    watched, stream = layer.stepper().stream(2), layer.stepper().stream(2)
+    expected = [watched.feed(frame) for frame in x]
+    with torch.no_grad():
+        found = [stream.feed(frame) for frame in x]
+    assert torch.equal(torch.stack(found), torch.stack(expected))
+    assert len({output.data_ptr() for output in found}) == len(x)
+
+
 def test_compiled() -> None:
     layer: Any = unrolled.LSTM(8, 64, backend="cuda", device="cuda", dtype=torch.float16)
     x = torch.randn(6, 3, 8, device="cuda", dtype=torch.float16, requires_grad=True)

@@ -131,6 +131,7 @@ inline int thread_index() { return simulator::now->thread; }
 inline int block_index() { return simulator::now->block; }
 inline void sync_block() { simulator::meet(simulator::blocks[block_index()].meeting, simulator::BLOCK_THREADS); }
 inline uint8_t* shared_memory() { return simulator::blocks[block_index()].memory.data(); }
+inline void rest() {}
 inline void give_up() {
     simulator::failures++;
     simulator::now->done = true;

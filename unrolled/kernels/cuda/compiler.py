@@ -46,9 +46,12 @@ PROBE = Program("probe.cu", ())
 
 
 @cache
-def recurrence(kind: Kind, hidden: int, dtype: torch.dtype, units: int, near: bool = False) -> Program:
+def recurrence(
+    kind: Kind, hidden: int, dtype: torch.dtype, units: int, near: bool = False, many_rows: bool = False
+) -> Program:
     """`forward` and `backward` of a width, `units` of it to a block; in clusters, if they are near."""
-    sizes = {"REAL_UNITS": hidden, "WIDTH": width_blocks(hidden), "BLOCK_UNITS": units}
+    many_rows = many_rows and not (kind.twice or kind.norm)  # these have no registers left
+    sizes = {"REAL_UNITS": hidden, "WIDTH": width_blocks(hidden), "BLOCK_UNITS": units, "MANY_ROWS": int(many_rows)}
     defines = (*_cell(kind, dtype), *(f"-D{name}={size}" for name, size in sizes.items()))
     return Program(CLUSTER_SOURCE if near else kind.source, defines)
 

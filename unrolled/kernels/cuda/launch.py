@@ -70,7 +70,7 @@ def ready(program: Program, name: str, how: Plan, device: torch.device) -> Calla
 
     def go(given: Arguments) -> None:
         stream = torch._C._cuda_getCurrentRawStream(device.index)
-        if stream not in known or torch.cuda.current_device() != device.index or not hasattr(_thread, "entered"):
+        if stream not in known or torch._C._cuda_getDevice() != device.index or not hasattr(_thread, "entered"):
             run(program, name, how, given, device)
             known[stream] = _prepared(program, name, how, stream, device)
             return

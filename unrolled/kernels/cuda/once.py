@@ -14,6 +14,8 @@ from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import KINDS, NUMBERS, WARPS, Plan
 
 MOST_ROWS = 8
+BLOCK_UNITS = WARPS // 2  # two warps have one
+OUTPUTS = 64  # made at a time: memory for one takes longer than a step
 EIGHT = 8  # numbers of 16 bits that are read at once
 
 
@@ -41,8 +43,8 @@ class Layer:
         self._alive = {name: tensor.contiguous() for name, tensor in given.items() if tensor is not None}
         addresses = {name: tensor.data_ptr() for name, tensor in self._alive.items()}
         self.arguments = Arguments(units=hidden, inputs=inputs, final_row=hidden, **addresses)
-        blocks = -(-hidden // WARPS)
-        plan = Plan(blocks, WARPS, batch, batch, batch, shared_bytes=0, tally_rows=0, cooperative=False)
+        shared = BLOCK_UNITS * KINDS[kind].gates * batch * 4
+        plan = Plan(hidden // BLOCK_UNITS, BLOCK_UNITS, batch, batch, batch, shared, tally_rows=0, cooperative=False)
         program = compiler.once(KINDS[kind], cell.weight_hh.dtype, batch)
         self.launch = launch.ready(program, "once", plan, cell.weight_hh.device)
 
@@ -70,12 +72,14 @@ def step(cell: BuiltIn, kind: int, x: Tensor, state: State) -> State | None:
 class Stream:
     """Layers on top of each other, a step at a time, with a state of their own: one launch for each, and nothing else.
 
-    A step reads the state of one buffer and writes that of the other.
+    A step reads the state of one buffer and writes that of the other. Where nothing wants a gradient, outputs share
+    memory that is made for some steps ahead.
     """
 
     def __init__(self, cells: Sequence[BuiltIn], kinds: Sequence[int], batch: int, state: State) -> None:
         self._inputs, like = cells[0].weight_ih.shape[1], cells[0].weight_hh
         self._like, self._turn, self._batch = like, 0, batch
+        self._outputs: list[Tensor] = []
         hidden, count = like.shape[1], len(state)
         # (two of them, states, layers, batch, H)
         self._states = like.new_zeros(2, count, len(cells), batch, hidden)
@@ -99,13 +103,22 @@ class Stream:
         like = self._like
         if x.dtype != like.dtype or x.device != like.device or not x.is_contiguous() or x.data_ptr() % (2 * EIGHT):
             x = torch.empty(self._batch, self._inputs, dtype=like.dtype, device=like.device).copy_(x)
-        output = like.new_empty(self._batch, like.shape[1])
+        output = self._empty()
         steps = self._steps[self._turn]
         steps[0][1].gates_x, steps[-1][1].output = x.data_ptr(), output.data_ptr()
         for layer, arguments in steps:
             layer.launch(arguments)
         self._turn = 1 - self._turn
         return output
+
+    def _empty(self) -> Tensor:
+        """An output of the caller's own. Those that share memory count changes in place together: autograd would complain."""
+        like, size = self._like, (self._batch, self._like.shape[1])
+        if torch.is_grad_enabled():
+            return like.new_empty(size)
+        if not self._outputs:
+            self._outputs = list(like.new_empty(OUTPUTS, *size).unbind())
+        return self._outputs.pop()
 
     @property
     def state(self) -> State:

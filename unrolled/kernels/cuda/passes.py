@@ -176,7 +176,7 @@ def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
 
 
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
-    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.near)
+    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.near, plan.many_rows)
     given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
     for index, first in enumerate(range(0, given.batch, plan.rows)):
         given.first_row, given.end_row = first, min(first + plan.rows, given.batch)

@@ -112,6 +112,11 @@ class Plan:
         """Whether a group is one cluster, and blocks wait for no others (cluster.cu)."""
         return self.cluster > 1 and not self.cooperative
 
+    @property
+    def many_rows(self) -> bool:
+        """Whether a chunk is more than one product's rows."""
+        return self.chunk_rows > TILE_ROWS
+
 
 def width_blocks(hidden: int) -> int:
     """Blocks of 32 units; the last is filled up with units that have no weights, and up to 512 units the last two."""

@@ -1,8 +1,9 @@
 // The recurrent product: weights that stay on the chip, times rows that other blocks are still writing.
 //
 // A block owns UNITS units, each of them with SUMS rows of weights (one for each gate, say) by K columns: TILES matrices
-// of 16 rows. K is cut into blocks of 32 columns, dealt out to the eight warps in turn. Each warp ends with its part of
-// the sums, which go through shared memory to the threads that own the units.
+// of 16 rows. K is cut into blocks of 32 columns, of which each of the eight warps has some: neighbours, since half a line
+// of the cache comes as fast as its other half; of what is near, in turn. Each warp ends with its part of the sums, which
+// go through shared memory to the threads that own the units.
 #pragma once
 
 // The sums of one unit, side by side in shared memory so that one access takes them all.
@@ -26,8 +27,8 @@ struct alignas(16) Sums<4> {
 };
 
 // TRANSPOSED: the matrix has a row for each column of the product. Two neighbouring units make one word of it, so that
-// a lane has rows 2r and 2r + 1 of a tile then, and not r and r + 8.
-template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false>
+// a lane has rows 2r and 2r + 1 of a tile then, and not r and r + 8. NEAR: the rows come by shared memory.
+template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false, bool NEAR = false>
 struct Product {
     static_assert(SUMS == 1 || !TRANSPOSED);
     using UnitSums = Sums<SUMS>;
@@ -37,7 +38,8 @@ struct Product {
     static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
     static constexpr int WIDE = sizeof(UnitSums) / 4;                     // floats
     static constexpr int PITCH = UNITS * WIDE + 4;                    // floats of a row's sums; no two lanes in one bank
-    static constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;             // blocks asked for together
+    // blocks asked for together: more where other rows follow; as many as there are registers for
+    static constexpr int AT_ONCE = SHARE <= 6 ? SHARE : !MANY_ROWS ? 4 : SHARE == 16 ? 8 : 6;
     static constexpr int ROUNDS = (SHARE + AT_ONCE - 1) / AT_ONCE;
     static constexpr int CHAINS = TILES == 1 ? 4 : TILES < 4 ? 2 : 1;  // independent sums, to hide a product's latency
 
@@ -48,7 +50,11 @@ struct Product {
     Weights<PIECES> weights;
     float* partials;
 
-    static DEVICE bool mine(int warp, int share) { return share < BLOCKS / WARPS || share * WARPS + warp < BLOCKS; }
+    static constexpr int APART = NEAR ? WARPS : 1;  // from a warp's block to its next
+    static DEVICE int first_block(int warp) { return NEAR ? warp : warp * SHARE; }
+    static DEVICE bool mine(int warp, int share) {
+        return BLOCKS % WARPS == 0 || first_block(warp) + share * APART < BLOCKS;
+    }
 
     // matrix (SUMS * units, units), row `sum * units + unit`; TRANSPOSED, the columns here are its rows, gate by gate
     DEVICE Product(const uint16_t* matrix, const Place& place, uint8_t* shared) {
@@ -60,7 +66,7 @@ struct Product {
             const int share = piece / TILES, tile = piece % TILES;
             Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
             if (mine(warp, share)) {
-                const int unit = place.first_unit + tile / SUMS * 16, column = (share * WARPS + warp) * BLOCK + 8 * q;
+                const int unit = place.first_unit + tile / SUMS * 16, column = (first_block(warp) + share * APART) * BLOCK + 8 * q;
                 if (TRANSPOSED) {
                     const int gate = column / HIDDEN, first = column % HIDDEN;
                     const int64_t from = (static_cast<int64_t>(gate) * REAL_UNITS + first) * REAL_UNITS + unit + 2 * r;
@@ -107,14 +113,21 @@ struct Product {
         const float* at = partial + place.row * PITCH + 2 * place.pair * WIDE;
         float total[2][SUMS] = {};
 #pragma unroll
-        for (int warp = 0; warp < SUMMING; warp++)
+        for (int warp = 0; warp < SUMMING; warp++) {
+            const float* from = at + warp * rows * PITCH;
+            if constexpr (SUMS == 1) {
+                const Pair both = load_pair(from);
+                total[0][0] += both.x;
+                total[1][0] += both.y;
+            } else {
 #pragma unroll
-            for (int which = 0; which < 2; which++) {
-                const float* from = at + warp * rows * PITCH + (which ^ swapped) * WIDE;
-                const UnitSums unit = *reinterpret_cast<const UnitSums*>(from);
+                for (int which = 0; which < 2; which++) {
+                    const UnitSums unit = *reinterpret_cast<const UnitSums*>(from + (which ^ swapped) * WIDE);
 #pragma unroll
-                for (int sum = 0; sum < SUMS; sum++) total[which][sum] += unit.of[sum];
+                    for (int sum = 0; sum < SUMS; sum++) total[which][sum] += unit.of[sum];
+                }
             }
+        }
 #pragma unroll
         for (int sum = 0; sum < SUMS; sum++)
             sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
@@ -122,7 +135,7 @@ struct Product {
 
     DEVICE void gather_words(uint16_t* source, int pitch, float* partial) const {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-        uint16_t* here = source + r * pitch + warp * BLOCK + 8 * q;
+        uint16_t* here = source + r * pitch + first_block(warp) * BLOCK + 8 * q;
         Words words[SHARE];
         bool missing = true;
         for (int waits = 0; any_lane(missing); waits++) {
@@ -131,7 +144,7 @@ struct Product {
 #pragma unroll
             for (int share = 0; share < SHARE; share++) {
                 words[share] = {0, 0, 0, 0};
-                if (mine(warp, share)) words[share] = load_near(here + share * WARPS * BLOCK);
+                if (mine(warp, share)) words[share] = load_near(here + share * APART * BLOCK);
                 missing = missing || is_missing(words[share]);
             }
         }
@@ -139,7 +152,7 @@ struct Product {
 #pragma unroll
         for (int share = 0; share < SHARE; share++) {
             if (!mine(warp, share)) continue;
-            *reinterpret_cast<Words*>(here + share * WARPS * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+            *reinterpret_cast<Words*>(here + share * APART * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
             multiply(sums, share, words[share]);
         }
         store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
@@ -168,6 +181,7 @@ struct Product {
                 if (more && tiles == 1) load_round(next, ahead, ahead_round, warp);
                 for (int waits = 0; any_lane(is_any_missing(now)); waits++) {
                     if (waits > MOST_WAITS) give_up();
+                    rest();
                     load_missing(now, here, round);
                 }
                 if (more && tiles > 1) load_round(next, ahead, ahead_round, warp);
@@ -209,7 +223,7 @@ struct Product {
     // Rows past the last read the last: their sums are never looked at, and what is read must be there some time.
     static DEVICE const uint16_t* address(const uint16_t* source, int row, int rows, int warp, int q) {
         const int64_t last = row < rows ? row : rows - 1;
-        return source + last * (BLOCKS * BLOCK) + warp * BLOCK + 8 * q;
+        return source + last * (BLOCKS * BLOCK) + first_block(warp) * BLOCK + 8 * q;
     }
 
     static DEVICE void load_round(Words (&words)[AT_ONCE], const uint16_t* from, int round, int warp) {
@@ -217,13 +231,13 @@ struct Product {
         for (int i = 0; i < AT_ONCE; i++) {
             const int share = round * AT_ONCE + i;
             words[i] = {0, 0, 0, 0};
-            if (share < SHARE && mine(warp, share)) words[i] = load_exchanged(from + share * WARPS * BLOCK);
+            if (share < SHARE && mine(warp, share)) words[i] = load_exchanged(from + share * APART * BLOCK);
         }
     }
     static DEVICE void load_missing(Words (&words)[AT_ONCE], const uint16_t* from, int round) {
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
-            if (is_missing(words[i])) words[i] = load_exchanged(from + (round * AT_ONCE + i) * WARPS * BLOCK);
+            if (is_missing(words[i])) words[i] = load_exchanged(from + (round * AT_ONCE + i) * APART * BLOCK);
     }
     static DEVICE bool is_any_missing(const Words (&words)[AT_ONCE]) {
         bool missing = false;
@@ -233,9 +247,14 @@ struct Product {
     }
 
     DEVICE void multiply(float (&sums)[CHAINS][TILES][4], int share, const Words& b) const {
+        multiply_half<0>(sums, share, b);
+        multiply_half<1>(sums, share, b);
+    }
+    template <int HALF>
+    DEVICE void multiply_half(float (&sums)[CHAINS][TILES][4], int share, const Words& b) const {
 #pragma unroll
         for (int t = 0; t < TILES; t++)
-            weights.template multiply<Number>(sums[(2 * share) % CHAINS][t], sums[(2 * share + 1) % CHAINS][t],
-                                              share * TILES + t, b);
+            weights.template multiply<Number, HALF>(sums[(2 * share) % CHAINS][t], sums[(2 * share + 1) % CHAINS][t],
+                                                    share * TILES + t, b);
     }
 };

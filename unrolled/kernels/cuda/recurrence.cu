@@ -1,8 +1,8 @@
 // A recurrence whose step is one product and an element-wise part: RNN, LSTM with and without peepholes, GRU.
 //
 // Compiled for one CELL_TYPE, one NUMBER_TYPE and REAL_UNITS, which are filled up to WIDTH blocks of 32 with units that
-// have zero weights and stay zero; BLOCK_UNITS of them to a block. Buffers are (T, B, ·) and
-// contiguous where no strides are given.
+// have zero weights and stay zero; BLOCK_UNITS of them to a block; MANY_ROWS where a chunk has more than eight. Buffers
+// are (T, B, ·) and contiguous where no strides are given.
 #include <device.cuh>
 
 #include <arguments.h>

@@ -82,19 +82,20 @@ struct Weights {
             spare[index(piece, 1)] = high;
         }
     }
-    // sixteen columns are added to one set of sums, sixteen to the other
-    template <class Number>
+    // `first` += the first sixteen columns of a piece times as many of b, `second` += the others. All pieces are asked for
+    // one half, then for the other: a product that adds to the sums of the one just before has to wait for it. But what
+    // is in shared memory is read once, for both.
+    template <class Number, int HALF>
     DEVICE void multiply(float (&first)[4], float (&second)[4], int piece, const Words& b) const {
-        Words low, high;
         if (piece < HELD) {
-            low = held[piece < HELD ? piece : 0][0];
-            high = held[piece < HELD ? piece : 0][1];
-        } else {
-            low = spare[index(piece, 0)];
-            high = spare[index(piece, 1)];
+            const Words low = held[piece < HELD ? piece : 0][0], high = held[piece < HELD ? piece : 0][1];
+            if (HALF == 0) Number::multiply(first, low.x, high.x, low.y, high.y, b.x, b.y);
+            if (HALF == 1) Number::multiply(second, low.z, high.z, low.w, high.w, b.z, b.w);
+        } else if (HALF == 1) {
+            const Words low = spare[index(piece, 0)], high = spare[index(piece, 1)];
+            Number::multiply(first, low.x, high.x, low.y, high.y, b.x, b.y);
+            Number::multiply(second, low.z, high.z, low.w, high.w, b.z, b.w);
         }
-        Number::multiply(first, low.x, high.x, low.y, high.y, b.x, b.y);
-        Number::multiply(second, low.z, high.z, low.w, high.w, b.z, b.w);
     }
 
    private:
