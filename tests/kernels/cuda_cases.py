@@ -58,8 +58,9 @@ def make(case: Case, device: str = "cpu") -> Job:
         given |= {"bias_ih": normal(gates * hidden), "bias_hh": normal(gates * hidden)}
     if cell == "relu":
         given["activation"] = torch.relu
-        # the sums stay away from 0, where the slope jumps and rounding decides
-        given["weight_ih"] = given["weight_ih"].abs() * normal(hidden, 1).sign()
+        # the sums stay away from 0, where the slope jumps and rounding decides: x has more to say than h
+        sized = (given["weight_ih"].abs() + 0.2).to(case["dtype"])
+        given |= {"weight_ih": sized * normal(hidden, 1).sign(), "weight_hh": given["weight_hh"] / 2}
     if cell.startswith("gru"):
         given["reset_after"] = cell == "gru"
     if cell == "lstm_norm":
@@ -116,10 +117,11 @@ def cast(job: Job, dtype: torch.dtype) -> Job:
 def results(job: Job, engine: Any) -> dict[str, Tensor]:
     """Outputs, final states and gradients of a loss that weighs all of them differently, in numbers of few bits.
 
-    The longer and wider the batch, the smaller the weights: a bias's gradient must not overflow float16.
+    The longer and wider the batch, the smaller the weights: gradients of biases and weights must not overflow float16.
     """
     output, state = engine.run(job)
-    scale = 2.0 ** -round(math.log2(job.x.shape[0] * job.x.shape[1]) / 4 + 3)
+    unbounded = getattr(job.cell, "activation", None) is torch.relu
+    scale = 2.0 ** -round(math.log2(job.x.shape[0] * job.x.shape[1]) / 4 + (5 if unbounded else 3))
     loss = output.new_zeros((), dtype=torch.float64)
     for value in (output, *state):
         weights = torch.arange(value.numel(), device=value.device) % 13 * scale

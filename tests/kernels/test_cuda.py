@@ -381,8 +381,15 @@ class TestRefuses:
         for changes in ({"hidden": 9}, {"batch": 3}, {"steps": 2}, {"cell": "gru"}, {"dtype": torch.bfloat16}):
             reason = cuda.outdone(make({**PLAIN, **changes}))
             assert reason == "it has not been measured to be faster than cuDNN at this size on this GPU"
+        monkeypatch.setattr(cuda, "FASTER", (sizes._replace(in_training=True),))
+        job = make(PLAIN)
+        assert cuda.outdone(job) is not None
+        job.x.requires_grad_()
+        assert cuda.outdone(job) is None
+        with torch.no_grad():
+            assert cuda.outdone(job) is not None
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "another")
-        assert cuda.outdone(make(PLAIN)) is not None
+        assert cuda.outdone(job) is not None
 
     def test_auto_takes_it_for_what_cudnn_lacks(self) -> None:
         for changes in ({"cell": "lstm_current"}, {"cell": "gru_before"}, {"cell": "lstm_norm"}, {"resets": "zero"}):
@@ -399,7 +406,8 @@ class TestRefuses:
             for one in run["details"]:
                 if one.get("layers") != 1 or one["directions"] != 1 or one["backend"] != "cuda":
                     continue
-                kind, sizes = names[one["cell"]], (one["hidden"], one["batch"], one["steps"])
+                kind, training = names[one["cell"]], one["what"] == "training"
+                sizes = one["hidden"], one["batch"], one["steps"], training
                 if kind in entry.kinds and dtypes[one["dtype"]] == entry.dtype and entry.holds(*sizes):
                     found.add(kind)
                     assert one["ratio"] > 1, one

@@ -216,26 +216,23 @@ KERNEL backward(GIVEN Arguments a) {
 #pragma unroll
         for (int block = 0; block < COLUMN_BLOCKS; block++)
             b[block] = *reinterpret_cast<const Words*>(gates + r * S::PITCH + block * BLOCK + 8 * q);
-        float sums[SHARE][CHAINS][4] = {};
-#pragma unroll
-        for (int block = 0; block < COLUMN_BLOCKS; block++)  // tile by tile: a product waits for the one it adds to
-#pragma unroll
-            for (int share = 0; share < SHARE; share++) {
-                const Words &first = weights[share][block][0], &second = weights[share][block][1];
-                Number::multiply(sums[share][0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
-                Number::multiply(sums[share][1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
-            }
 #pragma unroll
         for (int share = 0; share < SHARE; share++) {
             const int tile = share * WARPS + warp;
             if (tile >= TILES) break;
-            const float(&sum)[CHAINS][4] = sums[share];
+            float sums[CHAINS][4] = {};
+#pragma unroll
+            for (int block = 0; block < COLUMN_BLOCKS; block++) {
+                const Words &first = weights[share][block][0], &second = weights[share][block][1];
+                Number::multiply(sums[0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
+                Number::multiply(sums[1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
+            }
             // units 2r and 2r + 1 of the tile for rows 2q and 2q + 1
             float* to = sums_buffers + (turn ^ 1) * S::SUMS_BUFFER + rank * S::SUMS_OF_BLOCK +
                         ((tile % SIXTEENS * 8 + r) * ROWS + 2 * q) * 2;
             store_near(tile / SIXTEENS, to,
-                       {bits_of(sum[0][0] + sum[1][0]), bits_of(sum[0][2] + sum[1][2]), bits_of(sum[0][1] + sum[1][1]),
-                        bits_of(sum[0][3] + sum[1][3])});
+                       {bits_of(sums[0][0] + sums[1][0]), bits_of(sums[0][2] + sums[1][2]),
+                        bits_of(sums[0][1] + sums[1][1]), bits_of(sums[0][3] + sums[1][3])});
         }
 
         if (!real_row) continue;

@@ -112,7 +112,7 @@ class Stream:
         return output
 
     def _empty(self) -> Tensor:
-        """An output of the caller's own. Those that share memory count changes in place together: autograd would complain."""
+        """An output of the caller's own. What shares memory counts changes in place together, and autograd minds."""
         like, size = self._like, (self._batch, self._like.shape[1])
         if torch.is_grad_enabled():
             return like.new_empty(size)
