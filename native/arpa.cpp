@@ -60,29 +60,11 @@ void append_backoff(std::string& text, float backoff) {
 }
 
 void ArpaReader::feed(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const size_t end = bytes.find('\n');
-    if (end == std::string_view::npos) {
-      rest_.append(bytes);
-      return;
-    }
-    ++line_;
-    if (rest_.empty()) {
-      read(trimmed(bytes.substr(0, end)));
-    } else {
-      rest_.append(bytes.substr(0, end));
-      read(trimmed(rest_));
-      rest_.clear();
-    }
-    bytes.remove_prefix(end + 1);
-  }
+  lines_.feed(bytes, [this](std::string_view line) { read(trimmed(line)); });
 }
 
 std::shared_ptr<NGramModel> ArpaReader::finish() {
-  if (!rest_.empty()) {
-    ++line_;
-    read(trimmed(rest_));
-  }
+  lines_.finish([this](std::string_view line) { read(trimmed(line)); });
   if (place_ == Place::before) throw wrong("The file has no line \\data\\: it is not an ARPA file.");
   if (place_ != Place::after) throw wrong("The file ends before \\end\\.", "It was cut off: get the whole of it.");
   for (const char* needed : {"<s>", "</s>"})

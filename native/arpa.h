@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lines.h"
 #include "ngram.h"
 
 namespace unrolled {
@@ -35,12 +36,11 @@ class ArpaReader {
   void read_ngram(std::string_view line);
   void check_count() const;
   float number(std::string_view text, const char* what) const;
-  ArpaError wrong(const std::string& problem, const std::string& fix = "") const { return {line_, problem, fix}; }
+  ArpaError wrong(const std::string& problem, const std::string& fix = "") const { return {lines_.number(), problem, fix}; }
 
   const size_t most_;
   Place place_ = Place::before;
-  size_t line_ = 0;
-  std::string rest_;  // of a line whose end has not come
+  Lines lines_;
   std::vector<size_t> counts_;
   int order_ = 0;     // of the section
   size_t found_ = 0;  // n-grams of the section

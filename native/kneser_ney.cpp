@@ -33,22 +33,7 @@ KneserNey::KneserNey(int order, std::vector<uint32_t> prune, size_t memory, std:
 size_t KneserNey::share(int length) const { return memory_ / 4 / (length == order_ ? 1 : order_ - 1); }
 
 void KneserNey::feed(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const size_t end = bytes.find('\n');
-    if (end == std::string_view::npos) {
-      rest_.append(bytes);
-      return;
-    }
-    ++line_;
-    if (rest_.empty()) {
-      read(bytes.substr(0, end));
-    } else {
-      rest_.append(bytes.substr(0, end));
-      read(rest_);
-      rest_.clear();
-    }
-    bytes.remove_prefix(end + 1);
-  }
+  lines_.feed(bytes, [this](std::string_view line) { read(line); });
 }
 
 void KneserNey::read(std::string_view line) {
@@ -65,7 +50,7 @@ void KneserNey::read(std::string_view line) {
 void KneserNey::count(const std::vector<uint32_t>& sentence) {
   ++sentences_;
   tokens_ += sentence.size();
-  if (tokens_ + sentences_ > kMostWords) throw ArpaError(line_, "There are more than 2,147,483,647 words.", "Use less text.");
+  if (tokens_ + sentences_ > kMostWords) throw ArpaError(lines_.number(), "There are more than 2,147,483,647 words.", "Use less text.");
   longest_ = std::max(longest_, static_cast<uint32_t>(sentence.size()));
   std::vector<uint32_t> record(order_ + 1, kBegin);
   record[order_] = 1;
@@ -77,11 +62,7 @@ void KneserNey::count(const std::vector<uint32_t>& sentence) {
 }
 
 std::vector<std::vector<uint64_t>> KneserNey::adjust() {
-  if (!rest_.empty()) {
-    ++line_;
-    read(rest_);
-    rest_.clear();
-  }
+  lines_.finish([this](std::string_view line) { read(line); });
   for (int k = 2; k <= order_; ++k) by_context_[k] = std::make_unique<Sorter>(k + 1, k, false, share(k), folder_);
   unigrams_.assign(words_.size(), 0);
   // Of the n-grams that the last one counted ends in, those that may go on: their words are the first of `last`.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lines.h"
 #include "ngram.h"
 #include "records.h"
 
@@ -65,8 +66,8 @@ class KneserNey {
   const std::string folder_;
 
   Words words_;
-  std::string rest_;  // of a line whose end has not come
-  uint64_t line_ = 0, sentences_ = 0, tokens_ = 0;
+  Lines lines_;
+  uint64_t sentences_ = 0, tokens_ = 0;
   uint32_t longest_ = 0;
   std::vector<uint32_t> sentence_;
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import safetensors.torch
 
 from unrolled import UserError, api
 from unrolled.training import checkpoint
+from unrolled.training.run import Run
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12))
 
@@ -62,6 +63,29 @@ def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same(folder: Path, whole: Path) -> None:
     for name in KEPT:
         assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def assert_resumed_is_as_if_never_stopped(
+    task: str, train: Path, settings: dict[str, Any], work: Path, stops: Sequence[int] = (1,)
+) -> None:
+    """Runs that are killed right after one of their first checkpoints, and go on, beside one that is not."""
+    api.train(task, train=train, out=work / "whole", set=settings, quiet=True)
+    for last in stops:
+        folder, done, original = work / f"run-{last}", 0, Run.checkpoint
+
+        def kept(run: Run, last: int = last, original: Callable[[Run], None] = original) -> None:
+            nonlocal done
+            original(run)
+            done += 1
+            if done == last:
+                raise Killed
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Run, "checkpoint", kept)
+            with pytest.raises(Killed):
+                api.train(task, train=train, out=folder, set=settings, quiet=True)
+        api.resume(folder, quiet=True)
+        assert_same(folder, work / "whole")
 
 
 def disk_operations(monkeypatch: pytest.MonkeyPatch, act: Callable[[str, Any], None]) -> None:

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_resume import Killed, assert_same
+from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from tests.tasks.test_caption import SMALL, write
-from unrolled import api
-from unrolled.training.run import Run
 
 
 @pytest.mark.parametrize("attention", ["soft", "hard"])
@@ -26,16 +24,4 @@ def test_resumed_is_as_if_never_stopped(attention: str, tmp_path: Path) -> None:
         "train.valid_free": 2,
         "train.threads": 1,
     }
-    whole, folder, original = tmp_path / "whole", tmp_path / "run", Run.checkpoint
-    api.train("caption", train=table, out=whole, set=settings, quiet=True)
-
-    def checkpoint(run: Run) -> None:
-        original(run)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "checkpoint", checkpoint)
-        with pytest.raises(Killed):
-            api.train("caption", train=table, out=folder, set=settings, quiet=True)
-    api.resume(folder, quiet=True)
-    assert_same(folder, whole)
+    assert_resumed_is_as_if_never_stopped("caption", table, settings, tmp_path)

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.test_resume import Killed, assert_same
+from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from tests.tasks.recognition import SMALL, words, write_lines, write_recordings
-from unrolled import api
-from unrolled.training.run import Run
 
 SETTINGS: dict[str, Any] = {
     **SMALL,
@@ -25,16 +23,4 @@ SETTINGS: dict[str, Any] = {
 @pytest.mark.parametrize("write", [write_lines, write_recordings])
 def test_resumed_is_as_if_never_stopped(write: Any, tmp_path: Path) -> None:
     file = write(tmp_path / "data", words(40))
-    whole, folder, original = tmp_path / "whole", tmp_path / "run", Run.checkpoint
-    api.train("recognize", train=file, out=whole, set=SETTINGS, quiet=True)
-
-    def checkpoint(run: Run) -> None:
-        original(run)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "checkpoint", checkpoint)
-        with pytest.raises(Killed):
-            api.train("recognize", train=file, out=folder, set=SETTINGS, quiet=True)
-    api.resume(folder, quiet=True)
-    assert_same(folder, whole)
+    assert_resumed_is_as_if_never_stopped("recognize", file, SETTINGS, tmp_path)

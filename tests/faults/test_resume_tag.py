@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.test_resume import Killed, assert_same
+from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from tests.tasks.test_tag import SMALL, columns_text
-from unrolled import api
-from unrolled.training.run import Run
 
 SETTINGS: dict[str, Any] = {**SMALL, "train.max_steps": 12, "train.eval_every": 2, "train.threads": 1}
 
@@ -21,21 +19,4 @@ def test_resumed_is_as_if_never_stopped(changes: dict[str, Any], tmp_path: Path)
     text.write_text(columns_text())
     vectors.write_text("ada 1 2 3\nrome -1 -2 -3\n")
     settings = {**SETTINGS, **changes} | ({"data.vectors": str(vectors)} if changes else {})
-    whole = tmp_path / "whole"
-    api.train("tag", train=text, out=whole, set=settings, quiet=True)
-    for last in (1, 4):
-        folder, done, original = tmp_path / f"run-{last}", 0, Run.checkpoint
-
-        def checkpoint(run: Run, last: int = last, original: Any = original) -> None:
-            nonlocal done
-            original(run)
-            done += 1
-            if done == last:
-                raise Killed
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Run, "checkpoint", checkpoint)
-            with pytest.raises(Killed):
-                api.train("tag", train=text, out=folder, set=settings, quiet=True)
-        api.resume(folder, quiet=True)
-        assert_same(folder, whole)
+    assert_resumed_is_as_if_never_stopped("tag", text, settings, tmp_path, stops=(1, 4))

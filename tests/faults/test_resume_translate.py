@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.test_resume import Killed, assert_same
+from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from tests.tasks.test_translate import KINDS, SMALL, numbers, table
-from unrolled import api
-from unrolled.training.run import Run
 
 SETTINGS: dict[str, Any] = {
     **SMALL,
@@ -28,16 +26,4 @@ def test_resumed_is_as_if_never_stopped(kind: str, changes: dict[str, Any], tmp_
     file = tmp_path / "numbers.tsv"
     file.write_text(table(numbers()))
     settings = {**SETTINGS, **KINDS[kind], **changes}
-    whole, folder, original = tmp_path / "whole", tmp_path / "run", Run.checkpoint
-    api.train("translate", train=file, out=whole, set=settings, quiet=True)
-
-    def checkpoint(run: Run) -> None:
-        original(run)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "checkpoint", checkpoint)
-        with pytest.raises(Killed):
-            api.train("translate", train=file, out=folder, set=settings, quiet=True)
-    api.resume(folder, quiet=True)
-    assert_same(folder, whole)
+    assert_resumed_is_as_if_never_stopped("translate", file, settings, tmp_path)

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import unrolled
+from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
 from unrolled.tasks.forecast import ForecastConfig
-from unrolled.training import Run
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,
@@ -337,27 +337,8 @@ RESUMED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("stop", [0, 4, 8])
-def test_resumed_it_ends_with_the_same_bits(stop: int, file: Path, tmp_path: Path) -> None:
-    class Killed(BaseException):
-        pass
-
-    keys = {**SMALL, **RESUMED}
-    api.train("forecast", train=file, out=tmp_path / "whole", set=keys, quiet=True)
-    original = Run.checkpoint
-
-    def dying(run: Run) -> None:
-        original(run)
-        if run.trainer.progress.step == stop:
-            raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "checkpoint", dying)
-        with pytest.raises(Killed):
-            api.train("forecast", train=file, out=tmp_path / "run", set=keys, quiet=True)
-    api.resume(tmp_path / "run", quiet=True)
-    for name in ("best.safetensors", "last.safetensors", "metrics.jsonl"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+def test_resumed_it_ends_with_the_same_bits(file: Path, tmp_path: Path) -> None:
+    assert_resumed_is_as_if_never_stopped("forecast", file, {**SMALL, **RESUMED}, tmp_path, stops=(1, 2, 3))
 
 
 def test_training_goes_on_from_a_model(model: Model, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ lengths, the longest sequence comes first and rows of padding are not written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -261,16 +262,11 @@ def _backward(
     alive.append(set_sequence(job.set_d_output, d_output))
 
     nothing = empty(0)
-    d_x = nothing
-    in_engine = {"d_weight_ih": weight_ih if norm_ih is None else None, "d_bias_ih": bias_ih, "d_weight_hh": weight_hh}
-    in_engine |= {"d_bias_hh": bias_hh, "d_norm_hh": norm_hh, "d_weight_hr": weight_hr}
-    in_engine |= {"d_peephole": weight_peephole, "d_norm_c": norm_c, "d_norm_c_bias": norm_c_bias}
-    found = {}
-    for name, weight in in_engine.items():
-        found[name] = nothing
-        if weight is not None:
-            found[name] = (empty if name.startswith("d_weight") else zeros)(*weight.shape)  # vectors are summed into
-            setattr(job, name, found[name].data_ptr())
+    d_x = d_norm_ih = nothing
+    given = {"d_weight_ih": weight_ih if norm_ih is None else None, "d_bias_ih": bias_ih, "d_weight_hh": weight_hh}
+    given |= {"d_bias_hh": bias_hh, "d_norm_hh": norm_hh, "d_weight_hr": weight_hr}
+    given |= {"d_peephole": weight_peephole, "d_norm_c": norm_c, "d_norm_c_bias": norm_c_bias}
+    found = _wanted_weights(job, given, nothing)
     if norm_ih is None:
         alive.append(set_sequence(job.set_x, x))
         if x_needs_gradient:
@@ -279,30 +275,20 @@ def _backward(
     else:
         d_gates_x = (empty if lengths is None else zeros)(batch * steps, weight_hh.shape[0])
         job.d_gates_x = d_gates_x.data_ptr()
-
-    d_initial, d_reset, d_left = [nothing, nothing], [nothing, nothing], [nothing, nothing]
-    states = [(job.h, "h_entering", width, d_h_n, reset_h), (job.c, "c_entering", hidden, d_c_n, reset_c)]
-    for i, (state, entering, size, d_final, reset) in enumerate(states[: 2 if kind == LSTM else 1]):
-        state.entering = parts[entering].data_ptr()
-        d_initial[i] = empty(batch, size)
-        state.d_initial = d_initial[i].data_ptr()
-        if d_final is not None:
-            state.d_final = address(d_final, alive)
-        if reset is not None:
-            d_reset[i] = zeros(batch, size)
-            state.d_reset = d_reset[i].data_ptr()
-        if probed:
-            d_left[i] = empty(batch * steps, size)
-            state.d_left = d_left[i].data_ptr()
+    states = [_StateJob(job.h, parts["h_entering"], width, d_h_n, reset_h)]
+    if kind == LSTM:
+        states.append(_StateJob(job.c, parts["c_entering"], hidden, d_c_n, reset_c))
+    d_states = [_wanted_state(state, batch, batch * steps if probed else None, alive, nothing) for state in states]
     job.backward(torch.get_num_threads())
 
     if probed:
-        frozen = d_initial if reverse else [d_h_n, d_c_n]  # padding leaves the state alone; backwards, it comes first
-        for i, rows in enumerate(d_left[: 2 if kind == LSTM else 1]):
-            d_left[i] = order.sequences(rows, batch)
-            if lengths is not None and (still := frozen[i]) is not None:
-                d_left[i] = torch.where(order.mask(steps)[..., None], d_left[i], still[:, None])
-    d_norm_ih = nothing
+        for state, d_state in zip(states, d_states, strict=True):
+            # padding leaves a state alone; backwards, it comes first
+            still = d_state.initial if reverse else state.d_final
+            left = order.sequences(d_state.left, batch)
+            if lengths is not None and still is not None:
+                left = torch.where(order.mask(steps)[..., None], left, still[:, None])
+            d_state.left = _as_laid_out(left, x)
     if norm_ih is not None:
         d_projected, d_norm_ih, _ = torch.ops.aten.native_layer_norm_backward(
             d_gates_x, parts["projected"], norm_ih.shape, parts["mean"], parts["inverse"], norm_ih, bias_ih,
@@ -311,12 +297,60 @@ def _backward(
         found["d_weight_ih"] = torch.mm(d_projected.t(), order.rows(x))
         if x_needs_gradient:
             d_x = _as_laid_out(order.sequences(torch.mm(d_projected, weight_ih), batch), x)
+    d_h, d_c = [*d_states, _StateGradients(nothing, nothing, nothing)][:2]
     gradients = [
         d_x, found["d_weight_ih"], found["d_weight_hh"], found["d_bias_ih"], found["d_bias_hh"], d_norm_ih,
         found["d_norm_hh"], found["d_weight_hr"], found["d_peephole"], found["d_norm_c"], found["d_norm_c_bias"],
-        *d_initial, *d_reset, *(_as_laid_out(d, x) if d is not nothing else d for d in d_left),
+        d_h.initial, d_c.initial, d_h.reset, d_c.reset, d_h.left, d_c.left,
     ]  # fmt: skip
     return [empty(0) if g is nothing else g for g in gradients]  # an operator's results may not be one tensor
+
+
+class _StateJob(NamedTuple):
+    """One of a cell's states on the way back."""
+
+    native: Any  # the engine's own description
+    entering: Tensor
+    size: int
+    d_final: Tensor | None
+    reset: Tensor | None
+
+
+@dataclass
+class _StateGradients:
+    """Of a state: as it enters the first step, where it is reset, and, if it is probed, as it leaves each step."""
+
+    initial: Tensor
+    reset: Tensor
+    left: Tensor
+
+
+def _wanted_weights(job: Any, given: dict[str, Tensor | None], nothing: Tensor) -> dict[str, Tensor]:
+    """Room for the gradient of every weight there is, and the engine told of it; `nothing` for the others."""
+    found = dict.fromkeys(given, nothing)
+    for name, weight in given.items():
+        if weight is not None:
+            found[name] = (empty if name.startswith("d_weight") else zeros)(*weight.shape)  # vectors are summed into
+            setattr(job, name, found[name].data_ptr())
+    return found
+
+
+def _wanted_state(
+    state: _StateJob, batch: int, probed: int | None, alive: list[Tensor], nothing: Tensor
+) -> _StateGradients:
+    """The same for a state, of which so many rows are probed."""
+    native, size = state.native, state.size
+    found = _StateGradients(empty(batch, size), nothing, nothing)
+    native.entering, native.d_initial = state.entering.data_ptr(), found.initial.data_ptr()
+    if state.d_final is not None:
+        native.d_final = address(state.d_final, alive)
+    if state.reset is not None:
+        found.reset = zeros(batch, size)
+        native.d_reset = found.reset.data_ptr()
+    if probed is not None:
+        found.left = empty(probed, size)
+        native.d_left = found.left.data_ptr()
+    return found
 
 
 def _as_laid_out(sequences: Tensor, x: Tensor) -> Tensor:

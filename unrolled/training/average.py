@@ -65,7 +65,34 @@ class Average:
             mean.copy_(stored)
 
 
-class LastMean:
+class _Mean:
+    """A mean of the trained weights that takes their place for a while."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._weights = [p for p in network.parameters() if p.requires_grad]
+
+    def _average(self) -> list[Tensor]:
+        """The mean; empty where there is none yet."""
+        raise NotImplementedError
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The network has the mean weights, where there is a mean, until the block ends."""
+        now = [p.detach().clone() for p in self._weights]
+        if mean := self._average():
+            self._fill(mean)
+        try:
+            yield
+        finally:
+            self._fill(now)
+
+    @torch.no_grad()
+    def _fill(self, values: list[Tensor]) -> None:
+        for weight, value in zip(self._weights, values, strict=True):
+            weight.copy_(value)
+
+
+class LastMean(_Mean):
     """The mean of the weights at the last `count` evaluations (Vaswani et al. 2017 take 5 to 20 checkpoints).
 
     >>> layer = nn.Linear(1, 1, bias=False)
@@ -81,8 +108,8 @@ class LastMean:
     """
 
     def __init__(self, network: nn.Module, count: int) -> None:
+        super().__init__(network)
         self.count = count
-        self._weights = [p for p in network.parameters() if p.requires_grad]
         self._kept: list[list[Tensor]] = []
 
     @property
@@ -100,21 +127,8 @@ class LastMean:
     def judged(self, score: float, better: Better) -> None:
         """Scores change nothing."""
 
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The network has the mean weights, until the block ends."""
-        now = [p.detach().clone() for p in self._weights]
-        if self._kept:
-            self._fill([torch.stack(same).mean(0) for same in zip(*self._kept, strict=True)])
-        try:
-            yield
-        finally:
-            self._fill(now)
-
-    @torch.no_grad()
-    def _fill(self, values: list[Tensor]) -> None:
-        for weight, value in zip(self._weights, values, strict=True):
-            weight.copy_(value)
+    def _average(self) -> list[Tensor]:
+        return [torch.stack(same).mean(0) for same in zip(*self._kept, strict=True)]
 
     def load(self, means: list[Tensor]) -> None:
         size = len(self._weights)
@@ -123,7 +137,7 @@ class LastMean:
         self._kept = [[tensor.to(device) for tensor in part] for part in parts]
 
 
-class StalledMean:
+class StalledMean(_Mean):
     """The mean of the weights after every update since evaluations stalled: NT-ASGD (Merity et al. 2018, algorithm 1).
 
     They have stalled when a score is no better than the best of all but the last `patience` before it. Until then the
@@ -141,8 +155,8 @@ class StalledMean:
     """
 
     def __init__(self, network: nn.Module, patience: int) -> None:
+        super().__init__(network)
         self.patience = patience
-        self._weights = [p for p in network.parameters() if p.requires_grad]
         self._mean: list[Tensor] = []
         self._count = 0
         self._scores: list[float] = []
@@ -172,21 +186,8 @@ class StalledMean:
             self._mean = [p.detach().clone() for p in self._weights]
         self._scores.append(score)
 
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The network has the mean weights, where there is a mean, until the block ends."""
-        now = [p.detach().clone() for p in self._weights]
-        if self._count:
-            self._fill(self._mean)
-        try:
-            yield
-        finally:
-            self._fill(now)
-
-    @torch.no_grad()
-    def _fill(self, values: list[Tensor]) -> None:
-        for weight, value in zip(self._weights, values, strict=True):
-            weight.copy_(value)
+    def _average(self) -> list[Tensor]:
+        return self._mean if self._count else []
 
     def load(self, means: list[Tensor]) -> None:
         scores, count, *mean = means
