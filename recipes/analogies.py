@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from common import mistakes_told
 
 from unrolled import __version__
 from unrolled.text import Vectors
@@ -61,4 +62,5 @@ def cpu() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    with mistakes_told():
+        main()

@@ -10,7 +10,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 
 import unrolled
-from unrolled import Model, api
+from unrolled import Model, UserError, api
 
 Files = tuple[Path, Path]  # to train on, to score
 LAST_ONLY: dict[str, Any] = {
@@ -80,6 +81,17 @@ def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, 
     }
 
 
+@contextmanager
+def mistakes_told() -> Iterator[None]:
+    """A file that is not there, or whatever else the user can mend, ends the script with a line and no traceback."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        sys.exit(f"{error.filename} does not exist. The folder that --data names should have it.")
+    except UserError as error:
+        sys.exit(str(error))
+
+
 def machine(device: str) -> dict[str, Any]:
     """What a figure was measured on."""
     return {
@@ -110,7 +122,8 @@ def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2
         for seed in map(int, options.seeds.split(",")):
             path = options.out / f"{script}-{name}-{seed}.json"
             if not path.exists():
-                result = run(script, name, parts[name], seed, options.data, options.device, options.set)
+                with mistakes_told():
+                    result = run(script, name, parts[name], seed, options.data, options.device, options.set)
                 path.write_text(json.dumps(result, indent=1) + "\n")
                 shown = ", ".join(
                     f"{metric} {result['scores'][metric] / parts[name].unit:.{parts[name].decimals}f}"

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import LAST_ONLY, machine
+from common import LAST_ONLY, machine, mistakes_told
 
 from unrolled import api
 from unrolled.see import length_figure
@@ -115,4 +115,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with mistakes_told():
+        main()

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import mistakes_told
 
 from unrolled import __version__, api
 
@@ -199,4 +200,5 @@ def draw(results: list[dict[str, Any]], work: Path, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with mistakes_told():
+        main()

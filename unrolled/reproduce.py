@@ -6,6 +6,7 @@ takes `--data` and `--device` and prints a table of its own.
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import time
@@ -59,6 +60,7 @@ class Outcome:
     minutes: float
     device: str
     seed: int
+    changes: tuple[str, ...]  # settings that are not the recipe's
     parameters: int
     folder: Path
 
@@ -78,6 +80,7 @@ class Outcome:
             "minutes": round(self.minutes, 2),
             "device": self.device,
             "seed": self.seed,
+            "changes": list(self.changes),
             "parameters": self.parameters,
             "run": str(self.folder),
         }
@@ -92,6 +95,7 @@ class Outcome:
             f"{self.minutes:.1f} minutes on {self.device}",
             f"  published  {published}",
         ]
+        lines += [f"  changed    {', '.join(self.changes)}"] if self.changes else []
         lines += [f"  before     {recipe.measured}"] if recipe.measured else []
         lines += [f"  protocol   {recipe.protocol}"] if recipe.protocol else []
         return "\n".join([*lines, f"  model      {self.folder}"])
@@ -141,6 +145,8 @@ def reproduce(
     """Trains what a recipe says on the files under `data` and scores it."""
     path = find(name)
     recipe = read_recipe(path)
+    _check_files(recipe, Path(data))
+    api.configure(path, list(overrides))  # a mistake is told before there is a folder
     folder = new_folder(out, path.stem)
     files = prepared(recipe, Path(data), folder.with_name(f"{folder.name}-data"))
     extra: dict[str, Any] = {"data.train": str(files["train"]), "data.valid": str(files["valid"])}
@@ -152,12 +158,30 @@ def reproduce(
     scores = model.evaluate(files["test"])
     if recipe.metric not in scores:
         raise unknown_name("metric", recipe.metric, scores)
-    return Outcome(path.stem, recipe, scores, minutes, _device(model), config.train.seed, model.num_parameters, folder)
+    facts = _device(model), config.train.seed, tuple(overrides), model.num_parameters, folder
+    return Outcome(path.stem, recipe, scores, minutes, *facts)
 
 
 def run_script(path: Path, data: str | Path, device: str) -> int:
     """A recipe that is a script, in a process of its own; its exit code."""
-    return subprocess.run([sys.executable, str(path), "--data", str(data), "--device", device]).returncode
+    where = [] if device == "auto" else ["--device", device]
+    return subprocess.run([sys.executable, str(path), "--data", str(data), *where]).returncode
+
+
+def about(path: Path) -> str:
+    """A recipe in a line."""
+    if path.suffix == ".toml":
+        return read_recipe(path).about
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.splitlines()[0] if text else ""
+
+
+def _check_files(recipe: Recipe, data: Path) -> None:
+    if not data.is_dir():
+        raise UserError(f"{data} is not a folder.", "Give the folder of the data sets: --data FOLDER.")
+    for file in (recipe.train, recipe.valid, recipe.test):
+        if file is not None and not (data / file).is_file():
+            raise UserError(f"{data / file} does not exist.", f"The folder that --data names should have {file}.")
 
 
 def prepared(recipe: Recipe, data: Path, work: Path) -> dict[str, Path]:
@@ -165,8 +189,7 @@ def prepared(recipe: Recipe, data: Path, work: Path) -> dict[str, Path]:
 
     They stay, so that a run that was stopped can go on.
     """
-    if not data.is_dir():
-        raise UserError(f"{data} is not a folder.", "Give the folder of the data sets: --data FOLDER.")
+    _check_files(recipe, data)
     given = {"train": recipe.train, "valid": recipe.valid or recipe.test, "test": recipe.test}
     texts = {name: read_text(data / file) for name, file in given.items() if file is not None}
     if recipe.test is not None and not recipe.strip_lines:

@@ -133,7 +133,7 @@ def test_check_and_info(folder: Path) -> None:
         (("run", "m", "test0.wav", "--lm", "lm.arpa"), "A language model of words needs a list of them."),
         (("run", "m", "test0.wav", "--temperature", "1"), "Unknown run option 'temperature'."),
         (("run", "m", "test0.wav", "test1.wav", "--picture", "x.png"), "A picture shows one input, and there are 2."),
-        (("eval", "m", "bare.tsv"), "bare.tsv:1 has 1 tab-separated columns, expected 2: 'test0.wav'"),
+        (("eval", "m", "bare.tsv"), "bare.tsv:1 has no tab: 'test0.wav'."),
         (("train", "recognize", "--train", "gone.tsv"), "gone.tsv:2: gone.wav does not exist."),
     ],
 )

@@ -122,7 +122,7 @@ def test_broken_files_are_said_with_their_line(folder: Path, tmp_path: Path) -> 
     for words in (("eval", folder, path), ("train", "translate", "--train", path, "--out", tmp_path / "run")):
         code, _, said = call(*words)
         assert code == 2
-        assert said.startswith(f"unrolled: {path}:2 has 1 tab-separated columns, expected 2: '5 five'")
+        assert said.startswith(f"unrolled: {path}:2 has no tab: '5 five'.")
     (tmp_path / "a.src").write_text("3\n5\n")
     (tmp_path / "a.tgt").write_text("three\n")
     files = ("--train-source", tmp_path / "a.src", "--train-target", tmp_path / "a.tgt")

@@ -66,7 +66,7 @@ def test_a_missing_tab_is_said_with_its_line(tmp_path: Path) -> None:
     path.write_text("eins\tone\nzwei two\n")
     with pytest.raises(UserError) as error:
         read_pairs(path)
-    assert str(error.value).startswith(f"{path}:2 has 1 tab-separated columns, expected 2: 'zwei two'")
+    assert str(error.value).startswith(f"{path}:2 has no tab: 'zwei two'. Expected 2 columns")
 
 
 def test_a_number_is_no_text(tmp_path: Path) -> None:

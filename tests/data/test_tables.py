@@ -55,10 +55,10 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.tsv", "a\tb\nc\n", "t.tsv:2 has 1 tab-separated columns, expected 2: 'c'"),
-        ("t.tsv", "a\n", "t.tsv:1 has 1 tab-separated columns, expected 2: 'a'"),
-        ("t.csv", "label,text\na,b,c\n", "t.csv:2 has 3 comma-separated columns, expected 2: 'a,b,c'"),
-        ("t.csv", "label,txt\na,b\n", "t.csv:1 has no column 'text'. Its columns: label, txt."),
+        ("t.tsv", "a\tb\nc\n", "t.tsv:2 has no tab: 'c'."),
+        ("t.tsv", "a\n", "t.tsv:1 has no tab: 'a'."),
+        ("t.csv", "label,text\na,b,c\n", "t.csv:2 has 3 comma-separated columns: 'a,b,c'. Expected 2 columns"),
+        ("t.csv", "label,txt\na,b\n", "t.csv:1 has no column 'text'. Its first row: label, txt."),
         ("t.csv", "label,text\n", "t.csv holds no example."),
         ("t.jsonl", '{"label": 1}\n', "t.jsonl:1 has no 'text'. It has: label."),
         ("t.jsonl", '{"label": 1, "text": "x"}\n{oops\n', "t.jsonl:2 is not JSON:"),
@@ -156,3 +156,5 @@ def test_equal_examples_are_held_out_together() -> None:
     assert len(valid) == 50
     assert held_out(keys, 0.1) == (train, valid)
     assert len(held_out(["a", "b"], 0.01)[1]) == 1
+    with pytest.raises(UserError, match=r"^All 3 examples have the same input, so that none can be held out"):
+        held_out(["a", "a", "a"], 0.1)

@@ -291,7 +291,7 @@ def test_a_reader_survives_json() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tone\nb\n", "bad.tsv:2 has 1 tab-separated columns, expected 2: 'b'"),
+        ("a\tone\nb\n", "bad.tsv:2 has no tab: 'b'."),
         ("a\tone\na\ttwo\n", "All training examples have one label: 'a'."),
         ("a\tone\n\ttwo\n", "bad.tsv:2 has no label."),
         ("a\tone\n", "bad.tsv holds one example."),

@@ -440,7 +440,7 @@ def test_targets_that_never_end_are_said(model: Model, file: Path) -> None:
 def test_long_pairs_can_be_left_out(file: Path, tmp_path: Path) -> None:
     said = notes_of(lambda: small(file, tmp_path / "run", data__max_source_length=2))
     assert len(said) == 1
-    assert said[0].endswith("training pairs are longer than the config allows, and are left out.")
+    assert said[0].endswith("training pairs are longer than data.max_source_length=2, and are left out.")
     too_long = sum(len(line.split("\t")[0].split()) > 2 for line in file.read_text().splitlines())
     assert unrolled.load(tmp_path / "run").evaluate(file)["longer_than_training"] == too_long > 0
     long = tmp_path / "long.tsv"

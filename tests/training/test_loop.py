@@ -76,3 +76,12 @@ def test_a_network_is_judged_before_the_first_update_where_that_is_asked_for() -
     assert infos[0].is_best
     again = trainer(nn.Linear(3, 1, bias=False), lr=0.1, optimizer="rmsprop")
     assert [info.step for info in again.steps()] == [1, 2, 3]
+
+
+def test_of_equal_scores_the_last_is_the_best() -> None:
+    """A score that says nothing yet, as an error rate of 1, must not keep the least trained network; yet it stalls."""
+    scores = iter([1.0, 1.0, 0.5, 0.5, 0.7])
+    made = trainer(nn.Linear(3, 1, bias=False), max_steps=5, eval_every=1)
+    made.evaluate = lambda: {"score": next(scores)}
+    best = [(info.is_best, made.progress.best_step, made.progress.stalled) for info in made.steps()]
+    assert best == [(True, 1, 0), (True, 2, 1), (True, 3, 0), (True, 4, 1), (False, 4, 2)]

@@ -35,13 +35,13 @@ def reproduce(
     if name is None:
         for known in recipes.names():
             path = recipes.find(known)
-            about = recipes.read_recipe(path).about if path.suffix == ".toml" else f"a script: {path.name} --help"
-            typer.echo(f"{known:<24}{about}")
+            typer.echo(f"{known:<24}{recipes.about(path)}" + (" *" if path.suffix == ".py" else ""))
+        typer.echo(f"\n* A script, with options of its own: python {recipes.FOLDER}/NAME.py --help")
         return
+    path = recipes.find(name)
     place = data or os.environ.get("UNROLLED_DATA")
     if place is None:
         raise UserError("Where is the data?", "Give --data FOLDER, or set UNROLLED_DATA.")
-    path = recipes.find(name)
     if path.suffix == ".py":
         if seed is not None or overrides or out or as_json:
             raise UserError(f"{name} is a script with options of its own.", f"See: python {path} --help")

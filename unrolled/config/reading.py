@@ -73,7 +73,8 @@ def read_config(
         if equals and name:
             given.append(_Given(name, _parse(value, known.get(name)), "--set: "))
         else:
-            fix = f"Write key=value, such as {next(iter(known), 'key')}=..."
+            key = name if name in known else next(iter(known), "key")
+            fix = f"Write key=value, such as {key}=..."
             problems.append((len(given), UserError(f"--set: {override!r} gives no key a value.", fix)))
     defaults = {key.path: key.default for key in known.values() if key.default is not ...}
     return _build(cls, defaults, given, problems)

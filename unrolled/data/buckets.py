@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.batch import Batch
+from unrolled.errors import UserError
 
 POOL = 50  # batches' worth of examples that are sorted by length together
 MOST_STEPS = 100_000  # of one batch, padding included; longer sequences come in smaller batches
@@ -104,6 +105,11 @@ def held_out(keys: Sequence[Any], fraction: float) -> tuple[list[int], list[int]
     (True, True)
     """
     groups = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    if len(groups) == 1 < len(keys):
+        raise UserError(
+            f"All {len(keys):,} examples have the same input, so that none can be held out for validation.",
+            "Give examples that differ, or a file to validate on.",
+        )
     count = min(max(1, round(fraction * len(groups))), len(groups) - 1)
     chosen = set(np.random.default_rng(0).permutation(len(groups))[:count].tolist())
     valid = [i for i, key in enumerate(keys) if groups[key] in chosen]

@@ -79,10 +79,10 @@ def _separated(path: Path, columns: Sequence[str], separator: str) -> Iterator[R
         width = width or len(row)
         if len(row) != width or len(row) < least:
             kind = "tab" if separator == "\t" else "comma"
+            found = f"no {kind}" if len(row) == 1 else f"{len(row)} {kind}-separated columns"
             raise UserError(
-                f"{path}:{number} has {len(row)} {kind}-separated columns, expected {max(width, least)}: "
-                f"{_short(separator.join(row))}",
-                "Make every row the same, or name the columns: data.…_column.",
+                f"{path}:{number} has {found}: {_short(separator.join(row))}.",
+                f"Expected {max(width, least)} columns, as in every row.",
             )
         yield Row(tuple(row[n - 1] for n in numbers if n is not None), f"{path}:{number}")
 
@@ -90,7 +90,8 @@ def _separated(path: Path, columns: Sequence[str], separator: str) -> Iterator[R
 def _position(path: Path, line: int, names: list[str], column: str) -> int:
     if column not in names:
         raise UserError(
-            f"{path}:{line} has no column {column!r}.", f"Its columns: {', '.join(names)}. Or give a number from 1 on."
+            f"{path}:{line} has no column {column!r}.",
+            f"Its first row: {', '.join(names)}. Say which it is, by its name there or its number: data.…_column.",
         )
     return names.index(column) + 1
 

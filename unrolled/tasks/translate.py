@@ -331,7 +331,12 @@ def _short_enough(
     if not kept:
         raise UserError("All training pairs are longer than data.max_source_length or data.max_target_length.")
     if len(kept) < len(encoded):
-        note(f"{len(encoded) - len(kept):,} training pairs are longer than the config allows, and are left out.")
+        keys = ", ".join(
+            f"data.max_{side}_length={m}" for side, m in zip(("source", "target"), limits, strict=True) if m
+        )
+        note(
+            f"{len(encoded) - len(kept):,} of {len(encoded):,} training pairs are longer than {keys}, and are left out."
+        )
     return kept
 
 

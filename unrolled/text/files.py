@@ -12,15 +12,23 @@ from typing import IO, cast
 from unrolled.errors import UserError
 
 
+def _path_of(kind: str) -> str:
+    """
+    >>> _path_of("ARPA file")
+    'Give the path of an ARPA file.'
+    """
+    return f"Give the path of {'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}."
+
+
 @contextmanager
 def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
     """Says why a file cannot be read, where it cannot."""
     try:
         yield
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist.", f"Give the path of a {kind}.") from None
+        raise UserError(f"{path} does not exist.", _path_of(kind)) from None
     except IsADirectoryError:
-        raise UserError(f"{path} is a directory.", f"Give the path of a {kind}.") from None
+        raise UserError(f"{path} is a directory.", _path_of(kind)) from None
     except PermissionError:
         raise UserError(f"{path} cannot be read: permission denied.", f"Try: chmod u+r {path}") from None
     except OSError as error:

@@ -206,13 +206,13 @@ class Trainer:
             raise UserError(*self._non_finite(score))
         if self.average is not None:
             self.average.judged(score, self.goal.better)
-        is_best = self.goal.better(score, progress.best_score)
+        is_better = self.goal.better(score, progress.best_score)
+        is_best = is_better or score == progress.best_score  # of equals the one that was trained longest
         if is_best:
-            progress.best_score, progress.best_step, progress.stalled = score, progress.step, 0
-        else:
-            progress.stalled += 1
-            if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
-                progress.plateau *= self.settings.plateau_factor
+            progress.best_score, progress.best_step = score, progress.step
+        progress.stalled = 0 if is_better else progress.stalled + 1
+        if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
+            progress.plateau *= self.settings.plateau_factor
         return replace(info, scores=scores, is_best=is_best)
 
     def averaged(self) -> AbstractContextManager[None]:
