@@ -290,9 +290,8 @@ def test_a_model_can_be_trained_further(model: Model, table: Path, tmp_path: Pat
     settings["data.images"] = str(tmp_path / "larger.npz")
     other = api.train("caption", train=more, out=tmp_path / "larger", init=start, set=settings, quiet=True)
     assert other.assets.shape == model.assets.shape
-    np.savez(
-        tmp_path / "larger.npz", regions=np.zeros((36, 4, 4, 3)), names=np.array([name for name, _, _ in scenes()])
-    )
+    regions = np.random.default_rng(0).random((36, 4, 4, 3))
+    np.savez(tmp_path / "larger.npz", regions=regions, names=np.array([name for name, _, _ in scenes()]))
     with pytest.raises(
         UserError, match=r"more.jsonl:\d+ is 4×4 regions of 3 numbers, and the model reads 16×16 pixels."
     ):
