@@ -30,7 +30,7 @@ from unrolled.search import Lexicon, NGram
 from unrolled.tasks.recognize_search import RunOptions
 
 EVERY = 10
-GAINS = (0.5, 1.0, 2.0, 4.0, 8.0)
+GAINS, WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0), (0.0, 0.1, 0.25, 0.5)  # 0: as if it were not there
 LARGE: dict[str, Any] = {
     "model.channels": [32, 64, 128],
     "model.strides": [2, 2, 1],
@@ -87,7 +87,7 @@ def all_searches(model: Model, test: Path) -> dict[str, Any]:
         "greedy": [RunOptions()],
         "beam": [RunOptions(beam=100)],
         "open lexicon": words,
-        "open lexicon + lm": [replace(one, lm=lm, lm_weight=weight) for weight in (0.1, 0.25, 0.5) for one in words],
+        "open lexicon + lm": [replace(one, lm=lm, lm_weight=weight) for weight in WEIGHTS for one in words],
     }
     return table(model, test.parent / "dev.tsv", test, ways, "cer")
 

@@ -122,7 +122,7 @@ def test_text_that_is_not_utf8(backend: Any, tmp_path: Path, monkeypatch: pytest
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         NGram.load(tmp_path / "none.arpa")
-    assert str(caught.value) == f"{tmp_path}/none.arpa does not exist. Give the path of a ARPA file."
+    assert str(caught.value) == f"{tmp_path}/none.arpa does not exist. Give the path of an ARPA file."
     (tmp_path / "cut.arpa.gz").write_bytes(gzip.compress(SMALL.encode())[:-9])
     with pytest.raises(UserError, match="is not a whole gzip file"):
         NGram.load(tmp_path / "cut.arpa.gz")
