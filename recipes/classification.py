@@ -186,7 +186,14 @@ def centred(frames: NDArray[np.float32]) -> NDArray[np.float32]:
     return less
 
 
-SPOKEN = {"model.dropout": 0.5, "model.num_layers": 2, "train.epochs": 15, "train.lr": 2e-3, "train.average": 0.998}
+SPOKEN = {
+    "model.dropout": 0.5,
+    "model.num_layers": 2,
+    "train.epochs": 15,
+    "train.lr": 2e-3,
+    "train.average": 0.998,
+    "train.consistency": 1.0,
+}
 PARTS = {
     "trec": Part(
         "TREC questions, trained on the 50 classes, GloVe 100",

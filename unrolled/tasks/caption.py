@@ -45,6 +45,7 @@ from unrolled.tasks.caption_trace import trace_caption
 from unrolled.tasks.side import Reading, choose_level, trained_side
 from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, with_guesses, with_targets
 from unrolled.training import Batches, Goal, Loss, hash_of
+from unrolled.training.consistency import twice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,7 +135,8 @@ class Caption(Task):
 
         lengths = [len(one.ids) + 1 for one in told]
         size = settings.batch_size if training else AT_ONCE
-        return Buckets(told, lengths, collate, batch_size=size, seed=settings.seed if training else None)
+        made = twice(collate, settings.consistency) if training else collate
+        return Buckets(told, lengths, made, batch_size=size, seed=settings.seed if training else None)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         return caption_loss(network, batch)

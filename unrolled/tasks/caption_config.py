@@ -8,7 +8,7 @@ from pydantic import Field
 
 from unrolled.config import Section
 from unrolled.models.captioner import CaptionerSettings
-from unrolled.training import Forcing, TrainSettings
+from unrolled.training import ExampleTraining, Forcing
 
 
 class CaptionData(Section):
@@ -40,7 +40,7 @@ class CaptionData(Section):
     lowercase: bool = Field(False, description="Read and write captions in lower case; scores ignore case then.")
 
 
-class CaptionTraining(TrainSettings):
+class CaptionTraining(ExampleTraining):
     """Training on pictures with captions."""
 
     usual_epochs: ClassVar[int] = 10

@@ -34,7 +34,8 @@ from unrolled.tasks.reading import LEVEL, Reader, load_vectors
 from unrolled.text import split_words
 from unrolled.text.ngrams import ngram_ids
 from unrolled.text.vectors import Vectors
-from unrolled.training import Batches, Goal, Loss, TrainSettings, hash_of
+from unrolled.training import Batches, ExampleTraining, Goal, Loss, consistency, hash_of
+from unrolled.training.consistency import twice
 
 AT_ONCE = 256  # sequences in a batch when there are no gradients
 MOST_CONFUSED = 20  # classes of which the report shows a confusion matrix
@@ -61,7 +62,7 @@ class ClassifyData(Section):
     vectors: str | None = Field(None, description="level=word: pretrained vectors, word2vec or GloVe text, or .npz.")
 
 
-class ClassifyTraining(TrainSettings):
+class ClassifyTraining(ExampleTraining):
     """Training on separate sequences."""
 
     usual_epochs: ClassVar[int] = 10
@@ -218,7 +219,8 @@ class Classify(Task):
 
         lengths = [assets.reader.length(example.input) for example in examples]
         size = config.train.batch_size if training else AT_ONCE
-        return Buckets(examples, lengths, collate, batch_size=size, seed=config.train.seed if training else None)
+        made = twice(collate, config.train.consistency) if training else collate
+        return Buckets(examples, lengths, made, batch_size=size, seed=config.train.seed if training else None)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         scores = network(batch).float()
@@ -227,7 +229,12 @@ class Classify(Task):
             losses = torch.lerp(losses, -scores.log_softmax(-1).mean(-1), batch.more["smoothing"])
         if "weights" in batch.more:
             losses = losses * batch.more["weights"]
-        return Loss(losses.sum(), torch.tensor(len(batch.targets)))
+        loss = Loss(losses.sum(), torch.tensor(len(batch.targets)))
+        if not consistency.asked(batch):
+            return loss
+        if batch.targets.dim() == 2:
+            return consistency.agreeing(loss, batch, F.logsigmoid(scores), F.logsigmoid(-scores))
+        return consistency.agreeing(loss, batch, scores.log_softmax(-1))
 
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
         assert isinstance(batches, Buckets)

@@ -40,7 +40,7 @@ from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Sea
 from unrolled.tasks.recognize_stream import RecognizeStream
 from unrolled.tasks.recognize_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.recognize_trace import trace_recognizer
-from unrolled.training import Batches, Goal, Loss, hash_of
+from unrolled.training import Batches, Goal, Loss, consistency, hash_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,7 +143,11 @@ class Recognize(Task):
         total = ctc_loss(
             log_probs, batch.targets, lengths, batch.more["target_lengths"], reduction="sum", zero_infinity=True
         )
-        return Loss(total, batch.more["target_lengths"].sum().clamp(min=1).cpu())
+        loss = Loss(total, batch.more["target_lengths"].sum().clamp(min=1).cpu())
+        if not consistency.asked(batch):
+            return loss
+        real = torch.arange(log_probs.shape[1], device=log_probs.device) < lengths[:, None]
+        return consistency.agreeing(loss, batch, log_probs[real])
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:

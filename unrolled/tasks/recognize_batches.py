@@ -13,6 +13,7 @@ from unrolled.data.store import FeatureStore
 from unrolled.models.inputs import padded
 from unrolled.tasks.recognize_config import RecognizeTraining
 from unrolled.tasks.recognize_inputs import InputReader
+from unrolled.training.consistency import twice
 
 AT_ONCE = 24_000  # steps in a batch when there are no gradients
 
@@ -33,7 +34,7 @@ class ExampleBatches(Buckets):
         super().__init__(
             list(numbers),
             store.lengths[list(numbers)],
-            self._collated,
+            self._collated if training is None else twice(self._collated, training.consistency),
             batch_size=1 if training is None else training.batch_size,
             seed=None if training is None else training.seed,
             batch_tokens=AT_ONCE if training is None else None,

@@ -9,7 +9,7 @@ from pydantic import Field
 from unrolled.config import Section
 from unrolled.data.augment import LineChanges, SpectrumChanges
 from unrolled.models.recognizer import RecognizerSettings
-from unrolled.training import TrainSettings
+from unrolled.training import ExampleTraining
 
 
 class RecognizeData(Section):
@@ -51,7 +51,7 @@ class RecognizeData(Section):
     straighten: bool = Field(True, description="line: bring the line to the middle and its letters to one size.")
 
 
-class RecognizeTraining(TrainSettings):
+class RecognizeTraining(ExampleTraining):
     """Training on recordings, lines or frames."""
 
     usual_epochs: ClassVar[int] = 15

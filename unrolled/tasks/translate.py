@@ -33,6 +33,7 @@ from unrolled.tasks.translate_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.translate_trace import trace_translation
 from unrolled.tasks.writing import OPTIONS, RunOptions, token_loss, with_guesses
 from unrolled.training import Batches, Goal, Loss, hash_of
+from unrolled.training.consistency import twice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +118,7 @@ class Translate(Task):
         return Buckets(
             encoded,
             lengths,
-            collate,
+            twice(collate, settings.consistency) if training else collate,
             batch_size=settings.batch_size,
             seed=settings.seed if training else None,
             batch_tokens=settings.batch_tokens if training else AT_ONCE,

@@ -9,7 +9,7 @@ from pydantic import Field
 from unrolled.config import Section
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.tasks.side import Normalize
-from unrolled.training import Forcing, TrainSettings
+from unrolled.training import ExampleTraining, Forcing
 
 Level = Literal["auto", "char", "word", "bpe", "symbols"]
 
@@ -58,7 +58,7 @@ class TranslateData(Section):
     target: SideSettings = Field(SideSettings(), description="The target's own settings.")
 
 
-class TranslateTraining(TrainSettings):
+class TranslateTraining(ExampleTraining):
     """Training on pairs."""
 
     usual_epochs: ClassVar[int] = 10

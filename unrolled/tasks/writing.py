@@ -20,7 +20,7 @@ from unrolled.models.inputs import padded
 from unrolled.search import Beam, Found, Hypothesis, LengthPenalty, Ranking, Sampling, beam_search, sample
 from unrolled.search.constraints import WordList
 from unrolled.tasks.side import Side
-from unrolled.training import Forcing, Loss, own_share, with_own_guesses
+from unrolled.training import Forcing, Loss, consistency, own_share, with_own_guesses
 
 Ids = NDArray[np.int32]
 UNKNOWNS = ("auto", "keep", "forbid", "replace")
@@ -172,8 +172,9 @@ def token_loss(network: Any, features: Tensor, batch: Batch) -> Loss:
     real, scores = real_tokens(batch), network.scores
     smoothing = float(batch.more["smoothing"]) if "smoothing" in batch.more else 0.0
     targets = batch.targets[real]
-    total = linear_cross_entropy(features[real], scores.weight, scores.bias, targets, smoothing)
-    return Loss(total, torch.tensor(len(targets)))
+    read = features[real]
+    loss = Loss(linear_cross_entropy(read, scores.weight, scores.bias, targets, smoothing), torch.tensor(len(targets)))
+    return consistency.agreeing(loss, batch, scores(read).log_softmax(-1)) if consistency.asked(batch) else loss
 
 
 def with_guesses(network: Any, forcing: Forcing, batch: Batch, done: float) -> Batch:

@@ -4,11 +4,12 @@ from unrolled.training.forcing import Forcing, own_share, with_own_guesses
 from unrolled.training.loop import Batches, Goal, Progress, StepInfo, Trainer
 from unrolled.training.loss import Loss, cross_entropy, detached
 from unrolled.training.run import Run, hash_of, new_folder
-from unrolled.training.settings import TrainSettings
+from unrolled.training.settings import ExampleTraining, TrainSettings
 from unrolled.training.tbptt import TruncatedBPTT, Update, independent_chunks, many_to_one
 
 __all__ = [
     "Batches",
+    "ExampleTraining",
     "Forcing",
     "Goal",
     "Loss",

@@ -61,3 +61,14 @@ class TrainSettings(Section):
     eval_every: int | None = Field(None, ge=1, description="Updates between evaluations; none: ten in a run.")
     patience: int | None = Field(None, ge=1, description="Stop after this many evaluations without a better score.")
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")
+
+
+class ExampleTraining(TrainSettings):
+    """Training on separate examples."""
+
+    consistency: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of what two passes over the same example, dropped out otherwise, differ by (R-Drop; 2.5 is "
+        "usual, 0.2 for recognize); takes twice the time; 0: none.",
+    )
