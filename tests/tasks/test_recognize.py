@@ -209,6 +209,7 @@ def test_a_lexicon_and_a_model_of_words_decide(listener: Model, place: Path) -> 
     found = listener.predict(sound, lexicon=lexicon, unknown_penalty=-1.0)
     assert found.text == "abb cab"
     assert [word.known for word in found.words] == [False, True]
+    assert all(word.known is None for word in listener.predict(sound).words)
     lm = NGram.train(["b cab"] * 5 + ["abc b"], order=2)
     lm.save(place / "lm.arpa")
     strong = listener.predict(sound, lexicon=lexicon, lm=str(place / "lm.arpa"), lm_weight=100.0)

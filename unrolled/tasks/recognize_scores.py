@@ -57,7 +57,7 @@ def ways(options: RunOptions) -> dict[str, RunOptions]:
     found = {GREEDY: plain, "beam": replace(plain, beam=options.beam or 100)}
     if options.lexicon is not None:
         words = "lexicon" if options.unknown_penalty is None else "open lexicon"
-        found[words] = replace(options, lm=None, lm_weight=1.0)
+        found[words] = replace(options, lm=None, lm_weight=None)
         if options.lm is not None:
             found[f"{words} + lm"] = options
     return found

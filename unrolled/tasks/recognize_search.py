@@ -24,14 +24,20 @@ class RunOptions:
     n_best: int = 1
     lexicon: Any = None  # a file with a word in each line, or the words
     lm: Any = None  # an n-gram model: a file, .arpa or .arpa.gz, or what NGram.load gave
-    lm_weight: float = 1.0
-    word_bonus: float = 0.0
+    lm_weight: float | None = None  # none: 1
+    word_bonus: float | None = None  # none: 0
     unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
     window: float | None = None  # longer inputs are read in windows; seconds, or heights of a line
 
     def __post_init__(self) -> None:
         if self.lm is not None and self.lexicon is None:
             raise UserError("A language model of words needs a list of them.", "Give one with lexicon (--lexicon).")
+        if self.lm_weight is not None and self.lm is None:
+            raise UserError("lm_weight is for a language model, and there is none.", "Give one with lm (--lm).")
+        if self.lexicon is None:
+            for name in ("word_bonus", "unknown_penalty"):
+                if getattr(self, name) is not None:
+                    raise UserError(f"{name} is for words of a lexicon, and there is none.", "Give one (--lexicon).")
         if self.beam == 1 and (self.lexicon is not None or self.n_best > 1):
             raise UserError("beam=1 is the best path, without lexicon or n-best list.", "Use a beam of 2 or more.")
         if self.window is not None and not self.window > 0:
@@ -52,7 +58,7 @@ class Span(NamedTuple):
     text: str
     start: float
     end: float
-    known: bool = True  # False: a word that is not in the lexicon
+    known: bool | None = None  # of a word: whether it is in the lexicon; none: there is no lexicon
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,8 @@ class Search:
             lm,
             separator=self.labels.separator,
             beam=options.beam or USUAL_BEAM,
-            lm_weight=options.lm_weight,
-            word_bonus=options.word_bonus,
+            lm_weight=1.0 if options.lm_weight is None else options.lm_weight,
+            word_bonus=options.word_bonus or 0.0,
             **more,
         )
 
