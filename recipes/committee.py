@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from unrolled import Model
-
-BEAM, READINGS = 8, 5  # of each model
 SHARED = 2  # letters that two words must have in common where one goes over into the other
 
 
@@ -40,19 +37,14 @@ def invented(words: Sequence[str], count: int, seed: int = 0) -> list[str]:
     return list(made)
 
 
-def agreed(models: Sequence[Model], inputs: Sequence[Any]) -> list[tuple[str, float]]:
-    """For each input the reading that is the most probable on the mean of all models, and how probable that is."""
-    votes: list[dict[str, float]] = [defaultdict(float) for _ in inputs]
-    for model in models:
-        for answer, vote in zip(model.predict(list(inputs), beam=BEAM, n_best=READINGS), votes, strict=True):
+def agreed(answers: Sequence[Sequence[Any]]) -> list[tuple[str, float]]:
+    """For each input the reading that is the most probable on the mean of all models, and how probable that is.
+
+    `answers` has what each model says of each input: a `Recognized` or `Translation` with its next best.
+    """
+    votes: list[dict[str, float]] = [defaultdict(float) for _ in answers[0]]
+    for said in answers:
+        for answer, vote in zip(said, votes, strict=True):
             for reading in (answer, *answer.others):
-                vote[reading.text] += math.exp(reading.score) / len(models)
-    return [best(vote) for vote in votes]
-
-
-def best(votes: Mapping[str, float]) -> tuple[str, float]:
-    """
-    >>> best({"a b": 0.2, "a p": 0.7})
-    ('a p', 0.7)
-    """
-    return max(votes.items(), key=lambda vote: vote[1])
+                vote[reading.text] += math.exp(getattr(reading, "log_prob", reading.score)) / len(answers)
+    return [max(vote.items(), key=lambda one: one[1]) for vote in votes]

@@ -131,9 +131,11 @@ def test_several_streams() -> None:
     assert all(torch.equal(f, e) for f, e in zip(found, expected * 5, strict=True))
 
 
-def test_jobs_side_by_side() -> None:
+@pytest.mark.parametrize(("hidden", "batch"), [(512, 64), (512, 32), (256, 64)])
+def test_jobs_side_by_side(hidden: int, batch: int) -> None:
     """Each has a part of the GPU, as both directions of a layer have; gradients come back from every stream."""
-    jobs = [cast(make({**PLAIN, "reverse": reverse}, "cuda"), torch.float16) for reverse in (False, True)]
+    sizes = {"hidden": hidden, "batch": batch}
+    jobs = [cast(make({**PLAIN, **sizes, "reverse": reverse}, "cuda"), torch.float16) for reverse in (False, True)]
     expected = [ENGINES["cuda"].run(job) for job in jobs]
     found = cuda.run_together(jobs)
     for (output, state), (wanted, wanted_state), job in zip(found, expected, jobs, strict=True):
@@ -145,9 +147,14 @@ def test_jobs_side_by_side() -> None:
             assert error(given[0], given[1]) < RELATIVE[torch.float16]
 
 
-def test_in_a_cuda_graph() -> None:
-    layer: Any = unrolled.LSTM(64, 256, backend="cuda", device="cuda", dtype=torch.float16)
-    x = torch.randn(20, 8, 64, device="cuda", dtype=torch.float16)
+@pytest.mark.parametrize(("hidden", "batch"), [(256, 8), (512, 64), (650, 20)])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_in_a_cuda_graph(hidden: int, batch: int, bidirectional: bool) -> None:
+    """Also where the last rows have a stream of their own, and each direction has."""
+    layer: Any = unrolled.LSTM(
+        64, hidden, backend="cuda", device="cuda", dtype=torch.float16, bidirectional=bidirectional
+    )
+    x = torch.randn(20, batch, 64, device="cuda", dtype=torch.float16)
 
     def step() -> tuple[Tensor, ...]:
         output: Tensor = layer(x)[0]

@@ -154,21 +154,46 @@ class TestPlans:
     def test_every_row_and_unit_has_one_owner(self, hidden: int, batch: int, limits: Limits) -> None:
         width = width_blocks(hidden)
         for kind in KINDS:
-            for plan in (
-                make_plan(kind, "forward", width, batch, limits),
-                make_plan(kind, "backward", width, batch, limits),
-            ):
-                assert plan is not None
-                slices = width * BLOCK // plan.units
-                groups = plan.blocks // slices
-                assert plan.blocks == groups * slices
-                assert plan.cluster == (slices if plan.near else 1)
-                assert plan.near or plan.blocks <= limits.multiprocessors
-                assert plan.rows == min(batch, groups * plan.group_rows)
-                assert (groups - 1) * plan.group_rows < plan.rows
-                assert plan.chunk_rows % 8 == 0
-                assert plan.chunk_rows <= 32
-                assert plan.shared_bytes <= limits.shared_bytes
+            for direction in ("forward", "backward"):
+                whole = make_plan(kind, direction, width, batch, limits)
+                assert whole is not None
+                parts = [(whole, whole.rows)] if whole.rest is None else [(whole, whole.rows), (whole.rest, batch)]
+                for plan, rows in parts:
+                    slices = width * BLOCK // plan.units
+                    groups = plan.blocks // slices
+                    assert plan.blocks == groups * slices
+                    assert plan.cluster == (slices if plan.near else 1)
+                    assert plan.near or plan.blocks <= limits.multiprocessors
+                    before = rows - plan.rows
+                    assert plan.rows == min(batch - before, groups * plan.group_rows)
+                    assert (groups - 1) * plan.group_rows < plan.rows
+                    assert plan.chunk_rows % 8 == 0
+                    assert plan.chunk_rows <= 32
+                    assert plan.shared_bytes <= limits.shared_bytes
+                if whole.rest is not None:
+                    assert whole.blocks + whole.rest.blocks <= limits.multiprocessors
+
+    @pytest.mark.parametrize(
+        ("hidden", "batch", "share", "forward", "backward"),
+        [  # the blocks of a cluster, 1 if there are none; a block's units; the rows beside
+            (128, 64, 1, (8, 16, 0), (8, 16, 0)),
+            (128, 64, 2, (4, 32, 0), (4, 32, 0)),  # 16 clusters of eight blocks would take turns
+            (256, 120, 1, (8, 32, 0), (8, 32, 0)),  # as many clusters as run at once
+            (256, 128, 1, (8, 32, 8), (8, 32, 0)),
+            (256, 136, 1, (8, 32, 0), (8, 32, 0)),  # 16 rows find no room
+            (256, 64, 2, (8, 32, 8), (8, 32, 0)),
+            (512, 56, 1, (16, 32, 0), (16, 32, 0)),
+            (512, 64, 1, (16, 32, 8), (16, 32, 8)),
+            (512, 72, 1, (1, 32, 0), (1, 32, 0)),
+        ],
+    )
+    def test_clusters_where_they_pay(
+        self, hidden: int, batch: int, share: int, forward: tuple[int, ...], backward: tuple[int, ...]
+    ) -> None:
+        for direction, wanted in (("forward", forward), ("backward", backward)):
+            plan = make_plan(KINDS[LSTM], direction, width_blocks(hidden), batch, H200.part(share))  # type: ignore[arg-type]
+            assert plan is not None
+            assert (plan.cluster, plan.units, plan.rest.rows if plan.rest else 0) == wanted
 
     def test_chunks_shrink_before_shared_memory_is_too_small(self) -> None:
         kind = KINDS[LSTM]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -207,7 +206,7 @@ def run_together(jobs: Sequence[Job]) -> list[tuple[Tensor, State]]:
     """Jobs that do not wait for each other, side by side on as many streams, each with its part of the GPU."""
     device = jobs[0].x.device
     here = torch.cuda.current_stream(device)
-    there = [_side_stream(device, index) for index in range(1, len(jobs))]
+    there = [launch.side_stream(device, index) for index in range(1, len(jobs))]
     for stream in there:
         stream.wait_stream(here)
     results = []
@@ -235,11 +234,6 @@ def stream(cells: Sequence[BuiltIn], batch: int, state: State) -> once.Stream | 
     if not all(once.takes(cell, kind, batch) for cell, kind in zip(cells, kinds, strict=True)):
         return None
     return once.Stream(cells, kinds, batch, state)
-
-
-@cache
-def _side_stream(device: torch.device, index: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
 
 
 def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any
 
@@ -62,6 +63,35 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
     _checked(go(ctypes.addressof(parameters), 0), "launch")
     return None
+
+
+@contextmanager
+def forked(device: torch.device) -> Iterator[AbstractContextManager[Any]]:
+    """A block with a stream beside the current one, to be entered; what comes after the block waits for both."""
+    if device.type != "cuda":  # a simulation
+        yield nullcontext()
+        return
+    here = torch.cuda.current_stream(device)
+    there = side_stream(device, BESIDE + _sides.get(here.cuda_stream, 0))
+    there.wait_stream(here)
+    yield torch.cuda.stream(there)
+    here.wait_stream(there)
+
+
+@cache
+def side_stream(device: torch.device, key: int) -> torch.cuda.Stream:
+    """One and the same stream for a key, and no other's: torch's own come round again after 32, to be waited for."""
+    from cuda.bindings import driver
+
+    with torch.cuda.device(device):
+        _enter(device)
+        stream = int(_checked(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING), "launch"))
+    _sides[stream] = key
+    return torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]  # torch's
+
+
+_sides: dict[int, int] = {}  # streams by their keys
+BESIDE = 1000  # from here on: keys of streams beside the usual one, and beside those of other keys
 
 
 def ready(program: Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:

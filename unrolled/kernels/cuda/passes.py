@@ -18,6 +18,8 @@ from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
 
+NOT_YET = -1  # all ones: a NaN that no rounding gives
+
 
 def forward(
     gates_x: Tensor,
@@ -76,7 +78,7 @@ def forward(
     for name, tensor in (("c_final", c_n), ("saved", saved), ("memory", memory)):
         if tensor is not None:
             setattr(given, name, tensor.data_ptr())
-    _launch("forward", kind, plan, given, gates_x, hidden)
+    _launch("forward", kind, plan, given, exchange, hidden)
     return [output, h_n, c_n, exchange if save else None, saved, memory]
 
 
@@ -127,7 +129,7 @@ def backward(
     given = Arguments(units=units or hidden)
     alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
-    tally_rows = plan.tally_rows * -(-batch // plan.rows)  # of all launches
+    tally_rows = sum(part.tally_rows for part, _ in _parts(plan, batch))
     tallied = bias_x is not None or bias_h is not None, (bias_h if cell.candidate else own) is not None
     d_bias, d_own = (
         exchange.new_empty(tally_rows, count, width, dtype=torch.float32) if wanted else None
@@ -148,7 +150,7 @@ def backward(
     for name, tensor in addresses.items():
         if tensor is not None:
             setattr(given, name, tensor.data_ptr())
-    _launch("backward", kind, plan, given, exchange, hidden)
+    _launch("backward", kind, plan, given, d_gates, hidden)
 
     if cell.another:
         d_weight = _d_weight(d_gates, h_entering, hidden, width, wide)
@@ -175,13 +177,35 @@ def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
     return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.mm(a.float(), b.float())
 
 
-def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, like: Tensor, hidden: int) -> None:
-    program = compiler.recurrence(KINDS[kind], hidden, like.dtype, plan.units, plan.near, plan.many_rows)
-    given.group_rows, given.chunk_rows = plan.group_rows, plan.chunk_rows
-    for index, first in enumerate(range(0, given.batch, plan.rows)):
-        given.first_row, given.end_row = first, min(first + plan.rows, given.batch)
-        given.first_slot = index * plan.tally_rows
-        launch.run(program, direction, plan, given, like.device)
+def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, waited: Tensor, hidden: int) -> None:
+    """`waited` is the buffer (T, B, ·) whose words blocks wait for."""
+    slots = 0
+
+    def run(part: Plan, first: int) -> None:
+        nonlocal slots
+        program = compiler.recurrence(KINDS[kind], hidden, waited.dtype, part.units, part.near, part.many_rows)
+        given.group_rows, given.chunk_rows = part.group_rows, part.chunk_rows
+        given.first_row, given.end_row = first, min(first + part.rows, given.batch)
+        given.first_slot = slots
+        slots += part.tally_rows
+        launch.run(program, direction, part, given, waited.device)
+
+    if plan.rest is None:
+        for part, first in _parts(plan, given.batch):
+            run(part, first)
+        return
+    with launch.forked(waited.device) as beside:
+        run(plan, 0)
+        with beside:  # clusters must find their places first, and have the time for it while this is filled
+            waited.view(torch.int32)[:, plan.rows :].fill_(NOT_YET)
+            run(plan.rest, plan.rows)
+
+
+def _parts(plan: Plan, batch: int) -> list[tuple[Plan, int]]:
+    """The launches that all rows take, and the first row of each."""
+    if plan.rest is not None:
+        return [(plan, 0), (plan.rest, plan.rows)]
+    return [(plan, first) for first in range(0, batch, plan.rows)]
 
 
 def _plan(direction: Pass, kind: int, like: Tensor, batch: int, hidden: int, share: int) -> Plan:
@@ -251,10 +275,10 @@ def _sums(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tenso
 
 
 def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
-    """A buffer in which no word has come yet: all ones, a NaN that no rounding gives. Clusters do not wait for it."""
+    """A buffer in which no word has come yet. Clusters do not wait for it."""
     if plan.near:
         return like.new_empty(steps, batch, width)
-    words = like.new_full((steps, batch, width // 2), -1, dtype=torch.int32)
+    words = like.new_full((steps, batch, width // 2), NOT_YET, dtype=torch.int32)
     return words.view(like.dtype)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,6 +16,7 @@ MOST_OF_CLUSTER = 16  # blocks that reach into each other's shared memory; more 
 PORTABLE = 8
 WIDEST_OF_CLUSTER = MOST_OF_CLUSTER * max(UNITS) // BLOCK  # in blocks of 32 units (cluster.cu)
 WIDEST = 1536
+NEVER = 10**9
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class Plan:
     tally_rows: int  # of all blocks that own a unit
     cluster: int = 1  # blocks of a cluster
     cooperative: bool = True  # whether all blocks run at once, not only those of a cluster
+    rest: Plan | None = None  # for the rows after these, beside them: on what clusters leave of the GPU
 
     @property
     def near(self) -> bool:
@@ -131,15 +133,30 @@ def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Pro
 
 
 def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """Groups of rows, as many as the GPU runs at once, each with all units; None if the GPU is too small.
+    """Clusters, which are faster, or groups of rows, as many as the GPU runs at once; None if it is too small.
+
+    Clusters that do not all run at once: forward, the last rows may go beside them, or all to groups of as few rows;
+    backward only where clusters cannot wait for others to end.
+    """
+    near = split = None
+    if not (kind.twice or kind.norm) and width <= WIDEST_OF_CLUSTER:
+        near = _cluster_plan(kind, direction, width, batch, limits)
+        if near is not None and (direction == "backward" or _waves(near.cluster, batch, limits) == 1):
+            return near
+        split = _split_plan(kind, direction, width, batch, limits)
+    if split is not None:
+        return split
+    far = _far_plan(kind, direction, width, batch, limits)
+    return far if near is None or (far is not None and far.group_rows == near.group_rows) else near
+
+
+def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+    """Groups of rows, each with all units.
 
     Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
     But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward, and even
     with as many rows.
     """
-    near = None if kind.twice or kind.norm else _cluster_plan(kind, direction, width, batch, limits)
-    if near is not None:
-        return near
     few, many = UNITS
     too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
     if kind.norm or (too_many and (direction == "forward" or kind.twice)):
@@ -179,17 +196,44 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
 def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
     """A cluster for every eight rows; None if there are no clusters of as many blocks as it takes.
 
-    Up to eight blocks, clusters that find no room wait for others to end. Of more a GPU has few: all must run at once.
+    Blocks have more units where fewer clusters then wait for others to end. Of clusters of more than eight blocks a GPU
+    has few: all must run at once.
     """
-    if width > WIDEST_OF_CLUSTER:
+    sizes = {units: width * BLOCK // units for units in UNITS}
+    waves = {units: _waves(size, batch, limits) for units, size in sizes.items() if size <= PORTABLE}
+    if not waves and _waves(sizes[max(UNITS)], batch, limits) == 1:
+        waves[max(UNITS)] = 1
+    units = min(waves, key=waves.__getitem__, default=0)  # of equals the fewest
+    if not units or waves[units] == NEVER:
         return None
-    units = next((units for units in UNITS if width * BLOCK // units <= PORTABLE), max(UNITS))
-    size, clusters = width * BLOCK // units, -(-batch // TILE_ROWS)
-    most = next((count for of, count in limits.clusters if of >= size), 0)
-    if most == 0 or (clusters > most and size > PORTABLE):
-        return None
+    size, clusters = sizes[units], -(-batch // TILE_ROWS)
     shared, tally_rows = cluster_bytes(kind, direction, width, units), clusters * TILE_ROWS
     return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, tally_rows, size, cooperative=False)
+
+
+def _split_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+    """As many clusters as run at once, and the last rows beside them, if they find room there in groups of eight."""
+    size = width * BLOCK // max(UNITS)
+    most = _most_clusters(size, limits)
+    rows = most * TILE_ROWS
+    if not 0 < rows < batch:
+        return None
+    left = Limits(limits.multiprocessors - most * size, limits.shared_bytes)
+    near = _cluster_plan(kind, direction, width, rows, limits)
+    rest = _far_plan(kind, direction, width, batch - rows, left)
+    if near is None or rest is None or rest.group_rows > TILE_ROWS or rest.rows < batch - rows:
+        return None
+    return replace(near, rest=rest)
+
+
+def _waves(size: int, batch: int, limits: Limits) -> int:
+    """How often clusters of so many blocks, one for every eight rows, fill the GPU one after the other."""
+    most = _most_clusters(size, limits)
+    return -(-batch // TILE_ROWS // most) if most else NEVER
+
+
+def _most_clusters(size: int, limits: Limits) -> int:
+    return next((count for of, count in limits.clusters if of >= size), 0)
 
 
 def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
