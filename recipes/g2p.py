@@ -199,7 +199,7 @@ def with_beam(model: Model, test: Path) -> Mapping[str, Any]:
     return model.evaluate(test, beam=100)
 
 
-TEACHERS = [("recognize", FEW, letter_frames)] * 4 + [("translate", ATTENTION, words)] * 2
+TEACHERS = [("recognize", FEW, letter_frames)] * 4
 WAYS = {
     "attention": Way("translate", ATTENTION, words),
     "transformer": Way("translate", TRANSFORMER, words),

@@ -5,12 +5,15 @@ Without a CUDA graph, a short sequence takes as long as Python and torch need fo
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from unrolled.kernels.cuda import passes
+from unrolled.kernels.cuda import launch, passes
+
+FEW_ROWS = 2048  # up to here two products at once are faster than one after the other: neither fills the GPU
 
 
 class Layer(NamedTuple):
@@ -120,10 +123,17 @@ class _Function(torch.autograd.Function):
         assert d_gates_x is not None
         flat = d_gates_x.transpose(0, 1).flatten(0, 1)  # (T·B, G·H)
         batch = d_gates_x.shape[0]
-        d_x = torch.mm(flat, kept.weight_ih).view(-1, batch, kept.x.shape[1]).transpose(0, 1) if need_x else None
+        d_x = kept.x.new_empty(kept.x.shape) if need_x else None  # (T·B, D)
         wide = ctx.dtypes[1] == torch.float32
-        d_weight_ih = passes.product(flat.t(), kept.x, wide) if need_weight_ih else None
+        few = d_x is not None and need_weight_ih and len(d_x) <= FEW_ROWS
+        with launch.forked(flat.device) if few else nullcontext(nullcontext()) as beside:
+            if d_x is not None:
+                with beside:
+                    torch.mm(flat, kept.weight_ih, out=d_x)
+            d_weight_ih = passes.product(flat.t(), kept.x, wide) if need_weight_ih else None
         d_biases = passes.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
+        if d_x is not None:
+            d_x = d_x.view(-1, batch, kept.x.shape[1]).transpose(0, 1)
         found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *d_states)
         wanted = zip(found, ctx.needs_input_grad[1:], ctx.dtypes, strict=True)
         return None, *(_as(gradient, dtype) if needed else None for gradient, needed, dtype in wanted)
