@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unrolled.kernels.cuda import launch, passes
 
-FEW_ROWS = 2048  # up to here two products at once are faster than one after the other: neither fills the GPU
+FEW_ROWS = 2048  # up to here two products at once are faster in a graph, since neither fills the GPU; else Python waits
 
 
 class Layer(NamedTuple):
@@ -125,8 +125,8 @@ class _Function(torch.autograd.Function):
         batch = d_gates_x.shape[0]
         d_x = kept.x.new_empty(kept.x.shape) if need_x else None  # (T·B, D)
         wide = ctx.dtypes[1] == torch.float32
-        few = d_x is not None and need_weight_ih and len(d_x) <= FEW_ROWS
-        with launch.forked(flat.device) if few else nullcontext(nullcontext()) as beside:
+        both = d_x is not None and need_weight_ih and len(d_x) <= FEW_ROWS and launch.capturing(flat.device)
+        with launch.forked(flat.device) if both else nullcontext(nullcontext()) as beside:
             if d_x is not None:
                 with beside:
                     torch.mm(flat, kept.weight_ih, out=d_x)

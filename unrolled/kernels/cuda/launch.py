@@ -78,6 +78,11 @@ def forked(device: torch.device) -> Iterator[AbstractContextManager[Any]]:
     here.wait_stream(there)
 
 
+def capturing(device: torch.device) -> bool:
+    """Whether what is launched now becomes part of a CUDA graph."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 @cache
 def side_stream(device: torch.device, key: int) -> torch.cuda.Stream:
     """One and the same stream for a key, and no other's: torch's own come round again after 32, to be waited for."""
