@@ -192,7 +192,6 @@ SPOKEN = {
     "train.epochs": 15,
     "train.lr": 2e-3,
     "train.average": 0.998,
-    "train.consistency": 1.0,
 }
 PARTS = {
     "trec": Part(
@@ -250,6 +249,14 @@ PARTS = {
         {"accuracy": 0.99},
         "log-mel means and logistic regression 96.5",
         SPOKEN,
+    ),
+    "fsdd-agreeing": Part(
+        "Free Spoken Digits, official split, two passes that should agree",
+        "classify",
+        fsdd(),
+        {"accuracy": 0.99},
+        "",
+        {**SPOKEN, "train.consistency": 1.0},
     ),
     **{
         f"fsdd-{speaker}": Part(
