@@ -49,7 +49,24 @@ def test_the_command_itself(folder: Path) -> None:
         cwd=folder,
     )
     assert result.returncode == 2
-    assert result.stderr == "unrolled: missing.wav does not exist. Give the path of a recording or picture.\n"
+    assert result.stdout == f"{words(10, seed=1)[0]}\n\n"
+    assert result.stderr == (
+        "Note: missing.wav does not exist. Give the path of a recording or picture.\n"
+        "unrolled: 1 of 2 inputs could not be read. The others are above.\n"
+    )
+
+
+def test_one_bad_file_among_good_ones(folder: Path) -> None:
+    result = run("run", "m", "test0.wav", "text.txt", "test1.wav", "--json", folder=folder)
+    first, bad, last = map(json.loads, result.stdout.splitlines())
+    assert [first["text"], last["text"]] == words(10, seed=1)[:2]
+    assert bad["input"] == "text.txt"
+    assert bad["error"].startswith("text.txt is no recording that can be read: Format not recognised.")
+    assert result.returncode == 2
+    assert "1 of 3 inputs could not be read." in result.stderr
+    nothing = run("run", "m", "text.txt", "missing.wav", folder=folder)
+    assert (nothing.stdout, nothing.returncode) == ("", 2)
+    assert "text.txt is no recording that can be read" in nothing.stderr
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, read_text
-from unrolled.errors import UserError
+from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
@@ -129,10 +129,21 @@ class Task(ABC):
         raise UserError(f"A model of {self.name} has no word vectors.", "Give one that reads words, or a vectors file.")
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
-        """What `unrolled run` writes, piece by piece: a line for each input, in their order."""
-        header = request.format == "csv"
+        """What `unrolled run` writes, piece by piece: a line for each input, in their order.
+
+        An input that cannot be read has an empty line, or a record with its error, which is told at once; at the end
+        there is one more.
+        """
+        header, answered, failed = request.format == "csv", 0, 0
         for inputs in _chunks(self.inputs(model, request), self.at_once):
-            for one, answer in zip(inputs, self.predict(model, inputs, **options), strict=True):
+            for one, answer in zip(inputs, self.answers(model, inputs, options), strict=True):
+                if isinstance(answer, UserError):
+                    failed += 1
+                    note(str(answer))
+                    told = {"input": str(one), "error": str(answer)}
+                    yield f"{json.dumps(told, ensure_ascii=False)}\n" if request.format == "jsonl" else "\n"
+                    continue
+                answered += 1
                 record = self.record(one, answer)
                 if header:
                     yield _csv(list(record))
@@ -143,6 +154,13 @@ class Task(ABC):
                     yield json.dumps(record, ensure_ascii=False) + "\n"
                 else:
                     yield self.line(one, answer)
+        if failed:
+            raise UserError(f"{failed} of {failed + answered} inputs could not be read.", "The others are above.")
+
+    def answers(self, model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
+        """What `predict` says of each; a task whose inputs are files has an error in place of one that is no good."""
+        answers: Sequence[Any] = self.predict(model, inputs, **options)
+        return answers
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """The inputs that a request means: here texts, one on a line."""
