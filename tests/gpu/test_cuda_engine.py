@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import unrolled
-from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, make, pairwise, results
+from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, make, results
+from tests.kernels.pairs import pairwise
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import random
 import zlib
-from collections.abc import Iterator
 from dataclasses import fields, replace
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -20,24 +17,6 @@ Case = dict[str, Any]
 
 CELLS = ("rnn", "relu", "lstm", "lstm_current", "lstm_previous", "lstm_norm", "gru", "gru_before")
 GATES = {"rnn": 1, "relu": 1, "gru": 3, "gru_before": 3}
-
-
-def pairwise(choices: dict[str, tuple[Any, ...]], seed: int) -> Iterator[Case]:
-    """Cases such that every two values of two choices meet in one of them."""
-    drawn = random.Random(seed)
-    names = list(choices)
-    missing = {
-        (a, x, b, y) for a, b in combinations(names, 2) for x in map(repr, choices[a]) for y in map(repr, choices[b])
-    }
-
-    def pairs(case: Case) -> set[tuple[str, str, str, str]]:
-        return {(a, repr(case[a]), b, repr(case[b])) for a, b in combinations(names, 2)}
-
-    while missing:
-        tries = [{name: drawn.choice(values) for name, values in choices.items()} for _ in range(60)]
-        best = max(tries, key=lambda case: len(pairs(case) & missing))
-        missing -= pairs(best)
-        yield best
 
 
 def make(case: Case, device: str = "cpu") -> Job:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from itertools import combinations
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.kernels.pairs import pairwise
 from tests.tolerances import assert_close
 from unrolled.cells import BahdanauCell, BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score
 from unrolled.errors import UserError
@@ -47,24 +46,6 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "dropout": (False, True),
     "bias": (True, False),
 }
-
-
-def pairwise(seed: int) -> Iterator[dict[str, Any]]:
-    """Cases such that every two values of two choices meet in one of them."""
-    drawn = random.Random(seed)
-    names = list(CHOICES)
-    missing = {
-        (a, x, b, y) for a, b in combinations(names, 2) for x in map(repr, CHOICES[a]) for y in map(repr, CHOICES[b])
-    }
-
-    def pairs(case: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-        return {(a, repr(case[a]), b, repr(case[b])) for a, b in combinations(names, 2)}
-
-    while missing:
-        tries = [{name: drawn.choice(values) for name, values in CHOICES.items()} for _ in range(60)]
-        best = max(tries, key=lambda case: len(pairs(case) & missing))
-        missing -= pairs(best)
-        yield best
 
 
 def make(case: dict[str, Any]) -> AttentionJob:
@@ -181,7 +162,7 @@ def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _native.set_scratch_nan(False)
 
 
-CASES = list(pairwise(seed=0))
+CASES = list(pairwise(CHOICES, seed=0))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
