@@ -8,7 +8,8 @@ OUT/g2p-LANGUAGE-SEED.json when it is done, and is not made again. At the end th
 
 The score is the share of words that are right; the word error rate is what is missing to 1. Nothing is chosen by the
 scored words: there is one evaluation, after the last update. Which way a language is read (`WAYS`, `CHOSEN`) was chosen
-on a tenth of its training words, which were held out for that; LANGUAGE-WAY scores any of them on dev:
+on a tenth of its training words, which were held out for that; LANGUAGE-WAY scores any of them on dev, LANGUAGE-WAY-tune
+on words whose stems are held out:
 
     python recipes/g2p.py --only hun-ctc-tune,hun-attention-tune --set train.epochs=60
 """
@@ -210,7 +211,7 @@ WAYS = {
     "taught": Way("recognize", {**FEW, "model.hidden_size": 192, "train.epochs": 14}, taught, with_beam),
     "ctc-pairs": Way("recognize", {**CTC, "train.batch_size": 64, "train.epochs": 24}, frames_and_pairs, with_beam),
 }
-# Words wrong of 800 held out, in percent: attention, transformer, pairs, more-pairs, ctc, ctc-pairs
+# Words wrong of 800 held out at random, in percent: attention, transformer, pairs, more-pairs, ctc, ctc-pairs
 #   fre 6.3 6.4 5.1 5.1 – 6.1;  hun 3.6 2.8 2.1 2.1 2.5 2.1
 #   kor 19.1 19.5 17.9 17.9 19.3 18.9;  bul 5.0 4.6 4.5 4.3 4.1 3.3
 # Pairs and more pairs are equal; over the three languages more pairs get fewer phonemes wrong (4.55 to 4.57 % in sum).

@@ -297,19 +297,21 @@ def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[
         check({**PLAIN, "cell": cell, "hidden": hidden, "lengths": True, "resets": "learned"})
 
 
-@pytest.mark.parametrize(("cell", "hidden"), [("lstm_current", 320), ("gru", 300)])
-def test_clusters_of_more_than_eight_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
-    """One at a time here, which has eight rows; the last three find room beside it."""
-    limits = Limits(20, 227 * 1024, ((16, 1),))
-    kind = KINDS[GRU if cell == "gru" else LSTM_CURRENT]
-    for batch, beside in ((7, False), (11, True)):
-        for direction in ("forward", "backward"):
-            plan = make_plan(kind, direction, 10, batch, limits)
-            assert plan is not None
-            assert plan.near
-            assert (plan.rest is not None) == beside
-        simulated(20, clusters=True, seed=7)
-        check({**PLAIN, "cell": cell, "hidden": hidden, "batch": batch, "lengths": True, "resets": "learned"})
+@pytest.mark.parametrize(
+    ("cell", "hidden", "batch", "beside"), [("lstm_current", 320, 7, False), ("gru", 300, 11, True)]
+)
+def test_clusters_of_more_than_eight_blocks(
+    cell: str, hidden: int, batch: int, beside: bool, simulated: Callable[..., None]
+) -> None:
+    """One at a time here, which has eight rows; three more find room beside it."""
+    for direction in ("forward", "backward"):
+        kind = KINDS[GRU if cell == "gru" else LSTM_CURRENT]
+        plan = make_plan(kind, direction, 10, batch, Limits(20, 227 * 1024, ((16, 1),)))
+        assert plan is not None
+        assert plan.near
+        assert (plan.rest is not None) == beside
+    simulated(20, clusters=True, seed=7)
+    check({**PLAIN, "cell": cell, "hidden": hidden, "batch": batch, "lengths": True, "resets": "learned"})
 
 
 @pytest.mark.parametrize("units", UNITS)
