@@ -8,8 +8,8 @@ OUT/g2p-LANGUAGE-SEED.json when it is done, and is not made again. At the end th
 
 The score is the share of words that are right; the word error rate is what is missing to 1. Nothing is chosen by the
 scored words: there is one evaluation, after the last update. Which way a language is read (`WAYS`, `CHOSEN`) was chosen
-on a tenth of its training words, which were held out for that; LANGUAGE-WAY scores any of them on dev, LANGUAGE-WAY-tune
-on words whose stems are held out:
+on a tenth of its training words, which were held out for that; LANGUAGE-WAY scores any of them on dev, and
+LANGUAGE-WAY-tune on words whose stems are held out:
 
     python recipes/g2p.py --only hun-ctc-tune,hun-attention-tune --set train.epochs=60
 """
