@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-import torch.nn.functional as F
 
 import unrolled
 from tests.tolerances import assert_close
 from unrolled import Model, UserError, api
-from unrolled.data import Batch
 from unrolled.errors import Note
 from unrolled.tasks.classify import Classified
 from unrolled.tasks.reading import Reader, choose_level
@@ -231,33 +229,6 @@ def test_frames_and_small_images(shape: tuple[int, ...], tmp_path: Path) -> None
         model.predict(np.zeros((4, 2)))
     with pytest.raises(UserError, match=r"Input 1 has (frames of )?shape"):
         model.predict([np.zeros((4, 2, 2, 2))[:, :1, :1]])
-
-
-def test_convolutions_over_frames(tmp_path: Path) -> None:
-    """They learn, are torch's, and a sequence's answer does not depend on what stands beside it."""
-    arrays, labels = frames(120, (6,), 0)
-    np.savez(tmp_path / "train.npz", frames=np.concatenate(arrays), lengths=[len(one) for one in arrays], labels=labels)
-    model = train(tmp_path / "train.npz", tmp_path / "run", train__max_steps=120, model__channels=[4, 8])
-    fresh, truth = frames(60, (6,), 1)
-    answers = model.predict(fresh)
-    assert np.mean([one.label == label for one, label in zip(answers, truth, strict=True)]) > 0.9
-    for one, answer in zip(fresh[:10], answers, strict=False):
-        assert model.predict(one).probabilities == pytest.approx(answer.probabilities, abs=1e-5)
-    read: Any = model.network.input
-    first, second = read.convolutions.convolutions
-    x = (torch.tensor(fresh[0]) - read.mean) / read.deviation
-    maps = x[None, None].float()  # one map (T, 6) → 4 maps (T, 3) → 8 maps (T, 2)
-    for layer in (first, second):
-        maps = F.conv2d(maps, layer.weight, layer.bias, stride=(1, 2), padding=1).relu()
-    expected = F.layer_norm(maps[0].permute(1, 0, 2).flatten(1), (16,), read.norm.weight, read.norm.bias)
-    with torch.no_grad():
-        found = read(Batch(torch.tensor(fresh[0])[None].float(), torch.zeros(1), lengths=torch.tensor([len(fresh[0])])))
-    assert_close(found[0], expected.detach())
-
-
-def test_what_is_no_number_of_maps_is_refused() -> None:
-    with pytest.raises(UserError, match=r"model\.channels"):
-        api.configure("classify", ["model.channels=[0]"])
 
 
 def test_vectors_are_taken_and_kept(table: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
@@ -27,9 +27,6 @@ class ClassifierSettings(RecurrentSettings):
     letter_hidden: int = Field(32, ge=0, description="level=word: units that read the letters each way; 0: none.")
     word_dropout: float = Field(0.2, ge=0, lt=1, description="level=word: chance that a word is hidden in training.")
     tune_vectors: bool = Field(True, description="Let training change the pretrained vectors.")
-    channels: list[PositiveInt] = Field(
-        [], description="Frames: maps of 3×3 convolutions over time and features; each halves the features; none: []."
-    )
     front: list[int] = Field([], description="Frames: sizes of dense layers before the recurrent ones.")
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.nn import LSTM
-from unrolled.nn.front import ConvolutionFront, DenseFront, ImageFront
+from unrolled.nn.front import DenseFront, ImageFront
 from unrolled.text import Tokenizer, Vectors, Words
 
 
@@ -120,14 +120,13 @@ def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
 class FrameInput(nn.Module):
     """Frames (B, T, D), or small images (B, T, H, W) or (B, T, H, W, C), scaled and sent through the front layers.
 
-    The scaling, mean and deviation of each number over the training frames, is part of the model. With `maps` frames
-    are rows of a picture, such as a spectrogram: convolutions over time and features, with so many maps, come first.
+    The scaling, mean and deviation of each number over the training frames, is part of the model.
     """
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, shape: Sequence[int], sizes: Sequence[int], dropout: float, maps: Sequence[int] = ()) -> None:
+    def __init__(self, shape: Sequence[int], sizes: Sequence[int], dropout: float) -> None:
         super().__init__()
         self.shape = tuple(shape)
         self.register_buffer("mean", torch.zeros(self.shape))
@@ -138,16 +137,8 @@ class FrameInput(nn.Module):
             height, width, channels = (*self.shape, 1)[:3]
             self.front = ImageFront(channels, height, width, sizes[-1] if sizes else 64)
         else:
-            self.front = DenseFront(self._convolve(maps), sizes, dropout)
+            self.front = DenseFront(self.shape[0], sizes, dropout)
         self.output_size = self.front.output_size
-
-    def _convolve(self, maps: Sequence[int]) -> int:
-        """Makes the convolutions; the numbers of a frame that leave them."""
-        self.convolutions = ConvolutionFront(self.shape[0], maps, [1] * len(maps)) if maps else None
-        if self.convolutions is None:
-            return self.shape[0]
-        self.norm = nn.LayerNorm(self.convolutions.output_size)
-        return self.convolutions.output_size
 
     def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
         """Takes the scaling; what never varies is left as it is."""
@@ -158,8 +149,5 @@ class FrameInput(nn.Module):
         x = (batch.inputs - self.mean) / self.deviation
         if self.images:
             x = x.unsqueeze(2) if len(self.shape) == 2 else x.movedim(-1, 2)  # (B, T, C, H, W)
-        elif self.convolutions is not None:
-            assert batch.lengths is not None
-            x = self.norm(self.convolutions(x * batch.mask[..., None], batch.lengths)[0])
         vectors: Tensor = self.front(x)
         return vectors

@@ -48,8 +48,6 @@ class InputSettings(Protocol):
     @property
     def tune_vectors(self) -> bool: ...
     @property
-    def channels(self) -> list[int]: ...
-    @property
     def front(self) -> list[int]: ...
     @property
     def dropout(self) -> float: ...
@@ -115,7 +113,7 @@ class Reader:
             )
         if self.tokenizer is not None:
             return TokenInput(len(self.tokenizer), settings.embedding_size)
-        return FrameInput(self.frames, settings.front, settings.dropout, settings.channels)
+        return FrameInput(self.frames, settings.front, settings.dropout)
 
     def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
         """Inputs side by side."""
