@@ -5,7 +5,6 @@ Without a CUDA graph, a short sequence takes as long as Python and torch need fo
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -126,7 +125,7 @@ class _Function(torch.autograd.Function):
         d_x = kept.x.new_empty(kept.x.shape) if need_x else None  # (T·B, D)
         wide = ctx.dtypes[1] == torch.float32
         both = d_x is not None and need_weight_ih and len(d_x) <= FEW_ROWS and launch.capturing(flat.device)
-        with launch.forked(flat.device) if both else nullcontext(nullcontext()) as beside:
+        with launch.forked(flat.device, both) as beside:
             if d_x is not None:
                 with beside:
                     torch.mm(flat, kept.weight_ih, out=d_x)

@@ -66,9 +66,12 @@ def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.
 
 
 @contextmanager
-def forked(device: torch.device) -> Iterator[AbstractContextManager[Any]]:
-    """A block with a stream beside the current one, to be entered; what comes after the block waits for both."""
-    if device.type != "cuda":  # a simulation
+def forked(device: torch.device, wanted: bool = True) -> Iterator[AbstractContextManager[Any]]:
+    """A block with a stream beside the current one, to be entered; what comes after the block waits for both.
+
+    If it is not `wanted`, and in a simulation, there is one stream.
+    """
+    if not wanted or device.type != "cuda":
         yield nullcontext()
         return
     here = torch.cuda.current_stream(device)
