@@ -78,7 +78,7 @@ def test_it_overfits_eight_series(tmp_path: Path) -> None:
 
 def test_learns_what_no_linear_forecast_can(tmp_path: Path) -> None:
     """The logistic map: its autocorrelation is nothing, its next value a certainty."""
-    x = [np.random.default_rng().uniform(0.2, 0.8)]
+    x = [np.random.default_rng(0).uniform(0.2, 0.8)]
     for _ in range(1199):
         x.append(3.9 * x[-1] * (1 - x[-1]))
     path = table(tmp_path / "chaos.csv", np.array(x)[:, None], "x")
@@ -234,7 +234,7 @@ def test_every_option_trains_saves_and_predicts(changes: dict[str, Any], file: P
 
 def test_an_aligned_target_is_of_the_same_step(tmp_path: Path) -> None:
     """A control signal: what two inputs have added up to so far, with a leak."""
-    random = np.random.default_rng()
+    random = np.random.default_rng(0)
     u = random.normal(0, 1, (600, 2))
     y = np.zeros((600, 1))
     for t in range(600):
