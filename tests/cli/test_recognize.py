@@ -18,6 +18,7 @@ import soundfile
 from tests.tasks.recognition import RATE, SMALL, manifest, tone, words, write_lines, write_recordings
 from unrolled.cli.app import main
 from unrolled.errors import Note
+from unrolled.tasks.recognize import Recognize
 
 
 def run(*parts: str, text: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -56,7 +57,7 @@ def test_the_command_itself(folder: Path) -> None:
     )
 
 
-def test_one_bad_file_among_good_ones(folder: Path) -> None:
+def test_one_bad_file_among_good_ones(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("run", "m", "test0.wav", "text.txt", "test1.wav", "--json", folder=folder)
     first, bad, last = map(json.loads, result.stdout.splitlines())
     assert [first["text"], last["text"]] == words(10, seed=1)[:2]
@@ -64,6 +65,10 @@ def test_one_bad_file_among_good_ones(folder: Path) -> None:
     assert bad["error"].startswith("text.txt is no recording that can be read: Format not recognised.")
     assert result.returncode == 2
     assert "1 of 3 inputs could not be read." in result.stderr
+    monkeypatch.setattr(Recognize, "at_once", 1)  # read one after the other
+    later = run("run", "m", "test0.wav", "text.txt", "test1.wav", folder=folder)
+    assert later.stdout.splitlines() == [words(10, seed=1)[0], "", words(10, seed=1)[1]]
+    assert "1 of 3 inputs could not be read." in later.stderr
     nothing = run("run", "m", "text.txt", "missing.wav", folder=folder)
     assert (nothing.stdout, nothing.returncode) == ("", 2)
     assert "text.txt is no recording that can be read" in nothing.stderr

@@ -136,7 +136,10 @@ class Task(ABC):
         """
         header, answered, failed = request.format == "csv", 0, 0
         for inputs in _chunks(self.inputs(model, request), self.at_once):
-            for one, answer in zip(inputs, self.answers(model, inputs, options), strict=True):
+            answers = self.answers(model, inputs, options)
+            if not answered and all(isinstance(answer, UserError) for answer in answers):
+                raise answers[0]  # it is the options, or nothing is any good
+            for one, answer in zip(inputs, answers, strict=True):
                 if isinstance(answer, UserError):
                     failed += 1
                     note(str(answer))

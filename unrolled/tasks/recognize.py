@@ -201,22 +201,14 @@ class Recognize(Task):
         yield from super().run(model, request, **options)
 
     def answers(self, model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
-        """An answer for each input, or its error; if all have one, the first is raised."""
+        """An answer for each input, or its error."""
         try:
             answers: Sequence[Any] = self.predict(model, inputs, **options)
             return answers
-        except UserError:
+        except UserError as error:
             if len(inputs) == 1:
-                raise
-        found: list[Any] = []
-        for one in inputs:
-            try:
-                found += self.predict(model, [one], **options)
-            except UserError as error:
-                found.append(error)
-        if all(isinstance(one, UserError) for one in found):
-            raise found[0]
-        return found
+                return [error]
+        return [answer for one in inputs for answer in self.answers(model, [one], options)]
 
     def drawing(self, model: Model, inputs: Any, **options: Any) -> Figure:
         """Labels over time under what was heard or seen, as a figure: `savefig` writes PNG, SVG or PDF."""
