@@ -23,7 +23,7 @@ from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
 from unrolled.kernels import cuda, reference
-from unrolled.kernels.cuda import compiler, launch, once
+from unrolled.kernels.cuda import compiler, launch, once, products
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import (
     GRU,
@@ -158,6 +158,30 @@ def test_a_state_that_is_known_to_be_zero(clusters: bool, simulated: Callable[..
     assert all(torch.equal(a, b) for a, b in zip(fresh[1], expected[1], strict=True))
     first, second = (torch.autograd.grad(result[0].float().sum(), weight)[0] for result in (fresh, expected))
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "gru_before", "rnn"])
+def test_matrices_whose_rows_are_filled_up(
+    cell: str, simulated: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of 34 units, 6 inputs, 102 gates are no multiples of 16 bytes: cuBLAS is given larger ones."""
+    simulated()
+    mm = torch.mm
+    case = {**PLAIN, "cell": cell, "hidden": 34}
+    plain = check(case)
+    asked: list[Tensor] = []
+
+    def recorded(a: Tensor, b: Tensor, **options: Any) -> Tensor:
+        asked.extend((a, b))
+        return mm(a, b, **options)
+
+    monkeypatch.setattr(products, "WORTH", 0)
+    monkeypatch.setattr(torch, "mm", recorded)
+    found = check(case)
+    assert asked
+    assert all(matrix.stride(dim) % 8 == 0 for matrix in asked for dim in range(2) if matrix.stride(dim) > 1)
+    assert all(found[name].shape == plain[name].shape for name in plain)
+    assert all(found[f"gradient of {name}"].is_contiguous() for name in ("weight_ih", "weight_hh"))
 
 
 def test_order_of_threads_changes_nothing(simulated: Callable[..., None]) -> None:

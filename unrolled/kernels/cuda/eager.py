@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from unrolled.kernels.cuda import launch, passes
+from unrolled.kernels.cuda import launch, passes, products
 
 FEW_ROWS = 2048  # up to here two products at once are faster in a graph, since neither fills the GPU; else Python waits
 
@@ -52,7 +52,7 @@ def run(layer: Layer, how: How) -> tuple[Tensor, ...]:
 
 
 class _Kept(NamedTuple):
-    """For the backward pass; x is (T·B, D)."""
+    """For the backward pass; x is (T·B, D), and it and W may be filled up (products.py)."""
 
     x: Tensor
     weight_ih: Tensor
@@ -79,7 +79,10 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     x = x.transpose(0, 1).to(dtype)  # (T, B, D)
     x = x.reshape(-1, x.shape[2])
     weight_ih, weight_hh = layer.weight_ih.to(dtype), layer.weight_hh.to(dtype)
-    gates_x = torch.mm(x, weight_ih.t()).view(-1, batch, weight_ih.shape[0]).transpose(0, 1)
+    gates = len(weight_ih)
+    if products.uneven(len(x), x.shape[1], gates):
+        x, weight_ih = products.filled(x), products.filled(weight_ih, rows=True)
+    gates_x = torch.mm(x, weight_ih.t())[:, :gates].view(-1, batch, gates).transpose(0, 1)
     own = None if layer.peephole is None else layer.peephole.float()
     h_0, c_0 = (None if t is None else t.to(dtype) for t in (layer.h_0, layer.c_0))
     reset_h, reset_c = (None if t is None else t.float() for t in (layer.reset_h, layer.reset_c))
@@ -101,6 +104,7 @@ class _Function(torch.autograd.Function):
         shown, kept = _forward(layer, how, save=True)
         ctx.set_materialize_grads(False)
         ctx.how, ctx.dtypes = how, [None if t is None else t.dtype for t in layer]
+        ctx.columns = layer.x.shape[2]
         ctx.save_for_backward(*kept)
         return shown
 
@@ -120,19 +124,25 @@ class _Function(torch.autograd.Function):
             how.reverse, how.share, of_states, ctx.dtypes[2] == torch.float32,
         )  # fmt: skip
         assert d_gates_x is not None
+        batch, _, gates = d_gates_x.shape
         flat = d_gates_x.transpose(0, 1).flatten(0, 1)  # (T·B, G·H)
-        batch = d_gates_x.shape[0]
+        if len(kept.weight_ih) > gates:
+            flat = products.filled(flat)
         d_x = kept.x.new_empty(kept.x.shape) if need_x else None  # (T·B, D)
         wide = ctx.dtypes[1] == torch.float32
         both = d_x is not None and need_weight_ih and len(d_x) <= FEW_ROWS and launch.capturing(flat.device)
+        d_weight_ih = None
         with launch.forked(flat.device, both) as beside:
             if d_x is not None:
                 with beside:
                     torch.mm(flat, kept.weight_ih, out=d_x)
-            d_weight_ih = passes.product(flat.t(), kept.x, wide) if need_weight_ih else None
+            if need_weight_ih:
+                d_weight_ih = products.product(flat.t(), kept.x, wide)
+                if d_weight_ih.shape != (gates, ctx.columns):
+                    d_weight_ih = products.cut(d_weight_ih, gates, ctx.columns)
         d_biases = passes.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
         if d_x is not None:
-            d_x = d_x.view(-1, batch, kept.x.shape[1]).transpose(0, 1)
+            d_x = d_x[:, : ctx.columns].view(-1, batch, ctx.columns).transpose(0, 1)
         found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *d_states)
         wanted = zip(found, ctx.needs_input_grad[1:], ctx.dtypes, strict=True)
         return None, *(_as(gradient, dtype) if needed else None for gradient, needed, dtype in wanted)

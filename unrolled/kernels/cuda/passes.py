@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.kernels.cuda import compiler, launch
+from unrolled.kernels.cuda import compiler, launch, products
 from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
 
@@ -114,7 +114,8 @@ def backward(
     cell = KINDS[kind]
     steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     hidden = weight.shape[1]
-    h_entering, rh = exchange[:steps, ..., :hidden], exchange[-steps:, ..., :hidden]
+    uneven = products.uneven(steps * batch, hidden, cell.gates * hidden)
+    entering = exchange if uneven else exchange[..., :hidden]  # units that are none fill it up
     plan = _plan("backward", kind, exchange, batch, hidden, share)
     d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
     d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else None
@@ -127,7 +128,7 @@ def backward(
     d_reset_c = torch.zeros_like(reset_c) if reset_c is not None else None
 
     given = Arguments(units=units or hidden)
-    alive = _describe(given, h_entering.transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
+    alive = _describe(given, exchange[:steps].transpose(0, 1), own, c_0, reset_h, reset_c, lengths, resets, reverse)
     given.weights, given.second_weights = _weights(weight, cell, alive)
     tally_rows = sum(part.tally_rows for part, _ in _parts(plan, batch))
     tallied = bias_x is not None or bias_h is not None, (bias_h if cell.candidate else own) is not None
@@ -152,12 +153,12 @@ def backward(
             setattr(given, name, tensor.data_ptr())
     _launch("backward", kind, plan, given, d_gates, hidden)
 
-    if cell.another:
-        d_weight = _d_weight(d_gates, h_entering, hidden, width, wide)
+    if cell.another or (uneven and d_gates_x.shape[2] % products.EIGHT):
+        d_weight = _d_weight(d_gates, entering[:steps], hidden, width, wide)
         if d_candidate is not None:
-            d_weight = torch.cat([d_weight, _d_weight(d_candidate, rh, hidden, width, wide)])
+            d_weight = torch.cat([d_weight, _d_weight(d_candidate, entering[-steps:], hidden, width, wide)])
     else:
-        d_weight = _d_weight(d_gates_x, h_entering, hidden, hidden, wide)
+        d_weight = _d_weight(d_gates_x, entering, hidden, hidden, wide)
     d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
     if width > hidden:
         d_shared = [None if d is None else d[:, :hidden] for d in d_shared]
@@ -166,15 +167,10 @@ def backward(
 
 def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int, wide: bool) -> Tensor:
     """The gradient (·, H) of weights from that of their products (T, B, ·), of H or H' units, and what entered them."""
-    found = product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
-    return found if width == hidden else found.view(-1, width, hidden)[:, :hidden].flatten(0, 1)
-
-
-def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
-    """The matrix product, in 32 bits if that is `wide`: what it was summed up in."""
-    if not wide:
-        return torch.mm(a, b)
-    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.mm(a.float(), b.float())
+    found = products.product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
+    if width > hidden:
+        return found.view(-1, width, found.shape[1])[:, :hidden, :hidden].flatten(0, 1).contiguous()
+    return found if found.shape[1] == hidden else products.cut(found, len(found), hidden)
 
 
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, waited: Tensor, hidden: int) -> None:

@@ -1,0 +1,49 @@
+"""Matrix products of a layer beside its recurrence: of the input, and the gradients of weights and input.
+
+cuBLAS is two to four times as fast where every row begins at a multiple of 16 bytes. Rows of 650 numbers do not: large
+matrices are copied and filled up with zeros, which takes a quarter of what it saves.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+EIGHT = 8  # numbers of 16 bits in 16 bytes
+WORTH = 1 << 28  # numbers multiplied with each other; from here on copies take less time than they save
+
+
+def uneven(rows: int, inner: int, columns: int) -> bool:
+    """Whether (rows, inner) by (inner, columns), the latter lying either way, is worth filling up."""
+    return bool(inner % EIGHT or columns % EIGHT) and rows * inner * columns >= WORTH
+
+
+def filled(matrix: Tensor, rows: bool = False) -> Tensor:
+    """With zeros up to a multiple of eight columns, and of as many rows if that is said."""
+    right, below = -matrix.shape[1] % EIGHT, -matrix.shape[0] % EIGHT if rows else 0
+    if not (right or below):
+        return matrix
+    if _in_words(matrix):
+        return F.pad(matrix.view(torch.int32), (0, right // 2, 0, below)).view(matrix.dtype)
+    return F.pad(matrix, (0, right, 0, below))
+
+
+def cut(matrix: Tensor, rows: int, columns: int) -> Tensor:
+    """Its first rows and columns, by themselves in memory."""
+    if columns % 2 == 0 and _in_words(matrix):
+        return matrix.view(torch.int32)[:rows, : columns // 2].contiguous().view(matrix.dtype)
+    return matrix[:rows, :columns].contiguous()
+
+
+def _in_words(matrix: Tensor) -> bool:
+    """Whether two numbers make one word of 32 bits, which is copied twice as fast."""
+    even = matrix.element_size() == 2 and matrix.shape[1] % 2 == 0 and matrix.storage_offset() % 2 == 0
+    return even and matrix.is_contiguous()
+
+
+def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
+    """The matrix product, in 32 bits if that is `wide`: what it was summed up in."""
+    if not wide:
+        return torch.mm(a, b)
+    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.mm(a.float(), b.float())
