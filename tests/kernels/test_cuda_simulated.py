@@ -314,7 +314,9 @@ def test_norms_over_several_blocks(hidden: int, simulated: Callable[..., None]) 
         check({**PLAIN, "cell": "lstm_norm", "hidden": hidden, "batch": 35, "lengths": True, "resets": "learned"})
 
 
-@pytest.mark.parametrize(("cell", "hidden"), [("rnn", 256), ("lstm_current", 100), ("lstm", 256), ("gru", 192)])
+@pytest.mark.parametrize(
+    ("cell", "hidden"), [("rnn", 256), ("lstm_current", 100), ("lstm", 256), ("gru", 192), ("gru_before", 192)]
+)
 def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[..., None]) -> None:
     for seed in (4, 5):
         simulated(clusters=True, seed=seed)
@@ -322,14 +324,15 @@ def test_clusters_of_several_blocks(cell: str, hidden: int, simulated: Callable[
 
 
 @pytest.mark.parametrize(
-    ("cell", "hidden", "batch", "beside"), [("lstm_current", 320, 7, False), ("gru", 300, 11, True)]
+    ("cell", "hidden", "batch", "beside"),
+    [("lstm_current", 320, 7, False), ("gru", 300, 11, True), ("gru_before", 300, 11, True)],
 )
 def test_clusters_of_more_than_eight_blocks(
     cell: str, hidden: int, batch: int, beside: bool, simulated: Callable[..., None]
 ) -> None:
     """One at a time here, which has eight rows; three more find room beside it."""
     for direction in ("forward", "backward"):
-        kind = KINDS[GRU if cell == "gru" else LSTM_CURRENT]
+        kind = KINDS[{"gru": GRU, "gru_before": GRU_BEFORE, "lstm_current": LSTM_CURRENT}[cell]]
         plan = make_plan(kind, direction, 10, batch, Limits(20, 227 * 1024, ((16, 1),)))
         assert plan is not None
         assert plan.near
@@ -339,7 +342,7 @@ def test_clusters_of_more_than_eight_blocks(
 
 
 @pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU]], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
 def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
     library = build(compiler.recurrence(kind, 128, torch.float16, units, near=True))
     assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)

@@ -17,7 +17,6 @@ from unrolled.kernels.cuda.arguments import header
 from unrolled.kernels.cuda.plan import NUMBERS, Kind, width_blocks
 
 SOURCES = Path(__file__).parent
-CLUSTER_SOURCE = "cluster.cu"
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-lineinfo")
 
 
@@ -53,7 +52,9 @@ def recurrence(
     many_rows = many_rows and not (kind.twice or kind.norm)  # these have no registers left
     sizes = {"REAL_UNITS": hidden, "WIDTH": width_blocks(hidden), "BLOCK_UNITS": units, "MANY_ROWS": int(many_rows)}
     defines = (*_cell(kind, dtype), *(f"-D{name}={size}" for name, size in sizes.items()))
-    return Program(CLUSTER_SOURCE if near else kind.source, defines)
+    source = kind.in_clusters if near else kind.source
+    assert source is not None, f"{kind.name} has no clusters"
+    return Program(source, defines)
 
 
 @cache

@@ -13,11 +13,22 @@
 using Number = NUMBER_TYPE;
 constexpr int SLICES = HIDDEN / UNITS, R = 0, Z = 1, N = 2, GATES = 3;
 
+// Both products have weights in registers: two thirds of them are the first one's.
+template <int SUMS, int BLOCKS>
+constexpr int pieces() {
+    return SUMS * SIXTEENS * ((BLOCKS + WARPS - 1) / WARPS);
+}
+template <int PIECES>
+constexpr int held(int of_three) {
+    return PIECES <= MOST_HELD_OF_TWO ? PIECES : of_three * HELD_OF_MORE / 3;
+}
+constexpr int FORWARD = pieces<2, WIDTH>() + pieces<1, WIDTH>(), BACKWARD = pieces<1, 2 * WIDTH>() + pieces<1, WIDTH>();
+
 // `weights` (2 * HIDDEN, HIDDEN) and `second_weights` (HIDDEN, HIDDEN)
-using ForwardGates = Product<Number, 2, WIDTH>;
-using ForwardCandidate = Product<Number, 1, WIDTH>;
-using BackwardGates = Product<Number, 1, 2 * WIDTH, true>;
-using BackwardCandidate = Product<Number, 1, WIDTH, true>;
+using ForwardGates = Product<Number, 2, WIDTH, false, false, held<FORWARD>(2)>;
+using ForwardCandidate = Product<Number, 1, WIDTH, false, false, held<FORWARD>(1)>;
+using BackwardGates = Product<Number, 1, 2 * WIDTH, true, false, held<BACKWARD>(2)>;
+using BackwardCandidate = Product<Number, 1, WIDTH, true, false, held<BACKWARD>(1)>;
 using ForwardShared = Shared<GATES, 0, ForwardGates, ForwardCandidate>;
 using BackwardShared = Shared<0, GATES, BackwardGates, BackwardCandidate>;
 

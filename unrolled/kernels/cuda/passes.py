@@ -78,7 +78,7 @@ def forward(
     for name, tensor in (("c_final", c_n), ("saved", saved), ("memory", memory)):
         if tensor is not None:
             setattr(given, name, tensor.data_ptr())
-    _launch("forward", kind, plan, given, exchange, hidden)
+    _launch("forward", kind, plan, given, hidden, exchange)
     return [output, h_n, c_n, exchange if save else None, saved, memory]
 
 
@@ -151,7 +151,7 @@ def backward(
     for name, tensor in addresses.items():
         if tensor is not None:
             setattr(given, name, tensor.data_ptr())
-    _launch("backward", kind, plan, given, d_gates, hidden)
+    _launch("backward", kind, plan, given, hidden, *(d for d in (d_gates, d_candidate) if d is not None))
 
     if cell.another or (uneven and d_gates_x.shape[2] % products.EIGHT):
         d_weight = _d_weight(d_gates, entering[:steps], hidden, width, wide)
@@ -173,27 +173,29 @@ def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int, wid
     return found if found.shape[1] == hidden else products.cut(found, len(found), hidden)
 
 
-def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, waited: Tensor, hidden: int) -> None:
-    """`waited` is the buffer (T, B, ·) whose words blocks wait for."""
+def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, hidden: int, *waited: Tensor) -> None:
+    """`waited` are the buffers (T, B, ·) whose words blocks wait for."""
+    dtype, device = waited[0].dtype, waited[0].device
     slots = 0
 
     def run(part: Plan, first: int) -> None:
         nonlocal slots
-        program = compiler.recurrence(KINDS[kind], hidden, waited.dtype, part.units, part.near, part.many_rows)
+        program = compiler.recurrence(KINDS[kind], hidden, dtype, part.units, part.near, part.many_rows)
         given.group_rows, given.chunk_rows = part.group_rows, part.chunk_rows
         given.first_row, given.end_row = first, min(first + part.rows, given.batch)
         given.first_slot = slots
         slots += part.tally_rows
-        launch.run(program, direction, part, given, waited.device)
+        launch.run(program, direction, part, given, device)
 
     if plan.rest is None:
         for part, first in _parts(plan, given.batch):
             run(part, first)
         return
-    with launch.forked(waited.device) as beside:
+    with launch.forked(device) as beside:
         run(plan, 0)
         with beside:  # clusters must find their places first, and have the time for it while this is filled
-            waited.view(torch.int32)[:, plan.rows :].fill_(NOT_YET)
+            for buffer in waited:
+                buffer.view(torch.int32)[:, plan.rows :].fill_(NOT_YET)
             run(plan.rest, plan.rows)
 
 

@@ -10,7 +10,7 @@ import torch
 Pass = Literal["forward", "backward"]
 
 # The kernels' own measures (weights.cuh).
-WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE = 8, 256, 32, 8, 16, 14
+WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE, MOST_HELD_OF_TWO = 8, 256, 32, 8, 16, 14, 18
 UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
 MOST_OF_CLUSTER = 16  # blocks that reach into each other's shared memory; more than 8 only if asked for
 PORTABLE = 8
@@ -33,6 +33,7 @@ class Kind:
     candidate: bool = False  # whether the candidate's x has another gradient than its product
     twice: bool = False  # whether a step has two products: all gates but the last, then the last
     norm: bool = False  # whether it has layer norm, and its blocks sums to exchange
+    in_clusters: str | None = "cluster.cu"  # the file of its kernels there, if there are any
 
     @property
     def another(self) -> bool:
@@ -51,8 +52,18 @@ KINDS: tuple[Kind, ...] = (
     Kind("LSTM, peepholes, o sees c_t", "recurrence.cu", "LSTM<CURRENT>", 4, 4, 3, memory=True),
     Kind("LSTM, peepholes, o sees c_{t-1}", "recurrence.cu", "LSTM<PREVIOUS>", 4, 4, 3, memory=True),
     Kind("GRU", "recurrence.cu", "GRU", 3, 4, 1, memory=False, candidate=True),
-    Kind("GRU, reset before", "gru_before.cu", "GRU", 3, 3, 0, memory=False, twice=True),
-    Kind("LSTM, layer norm", "lstm_norm.cu", "LSTM<NONE>", 4, 8, 6, memory=True, norm=True),
+    Kind(
+        "GRU, reset before",
+        "gru_before.cu",
+        "GRU",
+        3,
+        3,
+        0,
+        memory=False,
+        twice=True,
+        in_clusters="gru_before_cluster.cu",
+    ),
+    Kind("LSTM, layer norm", "lstm_norm.cu", "LSTM<NONE>", 4, 8, 6, memory=True, norm=True, in_clusters=None),
 )
 RNN_TANH, RNN_RELU, LSTM, LSTM_CURRENT, LSTM_PREVIOUS, GRU, GRU_BEFORE, LSTM_NORM = range(len(KINDS))
 
@@ -66,6 +77,7 @@ class Product:
     sums: int
     blocks: int
     units: int
+    held: int = 0  # weights in registers, if another product has some too
 
     @property
     def pieces(self) -> int:
@@ -74,7 +86,8 @@ class Product:
 
     def bytes(self, rows: int) -> int:
         """In shared memory: weights that do not fit into registers, and two sets of partial sums, taking turns."""
-        spare = (self.pieces - HELD_OF_MORE) * WARPS * 32 * 32 if self.pieces > MOST_HELD else 0
+        held = self.held or (self.pieces if self.pieces <= MOST_HELD else HELD_OF_MORE)
+        spare = max(0, self.pieces - held) * WARPS * 32 * 32
         wide = 4 if self.sums == 3 else self.sums  # those of a unit fill 4, 8 or 16 bytes
         return spare + 2 * min(self.blocks, WARPS) * rows * (self.units * wide + 4) * 4
 
@@ -129,7 +142,11 @@ def width_blocks(hidden: int) -> int:
 def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Product]:
     """What is multiplied at a step, one after the other."""
     gates = [kind.gates - 1, 1] if kind.twice else [kind.gates]
-    return [Product(g, width, units) if direction == "forward" else Product(1, g * width, units) for g in gates]
+    found = [Product(g, width, units) if direction == "forward" else Product(1, g * width, units) for g in gates]
+    pieces = sum(product.pieces for product in found)
+    if not kind.twice or pieces <= MOST_HELD_OF_TWO:
+        return [replace(product, held=product.pieces) for product in found] if kind.twice else found
+    return [replace(product, held=g * HELD_OF_MORE // 3) for g, product in zip(gates, found, strict=True)]
 
 
 def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
@@ -139,7 +156,7 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     backward only where clusters cannot wait for others to end.
     """
     near = split = None
-    if not (kind.twice or kind.norm) and width <= WIDEST_OF_CLUSTER:
+    if kind.in_clusters is not None and width <= WIDEST_OF_CLUSTER:
         near = _cluster_plan(kind, direction, width, batch, limits)
         if near is not None and (direction == "backward" or _waves(near.cluster, batch, limits) == 1):
             return near
@@ -159,7 +176,7 @@ def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     """
     few, many = UNITS
     too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
-    if kind.norm or (too_many and (direction == "forward" or kind.twice)):
+    if kind.norm or (too_many and direction == "forward" and not kind.twice):
         sizes: tuple[int, ...] = (few,)
     else:
         sizes = (few, many) if direction == "forward" else (many, few)
@@ -238,11 +255,12 @@ def _most_clusters(size: int, limits: Limits) -> int:
 
 def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
     """What a block of a cluster keeps in shared memory, twice: every h and partial sums; or sums and gates."""
+    products = products_of(kind, direction, width, units)
     if direction == "forward":
-        (product,) = products_of(kind, direction, width, units)
-        return 2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.bytes(TILE_ROWS)
-    columns = -(-kind.gates * units // BLOCK) * BLOCK
-    return 2 * TILE_ROWS * (4 * width * BLOCK + 2 * (columns + 32)) + 4 * 2 * THREADS * kind.own
+        return sum(2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.bytes(TILE_ROWS) for product in products)
+    columns = [-(-product.blocks // width * units // BLOCK) * BLOCK for product in products]
+    tally = 4 * 2 * THREADS * kind.own
+    return sum(2 * TILE_ROWS * (4 * width * BLOCK + 2 * (count + 32)) for count in columns) + tally
 
 
 def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:

@@ -27,8 +27,9 @@ struct alignas(16) Sums<4> {
 };
 
 // TRANSPOSED: the matrix has a row for each column of the product. Two neighbouring units make one word of it, so that
-// a lane has rows 2r and 2r + 1 of a tile then, and not r and r + 8. NEAR: the rows come by shared memory.
-template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false, bool NEAR = false>
+// a lane has rows 2r and 2r + 1 of a tile then, and not r and r + 8. NEAR: the rows come by shared memory. IN_REGISTERS:
+// pieces of weights, where a second product wants registers too (gru_before.cu).
+template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false, bool NEAR = false, int IN_REGISTERS = 0>
 struct Product {
     static_assert(SUMS == 1 || !TRANSPOSED);
     using UnitSums = Sums<SUMS>;
@@ -45,9 +46,11 @@ struct Product {
 
     // of one set of partial sums; there are two, taking turns
     static constexpr int partial_floats(int rows) { return SUMMING * rows * PITCH; }
-    static constexpr int bytes(int chunk_rows) { return Weights<PIECES>::bytes() + 2 * partial_floats(chunk_rows) * 4; }
+    static constexpr int HELD = IN_REGISTERS ? IN_REGISTERS : PIECES <= MOST_HELD ? PIECES : HELD_OF_MORE;
+    using Kept = Weights<PIECES, HELD>;
+    static constexpr int bytes(int chunk_rows) { return Kept::bytes() + 2 * partial_floats(chunk_rows) * 4; }
 
-    Weights<PIECES> weights;
+    Kept weights;
     float* partials;
 
     static constexpr int APART = NEAR ? WARPS : 1;  // from a warp's block to its next

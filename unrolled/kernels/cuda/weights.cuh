@@ -23,6 +23,7 @@ constexpr int SIXTEENS = UNITS / 16;
 constexpr int HIDDEN = WIDTH * BLOCK;   // units; those from REAL_UNITS on have no weights and stay zero
 constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
 constexpr int HELD_OF_MORE = PIECES_HELD_OF_MORE;  // fewer if some are in shared memory: reading them takes registers
+constexpr int MOST_HELD_OF_TWO = MOST_HELD + 2;    // of two products, of which one is multiplied at a time
 constexpr int MOST_WAITS = 1 << 22;     // some seconds: blocks run together, so that more means an error
 static_assert(REAL_UNITS <= HIDDEN && REAL_UNITS % 2 == 0);
 
@@ -64,10 +65,10 @@ DEVICE Words load_eight(const uint16_t* row, int column) {
     }
 }
 
-// The pieces of a warp; of each, a lane has two rows.
-template <int PIECES>
+// The pieces of a warp, so many of them in registers; of each, a lane has two rows.
+template <int PIECES, int IN_REGISTERS>
 struct Weights {
-    static constexpr int HELD = PIECES <= MOST_HELD ? PIECES : HELD_OF_MORE;
+    static constexpr int HELD = PIECES < IN_REGISTERS ? PIECES : IN_REGISTERS;
     static constexpr int bytes() { return (PIECES - HELD) * WARPS * 2 * 32 * 16; }  // in shared memory
 
     Words held[HELD][2];
