@@ -175,7 +175,7 @@ def test_matrices_whose_rows_are_filled_up(
         asked.extend((a, b))
         return mm(a, b, **options)
 
-    monkeypatch.setattr(products, "WORTH", 0)
+    monkeypatch.setattr(products, "WORTH_PYTHON", 0)
     monkeypatch.setattr(torch, "mm", recorded)
     found = check(case)
     assert asked

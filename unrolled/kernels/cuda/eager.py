@@ -80,7 +80,7 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     x = x.reshape(-1, x.shape[2])
     weight_ih, weight_hh = layer.weight_ih.to(dtype), layer.weight_hh.to(dtype)
     gates = len(weight_ih)
-    if products.uneven(len(x), x.shape[1], gates):
+    if products.uneven(len(x), x.shape[1], gates, x.device):
         x, weight_ih = products.filled(x), products.filled(weight_ih, rows=True)
     gates_x = torch.mm(x, weight_ih.t())[:, :gates].view(-1, batch, gates).transpose(0, 1)
     own = None if layer.peephole is None else layer.peephole.float()

@@ -114,7 +114,7 @@ def backward(
     cell = KINDS[kind]
     steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     hidden = weight.shape[1]
-    uneven = products.uneven(steps * batch, hidden, cell.gates * hidden)
+    uneven = products.uneven(steps * batch, hidden, cell.gates * hidden, exchange.device)
     entering = exchange if uneven else exchange[..., :hidden]  # units that are none fill it up
     plan = _plan("backward", kind, exchange, batch, hidden, share)
     d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)

@@ -1,7 +1,7 @@
 """Matrix products of a layer beside its recurrence: of the input, and the gradients of weights and input.
 
 cuBLAS is two to four times as fast where every row begins at a multiple of 16 bytes. Rows of 650 numbers do not: large
-matrices are copied and filled up with zeros, which takes a quarter of what it saves.
+matrices are copied and filled up with zeros, which takes a quarter of what it saves; of Python's time it takes more.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unrolled.kernels.cuda import launch
+
 EIGHT = 8  # numbers of 16 bits in 16 bytes
-WORTH = 1 << 28  # numbers multiplied with each other; from here on copies take less time than they save
+# Numbers multiplied with each other, from which on copies take less time than they save; without a CUDA graph, Python's.
+WORTH, WORTH_PYTHON = 1 << 28, 1 << 32
 
 
-def uneven(rows: int, inner: int, columns: int) -> bool:
+def uneven(rows: int, inner: int, columns: int, device: torch.device) -> bool:
     """Whether (rows, inner) by (inner, columns), the latter lying either way, is worth filling up."""
-    return bool(inner % EIGHT or columns % EIGHT) and rows * inner * columns >= WORTH
+    if not (inner % EIGHT or columns % EIGHT):
+        return False
+    return rows * inner * columns >= (WORTH if launch.capturing(device) else WORTH_PYTHON)
 
 
 def filled(matrix: Tensor, rows: bool = False) -> Tensor:
