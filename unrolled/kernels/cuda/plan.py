@@ -187,7 +187,7 @@ def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
 def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
     """Forward, a group's rows come in two chunks if there are enough: one is on its way while the other is multiplied.
 
-    A batch that does not fit takes several launches.
+    Not where a step has more than one exchange, which then follow each other for each chunk. A batch that does not fit takes several launches.
     """
     slices = width * BLOCK // units
     most_groups = limits.multiprocessors // slices
@@ -197,7 +197,7 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
     tiles_of_group = -(-tiles // most_groups)
     while tiles_of_group > 0:
         groups = min(most_groups, -(-tiles // tiles_of_group))
-        wanted = -(-tiles_of_group // 2) if direction == "forward" and not kind.norm else tiles_of_group
+        wanted = -(-tiles_of_group // 2) if direction == "forward" and not (kind.norm or kind.twice) else tiles_of_group
         most = 2 * THREADS // units // TILE_ROWS
         for chunk_tiles in range(min(most, wanted), 0, -1):
             chunk_rows, chunks = chunk_tiles * TILE_ROWS, -(-tiles_of_group // chunk_tiles)

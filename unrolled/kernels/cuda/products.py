@@ -13,7 +13,7 @@ from torch import Tensor
 from unrolled.kernels.cuda import launch
 
 EIGHT = 8  # numbers of 16 bits in 16 bytes
-# Numbers multiplied with each other, from which on copies take less time than they save; without a CUDA graph, Python's.
+# Numbers multiplied with each other, from which on copies take less time than they save; the second, Python's too.
 WORTH, WORTH_PYTHON = 1 << 28, 1 << 32
 
 
