@@ -195,6 +195,44 @@ def test_layers_under_autocast(bidirectional: bool, dtype: torch.dtype) -> None:
         assert error(found.grad, wanted.grad) < 2 * RELATIVE[dtype]
 
 
+def test_two_products_under_autocast() -> None:
+    """Of a GRU that resets before: both parts of its weights' gradient are float32."""
+    ours: Any = unrolled.GRU(40, 96, reset_after=False, device="cuda", backend="cuda")
+    plain: Any = unrolled.GRU(40, 96, reset_after=False, device="cuda", backend="reference")
+    plain.load_state_dict(ours.state_dict())
+    x = torch.randn(30, 5, 40, device="cuda")
+    with torch.autocast("cuda", dtype=torch.float16):
+        ours(x)[0].float().pow(2).sum().backward()
+    plain(x)[0].pow(2).sum().backward()
+    for found, wanted in zip(ours.parameters(), plain.parameters(), strict=True):
+        assert found.grad.dtype == torch.float32
+        assert error(found.grad, wanted.grad) < 2 * RELATIVE[torch.float16]
+
+
+@pytest.mark.parametrize("options", [{}, {"reset_after": False}], ids=["LSTM", "GRU"])
+def test_rows_that_are_filled_up_in_a_graph(options: dict[str, Any]) -> None:
+    """Rows of 650 numbers: cuBLAS is given longer ones there, and the result is the same but for rounding."""
+    kind = unrolled.GRU if options else unrolled.LSTM
+    layer: Any = kind(650, 650, 2, backend="cuda", device="cuda", dtype=torch.float16, **options)
+    x = torch.randn(35, 20, 650, device="cuda", dtype=torch.float16, requires_grad=True)
+
+    def step() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(layer(x)[0].float().pow(2).sum(), [x, *layer.parameters()])
+
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        expected = step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    graph.replay()
+    for found, wanted in zip(captured, expected, strict=True):
+        assert found.shape == wanted.shape
+        assert error(found, wanted.double()) < RELATIVE[torch.float16]
+
+
 def test_pieces_equal_the_whole() -> None:
     """Fed step by step, the state kept in the dtype of the module, the result is near that of one call."""
     layer: Any = unrolled.GRU(8, 64, backend="cuda", device="cuda", dtype=torch.float16)

@@ -1,5 +1,5 @@
 // gru_before.cu for up to 512 units: the blocks of a group are a cluster (near.cuh), and both of a step's exchanges go
-// through their shared memories.
+// through their shared memories. What z has to do with is multiplied while another exchange is on its way.
 #include <device.cuh>
 
 #include <arguments.h>
@@ -14,12 +14,11 @@ using Number = NUMBER_TYPE;
 constexpr int R = 0, Z = 1, N = 2, GATES = 3;
 
 // `weights` (2 * units, units) and `second_weights` (units, units)
-using ForwardGates = Product<Number, 2, WIDTH, false, true>;
-using ForwardCandidate = Product<Number, 1, WIDTH, false, true>;
+using ForwardGate = Product<Number, 1, WIDTH, false, true>;
 
 struct ForwardShared {
-    static constexpr int PRODUCTS = 2 * Shown::bytes();  // where they begin
-    static constexpr int bytes(int, int) { return PRODUCTS + ForwardGates::bytes(ROWS) + ForwardCandidate::bytes(ROWS); }
+    static constexpr int of_gate(int gate) { return 2 * Shown::bytes() + gate * ForwardGate::bytes(ROWS); }
+    static constexpr int bytes(int, int) { return of_gate(GATES); }
 };
 
 KERNEL forward(GIVEN Arguments a) {
@@ -27,9 +26,10 @@ KERNEL forward(GIVEN Arguments a) {
     const int64_t row = place.batch_row(0);
     const bool owner = thread_index() < OWNERS, real_row = owner && place.has_row(0);
     const Shown entering(shared_memory()), reset(shared_memory() + Shown::bytes());  // h, r∘h
-    const ForwardGates gates(a.weights, place, shared_memory() + ForwardShared::PRODUCTS);
-    const ForwardCandidate candidate(a.second_weights, place,
-                                     shared_memory() + ForwardShared::PRODUCTS + ForwardGates::bytes(ROWS));
+    const ForwardGate reset_gate(a.weights, place, shared_memory() + ForwardShared::of_gate(R));
+    const ForwardGate update_gate(a.weights + static_cast<int64_t>(REAL_UNITS) * REAL_UNITS, place,
+                                  shared_memory() + ForwardShared::of_gate(Z));
+    const ForwardGate candidate(a.second_weights, place, shared_memory() + ForwardShared::of_gate(N));
     Pair bias[GATES] = {}, h = {};
     uint32_t given[GATES] = {}, ahead[GATES] = {};  // the input's part of the gates; of the next step
     const auto load_input = [&](int step) {
@@ -72,34 +72,38 @@ KERNEL forward(GIVEN Arguments a) {
             const Pair x = Number::unpack(given[gate]);
             part[gate] = {x.x + bias[gate].x, x.y + bias[gate].y};
         }
-        gates.gather_near(entering.of_step(step), Shown::PITCH, step);
-        Pair z = {};
+        Words words[ForwardGate::SHARE];
+        reset_gate.gather_near(entering.of_step(step), Shown::PITCH, step, words);
         if (owner) {
-            Pair sums[2];
-            gates.sum_near(place, step, sums);
-            const Pair r = {sigmoid(part[R].x + sums[R].x), sigmoid(part[R].y + sums[R].y)};
+            Pair sums[1];
+            reset_gate.sum_near(place, step, sums);
+            const Pair r = {sigmoid(part[R].x + sums[0].x), sigmoid(part[R].y + sums[0].y)};
             const uint32_t word = Number::pack(r.x * h.x, r.y * h.y);
             reset.show(place, step, word);  // others wait for this: first
-            z = {sigmoid(part[Z].x + sums[Z].x), sigmoid(part[Z].y + sums[Z].y)};
             if (real_row && a.saved != nullptr) {
                 store_word(a.second_exchange + place.at(t, 0, HIDDEN), word);
-                uint16_t* to = a.saved + place.at(t, 0, GATES * HIDDEN);
-                store_word(to + R * HIDDEN, Number::pack(r.x, r.y));
-                store_word(to + Z * HIDDEN, Number::pack(z.x, z.y));
+                store_word(a.saved + place.at(t, 0, GATES * HIDDEN) + R * HIDDEN, Number::pack(r.x, r.y));
             }
         }
+        update_gate.multiply_near(words, step);
         candidate.gather_near(reset.of_step(step), Shown::PITCH, step);
         if (!owner) continue;
 
-        Pair sums[1];
-        candidate.sum_near(place, step, sums);
-        const Pair n = {tanh_of(part[N].x + sums[0].x), tanh_of(part[N].y + sums[0].y)};
+        Pair of_z[1], of_n[1];
+        update_gate.sum_near(place, step, of_z);
+        candidate.sum_near(place, step, of_n);
+        const Pair z = {sigmoid(part[Z].x + of_z[0].x), sigmoid(part[Z].y + of_z[0].y)};
+        const Pair n = {tanh_of(part[N].x + of_n[0].x), tanh_of(part[N].y + of_n[0].y)};
         if (real) h = {n.x + z.x * (h.x - n.x), n.y + z.y * (h.y - n.y)};
         const Pair left = h;
         if (step + 1 < place.steps) enter(step + 1);
         if (!real_row) continue;
         store_output(a, place, row, t, real ? Number::pack(left.x, left.y) : 0u);
-        if (a.saved != nullptr) store_word(a.saved + place.at(t, 0, GATES * HIDDEN) + N * HIDDEN, Number::pack(n.x, n.y));
+        if (a.saved != nullptr) {
+            uint16_t* to = a.saved + place.at(t, 0, GATES * HIDDEN);
+            store_word(to + Z * HIDDEN, Number::pack(z.x, z.y));
+            store_word(to + N * HIDDEN, Number::pack(n.x, n.y));
+        }
     }
     if (real_row) store_state<Number>(a.h_final, place, row, h);
     sync_cluster();  // nobody leaves while others write to its memory
@@ -107,6 +111,7 @@ KERNEL forward(GIVEN Arguments a) {
 
 using BackwardGates = Scattered<Number, 2 * UNITS>;
 using BackwardCandidate = Scattered<Number, UNITS>;
+constexpr int OF_Z = UNITS % BLOCK == 0 ? UNITS / BLOCK : BackwardGates::BLOCKS;  // its first block, if it has one to itself
 
 struct BackwardShared {
     static constexpr int bytes(int, int) { return BackwardGates::bytes() + BackwardCandidate::bytes(); }
@@ -166,9 +171,14 @@ KERNEL backward(GIVEN Arguments a) {
             d_z = {dh.x * (h.x - n.x) * z.x * (1.0f - z.x), dh.y * (h.y - n.y) * z.y * (1.0f - z.y)};
             kept = {dh.x * z.x, dh.y * z.y};
         }
-        if (owner) candidate.put(place, turn, 0, Number::pack(d_n.x, d_n.y));
-        sync_block();  // this step's candidates are there
+        if (owner) {
+            candidate.put(place, turn, 0, Number::pack(d_n.x, d_n.y));
+            gates.put(place, turn, Z, Number::pack(d_z.x, d_z.y));
+        }
+        sync_block();  // they are there; the sums of the step after have been read and cleared
         candidate.send(turn, turn);
+        typename BackwardGates::Tile sums[BackwardGates::SHARE] = {};
+        gates.begin<OF_Z>(turn, sums);
         if (owner) {
             const Pair d_rh = candidate.collect(place, turn);
             if (known.real) {
@@ -176,10 +186,9 @@ KERNEL backward(GIVEN Arguments a) {
                 dh = {kept.x + d_rh.x * r.x, kept.y + d_rh.y * r.y};
             }
             gates.put(place, turn, R, Number::pack(d_r.x, d_r.y));
-            gates.put(place, turn, Z, Number::pack(d_z.x, d_z.y));
         }
         sync_block();
-        gates.send(turn, turn ^ 1);
+        gates.finish<OF_Z>(turn, sums, turn ^ 1);
 
         if (!real_row) continue;
         const int t = place.time(step);

@@ -41,6 +41,11 @@ struct Scattered {
     static constexpr int TILES = HIDDEN / 16, SHARE = (TILES + WARPS - 1) / WARPS;
     static constexpr int bytes() { return 2 * SUMS_BUFFER * 4 + 2 * GATES_BUFFER * 2; }
 
+    // A lane's sums of a tile, in two chains: of units 2r and 2r + 1 for rows 2q and 2q + 1.
+    struct Tile {
+        float of[2][4];
+    };
+
     float* sums_buffers;      // (2, blocks, UNITS / 2, ROWS, 2)
     uint16_t* gates_buffers;  // (2, ROWS, PITCH)
     // rows 2r and 2r + 1 of tile `share * WARPS + warp`, over the columns of this block's gates
@@ -73,30 +78,35 @@ struct Scattered {
 
     // The sums of what was put in `turn`, to be collected in `later`.
     DEVICE void send(int turn, int later) const {
+        Tile none[SHARE] = {};
+        finish<BLOCKS>(turn, none, later);
+    }
+
+    // The same in two parts, where the gates of the blocks from FIRST on are there before the others.
+    template <int FIRST>
+    DEVICE void begin(int turn, Tile (&sums)[SHARE]) const {
+        Words b[BLOCKS];
+        read<FIRST, BLOCKS>(turn, b);
+#pragma unroll
+        for (int share = 0; share < SHARE; share++) add<FIRST, BLOCKS>(sums[share], share, b);
+    }
+    template <int FIRST>
+    DEVICE void finish(int turn, Tile (&sums)[SHARE], int later) const {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         const int rank = block_index() % BLOCKS_OF_CLUSTER;
-        const uint16_t* gates = gates_buffers + turn * GATES_BUFFER;
         Words b[BLOCKS];
-#pragma unroll
-        for (int block = 0; block < BLOCKS; block++)
-            b[block] = *reinterpret_cast<const Words*>(gates + r * PITCH + block * BLOCK + 8 * q);
+        read<0, FIRST>(turn, b);
 #pragma unroll
         for (int share = 0; share < SHARE; share++) {
             const int tile = share * WARPS + warp;
             if (tile >= TILES) break;
-            float sums[2][4] = {};
-#pragma unroll
-            for (int block = 0; block < BLOCKS; block++) {
-                const Words &first = weights[share][block][0], &second = weights[share][block][1];
-                Number::multiply(sums[0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
-                Number::multiply(sums[1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
-            }
-            // units 2r and 2r + 1 of the tile for rows 2q and 2q + 1
+            add<0, FIRST>(sums[share], share, b);
+            const auto& both = sums[share].of;
             float* to = sums_buffers + later * SUMS_BUFFER + rank * SUMS_OF_BLOCK +
                         ((tile % SIXTEENS * 8 + r) * ROWS + 2 * q) * 2;
             store_near(tile / SIXTEENS, to,
-                       {bits_of(sums[0][0] + sums[1][0]), bits_of(sums[0][2] + sums[1][2]),
-                        bits_of(sums[0][1] + sums[1][1]), bits_of(sums[0][3] + sums[1][3])});
+                       {bits_of(both[0][0] + both[1][0]), bits_of(both[0][2] + both[1][2]),
+                        bits_of(both[0][1] + both[1][1]), bits_of(both[0][3] + both[1][3])});
         }
     }
 
@@ -120,6 +130,24 @@ struct Scattered {
 #pragma unroll
         for (int block = 0; block < BLOCKS_OF_CLUSTER; block++) store_pair(mine + block * SUMS_OF_BLOCK, none);
         return sum;
+    }
+
+   private:
+    template <int FIRST, int END>
+    DEVICE void read(int turn, Words (&b)[BLOCKS]) const {
+        const int lane = thread_index() % 32, r = lane / 4, q = lane % 4;
+        const uint16_t* gates = gates_buffers + turn * GATES_BUFFER + r * PITCH + 8 * q;
+#pragma unroll
+        for (int block = FIRST; block < END; block++) b[block] = *reinterpret_cast<const Words*>(gates + block * BLOCK);
+    }
+    template <int FIRST, int END>
+    DEVICE void add(Tile& sums, int share, const Words (&b)[BLOCKS]) const {
+#pragma unroll
+        for (int block = FIRST; block < END; block++) {
+            const Words &first = weights[share][block][0], &second = weights[share][block][1];
+            Number::multiply(sums.of[0], first.x, second.x, first.y, second.y, b[block].x, b[block].y);
+            Number::multiply(sums.of[1], first.z, second.z, first.w, second.w, b[block].z, b[block].w);
+        }
     }
 };
 

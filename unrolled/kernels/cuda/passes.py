@@ -153,10 +153,10 @@ def backward(
             setattr(given, name, tensor.data_ptr())
     _launch("backward", kind, plan, given, hidden, *(d for d in (d_gates, d_candidate) if d is not None))
 
-    if cell.another or (uneven and d_gates_x.shape[2] % products.EIGHT):
-        d_weight = _d_weight(d_gates, entering[:steps], hidden, width, wide)
-        if d_candidate is not None:
-            d_weight = torch.cat([d_weight, _d_weight(d_candidate, entering[-steps:], hidden, width, wide)])
+    if d_candidate is not None:
+        d_weight = _d_weights(d_gates, d_candidate, entering, hidden, wide)
+    elif cell.another or (uneven and d_gates_x.shape[2] % products.EIGHT):
+        d_weight = _d_weight(d_gates, entering, hidden, width, wide)
     else:
         d_weight = _d_weight(d_gates_x, entering, hidden, hidden, wide)
     d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
@@ -167,10 +167,25 @@ def backward(
 
 def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int, wide: bool) -> Tensor:
     """The gradient (·, H) of weights from that of their products (T, B, ·), of H or H' units, and what entered them."""
-    found = products.product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
+    return _real(products.product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide), hidden, width)
+
+
+def _d_weights(d_gates: Tensor, d_candidate: Tensor, entering: Tensor, hidden: int, wide: bool) -> Tensor:
+    """The same where a step has two products: side by side in a graph, since neither fills the GPU."""
+    steps, width, device = len(d_gates), d_candidate.shape[2], d_gates.device
+    found = entering.new_empty(3 * width, entering.shape[2], dtype=torch.float32 if wide else None)
+    with launch.forked(device, launch.capturing(device)) as beside:
+        with beside:
+            products.product(d_candidate.flatten(0, 1).t(), entering[-steps:].flatten(0, 1), wide, found[2 * width :])
+        products.product(d_gates.flatten(0, 1).t(), entering[:steps].flatten(0, 1), wide, found[: 2 * width])
+    return _real(found, hidden, width)
+
+
+def _real(d_weight: Tensor, hidden: int, width: int) -> Tensor:
+    """Without units that are none: (·, H)."""
     if width > hidden:
-        return found.view(-1, width, found.shape[1])[:, :hidden, :hidden].flatten(0, 1).contiguous()
-    return found if found.shape[1] == hidden else products.cut(found, len(found), hidden)
+        return d_weight.view(-1, width, d_weight.shape[1])[:, :hidden, :hidden].flatten(0, 1).contiguous()
+    return d_weight if d_weight.shape[1] == hidden else products.cut(d_weight, len(d_weight), hidden)
 
 
 def _launch(direction: Pass, kind: int, plan: Plan, given: Arguments, hidden: int, *waited: Tensor) -> None:

@@ -187,7 +187,7 @@ def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
 def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
     """Forward, a group's rows come in two chunks if there are enough: one is on its way while the other is multiplied.
 
-    Not where a step has more than one exchange, which then follow each other for each chunk. A batch that does not fit takes several launches.
+    Not where a step has two products: each chunk would wait for both. A batch that does not fit takes several launches.
     """
     slices = width * BLOCK // units
     most_groups = limits.multiprocessors // slices
@@ -257,7 +257,10 @@ def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
     """What a block of a cluster keeps in shared memory, twice: every h and partial sums; or sums and gates."""
     products = products_of(kind, direction, width, units)
     if direction == "forward":
-        return sum(2 * TILE_ROWS * (width * BLOCK + 32) * 2 + product.bytes(TILE_ROWS) for product in products)
+        shown = len(products) * 2 * TILE_ROWS * (width * BLOCK + 32) * 2
+        if kind.twice:  # each gate has a product of its own
+            products = [Product(1, width, units)] * kind.gates
+        return shown + sum(product.bytes(TILE_ROWS) for product in products)
     columns = [-(-product.blocks // width * units // BLOCK) * BLOCK for product in products]
     tally = 4 * 2 * THREADS * kind.own
     return sum(2 * TILE_ROWS * (4 * width * BLOCK + 2 * (count + 32)) for count in columns) + tally

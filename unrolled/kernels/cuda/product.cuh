@@ -97,11 +97,20 @@ struct Product {
     }
 
     // The same where eight rows in shared memory, (8, pitch), are all, and other blocks of the cluster are still writing
-    // them. A word that was read is all ones again.
-    DEVICE void gather_near(uint16_t* source, int pitch, int step) const {
+    // them. A word that was read is all ones again. `words`: what was read.
+    DEVICE void gather_near(uint16_t* source, int pitch, int step, Words (&words)[SHARE]) const {
         static_assert(PIECES <= MOST_HELD);
-        if (thread_index() / 32 < SUMMING) gather_words(source, pitch, partial(step & 1, TILE_ROWS));
+        if (thread_index() / 32 < SUMMING) read_words(source, pitch, words);
+        multiply_near(words, step);
         sync_block();
+    }
+    DEVICE void gather_near(uint16_t* source, int pitch, int step) const {
+        Words words[SHARE];
+        gather_near(source, pitch, step, words);
+    }
+    // Multiplies what another product has gathered. Owners can ask for sums after the block has met.
+    DEVICE void multiply_near(const Words (&words)[SHARE], int step) const {
+        if (thread_index() / 32 < SUMMING) multiply_words(words, partial(step & 1, TILE_ROWS));
     }
     DEVICE void sum_near(const Place& place, int step, Pair (&sums)[SUMS]) const {
         sum_up(place, partial(step & 1, TILE_ROWS), TILE_ROWS, sums);
@@ -136,10 +145,9 @@ struct Product {
             sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
     }
 
-    DEVICE void gather_words(uint16_t* source, int pitch, float* partial) const {
+    DEVICE void read_words(uint16_t* source, int pitch, Words (&words)[SHARE]) const {
         const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         uint16_t* here = source + r * pitch + first_block(warp) * BLOCK + 8 * q;
-        Words words[SHARE];
         bool missing = true;
         for (int waits = 0; any_lane(missing); waits++) {
             if (waits > MOST_WAITS) give_up();
@@ -151,13 +159,18 @@ struct Product {
                 missing = missing || is_missing(words[share]);
             }
         }
+#pragma unroll
+        for (int share = 0; share < SHARE; share++)
+            if (mine(warp, share))
+                *reinterpret_cast<Words*>(here + share * APART * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+    }
+
+    DEVICE void multiply_words(const Words (&words)[SHARE], float* partial) const {
+        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
         float sums[CHAINS][TILES][4] = {};
 #pragma unroll
-        for (int share = 0; share < SHARE; share++) {
-            if (!mine(warp, share)) continue;
-            *reinterpret_cast<Words*>(here + share * APART * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
-            multiply(sums, share, words[share]);
-        }
+        for (int share = 0; share < SHARE; share++)
+            if (mine(warp, share)) multiply(sums, share, words[share]);
         store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
     }
 

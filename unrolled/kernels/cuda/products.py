@@ -47,8 +47,10 @@ def _in_words(matrix: Tensor) -> bool:
     return even and matrix.is_contiguous()
 
 
-def product(a: Tensor, b: Tensor, wide: bool) -> Tensor:
+def product(a: Tensor, b: Tensor, wide: bool, out: Tensor | None = None) -> Tensor:
     """The matrix product, in 32 bits if that is `wide`: what it was summed up in."""
     if not wide:
-        return torch.mm(a, b)
-    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else torch.mm(a.float(), b.float())
+        return torch.mm(a, b, out=out)
+    if a.is_cuda:
+        return torch.mm(a, b, out_dtype=torch.float32, out=out)
+    return torch.mm(a.float(), b.float(), out=out)
