@@ -153,13 +153,15 @@ def backward(
             setattr(given, name, tensor.data_ptr())
     _launch("backward", kind, plan, given, hidden, *(d for d in (d_gates, d_candidate) if d is not None))
 
-    if d_candidate is not None:
-        d_weight = _d_weights(d_gates, d_candidate, entering, hidden, wide)
-    elif cell.another or (uneven and d_gates_x.shape[2] % products.EIGHT):
-        d_weight = _d_weight(d_gates, entering, hidden, width, wide)
-    else:
-        d_weight = _d_weight(d_gates_x, entering, hidden, hidden, wide)
-    d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
+    with launch.forked(exchange.device, launch.capturing(exchange.device)) as beside:
+        with beside:
+            d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
+        if d_candidate is not None:
+            d_weight = _d_weights(d_gates, d_candidate, entering, hidden, wide)
+        elif cell.another or (uneven and d_gates_x.shape[2] % products.EIGHT):
+            d_weight = _d_weight(d_gates, entering, hidden, width, wide)
+        else:
+            d_weight = _d_weight(d_gates_x, entering, hidden, hidden, wide)
     if width > hidden:
         d_shared = [None if d is None else d[:, :hidden] for d in d_shared]
     return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
