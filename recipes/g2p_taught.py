@@ -42,7 +42,7 @@ TRANSFORMERS = [("more-pairs", 100), ("more-pairs", 101)]
 TEACHERS = {
     "fre": [*FEW, *PAIRS, *TRANSFORMERS],
     "hun": [*FEW, *PAIRS, *TRANSFORMERS],
-    "bul": [*FEW, *(("few", seed) for seed in range(104, 112)), *PAIRS],
+    "bul": [*FEW, *(("few", seed) for seed in range(104, 108)), *PAIRS],
 }
 TIMES = 4  # that a training word counts
 AGREED = 0.5
