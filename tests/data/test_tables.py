@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 from unrolled import UserError
 from unrolled.data import Batch, Buckets, held_out, read_ragged, read_table
+from unrolled.data.labelled import read_labelled
+from unrolled.data.transcripts import read_transcripts
 
 ROWS = [("a", "one, two"), ("b", 'with "quotes"'), ("c", "naïve")]
 
@@ -158,3 +161,10 @@ def test_equal_examples_are_held_out_together() -> None:
     assert len(held_out(["a", "b"], 0.01)[1]) == 1
     with pytest.raises(UserError, match=r"^All 3 examples have the same input, so that none can be held out"):
         held_out(["a", "a", "a"], 0.1)
+
+
+@pytest.mark.parametrize("read", [read_labelled, read_transcripts])
+def test_an_unknown_ending_is_told_what_else_would_do(read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / "t.doc").write_text("x")
+    with pytest.raises(UserError, match=r"Unknown kind of file 't\.doc'\. Choices: \.csv, \.jsonl, \.npz, "):
+        read(tmp_path / "t.doc")

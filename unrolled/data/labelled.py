@@ -39,7 +39,7 @@ def read_labelled(
     """
     if Path(path).suffix == ".npz":
         return _read_frames(Path(path), separator)
-    rows = read_table(path, [label_column, text_column], ["label", "text"])
+    rows = read_table(path, [label_column, text_column], ["label", "text"], also=[".npz"])
     return [_labelled(row, separator) for row in rows]
 
 

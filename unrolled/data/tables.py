@@ -25,15 +25,18 @@ class Row:
     place: str  # file:line
 
 
-def read_table(path: str | Path, columns: Sequence[str | None], defaults: Sequence[str]) -> list[Row]:
+def read_table(
+    path: str | Path, columns: Sequence[str | None], defaults: Sequence[str], also: Sequence[str] = ()
+) -> list[Row]:
     """The values of the named columns in every row.
 
     A column is a name, or a number from 1 on. Where it is None, a file without names (.tsv, .txt) has the columns in
     the order of `defaults`, and the others have columns of those names. A .tsv has a first line of names if a column
-    is asked for by name. `.gz` may follow every ending but Parquet's.
+    is asked for by name. `.gz` may follow every ending but Parquet's. `also` are endings of files that the caller reads
+    itself, for the error about one that nobody does.
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    suffix = suffix_of(path, also)
     if suffix in (".tsv", ".txt"):
         chosen = [str(i + 1) if c is None else c for i, c in enumerate(columns)]
         rows = _separated(path, chosen, "\t")
@@ -47,11 +50,11 @@ def read_table(path: str | Path, columns: Sequence[str | None], defaults: Sequen
     return found
 
 
-def suffix_of(path: Path) -> str:
+def suffix_of(path: Path, also: Sequence[str] = ()) -> str:
     """The ending that tells a table's kind, without .gz."""
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if suffix not in SUFFIXES:
-        raise unknown_name("kind of file", path.name, SUFFIXES)
+        raise unknown_name("kind of file", path.name, [*SUFFIXES, *also])
     return suffix
 
 

@@ -45,7 +45,8 @@ def read_transcripts(
         if not result:
             raise UserError(f"{path} holds no example.", "Give a file with at least one sequence.")
         return result
-    return [_transcribed(row, path.parent) for row in read_table(path, [input_column, text_column], ["file", "text"])]
+    rows = read_table(path, [input_column, text_column], ["file", "text"], also=[".npz"])
+    return [_transcribed(row, path.parent) for row in rows]
 
 
 def tidy(text: str) -> str:
