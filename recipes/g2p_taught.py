@@ -31,6 +31,7 @@ from common import LAST_ONLY, Files, Part, main, mistakes_told
 from g2p import BASELINE, CTC, GAP, WAYS, Row, Rows, Way, held, letter_frames, places_of, scored, shown, with_beam
 
 from unrolled import Model, UserError, api
+from unrolled.kernels.cuda.compiler import cache_folder
 
 CODES = {"fre": "fr", "hun": "hu", "bul": "bg"}  # of simplemma's dictionaries
 WORDS = 40_000
@@ -86,8 +87,7 @@ def split(language: str, tune: bool, data: Path) -> tuple[Rows, Rows, list[str]]
 
 
 def told_in(language: str, tune: bool, way: str, seed: int) -> Path:
-    cache = Path(os.environ.get("UNROLLED_CACHE", Path.home() / ".cache" / "unrolled"))
-    return cache / "g2p" / f"{language}{'-tune' * tune}-{way}-{seed}.tsv"
+    return cache_folder() / "g2p" / f"{language}{'-tune' * tune}-{way}-{seed}.tsv"
 
 
 def teach(language: str, tune: bool, name: str, seed: int, data: Path, device: str) -> Path:
@@ -134,7 +134,10 @@ def agreed(told: Sequence[Sequence[str]]) -> list[Row]:
         word = lines[0].split("\t")[0]
         for line in lines:
             same, *readings = line.split("\t")
-            assert same == word, "teachers were asked for other words: delete what they said"
+            if same != word:
+                raise UserError(
+                    "Teachers were asked for other words.", f"Delete {cache_folder() / 'g2p'} and run them again."
+                )
             for text, share in zip(readings[::2], readings[1::2], strict=True):
                 votes[text] += float(share) / len(told)
         best = max(votes, key=votes.__getitem__)

@@ -52,7 +52,7 @@ def recurrence(
     many_rows = many_rows and not (kind.twice or kind.norm)  # these have no registers left
     sizes = {"REAL_UNITS": hidden, "WIDTH": width_blocks(hidden), "BLOCK_UNITS": units, "MANY_ROWS": int(many_rows)}
     defines = (*_cell(kind, dtype), *(f"-D{name}={size}" for name, size in sizes.items()))
-    source = kind.in_clusters if near else kind.source
+    source = kind.near if near else kind.source
     assert source is not None, f"{kind.name} has no clusters"
     return Program(source, defines)
 

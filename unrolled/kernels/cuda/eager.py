@@ -82,7 +82,10 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     gates = len(weight_ih)
     if products.uneven(len(x), x.shape[1], gates, x.device):
         x, weight_ih = products.filled(x), products.filled(weight_ih, rows=True)
-    gates_x = torch.mm(x, weight_ih.t())[:, :gates].view(-1, batch, gates).transpose(0, 1)
+    gates_x = torch.mm(x, weight_ih.t())
+    if gates_x.shape[1] > gates:
+        gates_x = gates_x[:, :gates]
+    gates_x = gates_x.view(-1, batch, gates).transpose(0, 1)
     own = None if layer.peephole is None else layer.peephole.float()
     h_0, c_0 = (None if t is None else t.to(dtype) for t in (layer.h_0, layer.c_0))
     reset_h, reset_c = (None if t is None else t.float() for t in (layer.reset_h, layer.reset_c))
@@ -142,7 +145,8 @@ class _Function(torch.autograd.Function):
                     d_weight_ih = products.cut(d_weight_ih, gates, ctx.columns)
         d_biases = passes.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
         if d_x is not None:
-            d_x = d_x[:, : ctx.columns].view(-1, batch, ctx.columns).transpose(0, 1)
+            d_x = d_x if d_x.shape[1] == ctx.columns else d_x[:, : ctx.columns]
+            d_x = d_x.view(-1, batch, ctx.columns).transpose(0, 1)
         found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *d_states)
         wanted = zip(found, ctx.needs_input_grad[1:], ctx.dtypes, strict=True)
         return None, *(_as(gradient, dtype) if needed else None for gradient, needed, dtype in wanted)

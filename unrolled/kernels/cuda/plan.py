@@ -33,7 +33,7 @@ class Kind:
     candidate: bool = False  # whether the candidate's x has another gradient than its product
     twice: bool = False  # whether a step has two products: all gates but the last, then the last
     norm: bool = False  # whether it has layer norm, and its blocks sums to exchange
-    in_clusters: str | None = "cluster.cu"  # the file of its kernels there, if there are any
+    near: str | None = "cluster.cu"  # the file of its kernels in clusters, if there are any
 
     @property
     def another(self) -> bool:
@@ -52,18 +52,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("LSTM, peepholes, o sees c_t", "recurrence.cu", "LSTM<CURRENT>", 4, 4, 3, memory=True),
     Kind("LSTM, peepholes, o sees c_{t-1}", "recurrence.cu", "LSTM<PREVIOUS>", 4, 4, 3, memory=True),
     Kind("GRU", "recurrence.cu", "GRU", 3, 4, 1, memory=False, candidate=True),
-    Kind(
-        "GRU, reset before",
-        "gru_before.cu",
-        "GRU",
-        3,
-        3,
-        0,
-        memory=False,
-        twice=True,
-        in_clusters="gru_before_cluster.cu",
-    ),
-    Kind("LSTM, layer norm", "lstm_norm.cu", "LSTM<NONE>", 4, 8, 6, memory=True, norm=True, in_clusters=None),
+    Kind("GRU, reset before", "gru_before.cu", "GRU", 3, 3, 0, memory=False, twice=True, near="gru_before_cluster.cu"),
+    Kind("LSTM, layer norm", "lstm_norm.cu", "LSTM<NONE>", 4, 8, 6, memory=True, norm=True, near=None),
 )
 RNN_TANH, RNN_RELU, LSTM, LSTM_CURRENT, LSTM_PREVIOUS, GRU, GRU_BEFORE, LSTM_NORM = range(len(KINDS))
 
@@ -143,10 +133,11 @@ def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Pro
     """What is multiplied at a step, one after the other."""
     gates = [kind.gates - 1, 1] if kind.twice else [kind.gates]
     found = [Product(g, width, units) if direction == "forward" else Product(1, g * width, units) for g in gates]
-    pieces = sum(product.pieces for product in found)
-    if not kind.twice or pieces <= MOST_HELD_OF_TWO:
-        return [replace(product, held=product.pieces) for product in found] if kind.twice else found
-    return [replace(product, held=g * HELD_OF_MORE // 3) for g, product in zip(gates, found, strict=True)]
+    if not kind.twice:
+        return found
+    fit = sum(product.pieces for product in found) <= MOST_HELD_OF_TWO
+    held = [product.pieces if fit else g * HELD_OF_MORE // 3 for g, product in zip(gates, found, strict=True)]
+    return [replace(product, held=count) for product, count in zip(found, held, strict=True)]
 
 
 def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
@@ -156,7 +147,7 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     backward only where clusters cannot wait for others to end.
     """
     near = split = None
-    if kind.in_clusters is not None and width <= WIDEST_OF_CLUSTER:
+    if kind.near is not None and width <= WIDEST_OF_CLUSTER:
         near = _cluster_plan(kind, direction, width, batch, limits)
         if near is not None and (direction == "backward" or _waves(near.cluster, batch, limits) == 1):
             return near
@@ -171,8 +162,8 @@ def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     """Groups of rows, each with all units.
 
     Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
-    But not if weights then leave the registers; it pays nevertheless where a row has all gates, backward, and even
-    with as many rows.
+    But not if weights then leave the registers; it pays nevertheless where a step has two products, and where a row has
+    all gates, backward, even with as many rows.
     """
     few, many = UNITS
     too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
