@@ -37,6 +37,15 @@ def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
     return UserError(f"Unknown {kind} {got!r}.", f"{hint}Choices: {', '.join(names)}.")
 
 
+class UnknownOption(UserError):
+    """An option that something does not have. What says options in other words can say this in them too."""
+
+    def __init__(self, owner: str, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, list(known)
+        said = unknown_name(f"{owner} option", name, self.known)
+        super().__init__(said.problem, said.fix)
+
+
 class Note(UserWarning):
     """Something a user should know that stops nothing. The command line prints it; in Python it is a warning."""
 

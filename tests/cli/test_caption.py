@@ -66,7 +66,8 @@ def test_records_have_a_map_for_each_word(folder: Path, table: Path) -> None:
     assert code == 0
     assert record["image"] == str(picture(table))
     assert len(record["n_best"]) == 2
-    assert np.array(record["attention"]).shape == (len(record["tokens"]), 4, 4)
+    for one in (record, *record["n_best"]):
+        assert np.array(one["attention"]).shape == (len(one["tokens"]), 4, 4)
 
 
 def test_attention_is_drawn(folder: Path, table: Path, tmp_path: Path) -> None:
@@ -121,4 +122,4 @@ def test_mistakes_leave_nothing_behind(folder: Path, table: Path, tmp_path: Path
     assert said.startswith(f"unrolled: {tmp_path}/empty holds no picture. Give image files, or a folder, zip or npz")
     code, _, said = call("eval", folder, table, "--target", table)
     assert code == 2
-    assert said.startswith("unrolled: --target is for translate, and this is a model of caption. Leave it out.")
+    assert said.startswith("unrolled: --target is not for a model of caption. It is for translate.")

@@ -77,7 +77,7 @@ def test_check_and_info_and_words(folder: Path) -> None:
     ("words", "message"),
     [
         (("train", "classify", "--train", "missing.tsv"), "missing.tsv does not exist."),
-        (("run", "m", "--text", "x", "--temperature", "1"), "Unknown classify option 'temperature'. There are none."),
+        (("run", "m", "--text", "x", "--temperature", "1"), "--temperature is not for a model of classify."),
         (("run", "m", "--text", "x", "--format", "xml"), "Unknown format 'xml'."),
         (("eval", "m", "missing.tsv"), "missing.tsv does not exist."),
     ],

@@ -180,4 +180,26 @@ def test_mistakes_in_rows(given: str, message: str, folder: Path) -> None:
 def test_options_of_other_tasks_are_refused(folder: Path) -> None:
     code, _, err = call("run", folder, "--temperature", "1", given="1,2\n")
     assert code == 2
-    assert "Unknown run option 'temperature'" in err
+    assert "--temperature is not for a model of forecast. It takes --seed, --steps, --sample." in err
+
+
+def test_draws_that_cannot_be(folder: Path) -> None:
+    code, _, err = call("run", folder, "--steps", "3", "--sample", given="1,2\n")
+    assert code == 2
+    assert "There is no distribution to draw from. Train with model.loss=gaussian." in err
+    code, _, err = call("run", folder, "--sample", given="1,2\n")
+    assert code == 2
+    assert "What a model goes on with can be drawn, and it is not to go on. Say for how many steps." in err
+    code, _, err = call("run", folder, "--steps", "3", "--seed", "1", given="1,2\n")
+    assert code == 2
+    assert "A seed is for what is drawn, and nothing is. Ask for a sample, or leave it out." in err
+
+
+def test_a_seed_draws_the_same_coins(tmp_path: Path) -> None:
+    rows = "a,b\n" + "".join(f"{i % 2},{int(i % 10 > 0)}\n" for i in range(200))
+    (tmp_path / "coins.csv").write_text(rows)
+    assert call("train", "forecast", "--train", tmp_path / "coins.csv", "--out", tmp_path / "m", *SMALL)[0] == 0
+    draw = ("run", tmp_path / "m", "--steps", "40", "--sample", "--seed")
+    first, again, other = (call(*draw, seed, given=rows)[1] for seed in ("1", "1", "2"))
+    assert first == again != other
+    assert {number for line in first.splitlines() for number in line.split("\t")} == {"0", "1"}

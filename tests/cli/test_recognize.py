@@ -153,7 +153,7 @@ def test_check_and_info(folder: Path) -> None:
         (("run", "m", "picture.png"), "picture.png is a picture. This model expects a recording: a path"),
         (("run", "m", "sounds.zip/none.wav"), "sounds.zip has no member 'none.wav'. It has 80, the first 'some/train"),
         (("run", "m", "test0.wav", "--lm", "lm.arpa"), "A language model of words needs a list of them."),
-        (("run", "m", "test0.wav", "--temperature", "1"), "Unknown run option 'temperature'."),
+        (("run", "m", "test0.wav", "--temperature", "1"), "--temperature is not for a model of recognize."),
         (("run", "m", "test0.wav", "test1.wav", "--picture", "x.png"), "A picture shows one input, and there are 2."),
         (("eval", "m", "bare.tsv"), "bare.tsv:1 has no tab: 'test0.wav'."),
         (("train", "recognize", "--train", "gone.tsv"), "gone.tsv:2: gone.wav does not exist."),
@@ -178,7 +178,7 @@ def test_other_tasks_have_no_such_options(folder: Path) -> None:
     assert result.returncode == 0, result.stderr
     result = run("eval", "c", "labels.tsv", "--lexicon", "words.txt", folder=folder)
     assert result.returncode == 2
-    assert "Unknown eval option 'lexicon'. There are none." in result.stderr
+    assert "--lexicon is not for a model of classify. Leave it out." in result.stderr
 
 
 def test_notes_tell_what_is_unusual(folder: Path) -> None:

@@ -92,4 +92,4 @@ def test_broken_files_are_said_with_their_line(
 def test_an_option_of_another_task(folder: Path) -> None:
     code, _, said = call("run", folder, "--text", "a", "--temperature", "1")
     assert code == 2
-    assert said.startswith("unrolled: Unknown run option 'temperature'")
+    assert said.startswith("unrolled: --temperature is not for a model of tag. Leave it out.")

@@ -65,8 +65,9 @@ def test_n_best_with_scores_attention_and_alignment(folder: Path) -> None:
     assert record["translation"] == "eight five three"
     assert [row["score"] for row in record["n_best"]] == sorted((r["score"] for r in record["n_best"]), reverse=True)
     assert len(record["n_best"]) == 3
-    assert len(record["attention"]) == 3
-    assert len(record["alignment"]) == 3
+    for one in (record, *record["n_best"]):
+        assert len(one["attention"]) == len(one["alignment"]) == len(one["target_tokens"])
+        assert {len(looked) for looked in one["attention"]} == {len(record["source_tokens"])}
     assert record["ended"]
     lines = call("run", folder, "--text", "3 5 8", "--n-best", "2")[1].splitlines()
     assert [line.split("\t")[0] for line in lines] == ["1", "2"]
@@ -100,7 +101,10 @@ def test_pictures(folder: Path, file: Path, tmp_path: Path) -> None:
         (("--picture", "a.gif"), "unrolled: a.gif is no picture: its name ends in '.gif'. Use .png, .svg, .pdf."),
         (("--picture", "none/a.png"), "unrolled: There is no folder none. Make it first, or choose another place."),
         (("--length-penalty", "mean"), "unrolled: Unknown length penalty 'mean'. Choices: average, gnmt, none."),
-        (("--repetition-penalty", "2"), "unrolled: Unknown run option 'repetition_penalty'."),
+        (
+            ("--repetition-penalty", "2"),
+            "unrolled: --repetition-penalty is not for a model of translate. It takes --max-",
+        ),
         (("--n-best", "9"), "unrolled: n_best=9 is more than the beam's size=5. Use a beam of 9."),
     ],
 )
@@ -108,6 +112,16 @@ def test_options_that_cannot_be(folder: Path, words: tuple[str, ...], message: s
     code, _, said = call("run", folder, "--text", "3", *words)
     assert code == 2
     assert said.startswith(message)
+
+
+def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, tmp_path: Path) -> None:
+    code, _, said = call("eval", folder, file, "--beam", "3", "--picture", tmp_path / "l.png")
+    assert code == 2
+    assert said.startswith("unrolled: --beam does not go with --picture and --with. Leave one or the other out.")
+    assert not (tmp_path / "l.png").exists()
+    code, _, said = call("eval", folder, file, "--beam", "3")
+    assert code == 2
+    assert said.startswith("unrolled: --beam is not for a model of translate. Leave it out.")
 
 
 def test_a_picture_shows_one_input(folder: Path, tmp_path: Path) -> None:

@@ -426,8 +426,8 @@ def test_sources_too_long_or_never_seen_are_said(model: Model) -> None:
     request = Request(texts=["3 5 7 8 3 5", "3 what 5"])
     said = notes_of(lambda: list(Translate().run(model, request)))
     assert said == [
-        "1 tokens of the sources were never seen in training, and are read as <unk>.",
-        "1 sources are longer than any in training (3 tokens): their translations may be poor.",
+        "Tokens never seen in training are read as <unk>. There are 1.",
+        "Sources longer than any in training (3 tokens) may be translated poorly. There are 1.",
     ]
 
 

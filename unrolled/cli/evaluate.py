@@ -15,8 +15,12 @@ from unrolled.cli.run import (
     UnknownPenalty,
     Window,
     WordBonus,
+    flag,
+    options_of,
 )
 from unrolled.errors import UserError
+
+OPTIONS = ("beam", *RECOGNIZE)
 
 
 def evaluate(
@@ -51,16 +55,19 @@ def evaluate(
     from unrolled import api
 
     given = dict(locals())
-    options = {name: given[name] for name in ("beam", *RECOGNIZE) if given[name] is not None}
+    options = {name: given[name] for name in OPTIONS if given[name] is not None}
 
     loaded = api.load(model, device=device)
-    for flag, path, task in (("--target", target, "translate"), ("--images", images, "caption")):
+    for name, path, task in (("--target", target, "translate"), ("--images", images, "caption")):
         if path is not None and loaded.task.name != task:
-            raise UserError(f"{flag} is for {task}, and this is a model of {loaded.task.name}.", "Leave it out.")
+            raise UserError(f"{name} is not for a model of {loaded.task.name}.", f"It is for {task}.")
     second = target or images
     data: Any = file if second is None else (file, second)
     if picture is not None or beside:
+        for name in options:
+            raise UserError(f"{flag(name)} does not go with --picture and --with.", "Leave one or the other out.")
         scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
     else:
-        scores = loaded.evaluate(data, **options)
+        with options_of(loaded.task.name, OPTIONS):
+            scores = loaded.evaluate(data, **options)
     typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from unrolled.errors import UserError, unknown_name
+from unrolled.errors import UnknownOption, UserError, unknown_name
 
 FORMATS = ("text", "jsonl", "csv")
 Several = list[str] | None
@@ -46,7 +47,7 @@ TRANSLATE = (
     "picture",
 )
 RECOGNIZE = ("lexicon", "lm", "lm_weight", "word_bonus", "unknown_penalty", "window")
-OPTIONS = (*GENERATE, *TRANSLATE, *RECOGNIZE, "steps")
+OPTIONS = (*GENERATE, *TRANSLATE, *RECOGNIZE, "steps", "sample")
 
 
 def run(
@@ -74,7 +75,7 @@ def run(
         float | None, typer.Option(help="generate: above 1, what was written is less likely again.")
     ] = None,
     stop: Annotated[Several, typer.Option(help="generate: end before this text; again and again.")] = None,
-    seed: Annotated[int | None, typer.Option(help="generate: the same seed writes the same text.")] = None,
+    seed: Annotated[int | None, typer.Option(help="generate, forecast --sample: the same seed draws the same.")] = None,
     words: Annotated[
         str | None, typer.Option(metavar="FILE", help="generate, translate: only words of this file, one in each line.")
     ] = None,
@@ -132,6 +133,9 @@ def run(
     unknown_penalty: UnknownPenalty = None,
     window: Window = None,
     steps: Annotated[int | None, typer.Option(min=1, help="forecast: go on so far from its own predictions.")] = None,
+    sample: Annotated[
+        bool | None, typer.Option("--sample", help="forecast, with --steps: draw from the model's distribution.")
+    ] = None,
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.
 
@@ -156,11 +160,28 @@ def run(
         _answer(loaded, Request(lines=sys.stdin, format=format), options)  # type: ignore[arg-type]
 
 
+@contextmanager
+def options_of(task: str, ours: Iterable[str]) -> Iterator[None]:
+    """What a model does not take is said as it was typed, with those of `ours` that it does take."""
+    try:
+        yield
+    except UnknownOption as error:
+        taken = [flag(name) for name in ours if name in error.known]
+        fix = f"It takes {', '.join(taken)}." if taken else "Leave it out."
+        raise UserError(f"{flag(error.name)} is not for a model of {task}.", fix) from None
+
+
+def flag(name: str) -> str:
+    """An option as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
 def _answer(model: Any, request: Any, options: Mapping[str, Any]) -> None:
     try:
-        for piece in model.task.run(model, request, **options):
-            sys.stdout.write(piece)
-            sys.stdout.flush()
+        with options_of(model.task.name, OPTIONS):
+            for piece in model.task.run(model, request, **options):
+                sys.stdout.write(piece)
+                sys.stdout.flush()
     except UnicodeDecodeError as error:
         raise UserError(
             f"Standard input is not UTF-8: {error.reason}.", "Convert it, for example with iconv."

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from unrolled.errors import UserError, unknown_name
+from unrolled.errors import UnknownOption, UserError, unknown_name
 
 
 def check_input(x: Tensor, input_size: int, weight: Tensor) -> None:
@@ -101,4 +101,4 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
 def check_options(layer: str, unknown: Mapping[str, object], known: Iterable[str]) -> None:
     """Refuses the first option a layer does not have, and names the nearest it has."""
     for name in unknown:
-        raise unknown_name(f"{layer} option", name, known)
+        raise UnknownOption(layer, name, known)

@@ -215,8 +215,6 @@ class Caption(Task):
             "image": one.name,
             **_told(answer),
             "n_best": [_told(other) for other in (answer, *answer.others)] if answer.others else [],
-            "tokens": answer.tokens,
-            "attention": None if answer.attention is None else np.round(answer.attention.astype(float), 4).tolist(),
         }
 
     def line(self, one: Captioned, answer: Description) -> str:
@@ -353,4 +351,11 @@ def _drawable(given: Any) -> NDArray[np.uint8] | None:
 
 
 def _told(answer: Description) -> dict[str, Any]:
-    return {"caption": answer.text, "score": answer.score, "log_prob": answer.log_prob, "ended": answer.ended}
+    return {
+        "caption": answer.text,
+        "score": answer.score,
+        "log_prob": answer.log_prob,
+        "ended": answer.ended,
+        "tokens": answer.tokens,
+        "attention": None if answer.attention is None else np.round(answer.attention.astype(float), 4).tolist(),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -182,7 +182,7 @@ class Forecast(Task):
         Without `steps` the horizons' forecasts, (horizons, K); for aligned targets one for each row, (T, K). With
         `steps` the model goes on from its own predictions: (steps, K), `sample`d from its distribution if asked for.
         """
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        _check("predict", options)
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
             return [self._continue(model, one, **options) for one in inputs]
         return self._continue(model, inputs, **options)
@@ -204,7 +204,7 @@ class Forecast(Task):
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """A line out for each row in, at once; with `steps` the continuation of each series."""
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        _check("run", options)
         return answers(model, request, **options)
 
     def report(self, scores: dict[str, Any]) -> str:  # type: ignore[override]
@@ -315,3 +315,11 @@ def tallied(model: Model, batches: Lanes) -> Tally:
         estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
         tally.add(estimate.float(), batch.inputs, batch.targets)
     return tally
+
+
+def _check(what: str, options: Mapping[str, Any]) -> None:
+    check_options(what, {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+    if options.get("sample") and options.get("steps") is None:
+        raise UserError("What a model goes on with can be drawn, and it is not to go on.", "Say for how many steps.")
+    if options.get("seed") is not None and not options.get("sample"):
+        raise UserError("A seed is for what is drawn, and nothing is.", "Ask for a sample, or leave it out.")

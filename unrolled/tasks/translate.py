@@ -225,12 +225,9 @@ class Translate(Task):
     def record(self, one: str, answer: Translation) -> dict[str, Any]:
         return {
             "source": one,
+            "source_tokens": answer.source_tokens,
             **_told(answer),
             "n_best": [_told(other) for other in (answer, *answer.others)] if answer.others else [],
-            "source_tokens": answer.source_tokens,
-            "target_tokens": answer.target_tokens,
-            "attention": None if answer.attention is None else np.round(answer.attention.astype(float), 4).tolist(),
-            "alignment": answer.alignment,
         }
 
     def line(self, one: str, answer: Translation) -> str:
@@ -288,12 +285,10 @@ class _Notes:
 
     def say(self) -> None:
         if self.unknown:
-            note(f"{self.unknown} tokens of the sources were never seen in training, and are read as <unk>.")
+            note(f"Tokens never seen in training are read as <unk>. There are {self.unknown}.")
         if self.long:
-            note(
-                f"{self.long} sources are longer than any in training ({self.assets.longest_source - 1} tokens): "
-                "their translations may be poor."
-            )
+            longest = f"longer than any in training ({self.assets.longest_source - 1} tokens)"
+            note(f"Sources {longest} may be translated poorly. There are {self.long}.")
 
 
 def _named_pairs(settings: TranslateData, which: str) -> tuple[list[Pair] | None, str]:
@@ -347,4 +342,7 @@ def _told(answer: Translation) -> dict[str, Any]:
         "score": answer.score,
         "log_prob": answer.log_prob,
         "ended": answer.ended,
+        "target_tokens": answer.target_tokens,
+        "attention": None if answer.attention is None else np.round(answer.attention.astype(float), 4).tolist(),
+        "alignment": answer.alignment,
     }
