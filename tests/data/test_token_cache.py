@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -188,6 +189,10 @@ def test_training_from_a_cache_is_training_from_memory(book: Path, tmp_path: Pat
     assert memory.evaluate(book) == disk.evaluate(book)
     with pytest.raises(UserError, match="which goes forward only"):
         api.train("generate", train=book, out=tmp_path / "x", set={**keys, "data.direction": "backward"}, quiet=True)
+    packed = tmp_path / "book.txt.gz"
+    packed.write_bytes(gzip.compress(book.read_bytes()))
+    with pytest.raises(UserError, match=r"book\.txt\.gz is packed, and data\.cache keeps texts as they are\."):
+        api.train("generate", train=packed, out=tmp_path / "x", set=keys, quiet=True)
 
 
 def test_a_large_test_file_is_scored_as_a_small_one(

@@ -281,6 +281,10 @@ def test_silence_says_nothing(listener: Model, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "none.wav", np.zeros(0, dtype=np.float32), RATE)
     with pytest.warns(UserWarning, match=r"quiet\.wav is silent: it says nothing"):
         assert listener.predict(str(tmp_path / "quiet.wav")).text == ""
+    loud = tone("ab", RATE)
+    soundfile.write(tmp_path / "both.wav", np.stack([loud, -loud], axis=1), RATE)
+    with pytest.warns(UserWarning, match=r"both\.wav's mean is silent: it says nothing"):
+        assert listener.predict(str(tmp_path / "both.wav")).text == ""
     with pytest.warns(UserWarning, match=r"none\.wav is empty: it says nothing"):
         assert listener.predict(str(tmp_path / "none.wav")).text == ""
 

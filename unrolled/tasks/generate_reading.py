@@ -41,10 +41,14 @@ def read_texts(settings: DataSettings) -> Data:
 
 
 def is_large(settings: DataSettings, path: str | Path) -> bool:
-    """Whether a file goes through the cache: it is asked for, or the file is large; packed ones never do."""
+    """Whether a file goes through the cache: it is asked for, or the file is large; packed ones cannot."""
     path = Path(path)
-    if path.suffix == ".gz" or not path.is_file():  # what cannot be read is said by who reads it
+    if not path.is_file():  # what cannot be read is said by who reads it
         return False
+    if path.suffix == ".gz":
+        if settings.cache is None:
+            return False
+        raise UserError(f"{path} is packed, and data.cache keeps texts as they are.", "Unpack it, or leave that out.")
     if settings.cache is None and path.stat().st_size < LARGE:
         return False
     if settings.direction == "backward":

@@ -188,7 +188,8 @@ def _blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
         loudest = max(loudest, float(np.abs(block).max(initial=0.0)))
         yield block
     if is_silent(np.array([loudest], dtype=np.float32)):
-        note(f"{medium} is {'silent' if facts.samples else 'empty'}: it says nothing.")
+        what = f"{medium}'s mean" if facts.channels > 1 else medium
+        note(f"{what} is {'silent' if facts.samples else 'empty'}: it says nothing.")
 
 
 def cuts(weight: NDArray[np.floating[Any]], most: int, smooth: int) -> Iterator[tuple[int, int]]:
