@@ -171,6 +171,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "model.hidden_size = 0",
         "my.toml:1: model.hidden_size=0 is out of range. Expected a whole number, 1 or more.",
     ),
+    "without end": ("train.lr = inf", "my.toml:1: train.lr=inf is out of range. Expected a number above 0."),
     "not above": ("train.lr = 0.0", "my.toml:1: train.lr=0.0 is out of range. Expected a number above 0."),
     "not below": (
         "model.dropout = 1.0",
@@ -352,7 +353,6 @@ OVERRIDES: dict[str, Any] = {
     "train.lr=.5": 0.5,
     "train.lr=2.": 2.0,
     "train.lr=1.e-2": 0.01,
-    "train.lr=inf": float("inf"),
     "train.max_steps=1e4": 10000,
     "train.max_steps=1_000": 1000,
     "train.max_steps=none": None,

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
             )
         task = TASKS[about["task"]]()
     elif task.name != about["task"]:
-        raise UserError(f"{file} is a model of {about['task']}, not of {task.name}.", "Load it without `task`.")
+        raise UserError(f"{file} is a model of {about['task']}, not of {task.name}.", "Give one of the same task.")
     try:
         config = task.config_class.model_validate(about["config"])
     except ValidationError as error:
@@ -103,7 +104,7 @@ def train(
     valid: str | Path | None = None,
     out: str | Path | None = None,
     init: str | Path | None = None,
-    set: Mapping[str, Any] | list[str] | None = None,
+    set: Mapping[str, Any] | Sequence[str] | None = None,
     task: Task | None = None,
     quiet: bool = False,
 ) -> Model:
@@ -114,7 +115,11 @@ def train(
     where it is not made from its name alone: `Caption(encoder=…)`.
     """
     extra = {key: str(value) for key, value in (("data.train", train), ("data.valid", valid)) if value is not None}
-    overrides = list(set) if isinstance(set, list) else []
+    if not isinstance(set, (Mapping, list, tuple, type(None))):
+        raise UserError(
+            f"set is {type(set).__name__} {set!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
+        )
+    overrides = list(set) if isinstance(set, (list, tuple)) else []
     changes = dict(set) if isinstance(set, Mapping) else {}
     config = configure(target, overrides, {**extra, **changes})
     return Job(config, init=init, task=task).run(Path(out) if out is not None else None, quiet=quiet)
@@ -131,6 +136,16 @@ def resume(folder: str | Path, *, task: Task | None = None, quiet: bool = False)
     return Job(config, task=task).resume(folder, quiet=quiet)
 
 
+def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
+    """The config with the shape of the model that training starts from; another one cannot be asked for."""
+    usual = type(config)()
+    for key, value in kept.items():
+        asked = attrgetter(key)(config)
+        if asked not in (value, attrgetter(key)(usual)):
+            raise UserError(f"{key}={asked} was asked for, and the model to start from has {value}.", "Leave it out.")
+    return apply(config, kept)
+
+
 class Job:
     """A config made ready to train: data read, vocabulary made, network built."""
 
@@ -144,7 +159,7 @@ class Job:
         self.device = pick_device(settings.device)
         self.task = task or TASKS[config.task]()
         start = load(init, task=self.task) if init is not None else None
-        self.config = config if start is None else apply(config, self.task.architecture(start.config))
+        self.config = config if start is None else _shaped(config, self.task.architecture(start.config))
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)

@@ -44,6 +44,35 @@ def test_run_reads_files_and_texts(folder: Path) -> None:
     assert run("run", "m", "--text", "poor thing", folder=folder).stdout == "bad\n"
 
 
+def test_run_reads_tables_like_those_of_training(folder: Path) -> None:
+    lines = run("run", "m", "test.tsv", "--json", folder=folder).stdout.splitlines()
+    rows = sentences(40, seed=1)
+    assert [json.loads(line)["input"] for line in lines] == [text for _, text in rows]
+    (folder / "asked.csv").write_text('text\n"poor, \none"\nfine\n')
+    assert run("run", "m", "asked.csv", folder=folder).stdout == "bad\ngood\n"
+
+
+def test_standard_input_is_text(folder: Path) -> None:
+    def asked(data: bytes) -> subprocess.CompletedProcess[bytes]:
+        words = [sys.executable, "-m", "unrolled", "run", "m", "--json"]
+        return subprocess.run(words, input=data, capture_output=True, timeout=120, cwd=folder)
+
+    (line,) = asked(b"\xef\xbb\xbffine\r\n").stdout.splitlines()
+    assert json.loads(line)["input"] == "fine"
+    result = asked(b"fine\ncaf\xe9\n")
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"unrolled: Standard input, line 2 is not UTF-8: byte 0xe9. Convert it, for exam")
+
+
+def test_a_full_disk_is_said(folder: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "unrolled", "run", "m", "--text", "fine"]
+        result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, cwd=folder)
+    assert result.returncode != 0
+    assert "No space left on device" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_run_gives_probabilities(folder: Path) -> None:
     lines = run("run", "m", "--json", text="one fine\ntwo poor\n", folder=folder).stdout.splitlines()
     records = [json.loads(line) for line in lines]
@@ -79,6 +108,7 @@ def test_check_and_info_and_words(folder: Path) -> None:
         (("train", "classify", "--train", "missing.tsv"), "missing.tsv does not exist."),
         (("run", "m", "--text", "x", "--temperature", "1"), "--temperature is not for a model of classify."),
         (("run", "m", "--text", "x", "--format", "xml"), "Unknown format 'xml'."),
+        (("run", "m", "--text", "x", "--json", "--format", "csv"), "--json and --format csv are two formats."),
         (("eval", "m", "missing.tsv"), "missing.tsv does not exist."),
     ],
 )

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from unrolled.data import Batch, Buckets, Pair, read_pairs, read_parallel
-from unrolled.data.pairs import read_lines, without_empty
+from unrolled.data.pairs import without_empty
 from unrolled.data.pronunciations import embedded_pronunciations
+from unrolled.data.text import read_lines
 from unrolled.errors import UserError
 
 PAIRS = [("Guten Tag .", "hello ."), ("猫", 'the "cat", it')]
@@ -55,6 +56,11 @@ def test_files_of_unequal_length(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("one\n" * 1234)
     with pytest.raises(UserError) as error:
         read_parallel(tmp_path / "a.de", tmp_path / "a.en")
+    (tmp_path / "a.tsv").write_text("eins\tone\n")
+    with pytest.raises(
+        UserError, match=r"a\.tsv is a table, and lines of text are expected\. Give the table by itself"
+    ):
+        read_parallel(tmp_path / "a.tsv", tmp_path / "a.en")
     assert str(error.value) == (
         f"{tmp_path}/a.de has 2 lines, {tmp_path}/a.en has 1,234. "
         "Expected as many in both: line n of one is the translation of line n of the other."

@@ -13,7 +13,9 @@ import pytest
 from unrolled import UserError
 from unrolled.data import Batch, Buckets, held_out, read_ragged, read_table
 from unrolled.data.labelled import read_labelled
+from unrolled.data.tables import read_texts
 from unrolled.data.transcripts import read_transcripts
+from unrolled.errors import Note
 
 ROWS = [("a", "one, two"), ("b", 'with "quotes"'), ("c", "naïve")]
 
@@ -69,6 +71,10 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
         ("t.parquet", "nonsense", "t.parquet is not a Parquet file:"),
         ("t.doc", "x", "Unknown kind of file 't.doc'. Choices: .csv, .jsonl, .parquet, .tsv, .txt."),
         ("t.tsv.gz", "not gzip", "t.tsv.gz is not a whole gzip file:"),
+        ("t.csv", 'label,text\na,"open\nb,c\n', "t.csv:3 is no row of cells: unexpected end of data."),
+        ("t.csv", 'label,text\na,"x" y\n', "t.csv:2 is no row of cells: ',' expected after '\"'."),
+        ("t.csv", "label,text,text\na,b,c\n", "t.csv:1 has 2 columns 'text'. Give each a name of its own."),
+        ("t.csv", "label;txt\na;b\n", "t.csv:1 has no column 'text'. Its first row: label, txt."),
     ],
 )
 def test_bad_tables(name: str, content: str, message: str, tmp_path: Path) -> None:
@@ -76,6 +82,47 @@ def test_bad_tables(name: str, content: str, message: str, tmp_path: Path) -> No
     with pytest.raises(UserError) as error:
         read_table(tmp_path / name, [None, None], ["label", "text"])
     assert message in str(error.value)
+
+
+def test_columns_are_counted_from_one(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match=r"A column is counted from 1, got 0\."):
+        read_table(tmp_path / "t.tsv", ["0", None], ["label", "text"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("t.tsv", "label\ttext\na\tb\n", [None, None]),
+        ("t.csv", "id,Label,text\n1,a,b\n", ["2", "3"]),
+    ],
+)
+def test_names_are_no_example(name: str, content: str, columns: list[str | None], tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.warns(Note, match=rf"{name}:1 names the columns: it is no example\."):
+        rows = read_table(tmp_path / name, columns, ["label", "text"])
+    assert [row.values for row in rows] == [("a", "b")]
+
+
+def test_semicolons_blanks_and_long_cells(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f'label; text\na;"one; two, three"\nb;{"x" * 200_000}\n')
+    rows = [row.values for row in read_table(tmp_path / "t.csv", [None, None], ["label", "text"])]
+    assert rows == [("a", "one; two, three"), ("b", "x" * 200_000)]
+
+
+@pytest.mark.parametrize("kind", [".tsv", ".tsv.gz", ".csv", ".jsonl", ".parquet"])
+def test_texts_alone(kind: str, tmp_path: Path) -> None:
+    """What a model is to answer is one column of the table that it could learn from."""
+    assert read_texts(write(tmp_path, kind), None, "text", 2) == [text for _, text in ROWS]
+
+
+def test_lines_are_no_table(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.tsv", "a"):
+        (tmp_path / name).write_text("one, two\n\nthree\x0cfour\u2028five\n")
+        assert read_texts(tmp_path / name, None, "text", 2) == ["one, two", "", "three\x0cfour\u2028five"]
+    (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl:1: the text is int\. Expected a text\."):
+        read_texts(tmp_path / "a.jsonl", None, "text", 2)
 
 
 def test_a_missing_table(tmp_path: Path) -> None:

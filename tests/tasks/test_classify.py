@@ -16,6 +16,7 @@ import unrolled
 from tests.tolerances import assert_close
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
+from unrolled.tasks import Request
 from unrolled.tasks.classify import Classified
 from unrolled.tasks.reading import Reader, choose_level
 
@@ -187,6 +188,12 @@ def test_several_labels(tmp_path: Path) -> None:
     scores = model.evaluate(path)
     assert scores["classes"]["red"]["f1"] > 0.9
     assert "confusion" not in scores
+    with pytest.warns(Note, match="There are 1, the first at"):
+        scores = model.evaluate(write(tmp_path / "new.tsv", [("red;new", "a red thing"), ("big", "a big thing")]))
+    assert scores["accuracy"] == 0.5  # of whole examples
+    assert scores["micro_f1"] == pytest.approx(0.8)  # two of three labels are found, and nothing else
+    record = json.loads("".join(model.task.run(model, Request(texts=["a big red thing"], format="jsonl"))))
+    assert record["labels"] == ["big", "red"]
 
 
 def test_balanced_weights_help_the_rare_class(tmp_path: Path) -> None:
@@ -213,6 +220,15 @@ def frames(number: int, shape: tuple[int, ...], seed: int) -> tuple[list[Any], l
         arrays.append(array)
         labels.append(label)
     return arrays, labels
+
+
+def test_a_sequence_of_frames_has_one_label(tmp_path: Path) -> None:
+    np.savez(tmp_path / "hot.npz", frames=np.zeros((4, 5, 2)), labels=np.eye(4, 3))
+    with pytest.raises(UserError, match=r"hot\.npz: sequence 1 has 3 labels\. Expected `labels` to have one for each"):
+        train(tmp_path / "hot.npz", tmp_path / "run")
+    (tmp_path / "odd.jsonl").write_text('{"label": {"name": "x"}, "text": "y"}\n')
+    with pytest.raises(UserError, match=r"odd\.jsonl:1 has a label that is dict\. Expected a text or a number\."):
+        train(tmp_path / "odd.jsonl", tmp_path / "run")
 
 
 @pytest.mark.parametrize("shape", [(5,), (8, 8), (8, 8, 3)])
@@ -254,6 +270,8 @@ def test_from_a_model(model: Model, table: Path, tmp_path: Path) -> None:
     assert more.assets.labels == ("bad", "good", "odd")
     assert more.predict("strange thing indeed").label == "odd"
     assert more.predict("fine").label == "good"
+    with pytest.raises(UserError, match=r"^model\.hidden_size=13 was asked for, and the model to start from has 12\."):
+        api.Job(api.configure("classify", [], {**SMALL, "model.hidden_size": 13}), init=tmp_path / "m.safetensors")
 
 
 def test_a_label_never_seen_is_counted(model: Model, tmp_path: Path) -> None:
@@ -262,6 +280,20 @@ def test_a_label_never_seen_is_counted(model: Model, tmp_path: Path) -> None:
         scores = model.evaluate(path)
     assert scores["unknown_labels"] == 1
     assert scores["accuracy"] == 0.5
+    assert scores["macro_f1"] == pytest.approx(1 / 3)  # as scikit-learn has it: good 2/3, strange 0
+    assert scores["classes"]["strange"] == {"precision": 0, "recall": 0, "f1": 0, "count": 1}
+    assert scores["confusion"]["strange"] == {"bad": 0, "good": 1, "strange": 0}
+
+
+def test_validation_knows_a_label_of_training(table: Path, tmp_path: Path) -> None:
+    valid = write(tmp_path / "valid.tsv", [("strange", "fine two")])
+    with pytest.raises(UserError, match=r"^No validation example has a label of the training examples.*: bad, good\.$"):
+        api.train("classify", train=table, valid=valid, out=tmp_path / "run", set=SMALL, quiet=True)
+
+
+def test_settings_are_no_text(table: Path) -> None:
+    with pytest.raises(UserError, match=r"set is str 'model\.cell=gru'\. Expected \{\"model\.cell\": \"gru\"\} or"):
+        api.train("classify", train=table, set="model.cell=gru", quiet=True)
 
 
 def test_very_long_and_empty_texts(model: Model, tmp_path: Path) -> None:

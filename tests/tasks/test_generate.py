@@ -294,6 +294,8 @@ def test_a_run_never_overwrites_another(book: Path, tmp_path: Path, monkeypatch:
     assert sorted(path.name for path in Path("runs").iterdir()) == ["generate-1", "generate-2"]
     with pytest.raises(UserError, match="is there already"):
         api.train("generate", train=book, out="runs/generate-1", set=keys, quiet=True)
+    with pytest.raises(UserError, match=r"runs is there already, and is no run\. Choose another --out\."):
+        api.train("generate", train=book, out="runs", set=keys, quiet=True)
 
 
 def test_embedded_text_is_what_runs_without_data(tmp_path: Path, capfd: Any) -> None:

@@ -79,5 +79,8 @@ def main() -> None:
     except UserError as error:
         typer.echo(f"unrolled: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a full disk, say
+        typer.echo(f"unrolled: {error}.", err=True)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -56,7 +56,7 @@ def run(
     text: Annotated[
         Several, typer.Option("--text", "--prompt", help="An input itself, to continue or to answer; again and again.")
     ] = None,
-    format: Annotated[str, typer.Option(help="text, jsonl or csv.")] = "text",
+    format: Annotated[str | None, typer.Option(help="text, jsonl or csv (text).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens to write at the most (generate: 400).")] = None,
@@ -148,16 +148,31 @@ def run(
     options = {name: given[name] for name in OPTIONS if given[name] is not None}
     if stop:
         options["stop"] = tuple(stop)
-    if format not in FORMATS:
+    if format is not None and format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
-    format = "jsonl" if as_json else format
+    if as_json and format not in (None, "jsonl"):
+        raise UserError(f"--json and --format {format} are two formats.", "Give one of them.")
+    format = "jsonl" if as_json else format or "text"
     loaded = api.load(model, device=device)
     if text is not None or files:
         _answer(loaded, Request(texts=text, files=files or (), format=format), options)  # type: ignore[arg-type]
     elif sys.stdin.isatty():
         _play(loaded, format, options)
     else:
-        _answer(loaded, Request(lines=sys.stdin, format=format), options)  # type: ignore[arg-type]
+        _answer(loaded, Request(lines=standard_input(), format=format), options)  # type: ignore[arg-type]
+
+
+def standard_input() -> Iterator[str]:
+    """Its lines, as they come; nothing before the first one tells that they are UTF-8, though some programs say so."""
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"Standard input, line {number} is not UTF-8: byte 0x{line[error.start]:02x}.",
+                "Convert it, for example: iconv -f latin1 -t utf-8",
+            ) from None
+        yield text.replace("\r\n", "\n")
 
 
 @contextmanager
@@ -177,15 +192,10 @@ def flag(name: str) -> str:
 
 
 def _answer(model: Any, request: Any, options: Mapping[str, Any]) -> None:
-    try:
-        with options_of(model.task.name, OPTIONS):
-            for piece in model.task.run(model, request, **options):
-                sys.stdout.write(piece)
-                sys.stdout.flush()
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"Standard input is not UTF-8: {error.reason}.", "Convert it, for example with iconv."
-        ) from None
+    with options_of(model.task.name, OPTIONS):
+        for piece in model.task.run(model, request, **options):
+            sys.stdout.write(piece)
+            sys.stdout.flush()
 
 
 def _play(model: Any, format: str, options: Mapping[str, Any]) -> None:

@@ -39,7 +39,9 @@ class Section(BaseModel):
     Model(cell='gru', hidden_size=256)
     """
 
-    model_config = ConfigDict(extra="forbid", validate_default=True, frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", validate_default=True, frozen=True, protected_namespaces=(), allow_inf_nan=False
+    )
 
 
 S = TypeVar("S", bound=Section)

@@ -274,7 +274,7 @@ def _wrong(detail: ErrorDetails, known: Mapping[str, Key], values: Mapping[str, 
         return path, unknown_name(path, value, key.choice_texts)
     if isinstance(value, (str, PurePath)) and not is_unicode(str(value)):
         problem = "is not valid Unicode"
-    elif kind.startswith(("greater", "less")):
+    elif kind.startswith(("greater", "less", "finite")):
         problem = "is out of range"
     elif "too_" in kind or kind == "missing":
         problem = f"has length {len(value)}"

@@ -70,6 +70,11 @@ def _read_frames(path: Path, separator: str | None) -> list[Labelled]:
     result = []
     for number, (frames, label) in enumerate(zip(arrays["frames"], arrays["labels"], strict=True), 1):
         place = f"{path}: sequence {number}"
+        if np.size(label) != 1:
+            raise UserError(
+                f"{place} has {np.size(label)} labels.",
+                "Expected `labels` to have one for each sequence: a name, or a number.",
+            )
         text = str(np.ravel(label)[0])
         result.append(Labelled(check_frames(frames, place), _labels(text, separator, place), place))
     if not result:
@@ -90,6 +95,8 @@ def _labels(value: Any, separator: str | None, place: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
     if isinstance(value, list):
         raise UserError(f"{place} has a list of labels.", "Expected one, or data.multi_label=true.")
+    if not isinstance(value, (str, int, float, type(None))):
+        raise UserError(f"{place} has a label that is {type(value).__name__}.", "Expected a text or a number.")
     label = "" if value is None else str(value).strip()
     if not label:
         raise UserError(f"{place} has no label.", "Give one, or leave the row out.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unrolled.data.tables import Row, read_table
-from unrolled.data.text import read_text
+from unrolled.data.text import read_lines, read_text
 from unrolled.errors import UserError
 
 
@@ -33,6 +33,9 @@ def read_pairs(path: str | Path, *, source_column: str | None = None, target_col
 
 def read_parallel(source: str | Path, target: str | Path) -> list[Pair]:
     """The pairs of two text files: line n of one belongs to line n of the other."""
+    for path in map(Path, (source, target)):
+        if path.suffix in (".csv", ".jsonl", ".parquet") or (path.suffix == ".tsv" and "\t" in read_text(path)):
+            raise UserError(f"{path} is a table, and lines of text are expected.", "Give the table by itself.")
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         raise UserError(
@@ -40,12 +43,6 @@ def read_parallel(source: str | Path, target: str | Path) -> list[Pair]:
             "Expected as many in both: line n of one is the translation of line n of the other.",
         )
     return [Pair(s, t, f"{source}:{n}") for n, (s, t) in enumerate(zip(sources, targets, strict=True), 1)]
-
-
-def read_lines(path: str | Path) -> list[str]:
-    """The lines of a text file; only a line feed ends one, so that files stay side by side."""
-    lines = read_text(path).split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
 
 
 def without_empty(pairs: Sequence[Pair]) -> tuple[list[Pair], int]:

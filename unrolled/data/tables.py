@@ -7,14 +7,17 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from unrolled.data.text import read_text
-from unrolled.errors import UserError, unknown_name
+from unrolled.data.text import read_lines, read_text
+from unrolled.errors import UserError, note, unknown_name
 from unrolled.text.files import reading
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".parquet")
+KINDS = {",": "comma", ";": "semicolon", "\t": "tab"}
+LONGEST = 1 << 30  # characters of a cell; csv's own limit is 131,072
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,20 @@ def read_table(
 
     A column is a name, or a number from 1 on. Where it is None, a file without names (.tsv, .txt) has the columns in
     the order of `defaults`, and the others have columns of those names. A .tsv has a first line of names if a column
-    is asked for by name. `.gz` may follow every ending but Parquet's. `also` are endings of files that the caller reads
-    itself, for the error about one that nobody does.
+    is asked for by name, or if it has the `defaults` in their places. `.gz` may follow every ending but Parquet's.
+    `also` are endings of files that the caller reads itself, for the error about one that nobody does.
     """
     path = Path(path)
     suffix = suffix_of(path, also)
     if suffix in (".tsv", ".txt"):
         chosen = [str(i + 1) if c is None else c for i, c in enumerate(columns)]
-        rows = _separated(path, chosen, "\t")
+        rows = _separated(path, chosen, defaults, "\t")
     else:
         chosen = [d if c is None else c for c, d in zip(columns, defaults, strict=True)]
-        readers = {".csv": _comma_separated, ".jsonl": _json_lines, ".parquet": _parquet}
-        rows = readers[suffix](path, chosen)
+        if suffix == ".csv":
+            rows = _separated(path, chosen, defaults)
+        else:
+            rows = (_json_lines if suffix == ".jsonl" else _parquet)(path, chosen)
     found = list(rows)
     if not found:
         raise UserError(f"{path} holds no example.", "Give a file with at least one row.")
@@ -58,30 +63,79 @@ def suffix_of(path: Path, also: Sequence[str] = ()) -> str:
     return suffix
 
 
-def _comma_separated(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    return _separated(path, columns, ",")
+def read_texts(path: str | Path, column: str | None, name: str, place: int) -> list[str]:
+    """One column of a table, to be answered; the lines of any other file.
+
+    Where the `column` is not said, it is that of the `name`, and of a .tsv the one in the usual `place`.
+    """
+    path = Path(path)
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix not in SUFFIXES or suffix == ".txt" or (suffix == ".tsv" and "\t" not in read_text(path)):
+        return read_lines(path)
+    if suffix == ".tsv" and column is None:
+        column = str(place)
+    texts = []
+    for row in read_table(path, [column], [name]):
+        text = " ".join(map(str, row.values[0])) if isinstance(row.values[0], list) else row.values[0]
+        if not isinstance(text, str):
+            raise UserError(f"{row.place}: the {name} is {type(text).__name__}.", "Expected a text.")
+        texts.append(text)
+    return texts
 
 
-def _separated(path: Path, columns: Sequence[str], separator: str) -> Iterator[Row]:
-    """Rows of text; with tabs nothing is quoted, with commas as in RFC 4180."""
+def separator_of(line: str) -> str:
+    """What stands between the cells of a .csv, by its first line.
+
+    >>> separator_of("label,text"), separator_of("label;text"), separator_of("text")
+    (',', ';', ',')
+    """
+    return next((one for one in (",", ";", "\t") if one in line), ",")
+
+
+def quoted_rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row as in RFC 4180, and the line where it ends."""
+    before = csv.field_size_limit(LONGEST)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        fix = 'A cell that begins with " ends with one, and one inside is written twice: "".'
+        raise UserError(f"{path}:{reader.line_num} is no row of cells: {error}.", fix) from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def _separated(
+    path: Path, columns: Sequence[str], defaults: Sequence[str], separator: str | None = None
+) -> Iterator[Row]:
+    """Rows of text; with tabs nothing is quoted, with what a .csv has as in RFC 4180."""
     text = read_text(path)
-    if separator == "\t":
-        lines = ((number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1))
+    if separator is None:
+        separator = separator_of(text.lstrip("\n").split("\n", 1)[0])
+        lines = quoted_rows(path, text, separator)
     else:
-        reader = csv.reader(io.StringIO(text, newline=""))
-        lines = ((reader.line_num, row) for row in reader)
-    rows = ((number, row) for number, row in lines if row and row != [""])
+        lines = ((number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1))
+    rows: Iterator[tuple[int, list[str]]] = (one for one in lines if one[1] and one[1] != [""])
     numbers = [int(c) if c.isdecimal() else None for c in columns]
+    if 0 in numbers:
+        raise UserError("A column is counted from 1, got 0.", "Give its number, or its name where the file has names.")
     width = 0
+    first, names = next(rows, (1, []))
+    cells = [name.strip() for name in names]
     if None in numbers:
-        first, names = next(rows, (1, []))
-        numbers = [n or _position(path, first, names, c) for n, c in zip(numbers, columns, strict=True)]
+        numbers = [n or _position(path, first, cells, c) for n, c in zip(numbers, columns, strict=True)]
         width = len(names)
+    elif [cells[n - 1].lower() if n and n <= len(cells) else "" for n in numbers] == list(defaults):
+        note(f"{path}:{first} names the columns: it is no example.")
+        width = len(names)
+    else:
+        rows = chain([(first, names)] if names else [], rows)
     least = max(n for n in numbers if n is not None)
     for number, row in rows:
         width = width or len(row)
         if len(row) != width or len(row) < least:
-            kind = "tab" if separator == "\t" else "comma"
+            kind = KINDS[separator]
             found = f"no {kind}" if len(row) == 1 else f"{len(row)} {kind}-separated columns"
             raise UserError(
                 f"{path}:{number} has {found}: {_short(separator.join(row))}.",
@@ -91,6 +145,8 @@ def _separated(path: Path, columns: Sequence[str], separator: str) -> Iterator[R
 
 
 def _position(path: Path, line: int, names: list[str], column: str) -> int:
+    if names.count(column) > 1:
+        raise UserError(f"{path}:{line} has {names.count(column)} columns {column!r}.", "Give each a name of its own.")
     if column not in names:
         raise UserError(
             f"{path}:{line} has no column {column!r}.",

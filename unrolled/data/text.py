@@ -37,6 +37,12 @@ def read_text(path: str | Path) -> str:
     return text.replace("\r\n", "\n")
 
 
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a text file; only a line feed ends one, so that files stay side by side."""
+    lines = read_text(path).split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
 def embedded_text() -> str:
     """Real English prose and code of about 465,000 characters that ships with CPython."""
     from pydoc_data.topics import topics

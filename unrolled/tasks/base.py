@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import Batch, read_text
+from unrolled.data import Batch
+from unrolled.data.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.nn.checks import check_options
@@ -170,9 +171,13 @@ class Task(ABC):
         if request.texts is not None:
             yield from request.texts
         for file in request.files:
-            yield from read_text(file).splitlines()
+            yield from self.texts(model, file)
         for line in request.lines:
             yield line.rstrip("\r\n")
+
+    def texts(self, model: Model, file: str) -> Sequence[str]:
+        """The texts of a file to be answered: its lines, unless the task reads tables."""
+        return read_lines(file)
 
     def record(self, one: Any, answer: Any) -> dict[str, Any]:
         """An input and its answer for a program to read."""

@@ -19,6 +19,7 @@ from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.docstrings import DOCSTRINGS, embedded_labels
 from unrolled.data.labelled import Labelled, check_frames, read_frames, read_labelled
+from unrolled.data.tables import read_texts
 from unrolled.errors import UserError, note
 from unrolled.metrics import ClassScores, class_scores, label_scores
 from unrolled.model import Model
@@ -96,6 +97,7 @@ class Classified:
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]
+    several: bool = False  # whether there may be any number of labels
 
     @property
     def label(self) -> str:
@@ -177,6 +179,12 @@ class Classify(Task):
         labels = tuple(sorted(counts))
         if init is not None:
             labels = (*init.labels, *(label for label in labels if label not in init.labels))
+        asked = {label for example in data.valid for label in example.labels}
+        if asked and asked.isdisjoint(labels):
+            raise UserError(
+                "No validation example has a label of the training examples, so that none says which network is best.",
+                f"Labels in training: {', '.join(labels[:5])}.",
+            )
         inputs = [example.input for example in data.train]
         reader = Reader.train(config.data, inputs) if init is None else init.reader.extended(inputs)
         return ClassifyAssets(labels, tuple(counts[label] for label in labels), reader)
@@ -240,9 +248,8 @@ class Classify(Task):
         assert isinstance(batches, Buckets)
         probabilities, loss = self._probabilities(model, batches)
         multi = _multi_label(model)
-        truth = model.assets.targets(batches.examples, multi).numpy()
-        scores, _ = _scores(probabilities, truth, multi)
-        loss /= max(1, _known(truth))
+        scores, _, known = _judged(model.assets, batches.examples, probabilities, multi)
+        loss /= max(1, known)
         result = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
         return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss}
 
@@ -267,8 +274,7 @@ class Classify(Task):
         _check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
         batches = self.batches(model.config, assets, examples, training=False)
         probabilities, loss = self._probabilities(model, batches)
-        truth = assets.targets(examples, multi).numpy()
-        scores, confusion = _scores(probabilities, truth, multi)
+        scores, confusion, known = _judged(assets, examples, probabilities, multi)
         unseen = [label for e in examples for label in e.labels if label not in set(assets.labels)]
         if unseen:
             first = next(e for e in examples if set(e.labels) - set(assets.labels))
@@ -279,13 +285,13 @@ class Classify(Task):
         result: dict[str, Any] = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
         if multi:
             result["micro_f1"] = scores.micro_f1
-        known = _known(truth)
+        labels = (*assets.labels, *sorted(set(unseen)))
         result |= {"nll": loss / known if known else None, "examples": len(examples), "unknown_labels": len(unseen)}
         result["unknown_tokens"] = sum(assets.reader.unknowns(e.input) for e in examples)
-        result["classes"] = _per_class(assets.labels, scores)
+        result["classes"] = _per_class(labels, scores)
         if confusion is not None:
-            named = [dict(zip(assets.labels, row.tolist(), strict=True)) for row in confusion]
-            result["confusion"] = dict(zip(assets.labels, named, strict=True))
+            named = [dict(zip(labels, row.tolist(), strict=True)) for row in confusion]
+            result["confusion"] = dict(zip(labels, named, strict=True))
         return result
 
     def report(self, scores: Mapping[str, Any]) -> str:
@@ -362,9 +368,15 @@ class Classify(Task):
         for file in request.files:
             yield from read_frames(file)
 
+    def texts(self, model: Model, file: str) -> list[str]:
+        """The texts of a table like those of training, whose labels are not read; else the lines."""
+        assert isinstance(model.config, ClassifyConfig)
+        return read_texts(file, model.config.data.text_column, "text", 2)
+
     def record(self, one: Any, answer: Classified) -> dict[str, Any]:
         shown = one if isinstance(one, str) else f"{len(one)} frames"
-        return {"input": shown, "label": answer.label, "probabilities": answer.probabilities}
+        several = {"labels": list(answer.labels)} if answer.several else {}
+        return {"input": shown, "label": answer.label, **several, "probabilities": answer.probabilities}
 
     def warnings(self, config: ClassifyConfig, batches: Batches) -> list[str]:
         assert isinstance(batches, Buckets)
@@ -410,11 +422,6 @@ def _multi_label(model: Model) -> bool:
     return model.config.data.multi_label
 
 
-def _known(truth: NDArray[Any]) -> int:
-    """How many examples have a label that training saw; of several labels each, all count."""
-    return len(truth) if truth.ndim == 2 else int((truth >= 0).sum())
-
-
 def _losses(scores: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy in nats: (B,), or (B, C) where every label stands for itself."""
     if targets.dim() == 2:
@@ -423,12 +430,20 @@ def _losses(scores: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(scores, targets, ignore_index=-1, reduction="none")
 
 
-def _scores(
-    probabilities: NDArray[np.float32], truth: NDArray[Any], multi: bool
-) -> tuple[ClassScores, NDArray[np.int64] | None]:
+def _judged(
+    assets: ClassifyAssets, examples: Sequence[Any], probabilities: NDArray[np.float32], multi: bool
+) -> tuple[ClassScores, NDArray[np.int64] | None, int]:
+    """The scores, what was taken for what, and how many examples have a loss.
+
+    Labels that training never saw are classes too, after the others: no answer is ever one of them.
+    """
+    unseen = sorted({label for example in examples for label in example.labels} - set(assets.labels))
+    truth = replace(assets, labels=(*assets.labels, *unseen)).targets(examples, multi).numpy()
     if multi:
-        return label_scores(truth > 0.5, probabilities >= 0.5), None
-    return class_scores(truth, probabilities.argmax(axis=1), probabilities.shape[1])
+        answers = np.pad(probabilities >= 0.5, ((0, 0), (0, len(unseen))))
+        return label_scores(truth > 0.5, answers), None, len(examples)
+    known = int((truth < len(assets.labels)).sum())
+    return *class_scores(truth, probabilities.argmax(axis=1), len(assets.labels) + len(unseen)), known
 
 
 def _per_class(labels: Sequence[str], scores: ClassScores) -> dict[str, dict[str, float]]:
@@ -454,7 +469,7 @@ def _answer(model: Model, row: NDArray[np.float32]) -> Classified:
     labels: tuple[str, ...] = model.assets.labels
     probabilities = {label: float(p) for label, p in zip(labels, row, strict=True)}
     if _multi_label(model):
-        return Classified(tuple(label for label, p in probabilities.items() if p >= 0.5), probabilities)
+        return Classified(tuple(label for label, p in probabilities.items() if p >= 0.5), probabilities, several=True)
     return Classified((labels[int(row.argmax())],), probabilities)
 
 

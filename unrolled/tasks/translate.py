@@ -13,8 +13,9 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, Pair, held_out, read_pairs, read_parallel
-from unrolled.data.pairs import read_lines, without_empty
+from unrolled.data.pairs import without_empty
 from unrolled.data.pronunciations import PRONUNCIATIONS, embedded_pronunciations
+from unrolled.data.tables import read_texts
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
@@ -217,8 +218,9 @@ class Translate(Task):
         """Texts, or the lines of files: only a line feed ends one, so that answers stay beside their sources."""
         if request.texts is not None:
             yield from request.texts
+        assert isinstance(model.config, TranslateConfig)
         for file in request.files:
-            yield from read_lines(file)
+            yield from read_texts(file, model.config.data.source_column, "source", 1)
         for line in request.lines:
             yield line.rstrip("\n").rstrip("\r")
 

@@ -31,10 +31,9 @@ def new_folder(out: Path | None, name: str) -> Path:
             number += 1
         out = Path("runs", f"{name}-{number}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(
-            f"{out} is there already.",
-            f"Choose another --out, or go on with that run: unrolled train --resume {out}",
-        )
+        run = (out / CONFIG).is_file()
+        more = f", or go on with that run: unrolled train --resume {out}" if run else "."
+        raise UserError(f"{out} is there already{', and is no run' * (not run)}.", f"Choose another --out{more}")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
