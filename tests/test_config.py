@@ -408,7 +408,7 @@ def test_apply_changes_and_checks() -> None:
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-NUMBERS = st.floats(allow_nan=False)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 POSITIVE = NUMBERS.filter(lambda x: x > 0)
 CONFIGS = st.builds(
     Config,
