@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from unrolled import __version__
-from unrolled.config import Section, apply, read_config, write_toml
+from unrolled.config import Section, apply, keys, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model, current_versions, find_file, load_weights, read_about
@@ -138,12 +138,12 @@ def resume(folder: str | Path, *, task: Task | None = None, quiet: bool = False)
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
     """The config with the shape of the model that training starts from; another one cannot be asked for."""
-    usual = type(config)()
-    for key, value in kept.items():
-        asked = attrgetter(key)(config)
+    usual, kept_config = type(config)(), apply(config, kept)
+    for key in keys(type(config)):
+        asked, value = attrgetter(key)(config), attrgetter(key)(kept_config)
         if asked not in (value, attrgetter(key)(usual)):
             raise UserError(f"{key}={asked} was asked for, and the model to start from has {value}.", "Leave it out.")
-    return apply(config, kept)
+    return kept_config
 
 
 class Job:
@@ -286,7 +286,11 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Scores of several models on the same data, and a picture of them by the length of the source."""
     place = check_picture(picture) if picture is not None else None
-    scores = {str(path): load(path, device=device).evaluate(data) for path in models}
+    loaded = {str(path): load(path, device=device) for path in models}
+    tasks = {model.task.name for model in loaded.values()}
+    if len(tasks) > 1:
+        raise UserError(f"The models are of {' and '.join(sorted(tasks))}.", "Give those of one task.")
+    scores = {name: model.evaluate(data) for name, model in loaded.items()}
     if place is not None:
         tables = {name: found.get("by_length") for name, found in scores.items()}
         if not all(tables.values()):

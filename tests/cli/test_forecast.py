@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.test_generate import call
 from unrolled import load
+from unrolled.errors import Note
 
 SMALL = [
     *("--set", "model.hidden_size=8", "--set", "train.batch_size=4", "--set", "train.window=20"),
@@ -97,6 +98,24 @@ def test_a_line_out_for_each_line_in(folder: Path) -> None:
     assert call("run", folder, given=turned)[1] == out
 
 
+def test_lines_may_begin_with_blanks_and_have_other_separators(folder: Path) -> None:
+    plain = call("run", folder, given="a,b\n1.5,2\n3,4.25\n")
+    assert plain[0] == 0
+    blank = "\n  \na,b\n1.5,2\n3,4.25\n"
+    semicolons, commas = "a;b\n1.5;2\n3;4.25\n", "a;b\n1,5;2\n3;4,25\n"
+    unnamed, marked = "1,5;2\n3;4,25\n", "\ufeffa,b\n1.5,2\n3,4.25\n"
+    for given in (blank, semicolons, commas, unnamed, marked):
+        assert call("run", folder, given=given) == plain
+    assert call("run", folder, "--text", "a,b\n1.5,2\n3,4.25") == plain
+
+
+def test_a_number_too_large_in_a_file(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1,1\n1e39,1\n")
+    code, out, err = call("run", folder, tmp_path / "a.csv", "--json")
+    assert (code, out) == (2, "")
+    assert "a.csv:3, column 'a': 1e+39 is too large for the model. Expected numbers within" in err
+
+
 def test_predictions_come_before_the_input_ends(folder: Path) -> None:
     """A control loop: write a row, read its answer, write the next."""
     process = subprocess.Popen(
@@ -133,23 +152,85 @@ def test_a_roll_out_continues(folder: Path, form: str) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_series_begin_anew_where_the_sequence_column_changes(file: Path, tmp_path: Path) -> None:
-    rows = [f"{'xy'[i % 2]},{a:.9g},{b:.9g}" for i in range(2) for a, b in VALUES[:100]]
-    path = tmp_path / "two.csv"
+@pytest.fixture(scope="module")
+def of_several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model with a sequence column, and its table: rows of x and y by turns."""
+    folder = tmp_path_factory.mktemp("several")
+    rows = [f"{'xy'[i % 2]},{(1 + i % 2) * a:.9g},{b:.9g}" for i, (a, b) in enumerate(VALUES)]
+    path = folder / "two.csv"
     path.write_text("s,a,b\n" + "\n".join(rows) + "\n")
-    words: list[str | Path] = [
-        "--train",
-        path,
-        "--set",
-        "data.sequence_column=s",
-        "--set",
-        "data.input_columns=a,b",
-        *SMALL,
+    words = ["--set", "data.sequence_column=s", "--set", "data.input_columns=a,b", *SMALL]
+    assert call("train", "forecast", "--train", path, *words, "--out", folder / "run")[0] == 0
+    return folder / "run", path
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
+def test_rows_of_several_series_may_alternate(of_several: tuple[Path, Path], form: str) -> None:
+    """A state for each, answers in the order of the rows, and the same from a file and from standard input."""
+    folder, path = of_several
+    code, out, _ = call("run", folder, path, "--format", form)
+    assert code == 0
+    assert call("run", folder, "--format", form, given=path.read_text())[1] == out
+    model = load(folder)
+    expected = np.zeros((200, 2))
+    for which in (0, 1):
+        with model.stream() as stream:
+            expected[which::2] = stream.feed(VALUES[which::2] * [1 + which, 1])
+    lines = out.splitlines()
+    if form == "csv":
+        assert lines.pop(0) == "s,a,b"
+    cells: list[list[str]] = [
+        list(map(str, json.loads(line).values())) if form == "jsonl" else line.replace("\t", ",").split(",")
+        for line in lines
     ]
-    assert call("train", "forecast", *words, "--out", tmp_path / "run")[0] == 0
-    lines = call("run", tmp_path / "run", given="s,a,b\nx,1,0\nx,2,1\ny,1,0\n")[1].splitlines()
-    assert lines[0] == lines[2] != lines[1]
-    assert len(call("run", tmp_path / "run", path, "--steps", "3")[1].splitlines()) == 6
+    if form != "text":
+        assert [row.pop(0) for row in cells] == ["x", "y"] * 100
+    np.testing.assert_allclose(np.array(cells, dtype=float), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_continuation_of_each_series(of_several: tuple[Path, Path]) -> None:
+    folder, path = of_several
+    code, out, _ = call("run", folder, path, "--steps", "3", "--json")
+    assert code == 0
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [record["s"] for record in records] == ["x"] * 3 + ["y"] * 3
+    assert call("run", folder, "--steps", "3", "--json", given=path.read_text())[1] == out
+    assert call("run", folder, "--steps", "3", "--format", "csv", given=path.read_text())[1].count("s,a,b") == 1
+    twice = call("run", folder, path, path, "--steps", "3", "--json")[1]
+    assert twice == out + out
+    y = load(folder).predict(VALUES[1::2] * [2, 1], steps=3)
+    np.testing.assert_allclose([[record["a"], record["b"]] for record in records[3:]], y, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_without_the_sequence_column(of_several: tuple[Path, Path]) -> None:
+    folder, _ = of_several
+    with pytest.warns(Note, match=r"Standard input has no column 's': its rows are read as one series\."):
+        out = call("run", folder, given="1,0\n2,1\n")[1]
+    assert out == call("run", folder, given="s,a,b\nx,1,0\nx,2,1\n")[1]
+    code, _, err = call("run", folder, given="a,b\n1,0\n")
+    assert code == 2
+    assert "Standard input, line 1 has no column 's'. Its columns: a, b." in err
+
+
+@pytest.mark.filterwarnings("ignore::unrolled.errors.Note")
+def test_a_table_without_names_is_the_same_from_standard_input(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"2020-01-{i % 30 + 1:02},{a:.9g},{b:.9g}\n" for i, (a, b) in enumerate(VALUES)))
+    assert call("train", "forecast", "--train", path, "--out", tmp_path / "run", *SMALL)[0] == 0
+    assert load(tmp_path / "run").assets.roles.inputs == ("2", "3")
+    out = call("run", tmp_path / "run", path)[1]
+    assert len(out.splitlines()) == 200
+    assert call("run", tmp_path / "run", given=path.read_text())[1] == out
+    assert call("run", tmp_path / "run", given=csv_of(VALUES))[1] == out
+
+
+def test_empty_sequences_have_no_line(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(0, 1, (60, 2))
+    np.savez(tmp_path / "a.npz", inputs=values, lengths=[40, 0, 20])
+    path = tmp_path / "a.npz"
+    assert call("train", "forecast", "--train", path, "--out", tmp_path / "run", *SMALL)[0] == 0
+    with pytest.warns(Note, match=r"1 of 3 series have no row and are left out: .*a\.npz, sequence 2\."):
+        assert len(call("run", tmp_path / "run", path)[1].splitlines()) == 60
 
 
 def test_new_check_and_info(file: Path, folder: Path, tmp_path: Path) -> None:
@@ -166,8 +247,13 @@ def test_new_check_and_info(file: Path, folder: Path, tmp_path: Path) -> None:
         ("1,2\n3\n", "Standard input, line 2 has 1 columns. Expected 2: a, b."),
         ("a,c\n1,2\n", "Standard input, line 1 has no column 'b'. Its columns: a, c."),
         ("1,2\n3,four\n", "Standard input, line 2, column 'b': 'four' is not a number."),
-        ("1,2\n3,\n", "Standard input, line 2: Row 1, column 'b' is nan."),
-        ("1,2\n3,inf\n", "Standard input, line 2: Row 1, column 'b' is inf."),
+        ("1,2\n3,\n", "Standard input, line 2, column 'b' is nan. The model was not trained with data.missing=mask."),
+        ("1,2\n3,inf\n", "Standard input, line 2, column 'b' is inf. Expected finite numbers."),
+        ("1,2\n1e39,1\n", "Standard input, line 2, column 'a': 1e+39 is too large for the model. Expected numbers"),
+        ("1,2\n1_0,1\n", "Standard input, line 2, column 'a': '1_0' is not a number."),
+        ("2020-01-01,1,2\n", "Standard input, line 1 has 3 columns. Expected 2: a, b."),
+        ('1,2\n3,"4\n', "Standard input, line 2: a quote is not closed."),
+        ("a,b,a\n1,2,3\n", "Standard input, line 1 has two columns 'a'. Its columns: a, b, a."),
         ("", "There are no rows. Expected the columns a, b."),
     ],
 )

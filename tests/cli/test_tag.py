@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,3 +95,29 @@ def test_an_option_of_another_task(folder: Path) -> None:
     code, _, said = call("run", folder, "--text", "a", "--temperature", "1")
     assert code == 2
     assert said.startswith("unrolled: --temperature is not for a model of tag. Leave it out.")
+
+
+def test_a_sentence_is_no_line_of_columns(chunks: Path, tmp_path: Path) -> None:
+    changes = (*SET, "--set", "train.max_steps=1", "--set", "data.feature_columns=2")
+    assert call("train", "tag", "--train", chunks, "--out", tmp_path / "run", *changes)[0] == 0
+    code, out, said = call("run", tmp_path / "run", given="He ran home\n")
+    assert (code, out) == (2, "")
+    assert said.startswith("unrolled: standard input looks like text, and this model reads more than words: the column")
+    code, out, _ = call("run", tmp_path / "run", given="Ada NNP\nsaw VB\n")
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()] == [["Ada", "NNP"], ["saw", "VB"]]
+
+
+def test_a_key_for_another_kind_of_file(chunks: Path, tmp_path: Path) -> None:
+    words = ("train", "tag", "--train", chunks, "--out", tmp_path / "run", "--set", "data.column=xpos")
+    code, _, said = call(*words)
+    assert code == 2
+    assert said.startswith(f"unrolled: {chunks} is not CoNLL-U: data.column='xpos' does not apply.")
+
+
+def test_ends_of_lines_come_back(folder: Path, tmp_path: Path) -> None:
+    """In a process of its own: bytes in, bytes out."""
+    path = tmp_path / "windows.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + columns_text().replace("\n", "\r\n").encode())
+    found = subprocess.run([sys.executable, "-m", "unrolled", "run", folder, path], capture_output=True, check=True)
+    assert found.stdout == path.read_bytes()

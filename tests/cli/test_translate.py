@@ -73,6 +73,20 @@ def test_n_best_with_scores_attention_and_alignment(folder: Path) -> None:
     assert [line.split("\t")[0] for line in lines] == ["1", "2"]
 
 
+def test_draws_keep_to_what_was_asked(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("three\nfive\n")
+    drawing = ("--temperature", "1", "--seed", "0", "--n-best", "3", "--min-tokens", "4", "--text", "8 8")
+    code, out, _ = call("run", folder, *drawing, "--words", tmp_path / "words.txt", "--prefix", "five")
+    assert code == 0
+    ranks, _, texts = zip(*(line.split("\t") for line in out.splitlines()), strict=True)
+    assert ranks == ("1", "2", "3")
+    for text in texts:
+        assert text.startswith("five ")
+        assert len(text.split()) >= 4
+        assert set(text.split()) <= {"three", "five"}
+    assert call("run", folder, *drawing, "--picture", tmp_path / "a.png")[0] == 0  # where the first of them looked
+
+
 def test_scores(folder: Path, file: Path, tmp_path: Path) -> None:
     code, out, _ = call("eval", folder, file, "--json")
     scores = json.loads(out)
@@ -105,6 +119,9 @@ def test_pictures(folder: Path, file: Path, tmp_path: Path) -> None:
             ("--repetition-penalty", "2"),
             "unrolled: --repetition-penalty is not for a model of translate. It takes --max-",
         ),
+        (("--seed", "1"), "unrolled: seed is for drawing, and without a temperature outputs are searched for. Give a"),
+        (("--temperature", "1", "--beam", "5"), "unrolled: beam is for a search, and with a temperature outputs are "),
+        (("--prefix", "nine"), "unrolled: The prefix has 'nine', which the model does not know. Use what was in its "),
         (("--n-best", "9"), "unrolled: n_best=9 is more than the beam's size=5. Use a beam of 9."),
     ],
 )
@@ -117,7 +134,10 @@ def test_options_that_cannot_be(folder: Path, words: tuple[str, ...], message: s
 def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, tmp_path: Path) -> None:
     code, _, said = call("eval", folder, file, "--beam", "3", "--picture", tmp_path / "l.png")
     assert code == 2
-    assert said.startswith("unrolled: --beam does not go with --picture and --with. Leave one or the other out.")
+    assert said.startswith("unrolled: --beam does not go with --picture. Leave one of them out.")
+    code, _, said = call("eval", folder, file, "--with", folder / "last.safetensors")
+    assert code == 2
+    assert said.startswith("unrolled: --with is for a model in a picture. Say where that goes: --picture lengths.png")
     assert not (tmp_path / "l.png").exists()
     code, _, said = call("eval", folder, file, "--beam", "3")
     assert code == 2

@@ -112,6 +112,22 @@ def test_columns_come_back_with_only_the_tags_changed(separator: str) -> None:
     assert added[2] == text.split("\n")[2] + (separator if separator == "\t" else " ") + "A"
 
 
+def test_empty_cells_between_tabs_are_cells() -> None:
+    text = "EU\t\tO\tkeep\nran\tVB\tO\t\n\n\tVB\t\tkeep"
+    file = ColumnsFile.parse(text.split("\n"))
+    first, second = file.sentences(Columns(tags="3", features=("2", "4")))
+    assert (first.words, first.tags, first.features) == (("EU", "ran"), ("O", "O"), (("", "VB"), ("keep", "")))
+    assert (second.words, second.tags) == (("",), ("",))
+    for column in range(4):
+        rows = [line.split("\t") for line in text.split("\n") if line]
+        tags = [[row[column] for row in rows[:2]], [rows[2][column]]]
+        assert "\n".join(file.with_tags(tags, column)) == text
+    changed = list(file.with_tags([["A", "B"], ["C"]], 2))
+    assert changed == ["EU\t\tA\tkeep", "ran\tVB\tB\t", "", "\tVB\tC\tkeep"]
+    added = list(file.with_tags([["A", "B"], ["C"]], 4))
+    assert added == ["EU\t\tO\tkeep\tA", "ran\tVB\tO\t\tB", "", "\tVB\t\tkeep\tC"]
+
+
 def test_json_lines_and_parquet(tmp_path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
@@ -181,6 +197,8 @@ def test_mistakes_in_the_columns_asked_for(tmp_path: Path) -> None:
     path.write_text("Hi UH O\n")
     with pytest.raises(UserError, match="has 3 columns, but column 4 was asked for"):
         read_sentences(path, Columns(tags="4"))
+    with pytest.raises(UserError, match=r"a\.txt: column 1 cannot hold both words and tags\. Set data\.word"):
+        read_sentences(path, Columns(tags="1"))
     with pytest.raises(UserError, match=r"has columns without names, but 'pos' was asked for\. Give a number"):
         read_sentences(path, Columns(features=("pos",)))
     with pytest.raises(UserError, match=r"Unknown column of CoNLL-U 'upso'\. Did you mean 'upos'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 from unrolled import UserError
 from unrolled.data.frame import Frame, Part, Roles, fit_frame
-from unrolled.data.series import Series, embedded_series, read_series
+from unrolled.data.quoted import separator_of
+from unrolled.data.series import Series, embedded_series, is_header, number_separator, read_series
 from unrolled.errors import Note
 
 TABLE = "date,x,y\n2026-01-01,1,10\n2026-01-02,2,20.5\n2026-01-03,3,-1e3\n"
@@ -52,6 +54,77 @@ def test_a_table_without_names_has_numbers_for_columns(tmp_path: Path) -> None:
     assert read_series(path, ["2"]).series[0].values.tolist() == [[4], [5]]
 
 
+@pytest.mark.parametrize(
+    ("text", "columns", "first"),
+    [
+        ("2020-01-01,20,1\n2020-01-02,21,2\n", ("2", "3"), [20, 1]),
+        ("2020-01-01,20,1\n,21,2\n2020-01-03,22,3\n", ("2", "3"), [20, 1]),
+        ("2020-01-01,20,1\n", ("2", "3"), [20, 1]),
+        ("date,2019,2020\n2020-01-01,20,1\n", ("2019", "2020"), [20, 1]),
+        ("A,20\nB,21\n", ("2",), [20]),
+        ("y,2\n20,1\n", ("y", "2"), [20, 1]),
+        ("1,2\n3,4\n", ("1", "2"), [1, 2]),
+        ("\n   \ny,x\n20,1\n", ("y", "x"), [20, 1]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::unrolled.errors.Note")
+def test_which_first_rows_are_names(text: str, columns: tuple[str, ...], first: list[float], tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    sheet = read_series(path)
+    assert sheet.columns == columns
+    assert sheet.series[0].values[0].tolist() == first
+
+
+def test_names_that_are_asked_for_are_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("city,2019\nParis,1\nRome,2\nParis,3\n")
+    assert [one.values.tolist() for one in read_series(path, sequence_column="city").series] == [[[1], [3]], [[2]]]
+    assert is_header(["city", "2019"], asked=["city"])
+    assert not is_header(["city", "2019"], [["Paris", "1"]])
+    assert is_header(["", "y"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["day;y;x\nMo;1.5;2\nTu;-3;4e1\n", "day;y;x\nMo;1,5;2\nTu;-3;4e1\n", "day\ty\tx\nMo\t1.5\t2\nTu\t-3\t4e1\n"],
+)
+def test_semicolons_tabs_and_decimal_commas(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.warns(Note, match="left out: 'day'"):
+        sheet = read_series(path)
+    assert sheet.columns == ("y", "x")
+    assert sheet.series[0].values.tolist() == [[1.5, 2], [-3, 40]]
+    path.write_text("y;x\n1;2\n3\n")
+    with pytest.raises(UserError, match=r"a\.csv:3 has 1 semicolon-separated columns, expected 2\."):
+        read_series(path)
+
+
+def test_what_stands_between_columns() -> None:
+    assert [separator_of(line) for line in ("a,b;c", "a;b\tc", "a\tb", "a")] == [",", ";", "\t", ","]
+    assert [number_separator(line) for line in ("1,5;2,5", "y,x;z", "1,5", "1;2")] == [";", ",", ",", ";"]
+
+
+def test_decimals_of_parquet_are_numbers(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"x": [Decimal("1.50"), None], "y": [Decimal(2), Decimal("3.25")]}), path)
+    sheet = read_series(path, missing=True)
+    assert sheet.columns == ("x", "y")
+    np.testing.assert_array_equal(sheet.series[0].values, [[1.5, 2], [np.nan, 3.25]])
+
+
+def test_rows_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("who,x\nb,1\n\na,2\nb,3\n")
+    rows = read_series(path, sequence_column="who").in_order()
+    assert [(series.key, series.values[row, 0]) for series, row in rows] == [("b", 1), ("a", 2), ("b", 3)]
+    assert [series.place(row) for series, row in rows] == [f"{path}:2", f"{path}:4", f"{path}:5"]
+
+
 def test_several_series_in_one_table(tmp_path: Path) -> None:
     """Rows of different series may alternate; each keeps its order."""
     path = tmp_path / "a.csv"
@@ -73,9 +146,30 @@ def test_ragged_arrays(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("targets", [False, True])
+def test_a_ragged_sequence_may_be_empty(targets: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    more = {"targets": np.arange(3)} if targets else {}
+    np.savez(path, inputs=np.arange(6).reshape(3, 2), lengths=[0, 2, 0, 1], **more)  # type: ignore[arg-type]
+    sheet = read_series(path)
+    assert [one.values.shape for one in sheet.series] == [(rows, 2 + targets) for rows in (0, 2, 0, 1)]
+    np.savez(path, inputs=np.zeros((0, 2)), lengths=np.array([0, 0]))
+    with pytest.raises(UserError, match=r"a\.npz holds no row of numbers"):
+        read_series(path)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            'x,y\n1,2\n3,"4\n5,6\n',
+            '{}:3: a quote is not closed. Close it, or double it where it is meant itself: "".',
+        ),
+        (f"x,y\n1,2\n3,{'4' * 140_000}\n", "{}:3, column 'y': inf is not finite. Correct it, or leave the cell empty."),
+        (
+            "x,y\n1,2\n3,4\n1_0,6\n",
+            "{}:4, column 'x': '1_0' is not a number. Correct it, or leave the column out: data.input_columns.",
+        ),
         ("x,y\n1,2\n3\n", "{}:3 has 1 comma-separated columns, expected 2. Make every row the same."),
         ("x,x\n1,2\n", "{} has two columns 'x'. Give every column a name of its own."),
         ("x,y\n", "{} holds no row of numbers. Give a file with a row for each step."),
@@ -113,6 +207,11 @@ def test_other_mistakes(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", inputs=np.array([[1.0], [np.nan]]), lengths=[1, 1])
     with pytest.raises(UserError, match=r"a\.npz, sequence 2, row 1, column '1' is empty or NaN\."):
         read_series(tmp_path / "a.npz")
+    (tmp_path / "a.jsonl").write_text('{"x": 1, "y": [1, 2]}\n{"x": 1' + "0" * 400 + ', "y": [3, 4]}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl:2, column 'x': inf is not finite"):
+        read_series(tmp_path / "a.jsonl", ["x"])
+    with pytest.raises(UserError, match=r"a\.jsonl:1, column 'y': '\[1, 2\]' is not a number"):
+        read_series(tmp_path / "a.jsonl", ["y"])
     np.savez(tmp_path / "b.npz", inputs=np.zeros((2, 3, 4, 5)))
     with pytest.raises(UserError, match=r"a sequence of inputs has shape \(3, 4, 5\) and type float64"):
         read_series(tmp_path / "b.npz")
@@ -187,3 +286,16 @@ def test_a_column_without_any_value() -> None:
     values = np.array([[np.nan, 1.0], [np.nan, 2.0]])
     with pytest.raises(UserError, match="Column 'x' has no value in the training part"):
         frame(values, missing=True)
+
+
+def test_numbers_too_large_to_reckon_with() -> None:
+    values = np.array([[1.0, 1], [2, 3], [3, 2]])
+    made = frame(values)
+    values[1, 1] = -1e39
+    with pytest.raises(
+        UserError, match=r"s, row 2, column 'y': -1e\+39 is too large for the model\. Expected numbers w"
+    ):
+        made.steps(Part(Series(values, "s")))
+    values[1, 1] = 1e308
+    with pytest.raises(UserError, match=r"s, row 2, column 'y': 1e\+308 is too large\. Correct it, or leave"):
+        frame(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -179,6 +180,22 @@ def test_the_penalty_counts_prompt_and_output() -> None:
     assert [row.tokens for row in got] == [[1, 3, 4, 5], [0, 1, 2, 3]]
 
 
+def test_no_end_comes_too_soon() -> None:
+    model = Markov(torch.eye(V)[END].expand(V, V) * 3)  # mostly the end, whatever was read
+    got = sample(model, [[0], [0, 1]] * 20, max_tokens=9, end_tokens=[END], min_tokens=4, seeds=1)
+    assert {len(row.tokens) for row in got} >= {4, 5}
+    assert all(len(row.tokens) >= 4 and END not in row.tokens for row in got)
+
+
+def test_no_ngram_comes_twice_and_the_prompt_counts() -> None:
+    model = Markov(torch.eye(V).roll(1, 1) * 9)  # round and round
+    for prompt in ([0], [4, 5, 0, 1]):
+        (got,) = sample(model, [prompt], max_tokens=20, no_repeat_ngram=2, seeds=1)
+        written = prompt + got.tokens
+        pairs = list(itertools.pairwise(written))
+        assert len(set(pairs)) == len(pairs)
+
+
 def test_no_prompts_give_nothing() -> None:
     assert sample(second_order(Markov), [], max_tokens=3) == []
 
@@ -203,6 +220,12 @@ def test_weights_get_no_gradient() -> None:
         ([[1.5]], {}, "prompts[0] holds 1.5, expected whole numbers. Encode the text first."),
         ([[0]], {"seeds": [1, 2]}, "2 seeds were given for 1 prompts. Give one for each, or one number."),
         ([[0]], {"seeds": -1}, "seed -1 is not a whole number from 0 up. Use one such as 1."),
+        ([[0]], {"min_tokens": -1}, "min_tokens=-1 is not a whole number from 0 up. Use 0 to switch it off."),
+        (
+            [[0]],
+            {"no_repeat_ngram": "3"},
+            "no_repeat_ngram='3' is not a whole number from 0 up. Use 0 to switch it off.",
+        ),
         ([[0]], {"seeds": [0.5]}, "seed 0.5 is not a whole number from 0 up. Use one such as 1."),
     ],
 )

@@ -191,6 +191,23 @@ def _view(pixels: NDArray[np.uint8]) -> Any:
     return View(pixels)
 
 
+def test_what_is_drawn_keeps_to_what_was_asked(model: Model) -> None:
+    pictures = [pixels for _, pixels, _ in scenes()][::7]
+    words = ("a", "top", "square")
+    answers = model.predict(pictures, temperature=1.0, seed=3, n_best=3, prefix="a", words=words, attention=True)
+    for answer in answers:
+        drawn = [answer, *answer.others]
+        assert len(drawn) == 3
+        for one in drawn:
+            assert one.tokens[0] == "a"
+            assert set(one.tokens) <= set(words)
+            assert one.attention.shape == (len(one.tokens), 4, 4)
+    with pytest.raises(UserError, match=r"^The prefix has 'yellow', which the model does not know."):
+        model.predict(pictures[0], prefix="a yellow")
+    with pytest.raises(UserError, match=r"^beam is for a search, and with a temperature outputs are drawn."):
+        model.predict(pictures[0], temperature=1.0, beam=3)
+
+
 def test_paths_images_and_arrays_are_the_same_picture(model: Model, table: Path) -> None:
     name, pixels, _ = scenes()[5]
     path = table.parent / "images" / name

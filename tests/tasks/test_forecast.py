@@ -378,6 +378,45 @@ def test_mistakes_in_a_call(model: Model) -> None:
         model.predict([["x", "y"]])
     with pytest.raises(UserError, match="There is no distribution to draw from"):
         model.predict(waves(5), steps=2, sample=True)
+    with pytest.raises(UserError, match=r"Row 1, column 'a' is inf\. Expected finite numbers\."):
+        model.predict([[math.inf, 2]])
+    with pytest.raises(
+        UserError, match=r"Row 2, column 'b': 1e\+39 is too large for the model\. Expected numbers with"
+    ):
+        model.predict([[1, 2], [3, 1e39]])
+    for steps in (0, -1, 2.5, True, "3"):
+        with pytest.raises(UserError, match=r"steps=.* is no number of steps\. Expected a whole number from 1 on\."):
+            model.predict(waves(5), steps=steps)
+    for data in (waves(5), None):
+        with pytest.raises(UserError, match=r"A forecast is scored on a file, got (ndarray|NoneType)\. Give the path"):
+            model.evaluate(data)
+
+
+def test_a_number_too_large_in_a_file(model: Model, tmp_path: Path) -> None:
+    values = waves(5)
+    values[2, 1] = 1e39
+    path = table(tmp_path / "a.csv", values)
+    with pytest.raises(UserError, match=r"a\.csv:4, column 'b': 1e\+39 is too large for the model"):
+        model.evaluate(path)
+
+
+def test_a_continuation_without_bounds_is_said(model: Model) -> None:
+    with model.stream() as stream:
+        stream.feed(waves(5))
+        stream.estimate = torch.full_like(stream.estimate, math.inf)
+        with pytest.raises(UserError, match=r"Step 1 of the continuation is no finite number\. Ask for fewer steps\."):
+            stream.roll_out(3)
+
+
+@pytest.mark.parametrize("targets", [False, True])
+def test_empty_sequences_are_left_out_with_a_note(targets: bool, tmp_path: Path) -> None:
+    path, values = tmp_path / "a.npz", waves(251)
+    more = {"targets": values.sum(1)} if targets else {}
+    np.savez(path, inputs=values, lengths=[50, 0, 1, 80, 120], **more)
+    with pytest.warns(Note, match=r"[12] of 5 series are shorter than the horizon and left out: .*sequence 2\."):
+        model = small(path, tmp_path / "run")
+    with pytest.warns(Note, match="left out"):
+        assert model.evaluate(path)["series"] == (4 if targets else 3)
 
 
 @pytest.mark.parametrize(

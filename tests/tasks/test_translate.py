@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import unicodedata
 import warnings
 from pathlib import Path
@@ -93,6 +94,10 @@ def model(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 def small(file: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
     return api.train("translate", train=file, out=folder, set={**SMALL, "train.max_steps": 3, **keys}, quiet=True)
+
+
+def every(answer: Translation) -> list[Translation]:
+    return [answer, *answer.others]
 
 
 def test_it_learns_and_says_how_well(model: Model, file: Path) -> None:
@@ -191,9 +196,8 @@ def test_attention_is_on_the_source_and_gives_an_alignment(model: Model) -> None
 
 def test_n_best_are_different_and_in_order(model: Model) -> None:
     answer = model.predict("3 5 8", beam=6, n_best=4)
-    every = (answer, *answer.others)
-    assert len({str(t) for t in every}) == 4
-    assert [t.score for t in every] == sorted((t.score for t in every), reverse=True)
+    assert len({str(t) for t in every(answer)}) == 4
+    assert [t.score for t in every(answer)] == sorted((t.score for t in every(answer)), reverse=True)
 
 
 def test_products_in_bfloat16_find_the_same(model: Model) -> None:
@@ -230,15 +234,64 @@ def test_options_of_the_search(model: Model) -> None:
     assert str(model.predict("3 5 8", beam=3, coverage=0.2, length_penalty="average")) == "eight five three"
 
 
+def test_what_is_drawn_keeps_to_what_was_asked(model: Model) -> None:
+    texts = ["3", "3 5 8", "7 7"] * 4
+    drawing: dict[str, Any] = {"temperature": 2.0, "seed": 1}
+    for answer in model.predict(texts, prefix="five seven", **drawing):
+        assert answer.target_tokens[:2] == ["five", "seven"]
+    for answer in model.predict(texts, words=("three", "seven"), **drawing):
+        assert set(answer.target_tokens) <= {"three", "seven"}
+    assert all(len(a.target_tokens) >= 6 for a in model.predict(texts, min_tokens=6, **drawing))
+    assert all(len(a.target_tokens) >= 40 for a in model.predict(texts, min_tokens=40, **drawing))
+    for answer in model.predict(texts, prefix="five", max_tokens=3, **drawing):
+        assert len(answer.target_tokens) == 3 if not answer.ended else len(answer.target_tokens) < 3
+    for answer in model.predict(texts, no_repeat_ngram=1, prefix="five", **drawing):
+        assert len(set(answer.target_tokens)) == len(answer.target_tokens)
+
+
+def test_draws_are_so_many_and_the_same_in_any_batch(model: Model) -> None:
+    answers = model.predict(["3 5 8", "3 5 8"], temperature=3.0, seed=4, n_best=5)
+    for answer in answers:
+        assert len(every(answer)) == 5
+        assert len({str(one) for one in every(answer)}) > 1
+        assert [one.score for one in every(answer)] == sorted((one.score for one in every(answer)), reverse=True)
+    assert [str(one) for one in every(answers[0])] != [str(one) for one in every(answers[1])]
+    alone = model.predict("3 5 8", temperature=3.0, seed=4, n_best=5)
+    assert [str(one) for one in every(alone)] == [str(one) for one in every(answers[0])]
+
+
+@pytest.mark.parametrize("prefix", [None, "five"])
+def test_a_draw_has_the_score_and_the_attention_of_a_search(model: Model, prefix: str | None) -> None:
+    drawn = model.predict(["3 5 8", "7"] * 5, temperature=1.5, seed=2, prefix=prefix, attention=True)
+    compared = 0
+    for source, answer in zip(["3 5 8", "7"] * 5, drawn, strict=True):
+        again = model.predict(source, prefix=str(answer), beam=1, attention=True, max_tokens=20)
+        assert answer.score == answer.log_prob
+        assert answer.attention.shape == (len(answer.target_tokens), len(answer.source_tokens))
+        if again.target_tokens == answer.target_tokens and again.ended == answer.ended:
+            compared += 1
+            assert answer.log_prob == pytest.approx(again.log_prob, abs=1e-4)
+            assert np.allclose(answer.attention, again.attention, atol=1e-5)
+    assert compared
+
+
+def test_a_long_prefix_is_written_whole(model: Model) -> None:
+    prefix = " ".join(["five"] * 40)  # longer than an output would be by itself
+    for options in ({}, {"temperature": 1.0}):
+        assert str(model.predict("3", prefix=prefix, **options)).startswith(prefix)
+
+
 @pytest.mark.parametrize("level", ["symbols", "char", "bpe"])
 def test_only_words_of_a_list(level: str, file: Path, tmp_path: Path) -> None:
     model = small(file, tmp_path / "run", data__target__level=level, train__max_steps=60)
     (tmp_path / "words.txt").write_text("three\nseven\n")
     texts = [source for source, _ in numbers()][::5]
     for words in (str(tmp_path / "words.txt"), ("three", "seven")):
-        for answer in model.predict(texts, words=words, beam=3, n_best=2):
-            for one in (answer, *answer.others):
-                assert set(str(one).split()) <= {"three", "seven"} or not one.ended
+        searched = model.predict(texts, words=words, beam=3, n_best=2)
+        drawn = model.predict(texts, words=words, temperature=1.0, n_best=2)
+        for answer in searched + drawn:
+            for one in every(answer):
+                assert set(re.findall("[a-z]+", str(one))) <= {"three", "seven"} or not one.ended
 
 
 def test_unknown_words_are_replaced_by_attention(tmp_path: Path) -> None:
@@ -253,6 +306,7 @@ def test_unknown_words_are_replaced_by_attention(tmp_path: Path) -> None:
     looked = int(answer.attention[2].argmax())
     assert str(answer) == f"now ring {['call', 'Ada', 'now'][looked]}"
     assert "<unk>" not in str(model.predict("call Ada now", unknown="forbid"))
+    assert str(model.predict("call Ada now", temperature=0)) == str(answer)  # drawn ones, too
 
 
 @pytest.mark.parametrize(("place", "word"), [(0, "Call"), (1, "Ada!"), (2, "now")])
@@ -403,6 +457,8 @@ def test_pictures(model: Model, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "attention.svg").read_text()
     with pytest.raises(UserError, match="There is no text to show"):
         model.trace("")
+    with pytest.raises(UserError, match=r"^The prefix has 'nine', which the model does not know."):
+        model.trace("3 5", prefix="nine")
 
 
 def notes_of(call: Any) -> list[str]:
@@ -474,12 +530,58 @@ def test_configs_that_cannot_be(changes: dict[str, Any], message: str, file: Pat
         ({"precision": "bf8"}, "Unknown precision 'bf8'. Choices: bf16, fp32."),
         ({"beams": 3}, "Unknown predict option 'beams'. Did you mean 'beam'?"),
         ({"beam": 2, "n_best": 3}, "n_best=3 is more than the beam's size=2. Use a beam of 3."),
+        ({"beam": 0}, "beam=0 is not a whole number from 1 up. Use 1."),
+        ({"beam": "5"}, "beam='5' is not a whole number from 1 up. Use 1."),
+        ({"n_best": 0}, "n_best=0 is not a whole number from 1 up. Use 1."),
+        ({"n_best": None}, "n_best=None is not a whole number from 1 up. Use 1."),
+        ({"n_best": 0, "temperature": 1.0}, "n_best=0 is not a whole number from 1 up. Use 1."),
+        ({"max_tokens": 0}, "max_tokens=0 is not a whole number from 1 up. Use 1."),
+        ({"min_tokens": 2.5}, "min_tokens=2.5 is not a whole number from 0 up. Use 1."),
+        ({"min_tokens": 3, "max_tokens": 2}, "min_tokens=3 is more than max_tokens=2. Use fewer."),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram=-1 is not a whole number from 0 up. Use 1."),
+        ({"temperature": 1.0, "seed": -1}, "seed=-1 is not a whole number from 0 up. Use 1."),
+        ({"temperature": -1}, "temperature=-1 is not a number from 0 to 1e6."),
+        ({"temperature": "hot"}, "temperature='hot' is not a number from 0 to 1e6."),
+        ({"temperature": 1.0, "top_k": 0.5}, "top_k=0.5 is not a whole number from 0 up."),
+        ({"temperature": 1.0, "top_p": 0}, "top_p=0 is not a number above 0 and at most 1."),
+        ({"alpha": "x"}, "alpha='x' is not a number from 0 to 100."),
+        ({"coverage": -1}, "coverage=-1 is not a number from 0 to 100."),
+        ({"alpha": 0.5, "length_penalty": "none"}, "alpha is for length_penalty=gnmt, and length_penalty=none."),
+        ({"prefix": 3}, "prefix=3 is no text. Use what every output begins with."),
+        ({"words": 3}, "words=3 are no words. Use a list of texts, or the path of a file."),
+        ({"words": [3]}, "words=[3] are no words."),
+        ({"prefix": "five nine ten"}, "The prefix has 'nine', which the model does not know. Use what was in its "),
+        ({"prefix": "five <eos>"}, "The prefix has '<eos>', which the model does not know."),
+        ({"prefix": "five five", "max_tokens": 2}, "The prefix has 2 tokens, and max_tokens=2 leaves none to write."),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], message: str, model: Model) -> None:
     with pytest.raises(UserError) as error:
         model.predict("3", **options)
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("option", [{"seed": 1}, {"seed": 0}, {"top_k": 3}, {"top_p": 0.9}, {"min_p": 0.1}])
+def test_what_is_for_drawing_is_not_for_a_search(option: dict[str, Any], model: Model) -> None:
+    (name,) = option
+    with pytest.raises(UserError) as error:
+        model.predict("3", **option)
+    assert str(error.value) == (
+        f"{name} is for drawing, and without a temperature outputs are searched for. "
+        "Give a temperature too (--temperature 1), or leave it out."
+    )
+
+
+@pytest.mark.parametrize(
+    "option", [{"beam": 5}, {"length_penalty": "gnmt"}, {"alpha": 1.0}, {"coverage": 0.0}, {"search_stop": "safe"}]
+)
+def test_what_is_for_a_search_is_not_for_drawing(option: dict[str, Any], model: Model) -> None:
+    (name,) = option
+    with pytest.raises(UserError) as error:
+        model.predict("3", temperature=1.0, **option)
+    assert str(error.value) == (
+        f"{name} is for a search, and with a temperature outputs are drawn. Leave out one of the two."
+    )
 
 
 def test_a_model_without_attention_shows_none(file: Path, tmp_path: Path) -> None:

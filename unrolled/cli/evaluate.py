@@ -63,9 +63,11 @@ def evaluate(
             raise UserError(f"{name} is not for a model of {loaded.task.name}.", f"It is for {task}.")
     second = target or images
     data: Any = file if second is None else (file, second)
-    if picture is not None or beside:
+    if beside and picture is None:
+        raise UserError("--with is for a model in a picture.", "Say where that goes: --picture lengths.png")
+    if picture is not None:
         for name in options:
-            raise UserError(f"{flag(name)} does not go with --picture and --with.", "Leave one or the other out.")
+            raise UserError(f"{flag(name)} does not go with --picture.", "Leave one of them out.")
         scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
     else:
         with options_of(loaded.task.name, OPTIONS):

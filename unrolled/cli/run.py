@@ -63,19 +63,21 @@ def run(
     temperature: Annotated[
         float | None,
         typer.Option(
-            help="0: the likeliest; 1: the model's own distribution (generate: 0.8; translate: draws, not searches)."
+            help="0: the likeliest; 1: the model's distribution (generate: 0.8; translate, caption: draw, not search)."
         ),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="generate: only the k likeliest tokens; 0: all.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="generate: only the likeliest that hold this share.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="With a temperature: draw from the k likeliest tokens only; 0: all.")
+    ] = None,
+    top_p: Annotated[float | None, typer.Option(help="The same, from the likeliest that hold this share.")] = None,
     min_p: Annotated[
-        float | None, typer.Option(help="generate: only those this fraction as likely as the best.")
+        float | None, typer.Option(help="The same, from those this fraction as likely as the best.")
     ] = None,
     repetition_penalty: Annotated[
         float | None, typer.Option(help="generate: above 1, what was written is less likely again.")
     ] = None,
     stop: Annotated[Several, typer.Option(help="generate: end before this text; again and again.")] = None,
-    seed: Annotated[int | None, typer.Option(help="generate, forecast --sample: the same seed draws the same.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of what is drawn: the same seed draws the same.")] = None,
     words: Annotated[
         str | None, typer.Option(metavar="FILE", help="generate, translate: only words of this file, one in each line.")
     ] = None,
@@ -172,7 +174,7 @@ def standard_input() -> Iterator[str]:
                 f"Standard input, line {number} is not UTF-8: byte 0x{line[error.start]:02x}.",
                 "Convert it, for example: iconv -f latin1 -t utf-8",
             ) from None
-        yield text.replace("\r\n", "\n")
+        yield text
 
 
 @contextmanager

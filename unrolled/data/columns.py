@@ -12,6 +12,8 @@ from unrolled.data.text import read_text
 from unrolled.errors import UserError
 
 DOCUMENT = "-DOCSTART-"
+_BETWEEN_TABS = re.compile(r"(?<![^\t])[^\t]*")
+_BETWEEN_BLANKS = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class ColumnsFile:
     lines: tuple[str, ...]
     rows: tuple[tuple[int, ...], ...]  # numbers of the lines of each sentence's words
     width: int  # number of columns
-    separator: str | None  # a tab, or None: any blanks
+    cells: re.Pattern[str]  # what finds the cells of a line: between tabs they may be empty
     name: str = "<text>"
 
     @classmethod
@@ -40,7 +42,7 @@ class ColumnsFile:
         """Finds the words; every line must have as many columns as the first. -DOCSTART- lines are no words."""
         sentences: list[tuple[int, ...]] = []
         words: list[int] = []
-        width, separator = 0, None
+        width, cells = 0, _BETWEEN_BLANKS
         for number, line in enumerate((*lines, "")):
             if not line.strip() or line.startswith(DOCUMENT):
                 if words:
@@ -48,17 +50,17 @@ class ColumnsFile:
                 words = []
                 continue
             if not width:
-                separator = "\t" if "\t" in line else None
-                width = len(line.split(separator))
-            if len(line.split(separator)) != width:
-                kind = "tab" if separator else "blank"
+                cells = _BETWEEN_TABS if "\t" in line else _BETWEEN_BLANKS
+                width = len(cells.findall(line))
+            if (found := len(cells.findall(line))) != width:
+                kind = "tab" if cells is _BETWEEN_TABS else "blank"
                 raise UserError(
-                    f"{name}:{number + 1} has {len(line.split(separator))} {kind}-separated columns, "
+                    f"{name}:{number + 1} has {found} {kind}-separated columns, "
                     f"expected {width} as in the lines before: {line[:60]!r}",
                     "Give every word the same columns, and put a blank line between sentences.",
                 )
             words.append(number)
-        return cls(tuple(lines), tuple(sentences), width, separator, name)
+        return cls(tuple(lines), tuple(sentences), width, cells, name)
 
     def sentences(self, columns: Columns = USUAL, *, tagged: bool = True) -> list[Sentence]:
         """The words with the features asked for, and their tags if they are `tagged`."""
@@ -66,12 +68,17 @@ class ColumnsFile:
             return []
         word = self.position(columns.words or "1")
         tag = self.position(columns.tags or str(self.width)) if tagged else None
+        if word == tag and self.width > 1:
+            raise UserError(
+                f"{self.name}: column {word + 1} cannot hold both words and tags.",
+                "Set data.word_column and data.tag_column to two columns.",
+            )
         if word == tag:
             raise UserError(f"{self.name} has one column: words without tags.", "Expected a word and a tag on a line.")
         features = [self.position(name) for name in columns.features]
         found = []
         for rows in self.rows:
-            cells = [self.lines[row].split(self.separator) for row in rows]
+            cells = [self.cells.findall(self.lines[row]) for row in rows]
             found.append(
                 Sentence(
                     tuple(cell[word] for cell in cells),
@@ -91,11 +98,11 @@ class ColumnsFile:
             if number not in new:
                 yield line
                 continue
-            cells = [match.span() for match in re.finditer(r"[^\t]+" if self.separator else r"\S+", line)]
-            if column == len(cells):
-                yield line.rstrip() + (self.separator or " ") + new[number]
-            else:
-                yield line[: cells[column][0]] + new[number] + line[cells[column][1] :]
+            if column == self.width:
+                yield f"{line}\t{new[number]}" if self.cells is _BETWEEN_TABS else f"{line.rstrip()} {new[number]}"
+                continue
+            first, last = [cell.span() for cell in self.cells.finditer(line)][column]
+            yield line[:first] + new[number] + line[last:]
 
     def position(self, column: str) -> int:
         """Where the column of a number stands, counted from 0; the number may count from the end, as -1."""

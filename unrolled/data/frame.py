@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from unrolled.data.series import Numbers, Series
 from unrolled.errors import UserError
 
 Scaling = Literal["standard", "robust", "none"]
+FARTHEST = 1e12  # in a column's scale: float32 reckons with it, and squares it
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,20 @@ class Frame:
         scaled: Numbers = (values - np.array(self.center)) / np.array(self.scale)
         return scaled
 
+    def check_size(self, values: Numbers, place: Callable[[int], str]) -> None:
+        """Refuses what the network cannot reckon with, in values (T, …) of the first columns of `roles.names`."""
+        width = values.shape[1]
+        center, scale = np.array(self.center)[:width], np.array(self.scale)[:width]
+        with np.errstate(over="ignore"):
+            far = np.abs(values - center) > FARTHEST * scale
+        if far.any():
+            row, column = (int(i) for i in np.argwhere(far)[0])
+            where = f"{place(row)}, column {self.roles.names[column]!r}"
+            raise UserError(
+                f"{where}: {values[row, column]:g} is too large for the model.",
+                f"Expected numbers within {FARTHEST * scale[column]:.2g} of {center[column]:.2g}.",
+            )
+
     def inputs(self, values: Numbers, last: Numbers | None = None) -> tuple[NDArray[np.float32], Numbers]:
         """Input columns (T, D) → features (T, F), and the last known value of each column.
 
@@ -96,6 +111,7 @@ class Frame:
     def steps(self, part: Part) -> Steps:
         """A series as the network reads it, with the scaled target of each horizon at each step, (T, horizons, K)."""
         values = part.series.values
+        self.check_size(values, part.series.place)
         features, _ = self.inputs(values[:, : len(self.roles.inputs)])
         wanted = self.scaled(values)[:, self.target_columns].copy()
         wanted[: part.first] = np.nan
@@ -144,13 +160,27 @@ def fit_frame(roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing:
     binary = [bool(np.isin(column[~np.isnan(column)], (0.0, 1.0)).all()) for column in rows.T]
     center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
     if scaling != "none":
-        center, scale = _standard(rows) if scaling == "standard" else _robust(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            center, scale = _standard(rows) if scaling == "standard" else _robust(rows)
+        _check_scales(roles, parts, center, scale)
     center, scale = np.where(binary, 0.0, center), np.where(binary, 1.0, scale)
     targets = [roles.names.index(name) for name in roles.targets]
     mean = np.nanmean(rows[:, targets], axis=0)
     return Frame(
         roles, tuple(center.tolist()), tuple(scale.tolist()), tuple(mean.tolist()), tuple(binary), missing, start_row
     )
+
+
+def _check_scales(roles: Roles, parts: Sequence[Part], center: Numbers, scale: Numbers) -> None:
+    """Refuses numbers so large that their mean or deviation is none."""
+    for column in np.flatnonzero(~np.isfinite(center) | ~np.isfinite(scale)):
+        sizes = [np.nan_to_num(np.abs(part.series.values[:, column])) for part in parts]
+        largest = int(np.argmax([size.max(initial=0) for size in sizes]))
+        series, row = parts[largest].series, int(sizes[largest].argmax())
+        raise UserError(
+            f"{series.place(row)}, column {roles.names[column]!r}: {series.values[row, column]:g} is too large.",
+            "Correct it, or leave the column out: data.input_columns.",
+        )
 
 
 def constant_columns(roles: Roles, parts: Sequence[Part]) -> list[str]:

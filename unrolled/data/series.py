@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.arrays import read_ragged
+from unrolled.data.quoted import SEPARATORS, quoted_cells, quoted_rows, separator_of
 from unrolled.data.text import read_text, reading
 from unrolled.errors import UserError, note, unknown_name
 
@@ -31,6 +33,18 @@ class Series:
 
     values: Numbers  # (T, C)
     name: str  # in messages: the file, or the file and the value of its sequence column
+    key: str = ""  # the value of its sequence column
+    file: str = ""  # what a line's number follows in messages: "a.csv:"
+    lines: NDArray[np.int64] | None = None  # of each row in a table (T,)
+
+    def place(self, row: int) -> str:
+        """Where a row stands, for messages."""
+        return f"{self.name}, row {row + 1}" if self.lines is None else f"{self.file}{self.lines[row]}"
+
+    def rows(self, first: int, last: int) -> Series:
+        """A part of it."""
+        lines = None if self.lines is None else self.lines[first:last]
+        return replace(self, values=self.values[first:last], lines=lines)
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,11 @@ class Sheet:
     series: list[Series]
     own_targets: tuple[str, ...] = ()
 
+    def in_order(self) -> list[tuple[Series, int]]:
+        """Every row, as its series and its number there: in the order of a table, or series after series."""
+        rows = [(series, row) for series in self.series for row in range(len(series.values))]
+        return sorted(rows, key=lambda at: 0 if at[0].lines is None else int(at[0].lines[at[1]]))
+
 
 @dataclass(frozen=True)
 class _Cells:
@@ -48,10 +67,11 @@ class _Cells:
 
     names: list[str]
     columns: list[list[Any]]
-    places: list[str] | range  # of each row; a range where a row is its number
+    file: str  # "a.csv:", which the number of a line follows
+    lines: Sequence[int]
 
-    def place(self, path: Path, row: int) -> str:
-        return f"{path}:{self.places[row]}" if isinstance(self.places, list) else f"{path}, row {self.places[row]}"
+    def place(self, row: int) -> str:
+        return f"{self.file}{self.lines[row]}"
 
 
 def read_series(
@@ -67,8 +87,8 @@ def read_series(
     Tables: `columns` are names, or numbers from 1 on where the first row is not one of names; None: all columns whose
     cells are numbers, judged by their beginnings (a note names those left out). `sequence_column` tells the series of
     one file apart; without it the file is one. npz: see `read_ragged`; `inputs` and, if there is one, `targets`, with
-    `lengths`. An empty cell or NaN is an error unless `missing`; an infinite number is one always. Columns named in
-    `optional` are left away where the file does not have them.
+    `lengths`; a sequence may be empty. An empty cell or NaN is an error unless `missing`; an infinite number is one
+    always. Columns named in `optional` are left away where the file does not have them.
     """
     path = Path(path)
     suffix = kind_of(path)
@@ -76,11 +96,11 @@ def read_series(
         sheet = _arrays(path)
         sheet = sheet if columns is None else _selected(path, sheet, columns, optional)
         for series in sheet.series:
-            _check(series.values, sheet.columns, missing, _numbered(series.name))
+            _check(series.values, sheet.columns, missing, series.place)
         return sheet
     readers = {".jsonl": _json_lines, ".parquet": _parquet}
-    separators = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
-    cells = readers[suffix](path) if suffix in readers else _separated(path, separators[suffix])
+    asked = {*(columns or ()), *([] if sequence_column is None else [sequence_column])}
+    cells = readers[suffix](path) if suffix in readers else _separated(path, suffix, asked)
     return _from_table(path, cells, columns, sequence_column, optional, missing)
 
 
@@ -95,11 +115,14 @@ def kind_of(path: Path) -> str:
 def number_of(cell: Any) -> float | None:
     """The number in a cell, NaN where it is missing, None where it is something else.
 
-    >>> number_of(" 2.5 "), number_of("NA"), number_of("12 March")
-    (2.5, nan, None)
+    >>> number_of(" 2.5 "), number_of("NA"), number_of("12 March"), number_of("1_000")
+    (2.5, nan, None, None)
     """
-    if isinstance(cell, (bool, int, float)):
-        return float(cell)
+    if isinstance(cell, (bool, int, float, Decimal)):
+        try:
+            return float(cell)
+        except OverflowError:  # a whole number of hundreds of digits
+            return float("inf")
     if cell is None:
         return float("nan")
     if not isinstance(cell, str):
@@ -108,44 +131,88 @@ def number_of(cell: Any) -> float | None:
     if text in MISSING:
         return float("nan")
     try:
-        return float(text)
+        return None if "_" in text else float(text)
     except ValueError:
         return None
 
 
-def is_header(row: Sequence[str]) -> bool:
-    """Whether a row is one of names: some cell is neither a number nor empty."""
-    return any(number_of(cell) is None for cell in row)
+def number_separator(first_line: str) -> str:
+    """`separator_of` for numbers: beside semicolons, commas that stand between digits only are decimal commas.
+
+    >>> number_separator("1,5;2,5"), number_separator("1,5")
+    (';', ',')
+    """
+    decimal = ";" in first_line and not re.search(r"(?<!\d),|,(?!\d)", first_line)
+    return ";" if decimal else separator_of(first_line)
 
 
-def _separated(path: Path, separator: str) -> _Cells:
+def split_line(line: str, separator: str, place: str) -> list[str]:
+    """The cells of a line; beside semicolons a decimal comma becomes a point."""
+    cells = quoted_cells(line, separator, place)
+    return _with_points(cells) if separator == ";" else cells
+
+
+def is_header(first: Sequence[str], below: Sequence[Sequence[str]] = (), asked: Collection[str] = ()) -> bool:
+    """Whether a row is one of names, by the rows below it and the names that are asked for.
+
+    It is if all of its cells are text; or if one is text and is asked for, or names what stands below.
+
+    >>> is_header(["day", "y"], [["2020-01-01", "20"]]), is_header(["2020-01-01", "20"], [["2020-01-02", "21"]])
+    (True, False)
+    """
+    numbers = [number_of(cell) for cell in first]
+    text = [i for i, number in enumerate(numbers) if number is None]
+    if not text or len(text) == len(first):
+        return bool(text)
+    if not below and all(number is None or number != number for number in numbers):
+        return True
+    return any(first[i].strip() in asked or _names(first[i], [row[i] for row in below]) for i in text)
+
+
+def _names(cell: str, below: Sequence[str]) -> bool:
+    """Whether text is the name of the cells below: they are numbers, or all empty, or dates under a word."""
+    value = next((other for other in below if (number := number_of(other)) is None or number == number), None)
+    if value is None or number_of(value) is not None:
+        return bool(below)
+    return not any(map(str.isdigit, cell)) and value.strip()[:1].isdigit()
+
+
+def _with_points(cells: Sequence[str]) -> list[str]:
+    """Cells in which a decimal comma is a point."""
+    pointed = [cell.replace(",", ".") if "," in cell else cell for cell in cells]
+    return [cell if number_of(new) is None else new for cell, new in zip(cells, pointed, strict=True)]
+
+
+def _separated(path: Path, suffix: str, asked: Collection[str]) -> _Cells:
     text = read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    first = next((line for line in io.StringIO(text) if line.strip()), "")
+    separator = number_separator(first) if suffix == ".csv" else "\t"
     rows: list[list[str]] = []
-    places: list[str] = []
-    for row in reader:
-        if not row or (row == [""] and rows and len(rows[0]) > 1):
+    lines: list[int] = []
+    for line, row in quoted_rows(text, separator, str(path)):
+        width = len(rows[0]) if rows else 2
+        if len(row) < 2 and not "".join(row).strip() and (width > 1 or not row):
             continue
-        if rows and len(row) != len(rows[0]):
-            kind = "tab" if separator == "\t" else "comma"
+        if rows and len(row) != width:
             raise UserError(
-                f"{path}:{reader.line_num} has {len(row)} {kind}-separated columns, expected {len(rows[0])}.",
+                f"{path}:{line} has {len(row)} {SEPARATORS[separator]}-separated columns, expected {width}.",
                 "Make every row the same.",
             )
-        rows.append(row)
-        places.append(str(reader.line_num))
-    names = [str(i + 1) for i in range(len(rows[0]))]
-    if is_header(rows[0]):
-        names = [name.strip() for name in rows.pop(0)]
-        places.pop(0)
+        rows.append(_with_points(row) if separator == ";" else row)
+        lines.append(line)
     _need_rows(path, len(rows))
-    return _Cells(names, [list(column) for column in zip(*rows, strict=True)], places)
+    names = [str(i + 1) for i in range(len(rows[0]))]
+    if is_header(rows[0], rows[1 : 1 + LOOKED_AT], asked):
+        names = [name.strip() for name in rows.pop(0)]
+        lines.pop(0)
+    _need_rows(path, len(rows))
+    return _Cells(names, [list(column) for column in zip(*rows, strict=True)], f"{path}:", lines)
 
 
 def _json_lines(path: Path) -> _Cells:
     names: list[str] = []
     columns: list[list[Any]] = []
-    places = []
+    lines = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -159,8 +226,8 @@ def _json_lines(path: Path) -> _Cells:
             names, columns = list(record), [[] for _ in record]
         for name, column in zip(names, columns, strict=True):
             column.append(record.get(name))
-        places.append(str(number))
-    return _Cells(names, columns, places)
+        lines.append(number)
+    return _Cells(names, columns, f"{path}:", lines)
 
 
 def _parquet(path: Path) -> _Cells:
@@ -174,7 +241,7 @@ def _parquet(path: Path) -> _Cells:
         raise UserError(f"{path} is not a Parquet file: {error}.") from None
     _need_rows(path, table.num_rows)
     columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
-    return _Cells(list(table.column_names), columns, range(1, table.num_rows + 1))
+    return _Cells(list(table.column_names), columns, f"{path}, row ", range(1, table.num_rows + 1))
 
 
 def _need_rows(path: Path, rows: int) -> None:
@@ -194,15 +261,20 @@ def _from_table(
         raise UserError(f"{path} has two columns {name!r}.", "Give every column a name of its own.")
     wanted = _numeric(path, cells, sequence) if columns is None else _known(path, cells.names, columns, optional)
     positions = {name: i for i, name in enumerate(cells.names)}
-    values = np.stack([_numbers(path, cells, positions[name]) for name in wanted], axis=1)  # (rows, C)
-    _check(values, wanted, missing, lambda row: cells.place(path, row))
+    values = np.stack([_numbers(cells, positions[name]) for name in wanted], axis=1)  # (rows, C)
+    _check(values, wanted, missing, cells.place)
+    lines = np.array(cells.lines, dtype=np.int64)
     if sequence is None:
-        return Sheet(tuple(wanted), [Series(values, str(path))])
+        return Sheet(tuple(wanted), [Series(values, str(path), "", cells.file, lines)])
     _known(path, cells.names, [sequence], ())
     rows: dict[Any, list[int]] = {}
     for row, key in enumerate(cells.columns[positions[sequence]]):
         rows.setdefault(key, []).append(row)
-    return Sheet(tuple(wanted), [Series(values[where], f"{path}, {sequence} {key}") for key, where in rows.items()])
+    series = [
+        Series(values[where], f"{path}, {sequence} {key}", str(key), cells.file, lines[where])
+        for key, where in rows.items()
+    ]
+    return Sheet(tuple(wanted), series)
 
 
 def _known(path: Path, names: Sequence[str], wanted: Sequence[str], optional: Sequence[str]) -> list[str]:
@@ -230,31 +302,35 @@ def _numeric(path: Path, cells: _Cells, sequence: str | None) -> list[str]:
     return wanted
 
 
-def _numbers(path: Path, cells: _Cells, position: int) -> Numbers:
-    """A column as numbers; text in it, and what is infinite, are errors that say where."""
+def _numbers(cells: _Cells, position: int) -> Numbers:
+    """A column as numbers; what is something else is an error that says where."""
     column, name = cells.columns[position], cells.names[position]
     try:
         values = np.array(column).astype(np.float64)
-    except (ValueError, TypeError):
-        values = np.empty(len(column))
-        for row, cell in enumerate(column):
-            number = number_of(cell)
-            if number is None:
-                raise UserError(
-                    f"{cells.place(path, row)}, column {name!r}: {str(cell)[:40]!r} is not a number.",
-                    "Correct it, or leave the column out: data.input_columns.",
-                ) from None
-            values[row] = number
-    return values
+        if values.ndim == 1 and not any("_" in cell for cell in column if isinstance(cell, str)):
+            return values
+    except (ValueError, TypeError, OverflowError):
+        pass
+    numbers = np.empty(len(column))
+    for row, cell in enumerate(column):
+        number = number_of(cell)
+        if number is None:
+            raise UserError(
+                f"{cells.place(row)}, column {name!r}: {str(cell)[:40]!r} is not a number.",
+                "Correct it, or leave the column out: data.input_columns.",
+            )
+        numbers[row] = number
+    return numbers
 
 
 def _arrays(path: Path) -> Sheet:
     arrays = read_ragged(path, ["inputs"], ["targets"])
     parts = {name: [_two_axes(path, name, array) for array in found] for name, found in arrays.items()}
     inputs, targets = parts["inputs"], parts.get("targets")
+    _need_rows(path, sum(map(len, inputs)))
     columns = [str(i + 1) for i in range(inputs[0].shape[1])]
     if targets is None:
-        return Sheet(tuple(columns), [Series(x, f"{path}, sequence {i}") for i, x in enumerate(inputs, 1)])
+        return Sheet(tuple(columns), [Series(x, f"{path}, sequence {i}", str(i)) for i, x in enumerate(inputs, 1)])
     own = [f"target {i + 1}" for i in range(targets[0].shape[1])]
     series = []
     for number, (x, y) in enumerate(zip(inputs, targets, strict=True), 1):
@@ -262,23 +338,24 @@ def _arrays(path: Path) -> Sheet:
             raise UserError(
                 f"{path}, sequence {number}: {len(x)} inputs and {len(y)} targets.", "Expected a target for each input."
             )
-        series.append(Series(np.concatenate([x, y], axis=1), f"{path}, sequence {number}"))
+        series.append(Series(np.concatenate([x, y], axis=1), f"{path}, sequence {number}", str(number)))
     return Sheet((*columns, *own), series, tuple(own))
 
 
 def _two_axes(path: Path, name: str, array: NDArray[Any]) -> Numbers:
-    if array.dtype.kind not in "biuf" or array.ndim > 2 or array.ndim == 0:
+    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2) or array.shape[1:] == (0,):
         raise UserError(
             f"{path}: a sequence of {name} has shape {array.shape} and type {array.dtype}.",
             "Expected numbers (steps, columns) or (steps,).",
         )
-    return array.astype(np.float64).reshape(len(array), -1) if array.size else np.zeros((0, 1))
+    values = array.astype(np.float64)
+    return values if values.ndim == 2 else values[:, None]
 
 
 def _selected(path: Path, sheet: Sheet, wanted: Sequence[str], optional: Sequence[str]) -> Sheet:
     names = _known(path, sheet.columns, wanted, optional)
     positions = [sheet.columns.index(name) for name in names]
-    series = [Series(series.values[:, positions], series.name) for series in sheet.series]
+    series = [replace(series, values=series.values[:, positions]) for series in sheet.series]
     return Sheet(tuple(names), series, tuple(name for name in sheet.own_targets if name in names))
 
 
@@ -301,7 +378,3 @@ def _check(values: Numbers, columns: Sequence[str], missing: bool, place: Callab
     if np.isinf(values[row, column]):
         raise UserError(f"{where}: {values[row, column]} is not finite.", "Correct it, or leave the cell empty.")
     raise UserError(f"{where} is empty or NaN.", "Fill it in, or allow missing values: data.missing=mask.")
-
-
-def _numbered(name: str) -> Callable[[int], str]:
-    return lambda row: f"{name}, row {row + 1}"

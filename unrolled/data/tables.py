@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from unrolled.data.quoted import SEPARATORS, quoted_rows, separator_of
 from unrolled.data.text import read_lines, read_text
 from unrolled.errors import UserError, note, unknown_name
 from unrolled.text.files import reading
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".parquet")
-KINDS = {",": "comma", ";": "semicolon", "\t": "tab"}
-LONGEST = 1 << 30  # characters of a cell; csv's own limit is 131,072
 
 
 @dataclass(frozen=True)
@@ -83,29 +80,6 @@ def read_texts(path: str | Path, column: str | None, name: str, place: int) -> l
     return texts
 
 
-def separator_of(line: str) -> str:
-    """What stands between the cells of a .csv, by its first line.
-
-    >>> separator_of("label,text"), separator_of("label;text"), separator_of("text")
-    (',', ';', ',')
-    """
-    return next((one for one in (",", ";", "\t") if one in line), ",")
-
-
-def quoted_rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row as in RFC 4180, and the line where it ends."""
-    before = csv.field_size_limit(LONGEST)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        fix = 'A cell that begins with " ends with one, and one inside is written twice: "".'
-        raise UserError(f"{path}:{reader.line_num} is no row of cells: {error}.", fix) from None
-    finally:
-        csv.field_size_limit(before)
-
-
 def _separated(
     path: Path, columns: Sequence[str], defaults: Sequence[str], separator: str | None = None
 ) -> Iterator[Row]:
@@ -113,7 +87,7 @@ def _separated(
     text = read_text(path)
     if separator is None:
         separator = separator_of(text.lstrip("\n").split("\n", 1)[0])
-        lines = quoted_rows(path, text, separator)
+        lines = quoted_rows(text, separator, str(path))
     else:
         lines = ((number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1))
     rows: Iterator[tuple[int, list[str]]] = (one for one in lines if one[1] and one[1] != [""])
@@ -135,7 +109,7 @@ def _separated(
     for number, row in rows:
         width = width or len(row)
         if len(row) != width or len(row) < least:
-            kind = KINDS[separator]
+            kind = SEPARATORS[separator]
             found = f"no {kind}" if len(row) == 1 else f"{len(row)} {kind}-separated columns"
             raise UserError(
                 f"{path}:{number} has {found}: {_short(separator.join(row))}.",

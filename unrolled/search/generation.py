@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
+from unrolled.search.blocking import repeated_ngrams
 from unrolled.search.constraints import Constraint
 from unrolled.search.sampling import Sampling, choose
 from unrolled.search.steps import PrefillModel, Step, TokenModel, checked_step, is_whole, select
@@ -50,12 +51,16 @@ def generate(
     seeds: int | Sequence[int] | None = None,
     forbidden: Collection[int] = (),
     constraint: Constraint | None = None,
+    min_tokens: int = 0,
+    no_repeat_ngram: int = 0,
 ) -> Iterator[list[Token]]:
     """Continues every prompt, yielding after each step the new token of each row that is still running.
 
     Rows leave when they choose one of `end_tokens`, when `stop(row, tokens)` is true of the tokens written so far,
     or after `max_tokens`. Tokens in `forbidden` are never chosen, nor those that the `constraint` does not allow after
-    the prompt and what was written. `memory`, if any, has a row for each prompt and goes to `model.start`.
+    the prompt and what was written. No end token comes before `min_tokens` others, and with `no_repeat_ngram=3` no
+    three tokens in a row occur twice, those of the prompt counted. `memory`, if any, has a row for each prompt and goes
+    to `model.start`.
 
     Each row draws from a random generator of its own: a prompt with its seed gives the same tokens alone and in any
     batch (as far as the model's own numbers do not depend on the batch). A whole number s gives row i the seed
@@ -80,11 +85,14 @@ def generate(
         raise UserError(
             f"max_tokens={max_tokens!r} is not a whole number from 1 up.", "Use the most tokens a row may get."
         )
+    for name, value in (("min_tokens", min_tokens), ("no_repeat_ngram", no_repeat_ngram)):
+        if not is_whole(value) or value < 0:
+            raise UserError(f"{name}={value!r} is not a whole number from 0 up.", "Use 0 to switch it off.")
     rows = [
         _Row(index, _prompt(index, prompt), Random(seed))
         for index, (prompt, seed) in enumerate(zip(prompts, _seeds(seeds, len(prompts)), strict=True))
     ]
-    limits = _Limits(max_tokens, frozenset(end_tokens), stop, tuple(forbidden))
+    limits = _Limits(max_tokens, frozenset(end_tokens), stop, tuple(forbidden), min_tokens, no_repeat_ngram)
     return _run(model, rows, memory, sampling, limits, None if constraint is None else _Guard(constraint, rows))
 
 
@@ -100,6 +108,8 @@ def sample(
     seeds: int | Sequence[int] | None = None,
     forbidden: Collection[int] = (),
     constraint: Constraint | None = None,
+    min_tokens: int = 0,
+    no_repeat_ngram: int = 0,
 ) -> list[Sample]:
     """What `generate` writes, all at once: one Sample for each prompt, in their order.
 
@@ -125,6 +135,8 @@ def sample(
         seeds=seeds,
         forbidden=forbidden,
         constraint=constraint,
+        min_tokens=min_tokens,
+        no_repeat_ngram=no_repeat_ngram,
     ):
         for token in step:
             log_probs[token.row] += token.log_prob
@@ -154,6 +166,27 @@ class _Limits:
     end_tokens: frozenset[int]
     stop: StopCondition | None
     forbidden: tuple[int, ...]
+    min_tokens: int
+    no_repeat_ngram: int
+
+    def masked(self, log_probs: Tensor, rows: list[_Row]) -> Tensor:
+        """The log-probabilities (B, V), -inf at what a row may not write next."""
+        device = log_probs.device
+        if self.forbidden:
+            log_probs = log_probs.index_fill(-1, torch.tensor(self.forbidden, device=device), -torch.inf)
+        if self.min_tokens or self.no_repeat_ngram:
+            blocked = torch.stack([self._blocked(row, log_probs.shape[-1]) for row in rows])  # (B, V)
+            log_probs = log_probs.masked_fill(blocked.to(device), -torch.inf)
+        return log_probs
+
+    def _blocked(self, row: _Row, vocabulary: int) -> Tensor:
+        """(V,), True at ends that come too soon and at what would repeat an n-gram."""
+        blocked = torch.zeros(vocabulary, dtype=torch.bool)
+        if self.no_repeat_ngram:
+            (blocked,) = repeated_ngrams(torch.tensor([row.prompt + row.tokens]), self.no_repeat_ngram, vocabulary)
+        if len(row.tokens) < self.min_tokens:
+            blocked[list(self.end_tokens)] = True
+        return blocked
 
     def stopped_by(self, row: _Row) -> StoppedBy | None:
         if row.tokens[-1] in self.end_tokens:
@@ -252,9 +285,7 @@ def _choose(
     seen_here = seen
     if len(places) < len(rows):
         log_probs, seen_here = select((log_probs, seen), torch.tensor(places, device=device))
-    allowed = log_probs
-    if limits.forbidden:
-        allowed = log_probs.index_fill(-1, torch.tensor(limits.forbidden, device=device), -torch.inf)
+    allowed = limits.masked(log_probs, [rows[i] for i in places])
     if guard is not None:
         allowed = guard.masked(allowed, [rows[i] for i in places])
     tokens = choose(sampling, allowed, seen_here, [rows[i].random.random() for i in places])

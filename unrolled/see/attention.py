@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.see.captions import attention_maps
-from unrolled.see.labels import fonts, shown
+from unrolled.see.labels import drawable, fonts, shown
 from unrolled.see.trace import AttentionMap, ModelTrace
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def attention_figure(
     axis.tick_params(which="minor", length=0)
     figure.colorbar(image, ax=axis, fraction=0.04, pad=0.02, label="attention")
     if title:
-        figure.suptitle(title, fontsize=10, family=family)
+        figure.suptitle(drawable(title), fontsize=10, family=family)
     return figure
 
 
@@ -91,7 +91,7 @@ def heads_figure(found: AttentionMap, title: str = "") -> Figure:
             axis.set_xticks(range(columns) if below else [], names, rotation=90, fontsize=6, family=family)
             names = [shown(token) for token in found.rows] if left else []
             axis.set_yticks(range(rows) if left else [], names, fontsize=6, family=family)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(drawable(title), fontsize=10, family=family)
     return figure
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
-from unrolled.see.labels import fonts, shown
+from unrolled.see.labels import drawable, fonts, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def attention_maps(
             axis.imshow((DUSK + (picture - float(DUSK)) * (DARK + (1 - DARK) * light[..., None])).astype(np.uint8))
         axis.set_title(shown(token), fontsize=11, family=family)
     if title:
-        figure.suptitle(title, fontsize=10, family=family)
+        figure.suptitle(drawable(title), fontsize=10, family=family)
     return figure
 
 

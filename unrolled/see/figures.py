@@ -14,7 +14,7 @@ from unrolled.see.attention import draw_attention
 from unrolled.see.beam_figure import draw_beams
 from unrolled.see.flow import contributions, largest_singular_values
 from unrolled.see.frames_figure import draw_frames, draw_lattice
-from unrolled.see.labels import GATES, SQUASHED, fonts, shown
+from unrolled.see.labels import GATES, SQUASHED, drawable, fonts, shown
 from unrolled.see.trace import ModelTrace, by_distance
 
 if TYPE_CHECKING:
@@ -121,12 +121,13 @@ def compare_gradients(traces: dict[str, ModelTrace], layer: str | None = None) -
             shades[name].numpy(), aspect="auto", interpolation="nearest", cmap="magma", vmin=low, vmax=high
         )
         kind = "input" if of in trace.probes else "state"
-        axis.set(xlabel=f"{kind} j", ylabel="loss t", title=f"{name or f'every loss to every {kind}'}, {of}")
+        axis.set(xlabel=f"{kind} j", ylabel="loss t")
+        axis.set_title(f"{drawable(name) or f'every loss to every {kind}'}, {of}", family=fonts())
         if len(rows) < len(trace.losses):
             axis.set_ylabel(f"loss t, {len(rows)} of {len(trace.losses)}")
         aligned = trace.counts_back(of)
         means = by_distance(norms, rows, aligned)
-        curve.semilogy(torch.where(means > 0, means, torch.nan).numpy(), "o-", ms=3, label=name or of)
+        curve.semilogy(torch.where(means > 0, means, torch.nan).numpy(), "o-", ms=3, label=drawable(name) or of)
         tokens = trace.probes[of].tokens if of in trace.probes else trace.part_of(of).tokens
         if max(len(tokens), len(rows)) <= FEW:
             _name_steps(axis, tokens)
@@ -141,7 +142,7 @@ def compare_gradients(traces: dict[str, ModelTrace], layer: str | None = None) -
     curve.xaxis.set_major_locator(MaxNLocator(integer=True))
     curve.grid(alpha=0.3)
     if len(traces) > 1:
-        curve.legend()
+        curve.legend(prop={"family": fonts()})
     return figure
 
 
@@ -245,6 +246,6 @@ def _name_steps(axis: Axes, tokens: list[str]) -> None:
 
 
 def _short(text: str, most: int) -> str:
-    """A title on one line; matplotlib reads formulas between dollars."""
+    """A title on one line."""
     text = " ".join(text.split())
-    return (text if len(text) <= most else f"{text[: most - 1]}…").replace("$", r"\$")
+    return drawable(text if len(text) <= most else f"{text[: most - 1]}…")

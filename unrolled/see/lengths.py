@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unrolled.errors import UserError
+from unrolled.see.labels import drawable, fonts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,11 +29,11 @@ def length_figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metri
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     for name, table in tables.items():
         middles = [_middle(bucket) for bucket in table]
-        above.plot(middles, [row[metric] for row in table.values()], "o-", ms=4, label=name)
+        above.plot(middles, [row[metric] for row in table.values()], "o-", ms=4, label=drawable(name))
     names = {"bleu": "BLEU", "exact_match": "exact matches"}
     best = max((row[metric] for table in tables.values() for row in table.values()), default=0.0)
     above.set(ylabel=names.get(metric, metric), ylim=(0, 1.08 * best or 1.0))
-    above.legend()
+    above.legend(prop={"family": fonts()})
     above.grid(alpha=0.3)
     first = next(iter(tables.values()))
     widths = [_width(bucket) for bucket in first]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.see.labels import fonts, shown
+from unrolled.see.labels import drawable, fonts, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def recognition_figure(reading: Reading) -> Figure:
     below.set_xlabel(reading.unit)
     below.set_xlim(0, reading.end)
     title = reading.text if len(reading.text) < 12 * wide else reading.text[: int(12 * wide)] + "…"
-    figure.suptitle(title.replace("$", r"\$") or "(nothing)", fontsize=11, family=fonts())
+    figure.suptitle(drawable(title) or "(nothing)", fontsize=11, family=fonts())
     return figure
 
 

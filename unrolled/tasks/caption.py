@@ -43,7 +43,7 @@ from unrolled.tasks.caption_run import Description, describe, view_of
 from unrolled.tasks.caption_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.caption_trace import trace_caption
 from unrolled.tasks.side import Reading, choose_level, trained_side
-from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, with_guesses, with_targets
+from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, once_drawn, with_guesses, with_targets
 from unrolled.training import Batches, Goal, Loss, hash_of
 from unrolled.training.consistency import twice
 
@@ -200,6 +200,7 @@ class Caption(Task):
             found = list(some_pictures(request.files))
             if len(found) != 1:
                 raise UserError(f"A drawing shows one picture, and there are {len(found)}.", "Give one.")
+            options = once_drawn(options)
             self.drawing(model, found[0][1], **options).savefig(place, dpi=150)
         if request.format != "text":
             options = {"attention": model.network.attends, **options}

@@ -49,7 +49,7 @@ def describe(model: Model, views: Sequence[View], options: RunOptions) -> list[D
         raise UserError("Unknown words are replaced by words of a source, and a picture has none.", "Use forbid.")
     wanted = options.attention and network.attends
     answers = []
-    room = max(1, HYPOTHESES_AT_ONCE // options.beam)
+    room = max(1, HYPOTHESES_AT_ONCE // options.side_by_side)
     for first in range(0, len(views), room):
         part = views[first : first + room]
         with options.autocast(model.device):

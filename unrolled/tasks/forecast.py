@@ -161,6 +161,10 @@ class Forecast(Task):
     @torch.no_grad()
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
         """Every step scored once with all of its past; then roll-outs, where the model can go on by itself."""
+        if not isinstance(path, (str, Path)):
+            raise UserError(
+                f"A forecast is scored on a file, got {type(path).__name__}.", "Give the path of a table or .npz."
+            )
         model.network.eval()
         frame, config = frame_of(model), model.config
         assert isinstance(config, ForecastConfig)
@@ -224,12 +228,12 @@ class Forecast(Task):
 
     def trace_input(self, model: Model, request: Request) -> Numbers:
         """The first series of a file, or rows of numbers with commas between, on lines."""
-        lines = [line for text in request.texts or () for line in text.splitlines()]
-        rows = list(rows_of(model, replace(request, texts=lines if lines else None)))
+        rows = list(rows_of(model, request))
         if not rows:
             names = ", ".join(frame_of(model).roles.inputs[:10])
             raise UserError("There are no rows.", f"Give a file, or rows of {names} with commas between.")
-        return np.stack([row.values for row in rows if row.sequence == rows[0].sequence])
+        first = (rows[0].source, rows[0].series)
+        return np.stack([row.values for row in rows if (row.source, row.series) == first])
 
     def example(self, examples: Table, number: int) -> Numbers:
         """The first rows of a series that is validated on."""

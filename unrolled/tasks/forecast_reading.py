@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -131,7 +131,7 @@ def choose_roles(settings: ForecastData, sheet: Sheet) -> Roles:
 def arrange(sheet: Sheet, roles: Roles) -> list[Series]:
     """The series with their columns in the order of the roles."""
     positions = [sheet.columns.index(name) for name in roles.names]
-    return [Series(series.values[:, positions], series.name) for series in sheet.series]
+    return [replace(series, values=series.values[:, positions]) for series in sheet.series]
 
 
 def usable(series: Sequence[Series], roles: Roles, start_row: bool = False) -> list[Series]:
@@ -178,8 +178,8 @@ def _split(series: Sequence[Series], roles: Roles, fraction: float) -> tuple[lis
             train.append(Part(one))
             continue
         begin = max(0, cut - CONTEXT)
-        train.append(Part(Series(one.values[:cut], one.name)))
-        valid.append(Part(Series(one.values[begin:], one.name), cut - begin))
+        train.append(Part(one.rows(0, cut)))
+        valid.append(Part(one.rows(begin, rows), cut - begin))
     if not valid:
         longest = max(series, key=lambda one: len(one.values))
         raise UserError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,12 @@ class RowStream:
         if self._frame.start_row:
             self._advance(self._frame.start_features())
 
+    def another(self) -> RowStream:
+        """A stream of the same model for another sequence; the copied weights are shared."""
+        stream = copy(self)
+        stream.restart()
+        return stream
+
     def feed(self, rows: Any) -> Numbers:
         """Input rows (n, D), or one (D,) → forecasts (n, K), or one (K,); with several horizons (n, horizons, K)."""
         values, single = as_rows(rows, self._frame)
@@ -56,6 +64,8 @@ class RowStream:
 
     def roll_out(self, steps: int, *, sample: bool = False, seed: int | None = None) -> Numbers:
         """The next rows of the targets (steps, K), each read as if it had come; the stream goes on from there."""
+        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+            raise UserError(f"steps={steps!r} is no number of steps.", "Expected a whole number from 1 on.")
         check_roll_out(self._frame)
         if self.estimate is None:
             raise UserError("There is nothing to continue yet.", "Feed at least one row.")
@@ -63,11 +73,13 @@ class RowStream:
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         assert self._features is not None
         features, result = torch.from_numpy(self._features), []
-        for _ in range(steps):
+        for step in range(1, steps + 1):
             estimate = self.estimate[following]
             guess = output.draw(estimate, generator) if sample else output.guess(estimate)  # (K,)
             if guess is None:
                 raise UserError("There is no distribution to draw from.", "Train with model.loss=gaussian.")
+            if not bool(guess.isfinite().all()):
+                raise UserError(f"Step {step} of the continuation is no finite number.", "Ask for fewer steps.")
             result.append(guess.cpu().numpy())
             features = self._network.with_guess(features, guess[None].cpu())
             self._advance(features.numpy())
@@ -110,12 +122,19 @@ def as_rows(rows: Any, frame: Frame) -> tuple[Numbers, bool]:
             f"Rows have shape {np.shape(rows)}.",
             f"Expected (steps, {width}): {', '.join(frame.roles.inputs[:10])}{', …' if width > 10 else ''}.",
         )
+    check_rows(values, frame, lambda row: f"Row {row + 1}")
+    return values, single
+
+
+def check_rows(values: Numbers, frame: Frame, place: Callable[[int], str]) -> None:
+    """Refuses what the model cannot read in input rows (n, D)."""
     wrong = np.isinf(values) if frame.missing else ~np.isfinite(values)
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])
-        fix = "Expected finite numbers." if frame.missing else "The model was not trained with data.missing=mask."
-        raise UserError(f"Row {row + 1}, column {frame.roles.inputs[column]!r} is {values[row, column]}.", fix)
-    return values, single
+        value = values[row, column]
+        fix = "The model was not trained with data.missing=mask." if np.isnan(value) else "Expected finite numbers."
+        raise UserError(f"{place(row)}, column {frame.roles.inputs[column]!r} is {value}.", fix)
+    frame.check_size(values, place)
 
 
 def can_roll_out(frame: Frame) -> bool:

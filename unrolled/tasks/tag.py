@@ -6,77 +6,45 @@ import csv
 import io
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.python_source import EMBEDDED_SOURCE, embedded_sentences
-from unrolled.data.sentences import Columns, Sentence
+from unrolled.data.sentences import Sentence
 from unrolled.data.tables import Row
-from unrolled.data.tagged import read_sentences, sentence_of
+from unrolled.data.tagged import format_of, read_sentences, sentence_of
 from unrolled.errors import UserError, note
 from unrolled.metrics import class_scores
 from unrolled.metrics.spans import scheme_of, span_scores
 from unrolled.model import Model
-from unrolled.models.tagger import Tagger, TaggerSettings
+from unrolled.models.tagger import Tagger
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, nth, table_of
 from unrolled.tasks.reading import load_vectors
 from unrolled.tasks.tag_assets import TagAssets, inner_tags, outer_tags, values_of
-from unrolled.tasks.tag_files import Documents
+from unrolled.tasks.tag_config import TagConfig, TagData, check_columns
+from unrolled.tasks.tag_files import Document, Documents, in_a_row, words_of
 from unrolled.tasks.tag_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.tag_trace import trace_tagger
 from unrolled.text.vectors import Vectors
 from unrolled.text.vocabulary import UNK, Vocabulary
-from unrolled.text.words import Words, split_words
-from unrolled.training import Batches, Goal, Loss, TrainSettings, cross_entropy, hash_of
+from unrolled.text.words import Words
+from unrolled.training import Batches, Goal, Loss, cross_entropy, hash_of
 
 AT_ONCE = 64  # sentences in a batch when there are no gradients
 READ_AT_ONCE = 1024  # inputs that `run` reads before it answers
 FOLLOWED = ("span_f1", "accuracy", "macro_f1", "unknown_word_accuracy", "tokens")  # scores shown in training
-
-
-class TagData(Section):
-    """What to read: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
-
-    train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
-    valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
-    column: Literal["upos", "xpos", "feats", "deprel", "lemma", "head", "deps", "misc"] = Field(
-        "upos", description="CoNLL-U: the column to learn."
-    )
-    word_column: str | None = Field(None, description="Other files: where words are; none: column 1, tokens.")
-    tag_column: str | None = Field(None, description="Other files: where tags are; none: the last column, tags.")
-    feature_columns: list[str] = Field(
-        [], description="Further columns for the model to read, such as parts of speech."
-    )
-    min_count: int = Field(1, ge=1, description="Rarer words are unknown, and known by their letters only.")
-    lowercase: bool = Field(True, description="Look words up in lower case; their letters are read as they are.")
-    vectors: str | None = Field(None, description="Pretrained word vectors: word2vec or GloVe text, or .npz.")
-
-    @property
-    def columns(self) -> Columns:
-        return Columns(self.word_column, self.tag_column, tuple(self.feature_columns), self.column)
-
-
-class TagConfig(Section):
-    """A config of `tag`."""
-
-    task: Literal["tag"] = Field("tag", description="What the config is for.")
-    data: TagData = TagData()
-    model: TaggerSettings = TaggerSettings()
-    train: TrainSettings = TrainSettings()
 
 
 class Tag(Task):
@@ -108,7 +76,8 @@ class Tag(Task):
         return Data(train, valid, settings.train or EMBEDDED_SOURCE, hash_of(b"%d" % len(train), *parts))
 
     def make_assets(self, config: TagConfig, data: Data, init: TagAssets | None = None) -> TagAssets:
-        settings, sentences, columns = config.data, data.train, len(config.data.feature_columns)
+        settings, sentences, columns = config.data, data.train, len(config.data.features)
+        check_columns(settings, inherited=init is not None)
         if init is not None:
             return init.extended(sentences, columns)
         scheme = scheme_of(s.tags for s in sentences)
@@ -178,7 +147,10 @@ class Tag(Task):
         return {name: scores[name] for name in FOLLOWED if name in scores}
 
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
-        sentences = _with_words(_settings(model), path)
+        settings = _settings(model)
+        sentences = _with_words(settings, path)
+        if settings.tag_column is not None and format_of(Path(path)) == "conllu":
+            note(f"{path} is CoNLL-U: its column {settings.column} is compared, and data.tag_column does not apply.")
         scores, tables = self._score(model, sentences, self._paths(model, self._unseen(model, sentences)))
         known = set(model.assets.tags.tokens)
         strange = next((s for s in sentences if not known.issuperset(s.tags or ())), None)
@@ -241,8 +213,7 @@ class Tag(Task):
         A model with feature columns needs them too: {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}.
         """
         check_options("predict", options, [])
-        alone = isinstance(inputs, (str, Sentence, Mapping))
-        sentences = [_sentence(model, one) for one in ([inputs] if alone else inputs)]
+        alone, sentences = _sentences(model, inputs)
         answers = [
             list(zip(s.words, tags, strict=True))
             for s, tags in zip(sentences, self._tags(model, sentences), strict=True)
@@ -255,8 +226,8 @@ class Tag(Task):
     @torch.no_grad()
     def embed(self, model: Model, inputs: Any) -> NDArray[np.float32]:
         """The mean of the states of a sentence's words."""
-        alone = isinstance(inputs, (str, Sentence, Mapping))
-        batches = self._unseen(model, [_sentence(model, one) for one in ([inputs] if alone else inputs)])
+        alone, sentences = _sentences(model, inputs)
+        batches = self._unseen(model, sentences)
         network = model.network
         assert isinstance(network, Tagger)
         network.eval()
@@ -301,16 +272,18 @@ class Tag(Task):
             for number, (_, answer) in enumerate(self._answers(model, self.inputs(model, request)), 1):
                 yield "".join(csv_line((number, *pair)) for pair in answer)
         else:
-            for document in self._documents(model).of(request):
-                if document.write is not None:
-                    sentences = [_sentence(model, one) for one in document.sentences]
-                    yield from document.write(self._tags(model, sentences))
-                else:
-                    for one, answer in self._answers(model, iter(document.sentences)):
-                        yield self.line(one, answer)
+            yield from in_a_row(self._written(model, one) for one in self._documents(model).of(request))
+
+    def _written(self, model: Model, document: Document) -> Iterator[str]:
+        if document.write is not None:
+            sentences = [_sentence(model, one) for one in document.sentences]
+            yield from document.write(self._tags(model, sentences))
+        else:
+            for one, answer in self._answers(model, iter(document.sentences)):
+                yield self.line(one, answer)
 
     def _documents(self, model: Model) -> Documents:
-        return Documents(_settings(model).columns, model.assets.tags)
+        return Documents(_settings(model).columns, model.assets.tags, model.assets.features)
 
     def _answers(self, model: Model, inputs: Iterator[Any]) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
         while chunk := list(itertools.islice(inputs, READ_AT_ONCE)):
@@ -350,25 +323,37 @@ def csv_line(row: Sequence[Any]) -> str:
     return file.getvalue()
 
 
+def _sentences(model: Model, inputs: Any) -> tuple[bool, list[Sentence]]:
+    """Whether a user gave one input, not several; and the sentences."""
+    alone = isinstance(inputs, (str, Sentence, Mapping))
+    if not alone and (isinstance(inputs, bytes) or not isinstance(inputs, Iterable)):
+        raise _no_input(inputs)
+    return alone, [_sentence(model, one) for one in ([inputs] if alone else inputs)]
+
+
 def _sentence(model: Model, one: Any) -> Sentence:
     """What a user gave as an input: a text, a list of words, or a record of words and features."""
-    features = _settings(model).feature_columns
+    settings = _settings(model)
     if isinstance(one, Sentence):
         return one
     if isinstance(one, Mapping):
-        names = (_settings(model).word_column or "tokens", *features)
+        names = (settings.columns.words or "tokens", *settings.features)
         if missing := [name for name in names if name not in one]:
-            raise UserError(f"The input has no {missing[0]!r}.", f"It has: {', '.join(map(str, one))}.")
+            raise UserError(f"The input has no {missing[0]!r}.", f"It has: {', '.join(map(str, one)) or 'nothing'}.")
         return sentence_of(Row(tuple(one[name] for name in names), "The input"), names)
-    if features:
+    if settings.features:
         raise UserError(
-            f"This model reads more than words: the columns {', '.join(features)}.",
+            f"This model reads more than words: the columns {', '.join(settings.features)}.",
             "Give them too: a file, or from Python a dictionary of lists by name.",
         )
-    words = split_words(one) if isinstance(one, str) else one
+    words = words_of(one) if isinstance(one, str) else one
     if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-        raise UserError(f"An input is {type(one).__name__}.", "Expected a text or a list of words, or a list of them.")
+        raise _no_input(one)
     return Sentence(tuple(words))
+
+
+def _no_input(one: Any) -> UserError:
+    return UserError(f"An input is {type(one).__name__}.", "Expected a text or a list of words, or a list of them.")
 
 
 def _settings(model: Model) -> TagData:

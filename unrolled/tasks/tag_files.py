@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +14,15 @@ from unrolled.data.columns import DOCUMENT, ColumnsFile
 from unrolled.data.conllu import ConlluFile
 from unrolled.data.sentences import Columns, Sentence
 from unrolled.data.tagged import ending_of, looks_like_conllu, sentence_of
+from unrolled.errors import UserError
 from unrolled.tasks.base import Request
+from unrolled.text.files import opened
+from unrolled.text.words import split_words
 
 LOOKED_AT = 1000  # lines that tell what a stream holds
 COLUMN_ENDINGS = (".conll", ".iob", ".iob2", ".bio", ".bioes", ".col", ".cols")
+BYTE_ORDER_MARK = "\ufeff"
+JOINER = "\u200d"  # makes one emoji of several
 
 Tags = Sequence[Sequence[str]]
 
@@ -30,17 +37,18 @@ class Document:
 
 @dataclass(frozen=True)
 class Documents:
-    """What a request means to a model that reads these columns and knows these tags."""
+    """What a request means to a model that reads these columns, and knows these tags and values of its features."""
 
     columns: Columns
     tags: Container[str]
+    features: Sequence[Container[str]] = ()
 
     def of(self, request: Request) -> Iterator[Document]:
         if request.texts is not None:
             yield Document(request.texts)
         for file in request.files:
             yield self.of_file(Path(file))
-        lines = (line.rstrip("\r\n") for line in request.lines)
+        lines = iter(request.lines)
         first = list(itertools.islice(lines, LOOKED_AT))
         if first:
             yield self.of_lines(first, lines, "standard input")
@@ -48,55 +56,156 @@ class Documents:
     def of_file(self, path: Path) -> Document:
         ending = ending_of(path)
         if ending in (".jsonl", ".parquet"):
-            columns = Columns(self.columns.words, None, self.columns.features)
-            names = (columns.words or "tokens", *columns.features)
+            names = (self.columns.words or "tokens", *self.columns.features)
             return Document([sentence_of(row, names) for row in read_table(path, names, names)])
-        lines = read_text(path).split("\n")
+        text = _exact_text(path)
         if ending == ".conllu":
-            return self.of_conllu(lines, str(path))
+            return self.of_conllu(text, str(path))
         if ending in COLUMN_ENDINGS:
-            return self.of_columns(lines, str(path))
-        if lines[-1] == "":
-            lines.pop()
-        return self.of_lines(lines, iter(()), str(path))
+            return self.of_columns(text, str(path))
+        return self.of_lines(list(io.StringIO(text)), iter(()), str(path))
 
     def of_lines(self, first: list[str], rest: Iterator[str], name: str) -> Document:
-        """CoNLL-U or columns where the first lines look like it, else a text on each line."""
-        if looks_like_conllu(first):
-            return self.of_conllu([*first, *rest, ""], name)
-        if self.look_like_columns(first):
-            return self.of_columns([*first, *rest, ""], name)
-        return Document(itertools.chain(first, rest))
+        """CoNLL-U or columns where the first lines, which have their ends, look like it; else a text on each line."""
+        seen = Lines.of("".join(first)).plain
+        if looks_like_conllu(seen):
+            return self.of_conllu("".join([*first, *rest]), name)
+        if self.look_like_columns(seen):
+            return self.of_columns("".join([*first, *rest]), name)
+        if self.columns.features:
+            raise UserError(
+                f"{name} looks like text, and this model reads more than words: "
+                f"the columns {', '.join(self.columns.features)}.",
+                "Give them too, as in the files that it was trained on; "
+                "what has tabs between columns, or ends in .conll, is never taken for text.",
+            )
+        return Document(itertools.chain(seen, (line.rstrip("\r\n") for line in rest)))
 
     def look_like_columns(self, lines: Sequence[str]) -> bool:
-        """Whether all lines have as many words, and most end in a tag; or the model needs columns that no text has."""
-        words = [line.split() for line in lines if line.strip() and not line.startswith(DOCUMENT)]
+        """Whether all lines have as many words, and most end in a tag.
+
+        For a model with features: whether there are tabs, or most lines have values that it knows of its features.
+        """
+        lines = [line for line in lines if line.strip() and not line.startswith(DOCUMENT)]
+        words = [line.split() for line in lines]
+        if self.columns.features:
+            if not all(map(_is_number, self.columns.features)):
+                return False  # only columns of CoNLL-U, JSON lines and Parquet have names
+            return "\t" in "".join(lines[:1]) or sum(map(self.has_features, words)) > len(words) / 2
         tagged = sum(line[-1] in self.tags for line in words) > len(words) / 2
         alike = len(words) > 1 and len({len(line) for line in words}) == 1 and len(words[0]) > 1
-        return bool(self.columns.features) or (alike and tagged)
+        return alike and tagged
 
-    def of_conllu(self, lines: Sequence[str], name: str) -> Document:
-        file = ConlluFile.parse(lines, name)
-        return Document(file.sentences(self.columns), lambda tags: _joined(file.with_tags(tags, self.columns.conllu)))
+    def has_features(self, cells: Sequence[str]) -> bool:
+        """Whether the cells of a line hold values that the model knows, where its features stand."""
+        numbers = [int(name) for name in self.columns.features]
+        if max(map(abs, numbers)) > len(cells):
+            return False
+        found = (cells[number - (number > 0)] for number in numbers)
+        return all(cell in known for cell, known in zip(found, self.features, strict=True))
 
-    def of_columns(self, lines: Sequence[str], name: str) -> Document:
-        """Tags replace those that are there; where the place for tags holds none, they become a new last column."""
-        file = ColumnsFile.parse(lines, name)
-        place = file.width
-        if file.width > 1:
-            there = file.position(self.columns.tags or "-1")
-            values = [tag for sentence in file.sentences(self.columns) for tag in sentence.tags or ()]
-            if self.columns.tags or sum(value in self.tags for value in values) > len(values) / 2:
-                place = there
-        return Document(file.sentences(self.columns, tagged=False), lambda tags: _joined(file.with_tags(tags, place)))
+    def of_conllu(self, text: str, name: str) -> Document:
+        lines = Lines.of(text)
+        file = ConlluFile.parse(lines.plain, name)
+        sentences, column = file.sentences(self.columns), self.columns.conllu
+        return Document(sentences, lambda tags: lines.around(file.with_tags(tags, column)))
+
+    def of_columns(self, text: str, name: str) -> Document:
+        lines = Lines.of(text)
+        file = ColumnsFile.parse(lines.plain, name)
+        sentences, place = file.sentences(self.columns, tagged=False), self.place_of_tags(file)
+        return Document(sentences, lambda tags: lines.around(file.with_tags(tags, place)))
+
+    def place_of_tags(self, file: ColumnsFile) -> int:
+        """Tags replace those that are there; where the place for tags holds others, they become a new last column."""
+        if file.width < 2:
+            return file.width
+        place = file.position(self.columns.tags or "-1")
+        if self.columns.tags:
+            return place
+        if place == file.position(self.columns.words or "1"):
+            return file.width
+        filled = [tag for sentence in file.sentences(self.columns) for tag in sentence.tags or () if tag]
+        known = sum(tag in self.tags for tag in filled)
+        return place if known > len(filled) / 2 or not filled else file.width
 
 
-def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """The lines with their ends; the last has none."""
-    before: str | None = None
-    for line in lines:
-        if before is not None:
-            yield before + "\n"
-        before = line
-    if before:
-        yield before
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a text without what stands around them, and that: a byte order mark, and an end after each.
+
+    >>> lines = Lines.of("a\\r\\nb")
+    >>> lines.plain, "".join(lines.around(["A", "B"]))
+    (['a', 'b'], 'A\\r\\nB')
+    """
+
+    plain: list[str]
+    ends: list[str]
+    mark: str
+
+    @classmethod
+    def of(cls, text: str) -> Lines:
+        mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+        whole = list(io.StringIO(text[len(mark) :]))
+        plain = [line.rstrip("\r\n") for line in whole]
+        return cls(plain, [line[len(short) :] for line, short in zip(whole, plain, strict=True)], mark)
+
+    def around(self, lines: Iterable[str]) -> Iterator[str]:
+        """Other lines, with what stood around these."""
+        mark = self.mark
+        for line, end in zip(lines, self.ends, strict=True):
+            yield mark + line + end
+            mark = ""
+
+
+def in_a_row(texts: Iterable[Iterator[str]]) -> Iterator[str]:
+    """The pieces of several texts: each text begins on a new line, and only the first may have a byte order mark."""
+    last = ""
+    for pieces in texts:
+        first = next(pieces, "")
+        if last:
+            yield "" if last.endswith("\n") else "\n"
+            first = first.removeprefix(BYTE_ORDER_MARK)
+        for piece in itertools.chain([first], pieces):
+            yield piece
+            last = piece or last
+
+
+def words_of(text: str) -> list[str]:
+    """The words and signs of a text; a letter with its marks, or an emoji made of several, is in one piece.
+
+    >>> [len(word) for word in words_of("ok 👩‍💻👍🏽!")]
+    [2, 3, 2, 1]
+    """
+    words: list[str] = []
+    for blank_free in text.split():
+        whole: list[str] = []
+        for part in split_words(blank_free):
+            marks = "".join(itertools.takewhile(_goes_on, part)) if whole else ""
+            if whole:
+                whole[-1] += marks
+            rest = part[len(marks) :]
+            if rest and whole and whole[-1].endswith(JOINER) and unicodedata.category(rest[0]) == "So":
+                whole[-1] += rest
+            elif rest:
+                whole.append(rest)
+        words += whole
+    return words
+
+
+def _goes_on(char: str) -> bool:
+    """Whether a character belongs to the one before it: a mark, a joiner, a colour of skin."""
+    return unicodedata.category(char)[0] == "M" or char == JOINER or "\U0001f3fb" <= char <= "\U0001f3ff"
+
+
+def _is_number(column: str) -> bool:
+    return column.removeprefix("-").isdecimal()
+
+
+def _exact_text(path: Path) -> str:
+    """What `read_text` gives, but with the byte order mark and the ends of lines that the file has."""
+    text = read_text(path)  # says what is wrong with it
+    if not path.is_file():  # a pipe is read only once
+        return text
+    with opened(path, "UTF-8 text file") as file:
+        return file.read().decode()

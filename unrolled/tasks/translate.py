@@ -32,7 +32,7 @@ from unrolled.tasks.translate_scores import exposure, length_table, score_file
 from unrolled.tasks.translate_text import TranslateAssets
 from unrolled.tasks.translate_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.translate_trace import trace_translation
-from unrolled.tasks.writing import OPTIONS, RunOptions, token_loss, with_guesses
+from unrolled.tasks.writing import OPTIONS, RunOptions, once_drawn, token_loss, with_guesses
 from unrolled.training import Batches, Goal, Loss, hash_of
 from unrolled.training.consistency import twice
 
@@ -174,6 +174,7 @@ class Translate(Task):
         """A line for each source; with `picture` one source's attention is drawn too."""
         check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         if picture is not None:
+            options = once_drawn(options)
             request = self._draw(model, request, picture, options)
         if request.format != "text":
             options = {"attention": True, **options}

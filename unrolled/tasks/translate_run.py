@@ -65,7 +65,7 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
     def collate(part: list[int]) -> Batch:
         return source_batch(assets, [ids[i] for i in part])
 
-    room = max(1, TOKENS_AT_ONCE // options.beam)
+    room = max(1, TOKENS_AT_ONCE // options.side_by_side)
     batches = Buckets(rows, [len(ids[i]) + 1 for i in rows], collate, batch_size=1, batch_tokens=room)
     with options.autocast(model.device):
         for index in range(len(batches)):

@@ -1,0 +1,71 @@
+"""What pictures are labelled with: fonts of this machine, and a word where they are not enough."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from unrolled.errors import Note
+from unrolled.see import attention_figure, length_figure
+from unrolled.see.labels import _characters, _tell_of_boxes, drawable, fonts, shown
+
+PRIVATE = "\ue0ff"  # a character that no font has
+MEDIUM = "\u2315"  # one that STIXGeneral has, which comes with matplotlib, and DejaVu has not
+
+
+@pytest.fixture(autouse=True)
+def anew() -> Iterator[None]:
+    """Fonts are looked for anew, before and after."""
+    for cached in (fonts, _characters, _tell_of_boxes):
+        cached.cache_clear()
+    yield
+    for cached in (fonts, _characters, _tell_of_boxes):
+        cached.cache_clear()
+
+
+def drawn(*tokens: str) -> tuple[list[str], list[str]]:
+    """The labels of a picture with these tokens, and all that was said while it was made."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        figure = attention_figure(tokens, tokens, np.eye(len(tokens)), " ".join(tokens))
+        figure.savefig(io.BytesIO(), format="png")
+    assert all(issubclass(one.category, Note) for one in caught)
+    return [label.get_text() for label in figure.axes[0].get_yticklabels()], [str(one.message) for one in caught]
+
+
+def test_boxes_stand_for_what_no_font_has_and_that_is_said_once() -> None:
+    labels, said = drawn("dog", PRIVATE, f"a{PRIVATE}b")
+    assert labels == ["dog", "□", "a□b"]
+    assert said == [
+        "No font of this machine has some characters of the picture: boxes stand for them. Install one that has them, "
+        "such as Noto Sans CJK for Chinese, Japanese and Korean."
+    ]
+
+
+def test_where_no_font_is_installed_chinese_is_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unrolled.see.labels.FALLBACKS", ())
+    labels, said = drawn("一", "二")
+    assert labels == ["□", "□"]
+    assert len(said) == 1
+
+
+def test_an_installed_font_is_used_for_what_others_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unrolled.see.labels.FALLBACKS", ("No Such Font", "STIXGeneral"))
+    assert fonts() == ["DejaVu Sans", "DejaVu Sans Mono", "STIXGeneral"]
+    assert drawn("é", MEDIUM) == (["é", MEDIUM], [])
+
+
+def test_names_of_models_are_drawn_like_tokens() -> None:
+    with pytest.warns(Note, match="No font of this machine"):
+        figure = length_figure({f"runs/{PRIVATE}": {"1-5": {"bleu": 30.0, "sentences": 9}}})
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_label() == "runs/□"
+
+
+def test_dollars_are_no_formulas() -> None:
+    assert drawable("$5 and $6\nthen é") == r"\$5 and \$6" + "\nthen é"
+    assert shown("a $") == r"a␣\$"
