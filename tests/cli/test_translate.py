@@ -58,6 +58,17 @@ def test_a_file_keeps_its_lines(folder: Path, tmp_path: Path) -> None:
     assert call("run", folder, tmp_path / "in.txt")[1] == "five three\n\neight\n"
 
 
+def test_of_a_table_the_sources_are_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.tsv").write_text("3 5\tno\n8\tno\n")
+    (tmp_path / "in.csv").write_text("target;source\nno;3 5\nno;8\n")
+    for name in ("in.tsv", "in.csv"):
+        assert call("run", folder, tmp_path / name)[1] == "five three\neight\n"
+    (tmp_path / "out.txt").write_text("five three\neight\n")
+    code, _, said = call("eval", folder, tmp_path / "in.tsv", "--target", tmp_path / "out.txt")
+    assert code == 2
+    assert said.startswith(f"unrolled: {tmp_path / 'in.tsv'} is a table, and lines of text are expected.")
+
+
 def test_n_best_with_scores_attention_and_alignment(folder: Path) -> None:
     code, out, _ = call("run", folder, "--text", "3 5 8", "--n-best", "3", "--json")
     assert code == 0

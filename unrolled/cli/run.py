@@ -166,6 +166,9 @@ def run(
 
 def standard_input() -> Iterator[str]:
     """Its lines, as they come; nothing before the first one tells that they are UTF-8, though some programs say so."""
+    if not hasattr(sys.stdin, "buffer"):  # somebody put a text in its place
+        yield from sys.stdin
+        return
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")

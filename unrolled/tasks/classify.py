@@ -180,7 +180,7 @@ class Classify(Task):
         if init is not None:
             labels = (*init.labels, *(label for label in labels if label not in init.labels))
         asked = {label for example in data.valid for label in example.labels}
-        if asked and asked.isdisjoint(labels):
+        if config.data.valid is not None and asked and asked.isdisjoint(labels):
             raise UserError(
                 "No validation example has a label of the training examples, so that none says which network is best.",
                 f"Labels in training: {', '.join(labels[:5])}.",
