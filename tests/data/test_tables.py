@@ -120,6 +120,10 @@ def test_lines_are_no_table(tmp_path: Path) -> None:
     for name in ("a.txt", "a.tsv", "a"):
         (tmp_path / name).write_text("one, two\n\nthree\x0cfour\u2028five\n")
         assert read_texts(tmp_path / name, None, "text", 2) == ["one, two", "", "three\x0cfour\u2028five"]
+    (tmp_path / "a.txt").write_text("a\tone\n\nb\ttwo\n")
+    assert read_texts(tmp_path / "a.txt", None, "text", 2) == ["one", "two"]
+    (tmp_path / "a.txt").write_text("a\tone\ntwo\n")
+    assert read_texts(tmp_path / "a.txt", None, "text", 2) == ["a\tone", "two"]
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:1: the text is int\. Expected a text\."):
         read_texts(tmp_path / "a.jsonl", None, "text", 2)

@@ -63,14 +63,19 @@ def suffix_of(path: Path, also: Sequence[str] = ()) -> str:
 def read_texts(path: str | Path, column: str | None, name: str, place: int) -> list[str]:
     """One column of a table, to be answered; the lines of any other file.
 
-    Where the `column` is not said, it is that of the `name`, and of a .tsv the one in the usual `place`.
+    Where the `column` is not said, it is that of the `name`, and between tabs the one in the usual `place`. A .txt is
+    a table if each of its lines has a tab.
     """
     path = Path(path)
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if suffix not in SUFFIXES or suffix == ".txt" or (suffix == ".tsv" and "\t" not in read_text(path)):
+    if suffix not in SUFFIXES:
         return read_lines(path)
-    if suffix == ".tsv" and column is None:
-        column = str(place)
+    if suffix in (".tsv", ".txt"):
+        lines = read_lines(path)
+        tabs = ["\t" in line for line in lines if line.strip()]
+        if not any(tabs) or (suffix == ".txt" and not all(tabs)):
+            return lines
+        column = column or str(place)
     texts = []
     for row in read_table(path, [column], [name]):
         text = " ".join(map(str, row.values[0])) if isinstance(row.values[0], list) else row.values[0]
