@@ -12,8 +12,11 @@ from unrolled.text.files import reading as reading
 EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 
 
-def read_text(path: str | Path) -> str:
-    """The whole of a UTF-8 text file, unpacked where it ends in .gz; what cannot be one is an error that says why."""
+def read_text(path: str | Path, *, exact: bool = False) -> str:
+    """The whole of a UTF-8 text file, unpacked where it ends in .gz; what cannot be one is an error that says why.
+
+    Without a byte order mark, and with "\\n" at the end of lines, unless it is to be `exact`.
+    """
     path = Path(path)
     with reading(path):
         raw = path.read_bytes()
@@ -27,14 +30,14 @@ def read_text(path: str | Path) -> str:
     if (zero := raw.find(b"\0")) >= 0:
         raise UserError(f"{path} is not text: it has a zero byte at offset {zero}.", "Give a UTF-8 text file.")
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode("utf-8" if exact else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}, "
             f"line {raw.count(10, 0, error.start) + 1}.",
             f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
         ) from None
-    return text.replace("\r\n", "\n")
+    return text if exact else text.replace("\r\n", "\n")
 
 
 def read_lines(path: str | Path) -> list[str]:

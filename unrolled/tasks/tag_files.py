@@ -16,7 +16,6 @@ from unrolled.data.sentences import Columns, Sentence
 from unrolled.data.tagged import ending_of, looks_like_conllu, sentence_of
 from unrolled.errors import UserError
 from unrolled.tasks.base import Request
-from unrolled.text.files import opened
 from unrolled.text.words import split_words
 
 LOOKED_AT = 1000  # lines that tell what a stream holds
@@ -58,7 +57,7 @@ class Documents:
         if ending in (".jsonl", ".parquet"):
             names = (self.columns.words or "tokens", *self.columns.features)
             return Document([sentence_of(row, names) for row in read_table(path, names, names)])
-        text = _exact_text(path)
+        text = read_text(path, exact=True)
         if ending == ".conllu":
             return self.of_conllu(text, str(path))
         if ending in COLUMN_ENDINGS:
@@ -200,12 +199,3 @@ def _goes_on(char: str) -> bool:
 
 def _is_number(column: str) -> bool:
     return column.removeprefix("-").isdecimal()
-
-
-def _exact_text(path: Path) -> str:
-    """What `read_text` gives, but with the byte order mark and the ends of lines that the file has."""
-    text = read_text(path)  # says what is wrong with it
-    if not path.is_file():  # a pipe is read only once
-        return text
-    with opened(path, "UTF-8 text file") as file:
-        return file.read().decode()
