@@ -150,6 +150,12 @@ def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, 
     assert code == 2
     assert said.startswith("unrolled: --with is for a model in a picture. Say where that goes: --picture lengths.png")
     assert not (tmp_path / "l.png").exists()
+    (tmp_path / "labels.tsv").write_text("".join(f"{'xy'[i % 2]}\ttext {i}\n" for i in range(12)))
+    small = ("--set", "train.max_steps=1", "--quiet")
+    assert call("train", "classify", "--train", tmp_path / "labels.tsv", "--out", tmp_path / "c", *small)[0] == 0
+    code, _, said = call("eval", folder, file, "--with", tmp_path / "c", "--picture", tmp_path / "l.png")
+    assert code == 2
+    assert said.startswith("unrolled: The models are of classify and translate. Give those of one task.")
     code, _, said = call("eval", folder, file, "--beam", "3")
     assert code == 2
     assert said.startswith("unrolled: --beam is not for a model of translate. Leave it out.")

@@ -221,7 +221,11 @@ def prefix_ids(target: Side, text: str | None) -> list[int]:
 
 
 def once_drawn(options: dict[str, Any]) -> dict[str, Any]:
-    """Options by which two calls draw the same."""
+    """Options by which two calls draw the same.
+
+    >>> once_drawn({"temperature": 1.0}).keys(), once_drawn({"temperature": 1.0, "seed": 3}), once_drawn({"beam": 2})
+    (dict_keys(['temperature', 'seed']), {'temperature': 1.0, 'seed': 3}, {'beam': 2})
+    """
     if options.get("temperature") is None or options.get("seed") is not None:
         return options
     return {**options, "seed": random.randrange(1 << 30)}
