@@ -151,7 +151,7 @@ def test_jobs_side_by_side(hidden: int, batch: int) -> None:
 @pytest.mark.parametrize(("hidden", "batch"), [(256, 8), (512, 64), (656, 20)])
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_in_a_cuda_graph(hidden: int, batch: int, bidirectional: bool) -> None:
-    """Also where the last rows have a stream of their own, and each direction has."""
+    """Also where the last rows have a stream of their own, and each direction has; and twice back the same way."""
     layer: Any = unrolled.LSTM(
         64, hidden, backend="cuda", device="cuda", dtype=torch.float16, bidirectional=bidirectional
     )
@@ -159,7 +159,9 @@ def test_in_a_cuda_graph(hidden: int, batch: int, bidirectional: bool) -> None:
 
     def step() -> tuple[Tensor, ...]:
         output: Tensor = layer(x)[0]
-        return output, *torch.autograd.grad(output.sum(), list(layer.parameters()))
+        total, parameters = output.sum(), list(layer.parameters())
+        once = torch.autograd.grad(total, parameters, retain_graph=True)
+        return output, *once, *torch.autograd.grad(total, parameters)
 
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's
     side.wait_stream(torch.cuda.current_stream())
@@ -172,6 +174,9 @@ def test_in_a_cuda_graph(hidden: int, batch: int, bidirectional: bool) -> None:
     x.copy_(torch.randn_like(x))
     graph.replay()
     assert all(torch.equal(c, e) for c, e in zip(captured, step(), strict=True))
+    gradients = captured[1:]
+    once, again = gradients[: len(gradients) // 2], gradients[len(gradients) // 2 :]
+    assert all(torch.equal(o, a) for o, a in zip(once, again, strict=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

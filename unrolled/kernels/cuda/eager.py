@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unrolled.kernels.cuda import launch, passes, products
 
-FEW_ROWS = 2048  # up to here two products at once are faster in a graph, since neither fills the GPU; else Python waits
+FEW_ROWS = 2048  # up to here products side by side are faster in a graph, since none fills the GPU; else Python waits
 
 
 class Layer(NamedTuple):
@@ -47,7 +47,7 @@ def run(layer: Layer, how: How) -> tuple[Tensor, ...]:
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in layer):
         found: tuple[Tensor, ...] = _Function.apply(how, *layer)  # type: ignore[no-untyped-call]  # torch's
     else:
-        found = _forward(layer, how, save=False)[0]
+        found, *_ = _forward(layer, how, save=False)
     return found
 
 
@@ -70,7 +70,8 @@ class _Kept(NamedTuple):
     memory: Tensor | None
 
 
-def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _Kept]:
+def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _Kept, passes.Ahead]:
+    """What is shown, and what the backward pass has from this one."""
     dtype, batch = how.dtype, layer.x.shape[0]
     x = layer.x
     if how.active is not None:
@@ -82,7 +83,13 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     gates = len(weight_ih)
     if products.uneven(len(x), x.shape[1], gates, x.device):
         x, weight_ih = products.filled(x), products.filled(weight_ih, rows=True)
-    gates_x = torch.mm(x, weight_ih.t())
+    steps, hidden, ahead = len(x) // batch, weight_hh.shape[1], passes.Ahead()
+    in_graph = launch.capturing(x.device)
+    with launch.forked(x.device, in_graph) as beside:
+        if in_graph:
+            with beside:
+                ahead = passes.ahead(x, steps, batch, hidden, how.kind, how.share, save)
+        gates_x = torch.mm(x, weight_ih.t())
     if gates_x.shape[1] > gates:
         gates_x = gates_x[:, :gates]
     gates_x = gates_x.view(-1, batch, gates).transpose(0, 1)
@@ -92,22 +99,23 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     *shown, exchange, saved, memory = passes.forward(
         gates_x, weight_hh, layer.bias_ih, layer.bias_hh, own, h_0, c_0, reset_h, reset_c,
         None, how.lengths, how.resets, how.kind, how.reverse, how.share, save, time_first,
+        exchange=ahead.exchange,
     )  # fmt: skip
     kept = _Kept(
         x, weight_ih, weight_hh, layer.bias_ih, layer.bias_hh, own, c_0, reset_h, reset_c, how.lengths, how.resets,
         exchange, saved, memory,
     )  # fmt: skip
-    return tuple(tensor for tensor in shown if tensor is not None), kept
+    return tuple(tensor for tensor in shown if tensor is not None), kept, ahead
 
 
 class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: How, *given: Any) -> tuple[Tensor, ...]:
         layer = Layer(*given)
-        shown, kept = _forward(layer, how, save=True)
+        shown, kept, ahead = _forward(layer, how, save=True)
         ctx.set_materialize_grads(False)
         ctx.how, ctx.dtypes = how, [None if t is None else t.dtype for t in layer]
-        ctx.columns = layer.x.shape[2]
+        ctx.columns, ctx.d_gates = layer.x.shape[2], ahead.d_gates
         ctx.save_for_backward(*kept)
         return shown
 
@@ -121,33 +129,37 @@ class _Function(torch.autograd.Function):
         d_output, d_h_n, d_c_n = (*gradients, None)[:3]  # not every cell has a c
         assert kept.exchange is not None
         assert kept.saved is not None
-        d_gates_x, d_weight_hh, d_bias, d_own, *d_states = passes.backward(
+        left = passes.back(
             d_output, d_h_n, d_c_n, kept.weight_hh, kept.bias_ih, kept.bias_hh, kept.own, kept.c_0, kept.reset_h,
-            kept.reset_c, None, kept.lengths, kept.resets, kept.exchange, kept.saved, kept.memory, how.kind,
-            how.reverse, how.share, of_states, ctx.dtypes[2] == torch.float32,
+            kept.reset_c, kept.lengths, kept.resets, kept.exchange, kept.saved, kept.memory, how.kind,
+            how.reverse, how.share, of_states=of_states, d_gates=ctx.d_gates,
         )  # fmt: skip
-        assert d_gates_x is not None
-        batch, _, gates = d_gates_x.shape
-        flat = d_gates_x.transpose(0, 1).flatten(0, 1)  # (T·B, G·H)
+        ctx.d_gates = None  # a second time it would not be empty
+        batch, gates = left.d_gates_x.shape[1:]
+        flat = left.d_gates_x.flatten(0, 1)  # (T·B, G·H)
         if len(kept.weight_ih) > gates:
             flat = products.filled(flat)
         d_x = kept.x.new_empty(kept.x.shape) if need_x else None  # (T·B, D)
-        wide = ctx.dtypes[1] == torch.float32
-        both = d_x is not None and need_weight_ih and len(d_x) <= FEW_ROWS and launch.capturing(flat.device)
         d_weight_ih = None
-        with launch.forked(flat.device, both) as beside:
-            if d_x is not None:
-                with beside:
+        in_graph = launch.capturing(flat.device)
+        few = len(flat) <= FEW_ROWS
+        with launch.forked(flat.device, in_graph) as beside:
+            with beside:
+                d_bias, d_own = left.d_shared()
+                if d_x is not None and few:
                     torch.mm(flat, kept.weight_ih, out=d_x)
+            d_weight_hh = left.d_weight(ctx.dtypes[2] == torch.float32)
+            if d_x is not None and not few:
+                torch.mm(flat, kept.weight_ih, out=d_x)
             if need_weight_ih:
-                d_weight_ih = products.product(flat.t(), kept.x, wide)
+                d_weight_ih = products.product(flat.t(), kept.x, ctx.dtypes[1] == torch.float32)
                 if d_weight_ih.shape != (gates, ctx.columns):
                     d_weight_ih = products.cut(d_weight_ih, gates, ctx.columns)
         d_biases = passes.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
         if d_x is not None:
             d_x = d_x if d_x.shape[1] == ctx.columns else d_x[:, : ctx.columns]
             d_x = d_x.view(-1, batch, ctx.columns).transpose(0, 1)
-        found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *d_states)
+        found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_own, *left.d_states)
         wanted = zip(found, ctx.needs_input_grad[1:], ctx.dtypes, strict=True)
         return None, *(_as(gradient, dtype) if needed else None for gradient, needed, dtype in wanted)
 

@@ -15,13 +15,19 @@ Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
 bool save, bool? time_first=None, int units=0"""
 _BACKWARD = """Tensor? d_output, Tensor? d_h_n, Tensor? d_c_n, Tensor weight, Tensor? bias_x, Tensor? bias_h,
 Tensor? own, Tensor? c_0, Tensor? reset_h, Tensor? reset_c, Tensor? link, Tensor? lengths, Tensor? resets,
-Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, bool of_states=True,
-bool wide=False, int units=0"""
+Tensor exchange, Tensor saved, Tensor memory, int kind, bool reverse, int share, int units"""
 
 
 def _all_there(found: list[Tensor | None], like: Tensor) -> list[Tensor]:
     """An operator gives tensors: empty ones for what there is not."""
     return [like.new_empty(0, dtype=torch.float32) if tensor is None else tensor for tensor in found]
+
+
+def _gradients(*given: Any) -> list[Tensor]:
+    """Of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c, from what the schema says."""
+    left = passes.back(*given[:10], *given[11:])  # without the link
+    found = [left.d_gates_x.transpose(0, 1), left.d_weight(wide=False), *left.d_shared(), *left.d_states]
+    return _all_there(found, left.d_gates)
 
 
 recurrence = torch.library.custom_op(
@@ -32,7 +38,7 @@ recurrence = torch.library.custom_op(
 )
 recurrence_backward = torch.library.custom_op(
     "unrolled::cuda_recurrence_backward",
-    lambda *given, **more: _all_there(passes.backward(*given, **more), given[3]),
+    _gradients,
     mutates_args=(),
     schema=f"({_BACKWARD}) -> Tensor[]",
 )
@@ -78,9 +84,7 @@ def _(
     kind: int,
     reverse: bool,
     share: int,
-    of_states: bool = True,
-    wide: bool = False,
-    units: int = 0,
+    units: int,
 ) -> list[Tensor]:
     cell = KINDS[kind]
     steps, batch, hidden = saved.shape[0], exchange.shape[1], weight.shape[1]
@@ -112,7 +116,7 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> No
 
 def _recurrence_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors
-    found = recurrence_backward(*gradients[:3], *saved, ctx.kind, ctx.reverse, ctx.share, units=ctx.units)
+    found = recurrence_backward(*gradients[:3], *saved, ctx.kind, ctx.reverse, ctx.share, ctx.units)
     d_gates_x, d_weight, d_bias, d_own, *d_states = found
     biases = passes.of_biases(ctx.kind, saved[1], saved[2], d_bias, d_own)
     own = None if KINDS[ctx.kind].candidate else d_own

@@ -8,7 +8,7 @@ weights, the states after a reset and, if they like, the biases.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,14 @@ from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
 
 NOT_YET = -1  # all ones: a NaN that no rounding gives
+MOST_AHEAD = 1 << 25  # bytes that are kept for the backward pass before it has come
+
+
+class Ahead(NamedTuple):
+    """Buffers in which no word has come yet, made before the passes want them."""
+
+    exchange: Tensor | None = None
+    d_gates: Tensor | None = None
 
 
 def forward(
@@ -40,13 +48,14 @@ def forward(
     save: bool,
     time_first: bool | None = None,
     units: int = 0,
+    exchange: Tensor | None = None,
 ) -> list[Tensor | None]:
     """Output, h_n, c_n, and for the backward pass what the products saw, gates, c as it leaves each step.
 
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
     `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
     derivative is refused and not silently zero. `time_first` is how the output lies in memory; as gates_x if not said.
-    `units` is how many a norm counts: H, if it is not said.
+    `units` is how many a norm counts: H, if it is not said. `exchange` may be there already (`ahead`).
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
@@ -55,7 +64,8 @@ def forward(
     h_n = gates_x.new_empty(batch, hidden)
     c_n = gates_x.new_empty(batch, hidden) if cell.memory else None
     plan = _plan("forward", kind, gates_x, batch, hidden, share)
-    exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
+    if exchange is None:
+        exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
     saved = gates_x.new_empty(steps, batch, cell.saved * width) if save else None
     kept = steps, batch, cell.memory_width(width)
     memory = gates_x.new_empty(kept, dtype=torch.float32) if save and cell.memory else None
@@ -82,7 +92,43 @@ def forward(
     return [output, h_n, c_n, exchange if save else None, saved, memory]
 
 
-def backward(
+class Back(NamedTuple):
+    """What the kernel of the backward pass leaves: gradients, and those that are still to be summed up.
+
+    That of gates_x is (T, B, G·H); of the products, d_gates (T, B, ·) and, where a step has two, d_candidate (T, B, ·);
+    `entering` is what they multiplied. Those of biases and own weights are (S, ·, H') in as many parts.
+    """
+
+    cell: Kind
+    d_gates_x: Tensor
+    d_gates: Tensor
+    d_candidate: Tensor | None
+    entering: Tensor
+    hidden: int
+    uneven: bool  # whether d_gates is the one whose rows cuBLAS likes
+    d_bias: Tensor | None
+    d_own: Tensor | None
+    d_states: tuple[Tensor | None, ...]  # of h_0, c_0, reset_h and reset_c
+
+    def d_shared(self) -> list[Tensor | None]:
+        """Of the biases (G, H), which is what both have, and of the own weights.
+
+        A GRU's candidate has another for its recurrent bias, which is `own`'s.
+        """
+        found = (None if d is None else d.sum(0) for d in (self.d_bias, self.d_own))
+        return [d if d is None or d.shape[1] == self.hidden else d[:, : self.hidden] for d in found]
+
+    def d_weight(self, wide: bool) -> Tensor:
+        """Of U, in 32 bits if that is `wide`."""
+        cell, hidden = self.cell, self.hidden
+        if self.d_candidate is not None:
+            return _d_weights(self.d_gates, self.d_candidate, self.entering, hidden, wide)
+        if cell.another or (self.uneven and self.d_gates_x.shape[2] % products.EIGHT):
+            return _d_weight(self.d_gates, self.entering, hidden, self.d_gates.shape[2] // cell.gates, wide)
+        return _d_weight(self.d_gates_x, self.entering, hidden, hidden, wide)
+
+
+def back(
     d_output: Tensor | None,
     d_h_n: Tensor | None,
     d_c_n: Tensor | None,
@@ -93,7 +139,6 @@ def backward(
     c_0: Tensor | None,
     reset_h: Tensor | None,
     reset_c: Tensor | None,
-    link: Tensor | None,
     lengths: Tensor | None,
     resets: Tensor | None,
     exchange: Tensor,
@@ -102,22 +147,19 @@ def backward(
     kind: int,
     reverse: bool,
     share: int,
-    of_states: bool = True,
-    wide: bool = False,
     units: int = 0,
-) -> list[Tensor | None]:
-    """Gradients of gates_x, U, biases, own, h_0, c_0, reset_h and reset_c; None for what was not given or wanted.
-
-    That of the biases (G, H) is what both have; a GRU's candidate has another for its recurrent one, which is `own`'s.
-    That of U is in 32 bits, if that is `wide`.
-    """
+    of_states: bool = True,
+    d_gates: Tensor | None = None,
+) -> Back:
+    """The kernel; `d_gates` may be there already (`ahead`)."""
     cell = KINDS[kind]
     steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     hidden = weight.shape[1]
     uneven = products.uneven(steps * batch, hidden, cell.gates * hidden, exchange.device)
     entering = exchange if uneven else exchange[..., :hidden]  # units that are none fill it up
     plan = _plan("backward", kind, exchange, batch, hidden, share)
-    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
+    if d_gates is None:
+        d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
     d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else None
     sums = _sums(exchange, steps, batch, width, plan) if cell.norm else d_candidate
     apart = cell.another or width > hidden
@@ -152,19 +194,8 @@ def backward(
         if tensor is not None:
             setattr(given, name, tensor.data_ptr())
     _launch("backward", kind, plan, given, hidden, *(d for d in (d_gates, d_candidate) if d is not None))
-
-    with launch.forked(exchange.device, launch.capturing(exchange.device)) as beside:
-        with beside:
-            d_shared = [None if d is None else d.sum(0) for d in (d_bias, d_own)]
-        if d_candidate is not None:
-            d_weight = _d_weights(d_gates, d_candidate, entering, hidden, wide)
-        elif cell.another or (uneven and d_gates_x.shape[2] % products.EIGHT):
-            d_weight = _d_weight(d_gates, entering, hidden, width, wide)
-        else:
-            d_weight = _d_weight(d_gates_x, entering, hidden, hidden, wide)
-    if width > hidden:
-        d_shared = [None if d is None else d[:, :hidden] for d in d_shared]
-    return [d_gates_x.transpose(0, 1), d_weight, *d_shared, d_h_0, d_c_0, d_reset_h, d_reset_c]
+    d_states = d_h_0, d_c_0, d_reset_h, d_reset_c
+    return Back(cell, d_gates_x, d_gates, d_candidate, entering, hidden, uneven, d_bias, d_own, d_states)
 
 
 def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, width: int, wide: bool) -> Tensor:
@@ -295,6 +326,18 @@ def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> T
         return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), NOT_YET, dtype=torch.int32)
     return words.view(like.dtype)
+
+
+def ahead(like: Tensor, steps: int, batch: int, hidden: int, kind: int, share: int, save: bool) -> Ahead:
+    """What the passes wait for, to be filled while the GPU has something else to do; not what is not filled."""
+    cell, width = KINDS[kind], width_blocks(hidden) * BLOCK
+    forth = _plan("forward", kind, like, batch, hidden, share)
+    exchange = None if forth.near else _exchange(like, steps * (1 + cell.twice), batch, width, forth)
+    columns = (cell.gates - cell.twice) * width
+    if not save or steps * batch * columns * like.element_size() > MOST_AHEAD:
+        return Ahead(exchange)
+    way_back = _plan("backward", kind, like, batch, hidden, share)
+    return Ahead(exchange, None if way_back.near else _exchange(like, steps, batch, columns, way_back))
 
 
 def of_biases(
