@@ -145,9 +145,10 @@ class _Function(torch.autograd.Function):
         few = len(flat) <= FEW_ROWS
         with launch.forked(flat.device, in_graph) as beside:
             with beside:
-                d_bias, d_own = left.d_shared()
                 if d_x is not None and few:
                     torch.mm(flat, kept.weight_ih, out=d_x)
+                d_bias, d_own = left.d_shared()
+                d_biases = passes.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
             d_weight_hh = left.d_weight(ctx.dtypes[2] == torch.float32)
             if d_x is not None and not few:
                 torch.mm(flat, kept.weight_ih, out=d_x)
@@ -155,7 +156,6 @@ class _Function(torch.autograd.Function):
                 d_weight_ih = products.product(flat.t(), kept.x, ctx.dtypes[1] == torch.float32)
                 if d_weight_ih.shape != (gates, ctx.columns):
                     d_weight_ih = products.cut(d_weight_ih, gates, ctx.columns)
-        d_biases = passes.of_biases(how.kind, kept.bias_ih, kept.bias_hh, d_bias, d_own)
         if d_x is not None:
             d_x = d_x if d_x.shape[1] == ctx.columns else d_x[:, : ctx.columns]
             d_x = d_x.view(-1, batch, ctx.columns).transpose(0, 1)
