@@ -47,7 +47,7 @@ def run(layer: Layer, how: How) -> tuple[Tensor, ...]:
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in layer):
         found: tuple[Tensor, ...] = _Function.apply(how, *layer)  # type: ignore[no-untyped-call]  # torch's
     else:
-        found, *_ = _forward(layer, how, save=False)
+        found = _forward(layer, how, save=False)[0]
     return found
 
 
@@ -70,8 +70,7 @@ class _Kept(NamedTuple):
     memory: Tensor | None
 
 
-def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _Kept, passes.Ahead]:
-    """What is shown, and what the backward pass has from this one."""
+def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _Kept]:
     dtype, batch = how.dtype, layer.x.shape[0]
     x = layer.x
     if how.active is not None:
@@ -83,12 +82,10 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     gates = len(weight_ih)
     if products.uneven(len(x), x.shape[1], gates, x.device):
         x, weight_ih = products.filled(x), products.filled(weight_ih, rows=True)
-    steps, hidden, ahead = len(x) // batch, weight_hh.shape[1], passes.Ahead()
-    in_graph = launch.capturing(x.device)
-    with launch.forked(x.device, in_graph) as beside:
-        if in_graph:
-            with beside:
-                ahead = passes.ahead(x, steps, batch, hidden, how.kind, how.share, save)
+    steps, hidden = len(x) // batch, weight_hh.shape[1]
+    with launch.forked(x.device, launch.capturing(x.device)) as beside:
+        with beside:
+            empty = passes.new_exchange(x, steps, batch, hidden, how.kind, how.share)
         gates_x = torch.mm(x, weight_ih.t())
     if gates_x.shape[1] > gates:
         gates_x = gates_x[:, :gates]
@@ -99,23 +96,23 @@ def _forward(layer: Layer, how: How, save: bool) -> tuple[tuple[Tensor, ...], _K
     *shown, exchange, saved, memory = passes.forward(
         gates_x, weight_hh, layer.bias_ih, layer.bias_hh, own, h_0, c_0, reset_h, reset_c,
         None, how.lengths, how.resets, how.kind, how.reverse, how.share, save, time_first,
-        exchange=ahead.exchange,
+        exchange=empty,
     )  # fmt: skip
     kept = _Kept(
         x, weight_ih, weight_hh, layer.bias_ih, layer.bias_hh, own, c_0, reset_h, reset_c, how.lengths, how.resets,
         exchange, saved, memory,
     )  # fmt: skip
-    return tuple(tensor for tensor in shown if tensor is not None), kept, ahead
+    return tuple(tensor for tensor in shown if tensor is not None), kept
 
 
 class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: How, *given: Any) -> tuple[Tensor, ...]:
         layer = Layer(*given)
-        shown, kept, ahead = _forward(layer, how, save=True)
+        shown, kept = _forward(layer, how, save=True)
         ctx.set_materialize_grads(False)
         ctx.how, ctx.dtypes = how, [None if t is None else t.dtype for t in layer]
-        ctx.columns, ctx.d_gates = layer.x.shape[2], ahead.d_gates
+        ctx.columns = layer.x.shape[2]
         ctx.save_for_backward(*kept)
         return shown
 
@@ -132,18 +129,16 @@ class _Function(torch.autograd.Function):
         left = passes.back(
             d_output, d_h_n, d_c_n, kept.weight_hh, kept.bias_ih, kept.bias_hh, kept.own, kept.c_0, kept.reset_h,
             kept.reset_c, kept.lengths, kept.resets, kept.exchange, kept.saved, kept.memory, how.kind,
-            how.reverse, how.share, of_states=of_states, d_gates=ctx.d_gates,
+            how.reverse, how.share, of_states=of_states,
         )  # fmt: skip
-        ctx.d_gates = None  # a second time it would not be empty
         batch, gates = left.d_gates_x.shape[1:]
         flat = left.d_gates_x.flatten(0, 1)  # (T·B, G·H)
         if len(kept.weight_ih) > gates:
             flat = products.filled(flat)
         d_x = kept.x.new_empty(kept.x.shape) if need_x else None  # (T·B, D)
         d_weight_ih = None
-        in_graph = launch.capturing(flat.device)
         few = len(flat) <= FEW_ROWS
-        with launch.forked(flat.device, in_graph) as beside:
+        with launch.forked(flat.device, launch.capturing(flat.device)) as beside:
             with beside:
                 if d_x is not None and few:
                     torch.mm(flat, kept.weight_ih, out=d_x)

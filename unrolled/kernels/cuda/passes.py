@@ -19,14 +19,6 @@ from unrolled.kernels.cuda.arguments import Arguments
 from unrolled.kernels.cuda.plan import BLOCK, KINDS, Kind, Pass, Plan, width_blocks
 
 NOT_YET = -1  # all ones: a NaN that no rounding gives
-MOST_AHEAD = 1 << 25  # bytes that are kept for the backward pass before it has come
-
-
-class Ahead(NamedTuple):
-    """Buffers in which no word has come yet, made before the passes want them."""
-
-    exchange: Tensor | None = None
-    d_gates: Tensor | None = None
 
 
 def forward(
@@ -55,7 +47,7 @@ def forward(
     What the products saw is h as it enters each step (T, B, H); where a step has two, r∘h follows, (2·T, B, H) in all.
     `link` has no numbers: it ties the backward pass to gates_x and h_0, which it does not read, so that a second
     derivative is refused and not silently zero. `time_first` is how the output lies in memory; as gates_x if not said.
-    `units` is how many a norm counts: H, if it is not said. `exchange` may be there already (`ahead`).
+    `units` is how many a norm counts: H, if it is not said. `exchange` may be there already.
     """
     cell = KINDS[kind]
     batch, steps = gates_x.shape[:2]
@@ -65,7 +57,7 @@ def forward(
     c_n = gates_x.new_empty(batch, hidden) if cell.memory else None
     plan = _plan("forward", kind, gates_x, batch, hidden, share)
     if exchange is None:
-        exchange = _exchange(gates_x, steps * (1 + cell.twice), batch, width, plan)
+        exchange = new_exchange(gates_x, steps, batch, hidden, kind, share)
     saved = gates_x.new_empty(steps, batch, cell.saved * width) if save else None
     kept = steps, batch, cell.memory_width(width)
     memory = gates_x.new_empty(kept, dtype=torch.float32) if save and cell.memory else None
@@ -149,17 +141,15 @@ def back(
     share: int,
     units: int = 0,
     of_states: bool = True,
-    d_gates: Tensor | None = None,
 ) -> Back:
-    """The kernel; `d_gates` may be there already (`ahead`)."""
+    """The kernel, and what it leaves."""
     cell = KINDS[kind]
     steps, batch, width = exchange.shape[0] // (1 + cell.twice), *exchange.shape[1:]
     hidden = weight.shape[1]
     uneven = products.uneven(steps * batch, hidden, cell.gates * hidden, exchange.device)
     entering = exchange if uneven else exchange[..., :hidden]  # units that are none fill it up
     plan = _plan("backward", kind, exchange, batch, hidden, share)
-    if d_gates is None:
-        d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
+    d_gates = _exchange(exchange, steps, batch, (cell.gates - cell.twice) * width, plan)
     d_candidate = _exchange(exchange, steps, batch, width, plan) if cell.twice else None
     sums = _sums(exchange, steps, batch, width, plan) if cell.norm else d_candidate
     apart = cell.another or width > hidden
@@ -320,24 +310,18 @@ def _sums(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tenso
     return _exchange(like, steps, batch, 2 * width // plan.units * 2 * 2, plan)
 
 
+def new_exchange(like: Tensor, steps: int, batch: int, hidden: int, kind: int, share: int) -> Tensor:
+    """The buffer of the forward pass, in which no word has come yet."""
+    plan, width = _plan("forward", kind, like, batch, hidden, share), width_blocks(hidden) * BLOCK
+    return _exchange(like, steps * (1 + KINDS[kind].twice), batch, width, plan)
+
+
 def _exchange(like: Tensor, steps: int, batch: int, width: int, plan: Plan) -> Tensor:
     """A buffer in which no word has come yet. Clusters do not wait for it."""
     if plan.near:
         return like.new_empty(steps, batch, width)
     words = like.new_full((steps, batch, width // 2), NOT_YET, dtype=torch.int32)
     return words.view(like.dtype)
-
-
-def ahead(like: Tensor, steps: int, batch: int, hidden: int, kind: int, share: int, save: bool) -> Ahead:
-    """What the passes wait for, to be filled while the GPU has something else to do; not what is not filled."""
-    cell, width = KINDS[kind], width_blocks(hidden) * BLOCK
-    forth = _plan("forward", kind, like, batch, hidden, share)
-    exchange = None if forth.near else _exchange(like, steps * (1 + cell.twice), batch, width, forth)
-    columns = (cell.gates - cell.twice) * width
-    if not save or steps * batch * columns * like.element_size() > MOST_AHEAD:
-        return Ahead(exchange)
-    way_back = _plan("backward", kind, like, batch, hidden, share)
-    return Ahead(exchange, None if way_back.near else _exchange(like, steps, batch, columns, way_back))
 
 
 def of_biases(
