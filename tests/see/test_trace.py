@@ -45,6 +45,7 @@ def test_what_is_not_there_says_why(kind: str, model_of: Find) -> None:
     trace = model_of(kind).trace(input_of(kind))
     absent = {"states", "gates", "norms", "flow", "attention", "beams"} - set(trace.kinds)
     assert ("frames" in trace.kinds) == (trace.task == "recognize")
+    assert not set(trace.missing) & set(trace.kinds)
     for name in absent:
         assert name in trace.missing
         with pytest.raises(UserError, match=f"There are: {', '.join(trace.kinds)}"):
@@ -285,6 +286,7 @@ def test_forecast_losses_are_training_losses(model_of: Find) -> None:
         ("generate-lstm", "3", {"hide": (9,)}, "There is no token 9 to hide. Expected places from 0 to 0."),
         ("generate-lstm", "3", {"hide": "a"}, "hide='a' is not places such as 0,3."),
         ("generate-lstm", "3", {"temperature": 0}, COLD),
+        ("generate-lstm", "3", {"temperature": "nan"}, "temperature='nan' is not a number."),
         ("translate-luong", "3", {"beam": "many"}, "beam='many' is not a whole number."),
         ("classify", "one", {"label": "god"}, "Unknown label 'god'. Did you mean 'good'? Choices: bad, good."),
     ],

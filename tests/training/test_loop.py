@@ -85,3 +85,15 @@ def test_of_equal_scores_the_last_is_the_best() -> None:
     made.evaluate = lambda: {"score": next(scores)}
     best = [(info.is_best, made.progress.best_step, made.progress.stalled) for info in made.steps()]
     assert best == [(True, 1, 0), (True, 2, 1), (True, 3, 0), (True, 4, 1), (False, 4, 2)]
+
+
+def test_as_many_updates_as_are_asked_for() -> None:
+    """The usual number is for those who ask for none; of two numbers the one that comes first."""
+    asked: list[tuple[dict[str, int | None], int]] = [
+        ({"max_steps": 5000}, 5000),
+        ({"max_steps": 5000, "epochs": 7}, 7),
+        ({"max_steps": 5, "epochs": 7}, 5),
+        ({"max_steps": None}, TrainSettings.usual_updates),
+    ]
+    for options, updates in asked:
+        assert trainer(nn.Linear(1, 1, bias=False), **options).total_steps == updates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,10 @@ class TraceOption:
             if self.kind is tuple:
                 parts = given.split(",") if isinstance(given, str) else given
                 return tuple(int(part) for part in parts)
-            return self.kind(given)
+            value = self.kind(given)
+            if self.kind is float and not math.isfinite(value):
+                raise ValueError
+            return value
         except (TypeError, ValueError):
             wanted = {float: "a number", int: "a whole number", str: "a text", tuple: "places such as 0,3"}[self.kind]
             raise UserError(f"{self.name}={given!r} is not {wanted}.") from None

@@ -86,7 +86,7 @@ class ModelTrace:
     attention: dict[str, AttentionMap] = field(default_factory=dict)
     beams: Beams | None = None
     frames: Frames | None = None  # CTC
-    missing: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # why there may be no figure of a kind
 
     def __repr__(self) -> str:
         loss = float(self.losses.mean())
@@ -212,11 +212,16 @@ class ModelTrace:
 
         return [kind for kind in DRAWINGS if self.why_not(kind) is None]
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """What `figure` cannot draw, and why."""
+        return {kind: why for kind, why in self.reasons.items() if kind not in self.kinds}
+
     def why_not(self, kind: str) -> str | None:
         """Why there is no such figure; None: there is."""
         from unrolled.see.figures import NEEDS
 
-        return None if NEEDS[kind](self) else self.missing.get(kind, f"A model of {self.task} has no {kind}.")
+        return None if NEEDS[kind](self) else self.reasons.get(kind, f"A model of {self.task} has no {kind}.")
 
     def figure(self, kind: str = "gates", layer: str | None = None, units: int = 48, **options: object) -> Figure:
         """Draws one aspect, of one layer where it is one of layers; of many units, those that move most."""

@@ -72,7 +72,7 @@ def trace_caption(
         aligned="" if parts else "target",
         attention=_maps(weights, said, probe.tokens, network.grid, picture),
         beams=Beams.of(found, target.tokenizer.token, target.text, target.end),
-        missing=missing,
+        reasons=missing,
     )
 
 

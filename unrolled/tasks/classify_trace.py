@@ -56,7 +56,7 @@ def trace_classifier(
         {"input": probe},
         [guesses],
         attention=attention,
-        missing={
+        reasons={
             "gates": "A vanilla RNN has no gates.",
             "attention": "This classifier does not attend; one trained with model.pool=attention does.",
             "beams": "A label is not searched for: there is no beam.",

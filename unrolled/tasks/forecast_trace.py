@@ -51,7 +51,7 @@ def trace_rows(network: Forecaster, frame: Frame, rows: Numbers, hide: Sequence[
         (Part("", names, trace),),
         {"input": probe},
         aligned="",
-        missing={
+        reasons={
             "gates": "A vanilla RNN has no gates.",
             "attention": "A recurrent forecaster has no attention.",
             "beams": "Numbers are not searched for: there is no beam.",

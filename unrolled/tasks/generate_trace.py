@@ -73,7 +73,7 @@ def trace_text(
         guesses,
         aligned="" if parts else "input",
         attention=attention,
-        missing=missing,
+        reasons=missing,
     )
 
 

@@ -90,7 +90,7 @@ def trace_recognizer(
         attention={} if weights is None else {"frame → frame": AttentionMap(kept, kept, weights)},
         beams=beams,
         frames=frames,
-        missing=missing,
+        reasons=missing,
     )
 
 

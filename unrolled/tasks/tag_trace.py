@@ -45,7 +45,7 @@ def trace_tagger(network: Tagger, batch: Batch, words: list[str], assets: TagAss
         {"input": probe},
         guesses,
         aligned="",
-        missing={
+        reasons={
             "gates": "A vanilla RNN has no gates.",
             "attention": "A recurrent tagger has no attention.",
             "beams": "Tags are found exactly, by Viterbi or one by one: there is no beam.",

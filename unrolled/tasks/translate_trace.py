@@ -69,7 +69,7 @@ def trace_translation(
         aligned="decoder" if len(parts) > 1 else "" if parts else "target",
         attention=attention,
         beams=beams,
-        missing=missing,
+        reasons=missing,
     )
 
 

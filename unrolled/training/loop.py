@@ -110,11 +110,16 @@ class Trainer:
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
         self.updates_per_epoch = -(-len(batches) // settings.accumulate)
-        usual = max(settings.usual_epochs, math.ceil(settings.usual_updates / self.updates_per_epoch))
-        epochs = settings.epochs or usual
-        total = epochs * self.updates_per_epoch
-        self.total_steps = min(total, settings.max_steps or total)
+        self.total_steps = self._total_steps(settings)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
+
+    def _total_steps(self, settings: TrainSettings) -> int:
+        """Updates of the whole run: what was asked for, if that comes first; the usual number, if nothing was."""
+        usual = max(settings.usual_epochs, math.ceil(settings.usual_updates / self.updates_per_epoch))
+        if settings.epochs is None and settings.max_steps is not None:
+            return settings.max_steps
+        total = (settings.epochs or usual) * self.updates_per_epoch
+        return min(total, settings.max_steps or total)
 
     @property
     def done(self) -> float:

@@ -22,7 +22,9 @@ class TrainSettings(Section):
         False, description="Refuse operations whose result may differ from run to run on a GPU."
     )
     epochs: int | None = Field(
-        None, ge=1, description="Passes over the training data; none: some, and more where the data is small."
+        None,
+        ge=1,
+        description="Passes over the training data; none: as max_steps says, or some, and more where the data is small.",
     )
     max_steps: int | None = Field(None, ge=1, description="Stop after this many updates, if that comes first.")
     batch_size: int = Field(32, ge=1, description="Sequences side by side.")

@@ -37,9 +37,7 @@ export default {
       title: "", x: places, xaxis: tokenAxis(places.slice(0, overview.losses_of.length), overview.losses_of), yaxis: { title: { text: "loss" }, rangemode: "tozero" }, marks: overview.losses.length < 500,
       width: Math.min(4000, 12 * overview.losses_of.length),
     });
-    for (const [kind, why] of Object.entries(overview.missing)) {
-      if (!overview.kinds.includes(kind)) place.append(make("p", { class: "quiet" }, `No ${kind}: ${why}`));
-    }
+    for (const [kind, why] of Object.entries(overview.missing)) place.append(make("p", { class: "quiet" }, `No ${kind}: ${why}`));
   },
 };
 
