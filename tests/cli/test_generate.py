@@ -171,6 +171,11 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             f"Unknown task 'genrate'. Did you mean 'generate'? Choices: {', '.join(sorted(TASKS))}.",
         ),
         "nothing to train": (["train"], "What should be trained? Try: unrolled train generate --train book.txt"),
+        "twice the same thing": (
+            [*train, book, "--set", f"data.train={latin}"],
+            "--train and --set data.train are the same thing. Give one of the two.",
+        ),
+        "another task's option": ([*train, book, "--images", tmp], "--images is not for generate. Leave it out."),
         "resume and more": (
             ["train", "generate", "--resume", folder],
             "--resume goes on with a run as it was. Give nothing else but --quiet.",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unrolled.cli.train import Overrides
+from unrolled.cli.train import Overrides, keys_of_options
 from unrolled.errors import UserError
 
 
@@ -41,8 +41,8 @@ def check(
     """Try a config without training: its mistakes, facts about the data, one update, time and memory."""
     from unrolled import api
 
-    flags = {"data.train": train_file, "data.valid": valid_file}
-    extra = {key: value for key, value in flags.items() if value is not None}
+    options = {"--train": ("data.train", train_file), "--valid": ("data.valid", valid_file)}
+    extra = keys_of_options(target, overrides or [], options)
     typer.echo(str(api.check(target, overrides, extra)))
 
 

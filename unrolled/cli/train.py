@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -72,17 +73,41 @@ def train(
     from unrolled import api
 
     ahead = horizon[0] if horizon and len(horizon) == 1 else horizon
-    flags = {
-        "data.train": train_file,
-        "data.valid": valid_file,
-        "data.train_source": train_source,
-        "data.train_target": train_target,
-        "data.valid_source": valid_source,
-        "data.valid_target": valid_target,
-        "data.images": images,
-        "data.horizon": ahead if horizon else None,
-        "train.device": device,
-    }
-    extra = {key: value for key, value in flags.items() if value is not None}
+    extra = keys_of_options(
+        target,
+        overrides or [],
+        {
+            "--train": ("data.train", train_file),
+            "--valid": ("data.valid", valid_file),
+            "--train-source": ("data.train_source", train_source),
+            "--train-target": ("data.train_target", train_target),
+            "--valid-source": ("data.valid_source", valid_source),
+            "--valid-target": ("data.valid_target", valid_target),
+            "--images": ("data.images", images),
+            "--horizon": ("data.horizon", ahead if horizon else None),
+            "--device": ("train.device", device),
+        },
+    )
     config = api.configure(target, overrides or [], extra)
     api.Job(config, init=init).run(out, quiet=quiet)
+
+
+def keys_of_options(target: str, overrides: Sequence[str], options: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """The config keys that options mean: the task has them, and --set does not say something else."""
+    from unrolled import api
+    from unrolled.config import keys
+    from unrolled.tasks import TASKS
+
+    task, _ = api.task_of(target)
+    known = keys(TASKS[task].config_class)
+    changed = {change.partition("=")[0].strip() for change in overrides}
+    found = {}
+    for option, (key, value) in options.items():
+        if value is None:
+            continue
+        if key not in known:
+            raise UserError(f"{option} is not for {task}.", "Leave it out.")
+        if key in changed:
+            raise UserError(f"{option} and --set {key} are the same thing.", "Give one of the two.")
+        found[key] = value
+    return found

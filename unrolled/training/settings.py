@@ -24,7 +24,7 @@ class TrainSettings(Section):
     epochs: int | None = Field(
         None,
         ge=1,
-        description="Passes over the training data; none: as max_steps says, or some, and more where the data is small.",
+        description="Passes over the training data; none: as max_steps says; or some, more where the data is small.",
     )
     max_steps: int | None = Field(None, ge=1, description="Stop after this many updates, if that comes first.")
     batch_size: int = Field(32, ge=1, description="Sequences side by side.")
