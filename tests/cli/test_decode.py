@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -94,11 +95,52 @@ def test_padded_arrays_and_other_kinds(folder: Path) -> None:
     assert run(*COMMON, "--kind", "logits", "--blank", "|", "--merge", "sum") == "a\tab\n"
 
 
+def test_an_npy_file_is_one_utterance(folder: Path) -> None:
+    np.save("lengths.npy", one_hot([1, 2, 3, 2]))
+    assert run("lengths.npy", *COMMON[1:]) == "lengths\tab|b\n"
+
+
+def test_byte_order_marks_are_no_part_of_labels_and_words(folder: Path) -> None:
+    words = ("--lexicon", "words.txt", "--lm", "lm.arpa", "--blank", "-", "--json")
+    before = run(*COMMON, *words)
+    for name in ("labels.txt", "words.txt"):
+        (folder / name).write_bytes(codecs.BOM_UTF8 + (folder / name).read_bytes())
+    (folder / "lm.arpa").write_bytes(codecs.BOM_UTF8 + ARPA.lstrip().encode())
+    assert run(*COMMON, *words) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--word-bonus", "0"], "word_bonus is for words of a lexicon, and there is none. Give one (--lexicon)."),
+        (["--unknown-penalty", "-1"], "unknown_penalty is for words of a lexicon, and there is none. "),
+        (["--per-node", "5"], "per_node is for words of a lexicon, and there is none. "),
+        (["--skip-unspellable"], "skip_unspellable is for words of a lexicon, and there is none. "),
+        (["--lexicon", "words.txt", "--lm-weight", "1"], "lm_weight is for a language model, and there is none. "),
+        (["--beam", "3", "--n-best", "5"], "n_best=5 is more than the beam's size=3. Use a beam of 5."),
+        (["--n-best", "101"], "n_best=101 is more than the beam's size=100. Use a beam of 101."),
+    ],
+)
+def test_options_without_effect(folder: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        run(*COMMON, *arguments)
+    assert str(error.value).startswith(message)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nowhere.npz", "--labels", "labels.txt"], "nowhere.npz does not exist. Give an .npz file of posteriors."),
-        (["lm.arpa", "--labels", "labels.txt"], None),
+        *(
+            ([name, "--labels", "labels.txt"], f"{name} is no .npz or .npy file of numbers. Write it with numpy.savez.")
+            for name in ("lm.arpa", "hollow.npz", "objects.npz", "objects.npy", "cut.npz")
+        ),
+        ([".", "--labels", "labels.txt"], "Cannot read .: Is a directory. Give an .npz file of posteriors."),
+        (
+            ["padded.npy", "--labels", "labels.txt"],
+            "padded.npy: the array 'padded' is float32 of shape (1, 2, 4), expected numbers "
+            "(frames, labels). Several utterances in one padded array need an array of lengths.",
+        ),
         (
             ["ints.npz", "--labels", "labels.txt"],
             "ints.npz: the array 'a' is int64 of shape (2, 4), expected numbers "
@@ -138,7 +180,12 @@ def test_padded_arrays_and_other_kinds(folder: Path) -> None:
         ),
     ],
 )
-def test_mistakes(folder: Path, arguments: list[str], message: str | None) -> None:
+def test_mistakes(folder: Path, arguments: list[str], message: str) -> None:
+    (folder / "hollow.npz").write_bytes(b"")
+    (folder / "cut.npz").write_bytes((folder / "posteriors.npz").read_bytes()[:-30])
+    np.savez("objects.npz", a=np.array([None]))
+    np.save("objects.npy", np.array([None]))
+    np.save("padded.npy", one_hot([1, 2])[None])
     np.savez("ints.npz", a=np.zeros((2, 4), np.int64))
     np.savez("probs.npz", a=np.exp(one_hot([1, 2])))
     np.savez("shapes.npz", a=one_hot([1, 2]), lengths=np.array([1, 2]))
@@ -149,7 +196,4 @@ def test_mistakes(folder: Path, arguments: list[str], message: str | None) -> No
     (folder / "empty.txt").write_text("\n")
     with pytest.raises(UserError) as error:
         CliRunner().invoke(app, ["decode", *arguments], catch_exceptions=False)
-    if message is None:
-        assert str(error.value).startswith("lm.arpa is not an .npz file: ")
-    else:
-        assert str(error.value) == message
+    assert str(error.value) == message

@@ -59,6 +59,16 @@ def test_eval(model: Path, tmp_path: Path) -> None:
     )
 
 
+def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path: Path) -> None:
+    (tmp_path / "marked.txt").write_text("a b\nb c\n", encoding="utf-8-sig")
+    model = tmp_path / "m.arpa"
+    assert call("lm", "train", tmp_path / "marked.txt", "--out", model, "--order", "2")[0] == 0
+    assert "a" in NGram.load(model)
+    command = [sys.executable, "-m", "unrolled", "lm", "eval", str(model), "--json"]
+    result = subprocess.run(command, input=(tmp_path / "marked.txt").read_bytes(), capture_output=True)
+    assert json.loads(result.stdout)["unknown"] == 0
+
+
 def test_mix(model: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("a cat sat on a mat\nthe cat is better than the mat\n")
     other = tmp_path / "other.arpa"

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 def decode(
     posteriors: Annotated[
-        str, typer.Argument(metavar="POSTERIORS.npz", help="An array (T, V) for each utterance, or one (B, T, V).")
+        str,
+        typer.Argument(
+            metavar="POSTERIORS.npz", help="An array (T, V) for each utterance, or one (B, T, V); or an .npy file."
+        ),
     ],
     labels: Annotated[str, typer.Option(metavar="FILE", help="The name of each column, one in each line.")],
     lexicon: Annotated[
@@ -28,8 +31,8 @@ def decode(
         str,
         typer.Option(help="The label between words; auto: a blank or |, where no word has it; none: there is no such."),
     ] = "auto",
-    lm_weight: Annotated[float, typer.Option(min=0, help="How much the language model counts.")] = 1.0,
-    word_bonus: Annotated[float, typer.Option(help="Added for each word, in nats.")] = 0.0,
+    lm_weight: Annotated[float | None, typer.Option(min=0, help="How much the language model counts (1).")] = None,
+    word_bonus: Annotated[float | None, typer.Option(help="Added for each word, in nats (0).")] = None,
     unknown_penalty: Annotated[
         float | None, typer.Option(help="Added for each word outside the lexicon; none: there are no such words.")
     ] = None,
@@ -44,13 +47,12 @@ def decode(
     One line for each utterance: its name and its text; with several readings, the score between them.
     """
     from unrolled.search.frames import files
+    from unrolled.search.frames.options import check_n_best, check_used
 
-    options = {"beam": beam, "lm_weight": lm_weight, "word_bonus": word_bonus, "unknown_penalty": unknown_penalty}
-    options |= {"per_node": per_node}
-    if margin is not None:
-        options["margin"] = margin
-    if merge is not None:
-        options["merge"] = merge  # type: ignore[assignment]
+    of_words = {"word_bonus": word_bonus, "unknown_penalty": unknown_penalty, "per_node": per_node}
+    check_used(lexicon, lm, lm_weight=lm_weight, **of_words, skip_unspellable=skip_unspellable or None)
+    check_n_best(n_best, beam)
+    given = {"lm_weight": lm_weight, "margin": margin, "merge": merge, **of_words}
     decoder = files.decoder_from_files(
         labels,
         lexicon,
@@ -58,7 +60,8 @@ def decode(
         blank=blank,
         separator=None if separator == "none" else separator,
         skip_unspellable=skip_unspellable,
-        **options,
+        beam=beam,
+        **{name: value for name, value in given.items() if value is not None},
     )
     utterances = files.read_posteriors(posteriors)
     for name, found in zip(utterances, decoder.decode_batch(list(utterances.values()), n_best, kind=kind), strict=True):

@@ -11,6 +11,7 @@ from torch import Tensor
 from unrolled.errors import UserError
 from unrolled.search import NGram
 from unrolled.search.frames import Decoded, Decoder, Lexicon, best_path
+from unrolled.search.frames.options import check_used
 from unrolled.tasks.recognize_labels import Labels
 
 USUAL_BEAM = 100
@@ -32,12 +33,13 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.lm is not None and self.lexicon is None:
             raise UserError("A language model of words needs a list of them.", "Give one with lexicon (--lexicon).")
-        if self.lm_weight is not None and self.lm is None:
-            raise UserError("lm_weight is for a language model, and there is none.", "Give one with lm (--lm).")
-        if self.lexicon is None:
-            for name in ("word_bonus", "unknown_penalty"):
-                if getattr(self, name) is not None:
-                    raise UserError(f"{name} is for words of a lexicon, and there is none.", "Give one (--lexicon).")
+        check_used(
+            self.lexicon,
+            self.lm,
+            lm_weight=self.lm_weight,
+            word_bonus=self.word_bonus,
+            unknown_penalty=self.unknown_penalty,
+        )
         if self.beam == 1 and (self.lexicon is not None or self.n_best > 1):
             raise UserError("beam=1 is the best path, without lexicon or n-best list.", "Use a beam of 2 or more.")
         if self.window is not None and not self.window > 0:
@@ -166,17 +168,26 @@ def _between(spans: Sequence[Span], labels: Labels) -> list[Span]:
 
 
 def joined(pieces: Sequence[Sequence[Piece]], glue: str, unit: str, n_best: int) -> Recognized:
-    """The pieces of an input one after the other, each with its readings: the best together, and the next best."""
-    readings: list[tuple[float, tuple[Piece, ...]]] = [(0.0, ())]
+    """The pieces of an input one after the other, each with its readings: the best together, and the next best.
+
+    Of those that read the same the best counts: whatever follows, they go on reading the same.
+    """
+    readings: list[tuple[float, str, tuple[Piece, ...]]] = [(0.0, "", ())]
     for options in pieces:
-        longer = [(score + one.score, (*before, one)) for score, before in readings for one in options]
-        readings = sorted(longer, key=lambda one: -one[0])[:n_best]
-    answers = [_answer(score, parts, glue, unit) for score, parts in readings]
+        longer = [
+            (score + one.score, glue.join(part for part in (text, one.text) if part), (*before, one))
+            for score, text, before in readings
+            for one in options
+        ]
+        by_text: dict[str, tuple[float, str, tuple[Piece, ...]]] = {}
+        for reading in sorted(longer, key=lambda one: -one[0]):
+            by_text.setdefault(reading[1], reading)
+        readings = list(by_text.values())[:n_best]
+    answers = [_answer(score, text, parts, unit) for score, text, parts in readings]
     return replace(answers[0], others=tuple(answers[1:]))
 
 
-def _answer(score: float, parts: Sequence[Piece], glue: str, unit: str) -> Recognized:
-    text = glue.join(part.text for part in parts if part.text)
+def _answer(score: float, text: str, parts: Sequence[Piece], unit: str) -> Recognized:
     words = tuple(word for part in parts for word in part.words)
     labels = tuple(label for part in parts for label in part.labels)
     return Recognized(text, score, words, labels, unit)

@@ -45,6 +45,19 @@ def test_blanks_windows_lines_and_text_before_the_data(backend: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("backend", ENGINES)
+@pytest.mark.parametrize("piece", [1, 100])
+def test_a_byte_order_mark_is_left_out(
+    backend: Any, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unrolled.search.ngram.arpa.PIECE", piece)
+    marked = SMALL.lstrip().encode("utf-8-sig")
+    (tmp_path / "m.arpa").write_bytes(marked)
+    (tmp_path / "m.arpa.gz").write_bytes(gzip.compress(marked))
+    for name in ("m.arpa", "m.arpa.gz"):
+        assert NGram.load(tmp_path / name, backend=backend).counts == [6, 4, 1]
+
+
+@pytest.mark.parametrize("backend", ENGINES)
 def test_words_with_other_blanks(backend: Any, tmp_path: Path) -> None:
     (tmp_path / "m.arpa").write_text(SMALL.replace("c\n", "c\u00a0d\u2028e\n"))
     assert "c\u00a0d\u2028e" in NGram.load(tmp_path / "m.arpa", backend=backend)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,24 @@ SEPARATORS = (" ", "|")  # labels that stand between words where nothing else is
 
 
 def read_posteriors(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The utterances of an .npz file by name: an array (T, V) each, or one array (B, T, V) beside `lengths` (B,)."""
+    """The utterances of an .npz file by name: an array (T, V) each, or one array (B, T, V) beside `lengths` (B,).
+
+    An .npy file is one utterance (T, V), named as the file.
+    """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays: dict[str, NDArray[Any]] = dict(file) if isinstance(file, np.lib.npyio.NpzFile) else {}
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.ndarray):
+            with loaded:
+                arrays = {name: np.asarray(array) for name, array in loaded.items()}  # what is no array comes as bytes
     except FileNotFoundError:
         raise UserError(f"{path} does not exist.", "Give an .npz file of posteriors.") from None
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not an .npz file: {error}.", "Write it with numpy.savez.") from None
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror or error}.", "Give an .npz file of posteriors.") from None
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):  # numpy's own words advise to load pickles
+        raise UserError(f"{path} is no .npz or .npy file of numbers.", "Write it with numpy.savez.") from None
+    if isinstance(loaded, np.ndarray):
+        return {path.stem: _matrix(path, path.stem, loaded)}
     lengths = arrays.pop(LENGTHS, None)
     if not arrays:
         raise UserError(f"{path} has no arrays of posteriors.", "Write them with numpy.savez.")
@@ -58,7 +68,7 @@ def read_labels(path: str | Path) -> list[str]:
     """A label in each line; a line of one blank is the label " "."""
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a label in each line.") from None
     except UnicodeDecodeError:

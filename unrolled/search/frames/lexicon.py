@@ -56,7 +56,7 @@ class Lexicon:
         """
         path = Path(path)
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
         except OSError as error:
             raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a word in each line.") from None
         except UnicodeDecodeError:

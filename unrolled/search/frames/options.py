@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.search.frames.prefix import MERGES, check_limits
@@ -42,3 +43,18 @@ class SearchOptions:
 
     def recombines(self, n_best: int) -> bool:
         return n_best == 1 and self.merge == "max" if self.recombine is None else self.recombine
+
+
+def check_used(lexicon: Any, lm: Any, *, lm_weight: float | None, **of_words: Any) -> None:
+    """Refuses options, none where they are not given, that would change nothing without a lexicon or a model."""
+    if lm_weight is not None and lm is None:
+        raise UserError("lm_weight is for a language model, and there is none.", "Give one with lm (--lm).")
+    for name, value in of_words.items():
+        if value is not None and lexicon is None:
+            raise UserError(f"{name} is for words of a lexicon, and there is none.", "Give one (--lexicon).")
+
+
+def check_n_best(n_best: int, beam: int) -> None:
+    """Refuses to give more readings than the search keeps; the wording is that of `Beam`."""
+    if n_best > beam:
+        raise UserError(f"n_best={n_best} is more than the beam's size={beam}.", f"Use a beam of {n_best}.")

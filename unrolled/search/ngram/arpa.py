@@ -47,12 +47,13 @@ def most_ngrams(path: Path) -> int:
 
 
 def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """The bytes of an open file, checked to be UTF-8 text."""
+    """The bytes of an open file, checked to be UTF-8 text; a byte order mark at its start is left out."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines = 0
     waiting = b""  # the beginning of a character whose end is in the next piece
+    start = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
     while True:
-        piece = file.read(PIECE)
+        piece, start = start + file.read(PIECE), b""
         try:
             decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:
