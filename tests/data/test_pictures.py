@@ -15,7 +15,14 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from unrolled.data.captions import fitted_view, read_captioned, read_captions, shape_for, some_pictures
+from unrolled.data.captions import (
+    fitted_view,
+    pictures_or_errors,
+    read_captioned,
+    read_captions,
+    shape_for,
+    some_pictures,
+)
 from unrolled.data.pictures import decode, open_pictures, resized
 from unrolled.data.views import Shape, View
 from unrolled.errors import Note, UserError
@@ -183,6 +190,39 @@ def test_a_missing_picture_is_named_with_its_line(tmp_path: Path) -> None:
         read_captioned(read_captions(table), None, table)
 
 
+def test_one_picture_is_no_place_for_those_of_a_table(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(bytes_of(Image.fromarray(a_picture())))
+    table = tmp_path / "c.tsv"
+    table.write_text("a.png\tone\nb.png\ttwo\n")
+    with pytest.raises(UserError) as error:
+        read_captioned(read_captions(table), tmp_path / "a.png", table)
+    assert str(error.value) == (
+        f"{tmp_path}/a.png is one picture. Give the folder, .zip or .npz that holds all of them."
+    )
+    assert [name for name, _ in some_pictures([tmp_path / "a.png"])] == [str(tmp_path / "a.png")]
+
+
+def test_a_missing_file_is_asked_for_as_what_it_should_be(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        list(some_pictures([tmp_path / "a.png"]))
+    assert str(error.value) == (
+        f"{tmp_path}/a.png does not exist. Give the path of a picture, or of a folder, zip or npz file of pictures."
+    )
+    with pytest.raises(UserError, match=r"does not exist. Give the path of a folder, zip or npz file of pictures.$"):
+        open_pictures(tmp_path / "images")
+
+
+def test_errors_stand_in_the_place_of_pictures(tmp_path: Path) -> None:
+    (tmp_path / "some").mkdir()
+    for name in ("a.png", "c.png"):
+        (tmp_path / "some" / name).write_bytes(bytes_of(Image.fromarray(a_picture())))
+    (tmp_path / "some" / "b.png").write_bytes(b"no picture")
+    found = list(pictures_or_errors([tmp_path / "none.png", tmp_path / "some", ""]))
+    assert [name for name, _ in found] == [str(tmp_path / "none.png"), "a.png", "b.png", "c.png", ""]
+    assert [isinstance(one, UserError) for _, one in found] == [True, False, True, False, True]
+
+
 def savez(**arrays: Any) -> Callable[[Path], None]:
     return lambda path: np.savez(path, **arrays)
 
@@ -306,6 +346,18 @@ def test_sizes() -> None:
         assert np.array_equal(
             resized(pixels, 5, 7), np.array(Image.fromarray(pixels).resize((7, 5), Image.Resampling.BICUBIC))
         )
+
+
+def test_a_column_that_is_not_there_is_told_with_its_key(tmp_path: Path) -> None:
+    table = tmp_path / "c.csv"
+    table.write_text("image,caption\na.png,a dog\n")
+    with pytest.raises(UserError) as error:
+        read_captions(table)
+    assert str(error.value) == (
+        f"{table}:1 has no column 'captions'. Its first row: image, caption. Say which it is, by its name there or its "
+        "number: data.caption_column."
+    )
+    assert read_captions(table, caption_column="caption")[0].captions == ("a dog",)
 
 
 def test_features_of_another_size_are_refused() -> None:

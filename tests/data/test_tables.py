@@ -90,6 +90,16 @@ def test_columns_are_counted_from_one(tmp_path: Path) -> None:
         read_table(tmp_path / "t.tsv", ["0", None], ["label", "text"])
 
 
+def test_a_missing_column_is_told_with_its_key(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,text\na.wav,b\n")
+    with pytest.raises(UserError, match=r"no column 'file'\. .* or its number: data\.input_column\.$"):
+        read_transcripts(tmp_path / "t.csv")
+    with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: data\.label_column\.$"):
+        read_labelled(tmp_path / "t.csv")
+    with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: data\.text_column\.$"):
+        read_texts(tmp_path / "t.csv", "said", "text", 2)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns"),
     [

@@ -20,6 +20,7 @@ from unrolled import Model, UserError, api
 from unrolled.data.glyphs import embedded_glyphs
 from unrolled.errors import Note
 from unrolled.metrics.captions import caption_scores
+from unrolled.tasks.base import Request
 from unrolled.tasks.caption import Caption
 from unrolled.tasks.caption_batch import CaptionAssets, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
@@ -381,12 +382,43 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str, model: Mo
         (np.zeros((4, 4, 3)), "The input has shape (4, 4, 3) and type float64. Expected pixels (height, width)"),
         ("none.png", "none.png does not exist. Give the path of a"),
         ("", "There is no picture. Give the path of one."),
+        (np.zeros((0, 16, 3), np.uint8), "The input is empty: 0×16 pixels. Give a picture, or leave it out."),
+        (Image.new("RGB", (0, 4)), "The input is empty: 4×0 pixels. Give a picture, or leave it out."),
     ],
 )
 def test_inputs_that_are_no_picture(given: Any, message: str, model: Model) -> None:
     with pytest.raises(UserError) as error:
         model.predict(given)
     assert str(error.value).startswith(message)
+
+
+def test_the_rest_is_described_where_a_picture_cannot_be_read(model: Model, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    bad = str(tmp_path / "bad.png")
+    good = [str(table.parent / "images" / scenes()[number][0]) for number in (0, 20)]
+    expected = [f"{model.predict(path)}\n" for path in good]
+    said: list[str] = []
+    with (
+        pytest.warns(Note, match=r"bad.png is no picture that can be read."),
+        pytest.raises(UserError, match=r"^1 of 3 inputs could not be read. The others are above.$"),
+    ):
+        said.extend(model.task.run(model, Request(files=[good[0], bad, good[1]])))
+    assert said == [expected[0], "\n", expected[1]]
+    told = iter(model.task.run(model, Request(files=[good[0], bad, good[1]], format="jsonl")))
+    with pytest.warns(Note):
+        records = [json.loads(next(told)) for _ in range(3)]
+    assert (records[1]["input"], list(records[1])) == (bad, ["input", "error"])
+    assert [f"{record['caption']}\n" for record in records[::2]] == expected
+    with pytest.raises(UserError, match=r"bad.png is no picture that can be read."):
+        list(model.task.run(model, Request(files=[bad])))
+
+
+def test_pictures_without_captions_are_no_training_data(table: Path) -> None:
+    config = api.configure("caption", [], {"data.images": str(table.parent / "images")})
+    with pytest.raises(
+        UserError, match=r"images, and no captions of them. Give the captions with --train \(data.train"
+    ):
+        Caption().read(config)  # type: ignore[arg-type]
 
 
 def test_captions_that_never_end_are_said(model: Model) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from tests.tasks.recognition import (
     RATE,
@@ -22,7 +23,8 @@ from tests.tasks.recognition import (
     write_recordings,
 )
 from unrolled import UserError, api
-from unrolled.tasks.recognize_search import RunOptions
+from unrolled.tasks.recognize_inputs import InputReader
+from unrolled.tasks.recognize_search import Piece, RunOptions, joined
 
 
 def job(file: Path, **changes: Any) -> api.Job:
@@ -140,6 +142,22 @@ def test_options_that_do_not_go_together(given: dict[str, Any], message: str) ->
         RunOptions(**given)
 
 
+def test_windows_that_read_the_same_together_are_one_reading() -> None:
+    def window(**scores: float) -> list[Piece]:
+        return [Piece(text.strip("_").replace("_", " "), score, [], []) for text, score in scores.items()]
+
+    pieces = [window(a=-1, a_b=-2, _=-3), window(b_c=-1, c=-1.5, a_b_c=-4), window(d=-1, e=-9)]
+    found = joined(pieces, " ", "seconds", 5)
+    assert [(one.text, one.score) for one in (found, *found.others)] == [
+        ("a b c d", -3),
+        ("a c d", -3.5),
+        ("a b b c d", -4),
+        ("b c d", -5),
+        ("c d", -5.5),
+    ]
+    assert [part.others for part in found.others] == [()] * 4
+
+
 def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
     listener = job(write_recordings(tmp_path / "a", words(3))).model
     reader = job(write_lines(tmp_path / "b", words(3))).model
@@ -162,6 +180,29 @@ def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
         listener.evaluate(tmp_path / "b" / "train.tsv")
     with pytest.raises(UserError, match="a picture shows 4,000 at the most"):
         listener.task.drawing(listener, np.ones(60 * RATE, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.zeros(800, np.int16), r"holds int16\. Expected floats from −1 to 1: divide 16-bit integers by 32768"),
+        (np.zeros(800, np.bool_), r"holds bool\. Expected floats from −1 to 1"),
+        (np.array([0.0, np.inf]), r"holds samples that are not finite\. Expected numbers from −1 to 1"),
+        (np.full(800, 1e30), r"holds samples as large as 1e\+30\. Expected numbers from −1 to 1"),
+        (np.full(800, -1e300), r"holds samples as large as 1e\+300\. Expected numbers from −1 to 1"),
+    ],
+)
+def test_samples_that_cannot_be(given: NDArray[Any], message: str) -> None:
+    reader = InputReader("audio", (4,), RATE, 4)
+    with pytest.raises(UserError, match=f"^The input {message}"):
+        reader.samples(given)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_samples_somewhat_above_one_are_read(kind: type[np.floating[Any]]) -> None:
+    found = InputReader("audio", (4,), RATE, 4).samples(np.array([-1.5, 0.0, 1.25], dtype=kind))
+    assert found.dtype == np.float32
+    assert found.tolist() == [-1.5, 0.0, 1.25]
 
 
 def test_streams_that_cannot_be(tmp_path: Path) -> None:

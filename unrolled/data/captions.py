@@ -78,7 +78,9 @@ def read_captioned(
 
 
 def fitted_view(view: View, shape: Shape, place: str) -> View:
-    """The same with pixels at the size of `shape`; features of another shape are refused."""
+    """The same with pixels at the size of `shape`; features of another shape are refused, and what is empty."""
+    if 0 in view.shape.sizes:
+        raise UserError(f"{place} is empty: {view.shape}.", "Give a picture, or leave it out.")
     if view.shape.kind == "pixels" and shape.kind == "pixels":
         assert view.values is not None
         return View(resized(view.values, *shape.sizes[:2]))
@@ -102,17 +104,40 @@ def shape_for(view: View, size: int | None) -> Shape:
 
 def some_pictures(files: Sequence[str | Path]) -> Iterator[tuple[str, View]]:
     """Every picture of image files, folders, zips and npz files, with its name."""
+    for name, view in pictures_or_errors(files):
+        if isinstance(view, UserError):
+            raise view
+        yield name, view
+
+
+def pictures_or_errors(files: Sequence[str | Path]) -> Iterator[tuple[str, View | UserError]]:
+    """The same; a file or picture that cannot be read has its error in the place of a picture."""
     for file in files:
-        if not str(file):
-            raise UserError("There is no picture.", "Give the path of one.")
-        source = open_pictures(file)
-        names = source.names()
-        if not names:
-            raise UserError(f"{file} holds no picture.", "Give image files, or a folder, zip or npz file of them.")
+        try:
+            source, names = _opened(file)
+        except UserError as error:
+            yield str(file), error
+            continue
         for name in names:
-            yield (name if len(names) > 1 else str(file)), source.read(name, str(file))
+            found: View | UserError
+            try:
+                found = source.read(name, str(file))
+            except UserError as error:
+                found = error
+            yield (name if len(names) > 1 else str(file)), found
         if source.animated:
             note(f"{source.animated} pictures of {file} are animated: their first frame is taken.")
+
+
+def _opened(file: str | Path) -> tuple[Pictures, list[str]]:
+    """A source of pictures, and the names of those that it holds: at least one."""
+    if not str(file):
+        raise UserError("There is no picture.", "Give the path of one.")
+    source = open_pictures(file, single=True)
+    names = source.names()
+    if not names:
+        raise UserError(f"{file} holds no picture.", "Give image files, or a folder, zip or npz file of them.")
+    return source, names
 
 
 def _image(row: Row) -> str | int:

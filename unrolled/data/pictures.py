@@ -35,18 +35,24 @@ class Pictures(Protocol):
         ...
 
 
-def open_pictures(path: str | Path) -> Pictures:
-    """The pictures of a folder, a zip, or an npz file with `pictures`, `regions` or `vectors`."""
+def open_pictures(path: str | Path, *, single: bool = False) -> Pictures:
+    """The pictures of a folder, a zip, or an npz file with `pictures`, `regions` or `vectors`.
+
+    With `single` the path may be that of an image file, which is then the only picture there.
+    """
     path = Path(path)
     if path.is_dir():
         return Folder(path)
-    with reading(path, "folder, zip or npz file of pictures"):
+    several = "folder, zip or npz file of pictures"
+    with reading(path, f"picture, or of a {several}" if single else several):
         path.open("rb").close()
     if path.suffix.lower() == ".npz":
         return Arrays(path)
     if path.suffix.lower() == ".zip":
         return Zip(path)
     if path.suffix.lower() in IMAGES:
+        if not single:
+            raise UserError(f"{path} is one picture.", "Give the folder, .zip or .npz that holds all of them.")
         return Folder(path.parent, [path.name])
     raise UserError(f"{path} holds no pictures: its name ends in {path.suffix!r}.", "Give a folder, a .zip or a .npz.")
 

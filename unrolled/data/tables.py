@@ -15,6 +15,7 @@ from unrolled.errors import UserError, note, unknown_name
 from unrolled.text.files import reading
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".parquet")
+KEYS = {"captions": "caption_column", "file": "input_column"}  # of the config; otherwise data.text_column is for `text`
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def _separated(
     first, names = next(rows, (1, []))
     cells = [name.strip() for name in names]
     if None in numbers:
-        numbers = [n or _position(path, first, cells, c) for n, c in zip(numbers, columns, strict=True)]
+        wanted = zip(numbers, columns, defaults, strict=True)
+        numbers = [n or _position(path, first, cells, column, default) for n, column, default in wanted]
         width = len(names)
     elif [cells[n - 1].lower() if n and n <= len(cells) else "" for n in numbers] == list(defaults):
         note(f"{path}:{first} names the columns: it is no example.")
@@ -123,13 +125,14 @@ def _separated(
         yield Row(tuple(row[n - 1] for n in numbers if n is not None), f"{path}:{number}")
 
 
-def _position(path: Path, line: int, names: list[str], column: str) -> int:
+def _position(path: Path, line: int, names: list[str], column: str, default: str) -> int:
     if names.count(column) > 1:
         raise UserError(f"{path}:{line} has {names.count(column)} columns {column!r}.", "Give each a name of its own.")
     if column not in names:
+        key = f"data.{KEYS.get(default, f'{default}_column')}"
         raise UserError(
             f"{path}:{line} has no column {column!r}.",
-            f"Its first row: {', '.join(names)}. Say which it is, by its name there or its number: data.…_column.",
+            f"Its first row: {', '.join(names)}. Say which it is, by its name there or its number: {key}.",
         )
     return names.index(column) + 1
 

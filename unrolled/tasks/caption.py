@@ -17,13 +17,14 @@ from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.captions import (
     Captioned,
     fitted_view,
+    pictures_or_errors,
     read_captioned,
     read_captions,
     shape_for,
     some_pictures,
 )
 from unrolled.data.glyphs import GLYPHS, embedded_glyphs
-from unrolled.data.views import Shape
+from unrolled.data.views import Shape, View
 from unrolled.errors import UserError, note
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
@@ -39,7 +40,7 @@ from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, nth
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
-from unrolled.tasks.caption_run import Description, describe, view_of
+from unrolled.tasks.caption_run import Description, Unread, describe, view_of
 from unrolled.tasks.caption_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.caption_trace import trace_caption
 from unrolled.tasks.side import Reading, choose_level, trained_side
@@ -77,6 +78,11 @@ class Caption(Task):
 
     def read(self, config: CaptionConfig) -> Data:
         settings = config.data
+        if settings.train is None and settings.images is not None:
+            raise UserError(
+                f"There are pictures, data.images={settings.images}, and no captions of them.",
+                "Give the captions with --train (data.train), or leave --images out to train on the built-in letters.",
+            )
         source = str(settings.train or GLYPHS)
         given = _letters(settings.size) if settings.train is None else _read(config, settings.train, settings.images)
         if settings.valid is not None:
@@ -206,10 +212,16 @@ class Caption(Task):
             options = {"attention": model.network.attends, **options}
         yield from super().run(model, request, **options)
 
-    def inputs(self, model: Model, request: Request) -> Iterator[Captioned]:
+    def inputs(self, model: Model, request: Request) -> Iterator[Captioned | Unread]:
         """Every picture of the files that a request names; names in lines and texts are paths, too."""
-        for name, view in some_pictures(_files(request)):
-            yield Captioned(fitted_view(view, model.assets.shape, name), (), name)
+        for name, found in pictures_or_errors(_files(request)):
+            yield _fitted_or_unread(name, found, model.assets.shape)
+
+    def answers(self, model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
+        """A `Description` of each picture, or the error of one that could not be read."""
+        read = [one for one in inputs if not isinstance(one, Unread)]
+        described = iter(self.predict(model, read, **options) if read else ())
+        return [one.error if isinstance(one, Unread) else next(described) for one in inputs]
 
     def record(self, one: Captioned, answer: Description) -> dict[str, Any]:
         return {
@@ -301,6 +313,15 @@ def _fitted(examples: Sequence[Captioned], shape: Shape) -> list[Captioned]:
     return [replace(one, view=fitted_view(one.view, shape, one.place or one.name)) for one in examples]
 
 
+def _fitted_or_unread(name: str, found: View | UserError, shape: Shape) -> Captioned | Unread:
+    if isinstance(found, UserError):
+        return Unread(name, found)
+    try:
+        return Captioned(fitted_view(found, shape, name), (), name)
+    except UserError as error:
+        return Unread(name, error)
+
+
 def _key(example: Captioned) -> bytes:
     """The picture itself: one that comes under two names is still one."""
     parts = (example.view.values, example.view.vector)
@@ -339,7 +360,6 @@ def _scores(model: Model, outputs: Sequence[str], examples: Sequence[Captioned])
 def _drawable(given: Any) -> NDArray[np.uint8] | None:
     """The pixels of a picture to draw on, where it has any."""
     from unrolled.data.pictures import pixels_of
-    from unrolled.data.views import View
 
     if isinstance(given, (str, Path)):
         given = next(some_pictures([given]))[1]

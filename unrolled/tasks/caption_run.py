@@ -40,6 +40,17 @@ class Description:
         return self.text
 
 
+@dataclass(frozen=True)
+class Unread:
+    """A picture that could not be read, and why."""
+
+    name: str
+    error: UserError
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @torch.no_grad()
 def describe(model: Model, views: Sequence[View], options: RunOptions) -> list[Description]:
     """A caption of each picture, in their order; the pictures are of the shape that the model reads."""

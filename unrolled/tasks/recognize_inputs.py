@@ -26,6 +26,7 @@ from unrolled.tasks.recognize_config import RecognizeData, RecognizeTraining
 
 Kind = Literal["audio", "line", "frames"]
 MOST_RATE = 16_000  # samples a second: speech has little above 8 kHz
+LOUDEST = 1e6  # of samples from −1 to 1; somewhat more than 1 is a recording that was made louder
 USUAL_HEIGHT = 48  # pixels of a line: small print is still legible
 UNITS = {"audio": "seconds", "line": "pixels", "frames": "frames"}
 WHAT = {"audio": "a recording", "line": "a picture", "frames": "an array of frames"}
@@ -122,12 +123,18 @@ class InputReader:
         """The samples of a recording."""
         if isinstance(one, Medium):
             return read_audio(one, self.rate)
-        samples = np.asarray(one, dtype=np.float32)
+        samples = np.asarray(one)
         if samples.ndim != 1:
             raise UserError(f"{place} has shape {samples.shape}.", f"Expected samples (N,) at {self.rate} Hz.")
+        if samples.dtype.kind != "f":
+            raise UserError(
+                f"{place} holds {samples.dtype}.", "Expected floats from −1 to 1: divide 16-bit integers by 32768."
+            )
         if not np.isfinite(samples).all():
             raise UserError(f"{place} holds samples that are not finite.", "Expected numbers from −1 to 1.")
-        return samples
+        if (loudest := float(np.abs(samples).max(initial=0.0))) > LOUDEST:
+            raise UserError(f"{place} holds samples as large as {loudest:.3g}.", "Expected numbers from −1 to 1.")
+        return samples.astype(np.float32, copy=False)
 
     def line(self, one: Any, place: str = "The input") -> Any:
         """The columns of a line, and their scale."""
