@@ -84,7 +84,7 @@ def test_a_horizon_of_zero_and_of_another_task(file: Path, tmp_path: Path) -> No
     assert load(tmp_path / "run").assets.roles.inputs == ("a",)
     code, _, err = call("train", "generate", "--horizon", "1")
     assert code == 2
-    assert "Unknown key 'data.horizon'" in err
+    assert "--horizon is not for generate." in err
 
 
 def test_a_line_out_for_each_line_in(folder: Path) -> None:

@@ -403,3 +403,15 @@ def test_options_show_in_repr() -> None:
 @pytest.mark.parametrize("name", ["rnn", "lstm", "gru"])
 def test_layers_by_name(name: str) -> None:
     assert type(unrolled.nn.layer(name, 3, 4)) is unrolled.nn.CELLS[name]
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 2]])
+def test_autocast_on_a_cpu_without_the_instructions(lengths: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN is left out there, for as long as the layer runs."""
+    monkeypatch.setattr(aten, "_in_hardware", lambda dtype: False)
+    layer, x, before = LSTM(3, 4, backend="torch"), torch.randn(4, 2, 3), torch._C._get_mkldnn_enabled()
+    exact, _ = layer(x, lengths=lengths)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output, _ = layer(x, lengths=lengths)
+    assert (output.float() - exact).abs().max() < 0.1
+    assert torch._C._get_mkldnn_enabled() == before

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
+from functools import cache
 
 import torch
 from torch import _VF, Tensor
@@ -67,6 +70,31 @@ def run(job: Job) -> tuple[Tensor, State]:
     return (_flipped(output, job) if job.reverse else output), state
 
 
+def computable(x: Tensor) -> AbstractContextManager[None]:
+    """Under autocast oneDNN takes LSTMs in 16 bits, and fails on a CPU without instructions for them: not there."""
+    if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu") or _in_hardware(torch.get_autocast_dtype("cpu")):
+        return nullcontext()
+    return _without_onednn()
+
+
+@cache
+def _in_hardware(dtype: torch.dtype) -> bool:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch's
+        return True  # then it takes nothing
+    asked = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
+    return dtype not in asked or bool(getattr(torch.ops.mkldnn, asked[dtype])())
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
 def _ragged(job: Job, x: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
     """torch wants sequences packed and none empty: an empty one runs a step on zeros, whose result is thrown away."""
     x = torch.where((lengths > 0)[:, None, None], x, 0)
@@ -98,7 +126,7 @@ def _call(cell: object, x: Tensor, batch_sizes: Tensor | None, state: State) -> 
     given = hidden if isinstance(cell, LSTMCell) else hidden[0]
     function = _function(cell)
     one_layer = (has_bias, 1, 0.0, torch.is_grad_enabled(), False)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), computable(x):
         # cuDNN packs the weights of one layer of a stack anew at each call, and says so at each call
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
         if batch_sizes is None:

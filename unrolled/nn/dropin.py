@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, Trace
 from unrolled.errors import UserError
-from unrolled.kernels import Choice, check_engine, choose
+from unrolled.kernels import Choice, aten, check_engine, choose
 from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.checks import (
     check_choice,
@@ -160,7 +160,8 @@ class DropIn(nn.RNNBase):
         call = self._open(input, hx, lengths, resets)
         layers = self._runs(call)
         if self._torch_runs_all(layers, call):
-            return self._torch_forward(call)
+            with aten.computable(call.x):
+                return self._torch_forward(call)
         return self._close(call, self._stack(layers, call, self.backend))
 
     def trace(
