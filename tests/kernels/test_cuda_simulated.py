@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -65,8 +67,9 @@ Build = Callable[..., ctypes.CDLL]
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compiles a program for the simulator; once for each."""
+    """Compiles a program for the simulator; once for each, and for all processes that test at the same time."""
     folder = tmp_path_factory.mktemp("simulator")
+    shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     for name, text in compiler.sources().items():
         (folder / name).write_text(text)
     shutil.copy(HERE / "cuda_simulator.h", folder / "device.cuh")
@@ -74,11 +77,25 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
     def compile_for(program: compiler.Program, held: int = 16) -> ctypes.CDLL:
         if (program, held) not in known:
-            library = folder / f"{len(known)}.so"
+            name = hashlib.sha256(repr((program, held)).encode()).hexdigest()
+            library, unfinished = shared / f"simulated-{name}.so", folder / f"{name}.so"
             options = [*program.defines, f"-DPIECES_HELD={held}", f'-DKERNEL_SOURCE="{program.source}"']
             options += ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
-            command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-I", str(folder), "-o", str(library)]
-            subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
+            command = [
+                "g++",
+                "-O1",
+                "-std=c++20",
+                "-shared",
+                "-fPIC",
+                *options,
+                "-I",
+                str(folder),
+                "-o",
+                str(unfinished),
+            ]
+            if not library.exists():
+                subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
+                unfinished.replace(library)
             known[program, held] = ctypes.CDLL(str(library))
         return known[program, held]
 
