@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -24,11 +22,13 @@ from unrolled.model import Model, current_versions, find_file, load_weights, rea
 from unrolled.see import curves, length_figure
 from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
-from unrolled.training import Run, Trainer, new_folder
-from unrolled.training.checkpoint import write_atomically
+from unrolled.training import Run, Trainer, hash_of, new_folder
+from unrolled.training.changes import check_changes
+from unrolled.training.checkpoint import DiskError, write_atomically
+from unrolled.training.folder import BEST, CONFIG, CURVES, INIT, LAST, check_free, check_run, clear_unfinished, locked
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
-from unrolled.training.run import BEST, CONFIG, LAST
+from unrolled.training.stopping import interruptible
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
@@ -115,25 +115,51 @@ def train(
     where it is not made from its name alone: `Caption(encoder=…)`.
     """
     extra = {key: str(value) for key, value in (("data.train", train), ("data.valid", valid)) if value is not None}
-    if not isinstance(set, (Mapping, list, tuple, type(None))):
-        raise UserError(
-            f"set is {type(set).__name__} {set!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
-        )
-    overrides = list(set) if isinstance(set, (list, tuple)) else []
-    changes = dict(set) if isinstance(set, Mapping) else {}
+    overrides, changes = _changes(set)
     config = configure(target, overrides, {**extra, **changes})
+    if out is not None:
+        check_free(Path(out))  # before all data is read
     return Job(config, init=init, task=task).run(Path(out) if out is not None else None, quiet=quiet)
 
 
-def resume(folder: str | Path, *, task: Task | None = None, quiet: bool = False) -> Model:
-    """Goes on with a run that was stopped: it ends as if it never had been."""
-    folder = Path(folder)
-    if not (folder / CONFIG).is_file():
+def resume(
+    folder: str | Path,
+    *,
+    set: Mapping[str, Any] | Sequence[str] | None = None,
+    task: Task | None = None,
+    quiet: bool = False,
+) -> Model:
+    """Goes on with a run that was stopped: it ends as if it never had been.
+
+    `set` changes keys that say where a run ends or stops ({"train.max_steps": 2000}, train.epochs, train.patience,
+    train.eval_every), train.lr and clipping, where it computes, and where the same data is now. The run's config.toml
+    is changed with them.
+    """
+    return go_on(Path(folder), *_changes(set), task=task, quiet=quiet)
+
+
+def go_on(
+    folder: Path, overrides: list[str], extra: Mapping[str, Any], *, task: Task | None = None, quiet: bool = False
+) -> Model:
+    """`resume`, with changes as the command line has them."""
+    check_run(folder)
+    with locked(folder):
+        old: Any = configure(folder / CONFIG)
+        new: Any = configure(folder / CONFIG, overrides, extra)
+        lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
+        init = folder / INIT if (folder / INIT).is_file() else None
+        return Job(new, init=init, task=task).resume(folder, old if lines else None, lines, quiet=quiet)
+
+
+def _changes(given: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
+    """What `set` was given as: texts as --set takes them, or keys and values."""
+    if not isinstance(given, (Mapping, list, tuple, type(None))):
         raise UserError(
-            f"{folder} is not a run folder: it has no {CONFIG}.", "Give a folder that `unrolled train` made."
+            f"set is {type(given).__name__} {given!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
         )
-    config = configure(folder / CONFIG)
-    return Job(config, task=task).resume(folder, quiet=quiet)
+    if isinstance(given, Mapping):
+        return [], dict(given)
+    return list(given or []), {}
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
@@ -158,7 +184,8 @@ class Job:
         torch.use_deterministic_algorithms(settings.deterministic)
         self.device = pick_device(settings.device)
         self.task = task or TASKS[config.task]()
-        start = load(init, task=self.task) if init is not None else None
+        self.init = find_file(init) if init is not None else None
+        start = load(self.init, task=self.task) if self.init is not None else None
         self.config = config if start is None else _shaped(config, self.task.architecture(start.config))
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
@@ -198,13 +225,38 @@ class Job:
     def run(self, out: Path | None, *, quiet: bool = False) -> Model:
         trainer = self.trainer()
         folder = new_folder(out, self.task.name)
-        write_atomically(folder / CONFIG, write_toml(_with_absolute_paths(self.config), comments=False))
-        run = Run(folder, trainer, self.model.save, self.data.fingerprint)
-        return self._drive(run, quiet, [])
+        with locked(folder):
+            check_free(folder)  # another process may have been faster
+            clear_unfinished(folder)
+            if self.init is not None:  # to begin again from, should the run be killed before its first checkpoint
+                write_atomically(folder / INIT, self.init.read_bytes())
+            self._write_config(folder)
+            return self._drive(self._run(folder, trainer), quiet, [])
 
-    def resume(self, folder: Path, *, quiet: bool = False) -> Model:
-        run = Run(folder, self.trainer(), self.model.save, self.data.fingerprint)
-        return self._drive(run, quiet, run.resume())
+    def resume(
+        self, folder: Path, old: Any | None = None, changes: Sequence[str] = (), *, quiet: bool = False
+    ) -> Model:
+        """Goes on with a run, whose config was `old` where it is changed."""
+        trainer = self.trainer()
+        run = self._run(folder, trainer)
+        notes = run.resume(None if old is None else trainer.total_of(old.train))
+        if changes:
+            self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
+        return self._drive(run, quiet, [*changes, *notes])
+
+    def _run(self, folder: Path, trainer: Trainer) -> Run:
+        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True).encode()
+        made_from = {"data_hash": self.data.fingerprint, "assets_hash": hash_of(assets)}
+        return Run(folder, trainer, self.model.save, made_from, lambda: self.task.samples(self.model))
+
+    def _write_config(self, folder: Path, change: str = "") -> None:
+        """Writes config.toml; changes on the way are told at its top, each on a line."""
+        path, lines = folder / CONFIG, list[str]()
+        if path.is_file():
+            top = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+            lines = [line.removeprefix("# ") for line in top if line.startswith("# ")]
+        header = "\n".join([*lines, change] if change else lines)
+        write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
         trainer, folder = run.trainer, run.folder
@@ -212,28 +264,35 @@ class Job:
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
             ) as report,
-            _interruptible() as stop,
+            interruptible() as stop,
         ):
             for note in notes:
                 report.say(note)
             report.say(self._introduction(folder, trainer))
             if trainer.progress.finished:
-                report.say("The run had come to its end already.")
-            for info in self._steps(run):
-                report.step(info, trainer.progress)
-                if info.scores is not None:
-                    with trainer.averaged():
-                        samples = self.task.samples(self.model)
-                    run.keep_samples(info.step, samples)
-                    for sample in samples:
-                        report.say(_indented(sample))
-                if stop.is_set() and not trainer.progress.finished:
-                    run.checkpoint()
-                    report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
-                    raise KeyboardInterrupt
-        picture = curves(folder, self.goal.metric)
-        if picture is not None:
-            write_atomically(folder / "curves.png", picture)
+                report.say("The run had come to its end already. To go on, move it: --set train.max_steps=NUMBER")
+            try:
+                for info in self._steps(run):
+                    report.step(info, trainer.progress)
+                    if info.scores is not None:
+                        for sample in run.samples:
+                            report.say(_indented(sample))
+                    if stop.signal is not None and not trainer.progress.finished:
+                        run.checkpoint()
+                        report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
+                        self._draw(folder)
+                        stop.leave()
+            except DiskError:
+                raise
+            except UserError:  # how it became non-finite is worth seeing
+                self._draw(folder)
+                raise
+            self._draw(folder)
+            if trainer.stalled and trainer.progress.step < trainer.total_steps:
+                report.say(
+                    f"Stopped early: no better {self.goal.metric} in {trainer.patience} evaluations. "
+                    f"To train on: unrolled train --resume {folder} --set train.patience=0"
+                )
         best = load(
             folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
         )
@@ -242,6 +301,12 @@ class Job:
             f"Use it: unrolled run {folder}"
         )
         return best
+
+    def _draw(self, folder: Path) -> None:
+        """The curves as far as the run came, however it ended."""
+        picture = curves(folder, self.goal.metric)
+        if picture is not None:
+            write_atomically(folder / CURVES, picture)
 
     def _steps(self, run: Run) -> Iterator[StepInfo]:
         try:
@@ -377,23 +442,3 @@ def _indented(text: str) -> str:
     """The first lines of a sample, marked as such."""
     lines = text.splitlines()[:4]
     return "\n".join(f"    │ {line[:110]}" for line in lines)
-
-
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Ctrl-C asks for a stop between two updates; a second one stops at once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def asked(number: int, frame: Any) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = signal.signal(signal.SIGINT, asked)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)

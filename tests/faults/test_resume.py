@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
     "train.eval_every": 4,
     "train.threads": 1,
 }
-KEPT = ("best.safetensors", "last.safetensors", "metrics.jsonl", "updates.csv", "config.toml")
+KEPT = ("best.safetensors", "last.safetensors", "metrics.jsonl", "updates.csv", "samples.jsonl", "config.toml")
 
 
 class Killed(BaseException):
@@ -60,8 +60,15 @@ def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def assert_nothing_unfinished(folder: Path) -> None:
+    assert [path.name for path in folder.iterdir() if path.suffix == ".new" or path.name == ".lock"] == []
+
+
 def assert_same(folder: Path, whole: Path) -> None:
+    assert_nothing_unfinished(folder)
     for name in KEPT:
+        if name == "samples.jsonl" and not (whole / name).exists():
+            continue
         assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
 
 
@@ -249,7 +256,8 @@ def test_a_full_disk_is_said_and_nothing_is_lost(text: Path, whole: Path, tmp_pa
         with pytest.raises(UserError) as error:
             api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
     assert str(error.value) == (
-        f"{folder} could not be written: No space left on device. Free some space, or choose another place."
+        f"{folder} could not be written: No space left on device. "
+        f"Free some space, then go on with: unrolled train --resume {folder}"
     )
     api.resume(folder, quiet=True)
     assert_same(folder, whole)

@@ -53,25 +53,30 @@ def train(
         Path | None, typer.Option(metavar="FOLDER", help="Run folder; default: a new one under runs/.")
     ] = None,
     init: Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model, on new data.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Go on with a run that was stopped.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Go on with a run; --set train.max_steps=… makes it longer."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while training.")] = False,
 ) -> None:
     """Train a model from a file of examples.
 
     The run folder gets config.toml, best.safetensors, last.safetensors, metrics.jsonl, updates.csv, curves.png.
     """
-    if resume is not None:
-        others = (target, train_file, valid_file, train_source, train_target, valid_source, valid_target)
-        if any(others) or images or overrides or horizon or out or init or device:
-            raise UserError("--resume goes on with a run as it was.", "Give nothing else but --quiet.")
-        from unrolled import api
-
-        api.resume(resume, quiet=quiet)
-        return
-    if target is None:
+    if target is None and resume is None:
         raise UserError("What should be trained?", "Try: unrolled train generate --train book.txt")
     from unrolled import api
+    from unrolled.training.folder import CONFIG, check_free, check_run
 
+    if resume is not None:
+        if target or out or init:
+            raise UserError(
+                "--resume goes on with a run in its own folder, from its own model.",
+                f"Leave out {' and '.join(n for n, v in ((target, target), ('--out', out), ('--init', init)) if v)}.",
+            )
+        check_run(resume)
+        target = str(resume / CONFIG)
+    assert target is not None
     ahead = horizon[0] if horizon and len(horizon) == 1 else horizon
     extra = keys_of_options(
         target,
@@ -88,7 +93,12 @@ def train(
             "--device": ("train.device", device),
         },
     )
+    if resume is not None:
+        api.go_on(resume, overrides or [], extra, quiet=quiet)
+        return
     config = api.configure(target, overrides or [], extra)
+    if out is not None:
+        check_free(out)  # before all data is read
     api.Job(config, init=init).run(out, quiet=quiet)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.see.runs import Updates
-from unrolled.training.run import METRICS
+from unrolled.training.folder import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

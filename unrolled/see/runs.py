@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from unrolled.training.run import CONFIG, METRICS, SAMPLES
+from unrolled.training.folder import CONFIG, METRICS, SAMPLES
 from unrolled.training.updates import COLUMNS, UPDATES
 
 MOST_UPDATES = 500  # sent at once; of more, the largest of neighbours

@@ -1,9 +1,10 @@
 """From batches to a trained network: losses, truncated backpropagation, the loop, checkpoints, runs."""
 
+from unrolled.training.folder import new_folder
 from unrolled.training.forcing import Forcing, own_share, with_own_guesses
 from unrolled.training.loop import Batches, Goal, Progress, StepInfo, Trainer
 from unrolled.training.loss import Loss, cross_entropy, detached
-from unrolled.training.run import Run, hash_of, new_folder
+from unrolled.training.run import Run, hash_of
 from unrolled.training.settings import ExampleTraining, TrainSettings
 from unrolled.training.tbptt import TruncatedBPTT, Update, independent_chunks, many_to_one
 

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,16 +62,20 @@ def unflatten(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
 def save(folder: Path, state: dict[str, Any]) -> None:
     """Writes a checkpoint into a run folder and keeps the one before."""
     new, current, previous = (folder / name for name in (NEW, CURRENT, PREVIOUS))
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir()
     tensors: dict[str, Tensor] = {}
     skeleton = flatten(state, tensors, "state")
-    # safetensors shares no memory between entries: tied weights are stored twice, and come back equal
-    save_file({name: t.clone() for name, t in tensors.items()}, new / "tensors.safetensors")
-    digest = hashlib.sha256((new / "tensors.safetensors").read_bytes()).hexdigest()
-    (new / "state.json").write_text(json.dumps({"format": FORMAT, "sha256": digest, "state": skeleton}))
-    for path in new.iterdir():
-        sync(path)
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    try:
+        # safetensors shares no memory between entries: tied weights are stored twice, and come back equal
+        save_file({name: t.clone() for name, t in tensors.items()}, new / "tensors.safetensors")
+        digest = hashlib.sha256((new / "tensors.safetensors").read_bytes()).hexdigest()
+        (new / "state.json").write_text(json.dumps({"format": FORMAT, "sha256": digest, "state": skeleton}))
+        for path in new.iterdir():
+            sync(path)
+    except (OSError, SafetensorError):  # half of it would only take the room that is missing
+        shutil.rmtree(new, ignore_errors=True)
+        raise
     if current.exists():
         shutil.rmtree(previous, ignore_errors=True)
         current.rename(previous)
@@ -128,16 +133,47 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             raise
 
 
+def remedy(error: OSError) -> str:
+    """What to do about an error of the disk, where its number says it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some space"
+    if error.errno == errno.EFBIG:
+        return "Raise the limit on the size of files (ulimit -f)"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Raise the limit on open files (ulimit -n 4096)"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Make it writable"
+    return ""
+
+
+class DiskError(UserError):
+    """What the disk refused: what to do about it and, with `then`, what to do after that."""
+
+    def __init__(self, problem: str, first: str, then: str = "") -> None:
+        if then:
+            fix = f"{first}, then {then}" if first else f"When that is mended, {then}"
+        else:
+            fix = f"{first}, or choose another place." if first else "Choose another place."
+        super().__init__(problem, fix)
+        self.first = first
+
+
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """What the disk refuses becomes a message; a run stopped by it can be resumed once there is room."""
+def disk_errors(path: Path, then: str = "") -> Iterator[None]:
+    """Errors of the disk become messages that name `path`, unless one inside has named a file already."""
     try:
         yield
+    except DiskError as error:
+        raise (DiskError(error.problem, error.first, then) if then else error) from None
     except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        fix = "Free some space, or choose another place." if full else "Choose another place."
-        raise UserError(f"{path} could not be written: {reason}.", fix) from None
+        problem = error if isinstance(error, OSError) else _number_of(error)
+        raise DiskError(f"{path} could not be written: {problem.strerror or problem}.", remedy(problem), then) from None
+
+
+def _number_of(error: SafetensorError) -> OSError:
+    """safetensors tells the system's errors in words, with their numbers."""
+    found = re.search(r"os error (\d+)", str(error))
+    return OSError(int(found[1]), os.strerror(int(found[1]))) if found else OSError(str(error))
 
 
 def random_state() -> dict[str, Tensor]:

@@ -20,6 +20,9 @@ from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
 from unrolled.training.tbptt import LossOf, TruncatedBPTT
 
+USUAL_PATIENCE = 0.4  # of a run's evaluations
+LEAST_PATIENCE = 4
+
 
 class Batches(Protocol):
     """Batches made from their number alone, so that a position is a number.
@@ -110,16 +113,49 @@ class Trainer:
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
         self.updates_per_epoch = -(-len(batches) // settings.accumulate)
-        self.total_steps = self._total_steps(settings)
+        self.total_steps = self.total_of(settings)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
+        self.patience = self._patience(settings)
 
-    def _total_steps(self, settings: TrainSettings) -> int:
+    def total_of(self, settings: TrainSettings) -> int:
         """Updates of the whole run: what was asked for, if that comes first; the usual number, if nothing was."""
         usual = max(settings.usual_epochs, math.ceil(settings.usual_updates / self.updates_per_epoch))
         if settings.epochs is None and settings.max_steps is not None:
             return settings.max_steps
         total = (settings.epochs or usual) * self.updates_per_epoch
         return min(total, settings.max_steps or total)
+
+    def _patience(self, settings: TrainSettings) -> int | None:
+        """Evaluations without a better score that end the run; None: it goes on to its last update."""
+        if settings.patience is not None:
+            return settings.patience or None
+        if settings.average_stalled:  # its mean begins only where evaluations stall
+            return None
+        return max(LEAST_PATIENCE, math.ceil(USUAL_PATIENCE * self.total_steps / self.eval_every))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last update is made, or evaluations have stalled for too long."""
+        return self.progress.step >= self.total_steps or self.stalled
+
+    @property
+    def stalled(self) -> bool:
+        """Whether patience is at its end."""
+        return self.patience is not None and self.progress.stalled >= self.patience
+
+    def rate(self, step: int, total: int | None = None) -> float:
+        """The learning rate of update `step`, from 0, in a run of so many updates."""
+        settings = self.settings
+        return learning_rate(
+            step,
+            base=settings.lr,
+            schedule=settings.schedule,
+            warmup_steps=settings.warmup_steps,
+            total_steps=total or self.total_steps,
+            plateau=self.progress.plateau,
+            hold=settings.hold,
+            decay_to=settings.decay_to,
+        )
 
     @property
     def done(self) -> float:
@@ -133,27 +169,16 @@ class Trainer:
             yield self._judge(self._start())
         while not progress.finished:
             info = self.update()
-            last = progress.step >= self.total_steps
-            if last or progress.step % self.eval_every == 0:
+            if progress.step >= self.total_steps or progress.step % self.eval_every == 0:
                 info = self._judge(info)
-            stalled = self.settings.patience is not None and progress.stalled >= self.settings.patience
-            progress.finished = last or stalled
+            progress.finished = self.is_over
             yield info
 
     def update(self) -> StepInfo:
         """One update of the weights."""
         progress, settings = self.progress, self.settings
         self.network.train()
-        lr = learning_rate(
-            progress.step,
-            base=settings.lr,
-            schedule=settings.schedule,
-            warmup_steps=settings.warmup_steps,
-            total_steps=self.total_steps,
-            plateau=progress.plateau,
-            hold=settings.hold,
-            decay_to=settings.decay_to,
-        )
+        lr = self.rate(progress.step)
         self.optimizer.zero_grad(set_to_none=True)
         loss, count = self.gradients()
         if self.usual_tokens is not None:
@@ -225,10 +250,16 @@ class Trainer:
         return nullcontext() if self.average is None else self.average.in_place()
 
     def _non_finite(self, loss: float) -> tuple[str, str]:
+        settings, kept = self.settings, self.progress.best_score is not None
+        if settings.clip_norm is None:
+            clipping = f"train.clip_norm={TrainSettings().clip_norm:g}, which is off now"
+        else:
+            clipping = f"train.clip_norm={settings.clip_norm / 4:g}"
         return (
             f"Training became non-finite at step {max(1, self.progress.step)}: loss {loss:g}, "
             f"first in {self._first_non_finite()}.",
-            f"The last good model is kept. Try train.lr={self.settings.lr / 3:g}, or a lower train.clip_norm.",
+            f"{'The best model so far is kept' if kept else 'There was no evaluation yet, so no model is kept'}. "
+            f"Try train.lr={settings.lr / 3:g}, or {clipping}.",
         )
 
     def _first_non_finite(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,37 +15,19 @@ import torch
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.training import checkpoint
-from unrolled.training.checkpoint import disk_errors
+from unrolled.training.changes import end_moved
+from unrolled.training.checkpoint import disk_errors, sync
+from unrolled.training.folder import BEST, LAST, METRICS, SAMPLES, clear_unfinished
 from unrolled.training.loop import Progress, StepInfo, Trainer
 from unrolled.training.loss import map_state
 from unrolled.training.updates import UpdateLog
-
-CONFIG, METRICS, SAMPLES = "config.toml", "metrics.jsonl", "samples.jsonl"
-BEST, LAST = "best.safetensors", "last.safetensors"
-
-
-def new_folder(out: Path | None, name: str) -> Path:
-    """Makes the folder of a new run: `out`, which must not hold a run, or the first free runs/NAME-1, -2, …"""
-    if out is None:
-        number = 1
-        while Path("runs", f"{name}-{number}").exists():
-            number += 1
-        out = Path("runs", f"{name}-{number}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        run = (out / CONFIG).is_file()
-        more = f", or go on with that run: unrolled train --resume {out}" if run else "."
-        raise UserError(f"{out} is there already{', and is no run' * (not run)}.", f"Choose another --out{more}")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out} cannot be made: {error.strerror}.", "Choose another --out.") from None
-    return out
 
 
 class Run:
     """Drives a trainer and keeps its folder: updates and evaluations are written down, the best and last model saved.
 
-    `save(path, scores)` writes the model as it is now. `data_hash` tells whether a resumed run has the same data.
+    `save(path, scores)` writes the model as it is now, `samples()` shows what it does. `made_from` are fingerprints by
+    their names, of the data and of what was learnt from it before training: a resumed run must have the same.
     """
 
     def __init__(
@@ -52,12 +35,16 @@ class Run:
         folder: Path,
         trainer: Trainer,
         save: Callable[[Path, dict[str, float]], None],
-        data_hash: str,
+        made_from: dict[str, str],
+        samples: Callable[[], list[str]] = list,
     ) -> None:
-        self.folder, self.trainer, self.save, self.data_hash = folder, trainer, save, data_hash
+        self.folder, self.trainer, self.save, self.made_from = folder, trainer, save, made_from
+        self.make_samples, self.samples = samples, list[str]()  # of the last evaluation
         self.scores: dict[str, float] = {}
         self.updates = UpdateLog(folder, trainer.clipping)
         self._sums = [0.0, 0, 0.0, 0]  # loss and tokens, largest norm and clipped updates since the last evaluation
+        growing = {METRICS: "metrics_bytes", SAMPLES: "samples_bytes", self.updates.path.name: "updates_bytes"}
+        self._growing = {folder / name: key for name, key in growing.items()}
 
     def steps(self) -> Iterator[StepInfo]:
         """The trainer's steps; files are written between them."""
@@ -67,14 +54,17 @@ class Run:
                 self._sums[1] += info.tokens
                 self._sums[2] = max(self._sums[2], info.grad_norm)
                 self._sums[3] += info.clipped
-                with disk_errors(self.folder):
+                with self._disk_errors():
                     self.updates.add(info)
                     if info.scores is not None:
                         self._evaluated(info, info.scores)
                 yield info
         finally:  # how a run became non-finite is worth seeing
-            with disk_errors(self.folder):
+            with self._disk_errors():
                 self.updates.write()
+
+    def _disk_errors(self) -> AbstractContextManager[None]:
+        return disk_errors(self.folder, then=f"go on with: unrolled train --resume {self.folder}")
 
     def _evaluated(self, info: StepInfo, scores: dict[str, float]) -> None:
         loss, tokens, norm, clipped = self._sums
@@ -97,18 +87,23 @@ class Run:
             if info.is_best:
                 self.save(self.folder / BEST, scores)
             self.save(self.folder / LAST, scores)
-        self.checkpoint()
-
-    def keep_samples(self, step: int, samples: list[str]) -> None:
-        """Writes down what the model did after an evaluation."""
-        if samples:
-            with disk_errors(self.folder), (self.folder / SAMPLES).open("a") as file:
-                file.write(json.dumps({"step": step, "samples": samples}, ensure_ascii=False) + "\n")
+            self.samples = self.make_samples()
+        if self.samples:
+            with (self.folder / SAMPLES).open("a") as file:
+                file.write(json.dumps({"step": info.step, "samples": self.samples}, ensure_ascii=False) + "\n")
+        self._checkpoint()
 
     def checkpoint(self) -> None:
         """Writes down everything needed to go on from here."""
+        with self._disk_errors():
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
         trainer = self.trainer
         self.updates.write()
+        for path in self._growing:
+            if path.exists():
+                sync(path)
         checkpoint.save(
             self.folder,
             {
@@ -122,32 +117,53 @@ class Run:
                 "past": [_stored(batch, entry) for batch, entry in trainer.tbptt.past],
                 "sums": self._sums,
                 "scores": self.scores,
-                "metrics_bytes": _size(self.folder / METRICS),
-                "updates_bytes": _size(self.updates.path),
-                "data_hash": self.data_hash,
+                **{key: _size(path) for path, key in self._growing.items()},
+                **self.made_from,
                 "threads": torch.get_num_threads(),
             },
         )
 
-    def resume(self) -> list[str]:
-        """Goes back to the last checkpoint; what the user should know about it."""
-        growing = {self.folder / METRICS: "metrics_bytes", self.updates.path: "updates_bytes"}
+    def resume(self, old_total: int | None = None) -> list[str]:
+        """Goes back to the last checkpoint; what the user should know about it.
+
+        `old_total` is the number of updates that the run was to have, where another is asked for now.
+        """
+        clear_unfinished(self.folder)
         if not any((self.folder / name).exists() for name in (checkpoint.CURRENT, checkpoint.PREVIOUS)):
-            for path in growing:
+            for path in self._growing:
                 path.unlink(missing_ok=True)
             return [f"{self.folder} was stopped before its first checkpoint: it starts from the beginning."]
         state, notes = checkpoint.load(self.folder)
-        if state["data_hash"] != self.data_hash:
-            raise UserError(
-                f"The data is not what {self.folder} was trained on.",
-                "Put the files back as they were, or start a new run with --init to go on from its model.",
-            )
+        self._check_origin(state)
         if state["threads"] != torch.get_num_threads():
             notes.append(
                 f"The run had {state['threads']} threads, now there are {torch.get_num_threads()}: "
                 "the result can differ in the last bits. "
                 f"Use train.threads={state['threads']} for the same."
             )
+        self._restore(state)
+        if old_total is not None:
+            notes += end_moved(self.trainer, old_total)
+        self.trainer.progress.finished = self.trainer.is_over
+        for path, key in self._growing.items():
+            if path.exists() and key in state:  # earlier versions did not count samples
+                if _size(path) < state[key]:
+                    notes.append(f"{path} is shorter than it was at the checkpoint: rows are missing.")
+                with path.open("rb+") as file:
+                    file.truncate(min(_size(path), state[key]))
+        return notes
+
+    def _check_origin(self, state: dict[str, Any]) -> None:
+        for name, value in self.made_from.items():
+            if state.get(name, value) != value:
+                what = "data" if name == "data_hash" else "vocabulary, or what else is made from the data,"
+                raise UserError(
+                    f"The {what} is not what {self.folder} was trained on.",
+                    "Put the files back as they were, or start a new run from its model: "
+                    f"unrolled train TASK --init {self.folder}",
+                )
+
+    def _restore(self, state: dict[str, Any]) -> None:
         trainer = self.trainer
         trainer.network.load_state_dict(state["network"])
         trainer.optimizer.load_state_dict(state["optimizer"])
@@ -160,11 +176,6 @@ class Run:
         trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])
         checkpoint.restore_random_state(state["random"])
         self._sums, self.scores = state["sums"], state["scores"]
-        for path, key in growing.items():
-            if path.exists():
-                with path.open("rb+") as file:
-                    file.truncate(state[key])
-        return notes
 
 
 def hash_of(*parts: bytes) -> str:

@@ -61,7 +61,12 @@ class TrainSettings(Section):
         "(NT-ASGD, with optimizer=sgd; 5 is usual); 0: none.",
     )
     eval_every: int | None = Field(None, ge=1, description="Updates between evaluations; none: ten in a run.")
-    patience: int | None = Field(None, ge=1, description="Stop after this many evaluations without a better score.")
+    patience: int | None = Field(
+        None,
+        ge=0,
+        description="Stop after this many evaluations without a better score; 0: never; none: after two fifths of a "
+        "run's evaluations, 4 at the least.",
+    )
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")
 
 

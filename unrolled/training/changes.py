@@ -1,0 +1,62 @@
+"""What may change when a run goes on: where it ends, when it stops, where it computes. What it computes may not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from unrolled.config import keys
+from unrolled.errors import UserError
+from unrolled.training.loop import Trainer
+
+END = ("train.max_steps", "train.epochs")
+CHANGEABLE = (
+    *END,
+    *("train.patience", "train.eval_every"),
+    *("train.lr", "train.clip_norm", "train.clip_value"),  # read anew at every update: for runs that became non-finite
+    *("train.device", "train.threads"),
+)
+
+
+def check_changes(folder: Path, old: Any, new: Any, files: Sequence[str]) -> list[str]:
+    """What is changed, a line each; an error where a run cannot go on with it. `files` are keys that name data."""
+    changed = [key for key in keys(type(old)) if attrgetter(key)(old) != attrgetter(key)(new)]
+    refused = [key for key in changed if key not in CHANGEABLE and key not in files]
+    if refused:
+        key = refused[0]
+        fix = f"Leave it out. These can change: {', '.join(CHANGEABLE)}, and the paths of the same data."
+        if not key.startswith("model."):
+            asked = f"--set {key}={_text(attrgetter(key)(new))}"
+            fix += f" Or start a new run from this one's model: unrolled train {new.task} --init {folder} {asked}"
+        raise UserError(f"{key} cannot change when a run goes on: {folder} has {_text(attrgetter(key)(old))}.", fix)
+    return [f"{key} was {_text(attrgetter(key)(old))}, now {_text(attrgetter(key)(new))}" for key in changed]
+
+
+def end_moved(trainer: Trainer, old_total: int) -> list[str]:
+    """What another number of updates means for the rest of a run; an error where the run is past it."""
+    step, total, schedule = trainer.progress.step, trainer.total_steps, trainer.settings.schedule
+    if total == old_total:
+        return []
+    if total <= step:
+        raise UserError(
+            f"The run has made {step} updates, and is now to end after {total}.",
+            f"Ask for more than {step}, with {' or '.join(END)}.",
+        )
+    lines = [f"The run now ends after {total} updates in place of {old_total}; {step} are made."]
+    if schedule in ("cosine", "geometric"):
+        before, now, last = trainer.rate(max(0, step - 1), old_total), trainer.rate(step), trainer.rate(total - 1)
+        lines.append(
+            f"The learning rate follows the {schedule} schedule of {total} updates from here: "
+            f"it was {before:.2e}, is {now:.2e} now, and ends at {last:.2e}."
+        )
+    else:
+        lines.append(f"The learning rate goes on as it was ({schedule}): {trainer.rate(step):.2e}.")
+    if getattr(trainer.settings, "teacher_forcing", "always") not in ("always", "never"):
+        lines.append("Teacher forcing follows the new end too.")
+    return lines
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,128 @@
+"""The folder of a run: what lies in it, which process may write there, and what a killed start leaves behind."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from unrolled.errors import UserError, note
+from unrolled.training import checkpoint
+from unrolled.training.checkpoint import disk_errors
+
+CONFIG, METRICS, SAMPLES, CURVES = "config.toml", "metrics.jsonl", "samples.jsonl", "curves.png"
+BEST, LAST, INIT = "best.safetensors", "last.safetensors", "init.safetensors"
+LOCK = ".lock"
+UNFINISHED = (*(f"{name}.new" for name in (CONFIG, CURVES, BEST, LAST, INIT)), checkpoint.NEW)
+STARTED = {LOCK, INIT, *UNFINISHED}  # all that a run killed before its config was written can leave
+
+
+def check_free(out: Path) -> None:
+    """Refuses a folder for a new run that holds anything but what a killed start left."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UserError(f"{out} is a file.", "Choose another --out.")
+    with disk_errors(out):
+        found = {path.name for path in out.iterdir()}
+    if CONFIG in found:
+        raise UserError(
+            f"{out} holds a run already.", f"Choose another --out, or go on with it: unrolled train --resume {out}"
+        )
+    if others := sorted(found - STARTED):
+        raise UserError(f"{out} is there already and is no run: it holds {others[0]}.", "Choose another --out.")
+
+
+def check_run(folder: Path) -> None:
+    """Refuses to resume what is no run, and says what to do instead."""
+    if (folder / CONFIG).is_file():
+        return
+    if not folder.exists():
+        raise UserError(f"{folder} does not exist.", "Give a folder that `unrolled train` made.")
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder} is a file, and --resume takes a run folder.",
+            f"To start a new run from a model: unrolled train TASK --init {folder}",
+        )
+    if {path.name for path in folder.iterdir()} <= STARTED:
+        raise UserError(
+            f"{folder} was stopped before its run began: there is nothing to go on with.",
+            f"Start it again: unrolled train TASK --out {folder}",
+        )
+    raise UserError(f"{folder} is not a run folder: it has no {CONFIG}.", "Give a folder that `unrolled train` made.")
+
+
+def new_folder(out: Path | None, name: str) -> Path:
+    """Makes the folder of a new run: `out`, which must not hold a run, or the first free runs/NAME-1, -2, …"""
+    if out is not None:
+        check_free(out)
+        return _made(out, exist_ok=True)
+    number = 1
+    while True:
+        try:
+            return _made(Path("runs", f"{name}-{number}"), exist_ok=False)
+        except FileExistsError:  # of two processes that start at once, one gets the next number
+            number += 1
+
+
+def _made(folder: Path, *, exist_ok: bool) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    except FileExistsError:
+        if not exist_ok:
+            raise
+        raise UserError(f"{folder} is a file.", "Choose another --out.") from None
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made: {error.strerror}.", "Choose another --out.") from None
+    return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes from training into the folder. The lock ends with the process, even one that is killed."""
+    handle = _lock(folder)
+    try:
+        yield
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _lock(folder: Path) -> int:
+    """The lock file, open and locked. What a killed process left is no lock, only a file."""
+    import fcntl  # there is none on Windows
+
+    path = folder / LOCK
+    while True:
+        with disk_errors(folder, then="try again, or copy the run to another place."):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                break
+            os.close(handle)  # whoever had it removed the file just now: there may be another
+        except BlockingIOError:
+            owner = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+            os.close(handle)
+            raise UserError(
+                f"{folder} is in use: {owner} is training into it.",
+                "Wait until it ends, or stop it and resume the run. For a second run choose another --out.",
+            ) from None
+        except FileNotFoundError:
+            os.close(handle)
+        except OSError as error:
+            note(f"{folder} is on a disk without locks ({error.strerror}): do not train into it twice at once.")
+            break
+    with disk_errors(folder, then="try again, or copy the run to another place."):
+        os.truncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+    return handle
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Removes files that a killed process had not finished writing; the whole ones are beside them, or come anew."""
+    for name in UNFINISHED:
+        if name != checkpoint.NEW:  # the next checkpoint removes that
+            (folder / name).unlink(missing_ok=True)
