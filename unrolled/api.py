@@ -85,14 +85,14 @@ def task_of(target: str | Path) -> tuple[str, Path | None]:
             raise UserError(f"{path} is not a task.", f"To train on it: unrolled train generate --train {path}")
         raise unknown_name("task", str(target), TASKS)
     try:
-        name = tomllib.loads(path.read_text()).get("task")
-    except (OSError, ValueError):
+        name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("task")
+    except (OSError, ValueError, RecursionError):
         name = "generate"  # read_config says what is wrong with the file
     if name is None:
         raise UserError(
             f"{path} does not say what it is for.", f'Add a first line such as task = "{next(iter(TASKS))}".'
         )
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise unknown_name("task", name, TASKS)
     return name, path
 

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from unrolled.config.describe import show
 from unrolled.errors import UserError
 
+Size = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0, le=2**31)]
+Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 DAMAGED = "The file is damaged, or was not written by unrolled: use another copy of it, or train again."
 
 
 def parsed(text: str | bytes) -> Any:
     """The value of a JSON text. Whatever is wrong with it is a ValueError, nesting without end too."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text.lower():  # half a character stands so
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a character, a lone surrogate") from None
+    return value
 
 
 def stored_as(kind: Any, value: Any, what: str) -> Any:

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from unrolled.config.stored import stored_as
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.training import checkpoint
-from unrolled.training.checkpoint import disk_errors
+from unrolled.training.checkpoint import disk_errors, one_message
 from unrolled.training.loop import Progress, StepInfo, Trainer
 from unrolled.training.loss import map_state
 from unrolled.training.updates import UpdateLog
@@ -129,6 +130,7 @@ class Run:
             },
         )
 
+    @one_message
     def resume(self) -> list[str]:
         """Goes back to the last checkpoint; what the user should know about it."""
         growing = {self.folder / METRICS: "metrics_bytes", self.updates.path: "updates_bytes"}
@@ -154,7 +156,7 @@ class Run:
         trainer.scaler.load_state_dict(state["scaler"])
         if trainer.average is not None:
             trainer.average.load(state["average"])
-        trainer.progress = Progress(**state["progress"])
+        trainer.progress = stored_as(Progress, state["progress"], "progress of the run")
         trainer.tbptt.state = _on(trainer.device, state["hidden"])
         trainer.tbptt.past.clear()
         trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])
