@@ -23,6 +23,7 @@ ORDER = [
     "metrics",
     "training",
     "see",
+    "model_file",
     "model",
     "tasks",
     "serve",

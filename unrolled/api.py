@@ -18,7 +18,8 @@ from unrolled import __version__
 from unrolled.config import Section, apply, keys, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
-from unrolled.model import Model, current_versions, find_file, load_weights, read_about
+from unrolled.model import Model, current_versions, find_file
+from unrolled.model_file import building, load_weights, read_about
 from unrolled.see import curves, length_figure
 from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
@@ -44,27 +45,26 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
     file = find_file(path)
     about = read_about(file)
     if task is None:
-        if about["task"] not in TASKS:
-            raise UserError(
-                f"{file} was made by a task called {about['task']!r}.", "Give it: load(path, task=MyTask())."
-            )
-        task = TASKS[about["task"]]()
-    elif task.name != about["task"]:
-        raise UserError(f"{file} is a model of {about['task']}, not of {task.name}.", "Give one of the same task.")
+        if about.task not in TASKS:
+            raise UserError(f"{file} was made by a task called {about.task!r}.", "Give it: load(path, task=MyTask()).")
+        task = TASKS[about.task]()
+    elif task.name != about.task:
+        raise UserError(f"{file} is a model of {about.task}, not of {task.name}.", "Give one of the same task.")
     try:
-        config = task.config_class.model_validate(about["config"])
+        config: Any = task.config_class.model_validate(about.config)
     except ValidationError as error:
-        keys = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+        keys = ", ".join(".".join(map(str, one["loc"])) for one in error.errors()[:10])
         raise UserError(
-            f"{file} was written by unrolled {about['versions'].get('unrolled', 'unknown')}, "
+            f"{file} was written by unrolled {about.written_by}, "
             f"whose configs this version, {__version__}, does not read: {keys}.",
             "Use that version, or train the model again.",
         ) from None
-    assets = task.assets_from_json(about["assets"])
-    network = task.build(config, assets)
-    load_weights(network, file)
+    with building(file, config):
+        assets = task.assets_from_json(about.assets)
+        network = task.build(config, assets)
+    load_weights(network, file, about)
     network.eval()
-    return Model(task, config, assets, network, about["scores"], about["versions"]).to(pick_device(device, "device"))
+    return Model(task, config, assets, network, about.scores, about.versions).to(pick_device(device, "device"))
 
 
 def configure(
@@ -85,14 +85,14 @@ def task_of(target: str | Path) -> tuple[str, Path | None]:
             raise UserError(f"{path} is not a task.", f"To train on it: unrolled train generate --train {path}")
         raise unknown_name("task", str(target), TASKS)
     try:
-        name = tomllib.loads(path.read_text()).get("task")
-    except (OSError, ValueError):
+        name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("task")
+    except (OSError, ValueError, RecursionError):
         name = "generate"  # read_config says what is wrong with the file
     if name is None:
         raise UserError(
             f"{path} does not say what it is for.", f'Add a first line such as task = "{next(iter(TASKS))}".'
         )
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise unknown_name("task", name, TASKS)
     return name, path
 

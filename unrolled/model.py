@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_model, save
+from safetensors.torch import save
 from torch import nn
 
 from unrolled import __version__
 from unrolled.config import Section
 from unrolled.errors import UserError
+from unrolled.model_file import FORMAT, signed
 from unrolled.see import ModelTrace
 from unrolled.text import Vectors
 from unrolled.training.checkpoint import write_atomically
-
-FORMAT = 1
 
 
 @dataclass(repr=False)
@@ -97,7 +94,7 @@ class Model:
             "versions": current_versions(),
         }
         weights = {name: value.detach().cpu().contiguous() for name, value in unique_weights(self.network).items()}
-        write_atomically(Path(path), save(weights, {"unrolled": json.dumps(about)}))
+        write_atomically(Path(path), save(weights, {"unrolled": signed(about, weights)}))
 
 
 def current_versions() -> dict[str, str]:
@@ -131,35 +128,3 @@ def find_file(path: str | Path) -> Path:
     if not path.exists():
         raise UserError(f"{path} does not exist.", "Give a run folder made by `unrolled train`, or a model file.")
     return path
-
-
-def read_about(path: Path) -> dict[str, Any]:
-    """What a model file says of itself, without its weights."""
-    try:
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get("unrolled")
-    except (SafetensorError, OSError) as error:
-        raise UserError(
-            f"{path} is not a whole model file: {error}.", "Give a .safetensors file that unrolled wrote."
-        ) from None
-    if text is None:
-        raise UserError(
-            f"{path} is a safetensors file, but not one of unrolled's.", "Give a model that unrolled wrote."
-        )
-    about: dict[str, Any] = json.loads(text)
-    if about["format"] > FORMAT:
-        raise UserError(
-            f"{path} has format {about['format']}; this version of unrolled reads up to {FORMAT}.",
-            f"Upgrade unrolled: the file was written by {about['versions']['unrolled']}.",
-        )
-    return about
-
-
-def load_weights(network: nn.Module, path: Path) -> None:
-    """Fills a network from a model file."""
-    try:
-        load_model(network, path)
-    except RuntimeError as error:
-        raise UserError(
-            f"{path} does not fit its own config: {error}.", "The file was changed after it was written."
-        ) from None

@@ -10,7 +10,6 @@ import ast
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from pydantic import Field
 import unrolled
 from unrolled import api
 from unrolled.config import Section, read_config
+from unrolled.config.reading import read_toml
 from unrolled.data import read_text
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model
@@ -123,7 +123,7 @@ def find(name: str, folder: Path = FOLDER) -> Path:
 def read_recipe(path: Path) -> Recipe:
     """The table `recipe` of a TOML file."""
     api.task_of(path)
-    table = tomllib.loads(path.read_text()).get("recipe")
+    table = read_toml(path)[1].get("recipe")
     if not isinstance(table, dict) or not table.get("train"):
         raise UserError(
             f"{path} is a config, but no recipe: it does not say what to train on.",

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from unrolled import UserError
 from unrolled.cli import app as command
-from unrolled.model import read_about
+from unrolled.model_file import read_about
 from unrolled.tasks import TASKS
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12)) + "\n"
@@ -315,9 +315,9 @@ def test_out_of_memory_names_a_batch_size_that_fits(
 
 def test_the_model_file_says_what_it_is(folder: Path) -> None:
     about = read_about(folder / "best.safetensors")
-    assert about["format"] == 1
-    assert set(about["versions"]) == {"unrolled", "torch", "python"}
-    assert about["scores"]["nats_per_token"] > 0
+    assert about.format == 1
+    assert set(about.versions) == {"unrolled", "torch", "python"}
+    assert about.scores["nats_per_token"] > 0
 
 
 def test_help_of_every_verb() -> None:

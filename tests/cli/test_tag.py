@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.test_generate import call
 from tests.tasks.test_tag import SMALL, columns_text
-from unrolled.model import read_about
+from unrolled.model_file import read_about
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
 
@@ -68,7 +68,7 @@ def test_scores(folder: Path, chunks: Path) -> None:
     assert {"accuracy", "macro_f1", "span_precision", "span_recall", "unknown_labels", "tags", "spans"} <= set(scores)
     table = call("eval", folder, chunks)[1]
     assert "spans  precision  recall      f1   count" in table
-    assert read_about(folder / "best.safetensors")["scores"]["span_f1"] == pytest.approx(scores["span_f1"])
+    assert read_about(folder / "best.safetensors").scores["span_f1"] == pytest.approx(scores["span_f1"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.test_generate import call
 from tests.tasks.test_translate import SMALL, numbers, table
-from unrolled.model import read_about
+from unrolled.model_file import read_about
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
 
@@ -109,7 +109,7 @@ def test_scores(folder: Path, file: Path, tmp_path: Path) -> None:
     (tmp_path / "a.src").write_text("".join(f"{s}\n" for s, _ in numbers()))
     (tmp_path / "a.tgt").write_text("".join(f"{t}\n" for _, t in numbers()))
     assert call("eval", folder, tmp_path / "a.src", "--target", tmp_path / "a.tgt")[1] == said
-    assert read_about(folder / "best.safetensors")["scores"]["exact_match"] == pytest.approx(scores["exact_match"])
+    assert read_about(folder / "best.safetensors").scores["exact_match"] == pytest.approx(scores["exact_match"])
 
 
 def test_pictures(folder: Path, file: Path, tmp_path: Path) -> None:

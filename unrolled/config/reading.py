@@ -58,7 +58,7 @@ def read_config(
     problems: list[Problem] = []
     if path is not None:
         try:
-            text, data = _read_toml(path)
+            text, data = read_toml(path)
         except UserError as error:
             problems.append((0, error))
         else:
@@ -98,7 +98,7 @@ def apply(config: S, dotted: Mapping[str, Any]) -> S:
     return _build(cls, {path: attrgetter(path)(config) for path in keys(cls)}, given, [])
 
 
-def _read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """A TOML file's text and content; whatever stands in the way becomes a UserError."""
     try:
         raw = path.read_bytes()

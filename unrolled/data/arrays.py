@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
+from unrolled.text.array_files import ArrayError, PickledError, names_of_npz, read_npz
 from unrolled.text.files import reading
 
 
@@ -25,7 +26,7 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
     arrays = read_arrays(path, [*names, *optional, "lengths"])
     for name in names:
         if name not in arrays:
-            raise UserError(f"{path} has no array {name!r}.", f"It has: {', '.join(_names(path))}.")
+            raise UserError(f"{path} has no array {name!r}.", f"It has: {', '.join(names_of_npz(path)[:20])}.")
     lengths = arrays.pop("lengths", None)
     if lengths is None:
         sizes = {name: len(array) for name, array in arrays.items()}
@@ -34,7 +35,7 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
         return {name: list(array) for name, array in arrays.items()}
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
         raise UserError(f"{path}: lengths has shape {lengths.shape} and type {lengths.dtype}.", "Expected counts (N,).")
-    total, number = int(lengths.sum()), len(lengths)
+    total, number = sum(lengths.tolist()), len(lengths)
     result = {}
     for name, array in arrays.items():
         if len(array) == total:
@@ -55,23 +56,16 @@ def read_arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
         if not zipfile.is_zipfile(file):
             raise UserError(f"{path} is not an npz file.", "Make one with numpy.savez.")
     try:
-        with reading(path, "npz file"), np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in wanted if name in file}
-    except ValueError as error:
-        if "pickle" not in str(error):
-            raise UserError(f"{path} is not an npz file: {error}.") from None
+        with reading(path, "npz file"):
+            arrays = read_npz(path, wanted)
+    except PickledError:
         raise UserError(
             f"{path} holds Python objects, which are not read: they could run code.",
             "Store one array end to end, and an array `lengths`.",
         ) from None
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise UserError(f"{path} is not an npz file: {error}.") from None
+    except ArrayError as error:
+        raise UserError(f"{path} is not an npz file: {error}.", "Make one with numpy.savez.") from None
     for name, array in arrays.items():
         if array.ndim == 0:
             raise UserError(f"{path}: {name} is a single number.", "Expected an array with a row for each step.")
     return arrays
-
-
-def _names(path: Path) -> list[str]:
-    with np.load(path, allow_pickle=False) as file:
-        return list(file.files)

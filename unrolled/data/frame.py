@@ -9,11 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.config.stored import DAMAGED, stored_as
 from unrolled.data.lanes import Steps
 from unrolled.data.series import Numbers, Series
 from unrolled.errors import UserError
 
 Scaling = Literal["standard", "robust", "none"]
+FARTHEST_STEP = 1_000_000  # a horizon beyond it is no forecast
 FARTHEST = 1e12  # in a column's scale: float32 reckons with it, and squares it
 
 
@@ -146,9 +148,20 @@ class Frame:
 
     @staticmethod
     def from_json(stored: dict[str, Any]) -> Frame:
-        roles = Roles(**{name: tuple(value) for name, value in stored["roles"].items()})
-        rest: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
-        return Frame(**{**rest, "roles": roles})
+        frame: Frame = stored_as(Frame, stored, "frame of columns")
+        frame.check_whole()
+        return frame
+
+    def check_whole(self) -> None:
+        """Refuses what a damaged file would bring: columns without their numbers, scales that do not divide."""
+        names, targets = self.roles.names, self.roles.targets
+        finite = all(np.isfinite([*self.center, *self.scale, *self.mean]))
+        columns = {len(self.center), len(self.scale), len(self.binary)} == {len(names)}
+        horizons = self.roles.horizons and all(0 <= one <= FARTHEST_STEP for one in self.roles.horizons)
+        whole = finite and columns and horizons and len(self.mean) == len(targets) and all(s > 0 for s in self.scale)
+        once = all(len(set(some)) == len(some) and some for some in (self.roles.inputs, targets, self.roles.horizons))
+        if not whole or not once:
+            raise UserError("The stored frame of columns is damaged: its parts do not fit each other.", DAMAGED)
 
 
 def fit_frame(roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing: bool, start_row: bool) -> Frame:

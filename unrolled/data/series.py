@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.config.stored import parsed
 from unrolled.data.arrays import read_ragged
+from unrolled.data.parquet import reading_parquet
 from unrolled.data.quoted import SEPARATORS, quoted_cells, quoted_rows, separator_of
-from unrolled.data.text import read_text, reading
+from unrolled.data.text import read_text
 from unrolled.errors import UserError, note, unknown_name
 
 KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".npz")
@@ -217,7 +218,7 @@ def _json_lines(path: Path) -> _Cells:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = parsed(line)
         except ValueError as error:
             raise UserError(f"{path}:{number} is not JSON: {error}.", "Expected one object on each line.") from None
         if not isinstance(record, dict) or (names and set(record) - set(names)):
@@ -231,16 +232,12 @@ def _json_lines(path: Path) -> _Cells:
 
 
 def _parquet(path: Path) -> _Cells:
-    import pyarrow
     import pyarrow.parquet
 
-    try:
-        with reading(path, "Parquet file"):
-            table = pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowInvalid as error:
-        raise UserError(f"{path} is not a Parquet file: {error}.") from None
-    _need_rows(path, table.num_rows)
-    columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
+    with reading_parquet(path):
+        table = pyarrow.parquet.read_table(path)
+        _need_rows(path, table.num_rows)
+        columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
     return _Cells(list(table.column_names), columns, f"{path}, row ", range(1, table.num_rows + 1))
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from unrolled.config.stored import parsed
+from unrolled.data.parquet import reading_parquet
 from unrolled.data.quoted import SEPARATORS, quoted_rows, separator_of
 from unrolled.data.text import read_lines, read_text
 from unrolled.errors import UserError, note, unknown_name
-from unrolled.text.files import reading
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".parquet")
 KEYS = {"captions": "caption_column", "file": "input_column"}  # of the config; otherwise data.text_column is for `text`
@@ -142,7 +142,7 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = parsed(line)
         except ValueError as error:
             raise UserError(f"{path}:{number} is not JSON: {error}.", "Expected one object on each line.") from None
         if not isinstance(record, dict):
@@ -154,22 +154,18 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    import pyarrow
     import pyarrow.parquet
 
-    try:
-        with reading(path, "Parquet file"):
-            file = pyarrow.parquet.ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
-        raise UserError(f"{path} is not a Parquet file: {error}.") from None
-    for column in columns:
-        if column not in file.schema_arrow.names:
-            raise UserError(f"{path} has no column {column!r}.", f"It has: {', '.join(file.schema_arrow.names)}.")
-    number = 0
-    for part in file.iter_batches(columns=list(columns)):
-        for values in zip(*(part.column(column).to_pylist() for column in columns), strict=True):
-            number += 1
-            yield Row(tuple(values), f"{path}:{number}")
+    with reading_parquet(path):
+        file = pyarrow.parquet.ParquetFile(path)
+        for column in columns:
+            if column not in file.schema_arrow.names:
+                raise UserError(f"{path} has no column {column!r}.", f"It has: {', '.join(file.schema_arrow.names)}.")
+        number = 0
+        for part in file.iter_batches(columns=list(columns)):
+            for values in zip(*(part.column(column).to_pylist() for column in columns), strict=True):
+                number += 1
+                yield Row(tuple(values), f"{path}:{number}")
 
 
 def _short(text: str, most: int = 60) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.config.stored import parsed
 from unrolled.errors import UserError, note
 from unrolled.text import Tokenizer, tokenizer_from_json
 from unrolled.text.files import reading
@@ -62,7 +63,7 @@ class TokenCache:
         with self._locked(path):
             if path.exists():
                 try:
-                    return tokenizer_from_json(json.loads(path.read_text()))
+                    return tokenizer_from_json(parsed(path.read_text()))
                 except (ValueError, UserError):
                     note(f"{path} is damaged and is made again.")
             made = make(text.segments())
@@ -108,7 +109,7 @@ class TokenCache:
         known = self.folder / "sources" / f"{_key(str(path))}.json"
         state = [FORMAT, now.st_size, now.st_mtime_ns]
         try:
-            stored = json.loads(known.read_text())
+            stored = parsed(known.read_text())
             if stored["state"] == state:
                 marks = tuple((a, b) for a, b in stored.pop("marks"))
                 return Scan(marks=marks, **{k: v for k, v in stored.items() if k != "state"})
@@ -201,7 +202,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def _problem(place: Path) -> str | None:
     """What is wrong with a cache, or None."""
     try:
-        about = json.loads((place / ABOUT).read_text())
+        about = parsed((place / ABOUT).read_text())
         expected = about["tokens"] * np.dtype(about["dtype"]).itemsize
         if about["format"] != FORMAT:
             return f"format {about['format']}"

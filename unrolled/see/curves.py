@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.see.runs import Updates
-from unrolled.training.folder import METRICS
+from unrolled.see.runs import Updates, evaluations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,8 +21,7 @@ CLIPPED = "#d55e00"
 
 def curves(folder: Path, metric: str) -> bytes | None:
     """A PNG of loss and score, learning rate, and gradient norms over the updates; None before the first evaluation."""
-    metrics, updates = folder / METRICS, Updates.read(folder)
-    rows = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
+    rows, updates = evaluations(folder), Updates.read(folder)
     if not rows or updates is None:
         return None
     from matplotlib.figure import Figure

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
-import json
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from unrolled.config.stored import parsed
+from unrolled.errors import note
 from unrolled.training.folder import CONFIG, METRICS, SAMPLES
 from unrolled.training.updates import COLUMNS, UPDATES
 
@@ -35,21 +37,27 @@ class Updates:
     @classmethod
     def read(cls, folder: Path) -> Updates | None:
         """What a run folder has; None before the first."""
-        whole = _whole_lines(folder / UPDATES)
+        path = folder / UPDATES
+        whole = _whole_lines(path)
         if whole.count("\n") < 2:
             return None
-        table = pyarrow.csv.read_csv(io.BytesIO(whole.encode()))
-        columns = {name: table[name].to_numpy().astype(np.float64) for name in table.column_names}
+        try:
+            table = pyarrow.csv.read_csv(io.BytesIO(whole.encode()))
+            columns = {name: table[name].to_numpy().astype(np.float64) for name in table.column_names}
+            if missing := set(COLUMNS) - set(columns):
+                raise ValueError(f"there is no column {min(missing)}")
+        except (ValueError, TypeError, KeyError, pyarrow.ArrowException) as error:
+            note(f"{path} is damaged and is not shown: {(str(error).splitlines() or [''])[0][:200]}.")
+            return None
         finite = {name: np.where(np.isfinite(values), values, np.nan) for name, values in columns.items()}
-        limit = tomllib.loads((folder / CONFIG).read_text())["train"].get("clip_norm")
         return cls(
-            columns["step"].astype(np.int64),
+            np.nan_to_num(columns["step"]).astype(np.int64),
             finite["loss"],
             finite["lr"],
             finite["grad_norm"],
             columns["clipped"] > 0,
             {name: values for name, values in finite.items() if name not in COLUMNS},
-            None if limit == "none" else limit,
+            _limit(folder / CONFIG),
         )
 
     def thinned(self, most: int = MOST_UPDATES) -> tuple[Updates, int]:
@@ -68,17 +76,54 @@ class Updates:
 
 def run_rows(folder: Path) -> dict[str, Any]:
     """The evaluations of a run so far, a column for each number, what it said at each of them, and its updates."""
-    rows = [json.loads(line) for line in _whole_lines(folder / METRICS).splitlines()]
+    rows = evaluations(folder)
     names = [name for name in (rows[0] if rows else {}) if isinstance(rows[0][name], (int, float))]
-    samples = (json.loads(line) for line in _whole_lines(folder / SAMPLES).splitlines())
-    said = {row["step"]: row["samples"] for row in samples}
+    said = {row["step"]: row["samples"] for row in _records(folder / SAMPLES) if _is_texts(row.get("samples"))}
     return {
         "step": [row["step"] for row in rows],
         "best": [row["step"] for row in rows if row.get("best")],
-        "columns": {name: [row.get(name) for row in rows] for name in names if name not in ("step", "best")},
+        "columns": {name: [_number(row.get(name)) for row in rows] for name in names if name not in ("step", "best")},
         "samples": [[step, texts] for step, texts in sorted(said.items())],
         "updates": _as_lists(Updates.read(folder)),
     }
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    """What a run wrote down at each evaluation."""
+    return _records(folder / METRICS)
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of JSON objects that have a step; what is damaged is left out, and said."""
+    found = []
+    for number, line in enumerate(_whole_lines(path).split("\n")[:-1], 1):
+        try:
+            record = parsed(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict) and type(record.get("step")) is int:
+            found.append(record)
+        else:
+            note(f"{path}:{number} is damaged and is not shown.")
+    return found
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _number(value: Any) -> Any:
+    return value if isinstance(value, (int, float)) else None
+
+
+def _limit(config: Path) -> float | None:
+    """train.clip_norm, where the config can be read."""
+    try:
+        section = tomllib.loads(config.read_text()).get("train", {})
+    except (OSError, ValueError, RecursionError):
+        return None
+    limit = section.get("clip_norm") if isinstance(section, dict) else None
+    return float(limit) if isinstance(limit, (int, float)) else None
 
 
 def _as_lists(updates: Updates | None) -> dict[str, Any] | None:
@@ -106,5 +151,5 @@ def _whole_lines(path: Path) -> str:
     """The whole lines of a file that may be growing, or may not be there yet."""
     if not path.exists():
         return ""
-    whole, end, _ = path.read_text().rpartition("\n")
+    whole, end, _ = path.read_text(errors="replace").rpartition("\n")
     return whole + end

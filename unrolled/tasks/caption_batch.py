@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.data import Batch
 from unrolled.data.captions import Captioned
 from unrolled.data.views import Shape, View
@@ -42,9 +43,10 @@ class CaptionAssets:
 
     @classmethod
     def from_json(cls, stored: Any) -> CaptionAssets:
-        shape = Shape(stored["shape"]["kind"], tuple(stored["shape"]["sizes"]), stored["shape"]["vector"])
-        numbers = [stored[name] for name in ("longest", "words", "references")]
-        return cls(Side.from_json(stored["target"]), shape, *numbers)
+        shape = stored_entry(stored, "shape", Shape, "shape of pictures")
+        kinds = {"longest": Count, "words": Amount, "references": Amount}
+        numbers = [stored_entry(stored, name, kind, "lengths") for name, kind in kinds.items()]
+        return cls(Side.from_json(stored_entry(stored, "target", dict[str, Any], "vocabulary")), shape, *numbers)
 
     def measured(self, examples: Sequence[Captioned]) -> CaptionAssets:
         """The same with the lengths of these captions."""

@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.config import Section
+from unrolled.config.stored import DAMAGED, stored_entry
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.docstrings import DOCSTRINGS, embedded_labels
 from unrolled.data.labelled import Labelled, check_frames, read_frames, read_labelled
@@ -193,7 +194,11 @@ class Classify(Task):
         return {"labels": list(assets.labels), "counts": list(assets.counts), "reader": assets.reader.to_json()}
 
     def assets_from_json(self, stored: Any) -> ClassifyAssets:
-        return ClassifyAssets(tuple(stored["labels"]), tuple(stored["counts"]), Reader.from_json(stored["reader"]))
+        labels = stored_entry(stored, "labels", tuple[str, ...], "labels")
+        counts = stored_entry(stored, "counts", tuple[int, ...], "counts of labels")
+        if not labels or len(counts) != len(labels) or len(set(labels)) < len(labels):
+            raise UserError("The stored labels are damaged: expected each once, with a count.", DAMAGED)
+        return ClassifyAssets(labels, counts, Reader.from_json(stored_entry(stored, "reader", dict[str, Any], "model")))
 
     def build(self, config: ClassifyConfig, assets: ClassifyAssets) -> nn.Module:
         inputs = assets.reader.build(config.model)

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unrolled.config.stored import DAMAGED, Size, stored_entry
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput, padded, word_batch
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
 from unrolled.text.vectors import Vectors
 
+_TEXTS = ("words", "tokenizer")
 LEVEL = Literal["auto", "word", "char", "bpe", "symbols"]
 
 
@@ -166,12 +168,16 @@ class Reader:
 
     @classmethod
     def from_json(cls, stored: Any) -> Reader:
-        return cls(
-            words=None if stored["words"] is None else Words.from_json(stored["words"]),
-            tokenizer=None if stored["tokenizer"] is None else tokenizer_from_json(stored["tokenizer"]),
-            frames=tuple(stored["frames"]),
-            vector_size=stored["vector_size"],
+        words, tokenizer = (stored_entry(stored, name, dict[str, Any] | None, "reader") for name in _TEXTS)
+        reader = cls(
+            words=None if words is None else Words.from_json(words),
+            tokenizer=None if tokenizer is None else tokenizer_from_json(tokenizer),
+            frames=stored_entry(stored, "frames", tuple[Size, ...], "reader"),
+            vector_size=stored_entry(stored, "vector_size", Size | None, "reader"),
         )
+        if (words is not None) + (tokenizer is not None) + bool(reader.frames) != 1 or len(reader.frames) > 3:
+            raise UserError("The stored reader is damaged: expected words, tokens or frames.", DAMAGED)
+        return reader
 
 
 def choose_level(texts: Sequence[str]) -> Literal["word", "char"]:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unrolled.config.stored import DAMAGED, stored_as
 from unrolled.data.audio import AudioFacts, audio_facts, read_audio
 from unrolled.data.augment import changed_line, changed_spectrum, masked_spectrum
 from unrolled.data.labelled import check_frames
@@ -23,10 +24,12 @@ from unrolled.data.media import ARRAYS, AUDIO, IMAGES, Medium
 from unrolled.data.transcripts import Frames, Transcribed
 from unrolled.errors import UserError, note
 from unrolled.tasks.recognize_config import RecognizeData, RecognizeTraining
+from unrolled.text.array_files import ArrayError, read_npy
 
 Kind = Literal["audio", "line", "frames"]
 MOST_RATE = 16_000  # samples a second: speech has little above 8 kHz
 LOUDEST = 1e6  # of samples from −1 to 1; somewhat more than 1 is a recording that was made louder
+LARGEST = 1_000_000  # of a rate, or of the numbers in a step
 USUAL_HEIGHT = 48  # pixels of a line: small print is still legible
 UNITS = {"audio": "seconds", "line": "pixels", "frames": "frames"}
 WHAT = {"audio": "a recording", "line": "a picture", "frames": "an array of frames"}
@@ -180,7 +183,13 @@ class InputReader:
 
     @classmethod
     def from_json(cls, stored: Any) -> InputReader:
-        return cls(**{**stored, "shape": tuple(stored["shape"])})
+        reader: InputReader = stored_as(cls, stored, "way to read inputs")
+        sizes = (reader.rate, reader.bands, reader.deltas, *reader.shape)
+        if not reader.shape or not all(0 <= size <= LARGEST for size in sizes) or 0 in reader.shape:
+            raise UserError(f"The stored way to read inputs is damaged: {reader}.", DAMAGED)
+        if reader.kind == "audio" and (reader.rate < 100 or reader.bands < 1 or reader.deltas > 2):
+            raise UserError(f"The stored way to read inputs is damaged: {reader}.", DAMAGED)
+        return reader
 
 
 def usual_height(examples: Sequence[Transcribed]) -> int:
@@ -229,8 +238,9 @@ def _one_shape(examples: Sequence[Transcribed]) -> tuple[int, ...]:
 
 
 def _array_of(medium: Medium, place: str) -> NDArray[np.float32]:
+    raw = medium.read()
     try:
-        frames = np.load(io.BytesIO(medium.read()), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        frames = read_npy(io.BytesIO(raw), len(raw))
+    except ArrayError as error:
         raise UserError(f"{medium} is no array that can be read: {error}.", "Write it with numpy.save.") from None
     return check_frames(frames, str(medium) if medium.place else place)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from unrolled.config.stored import DAMAGED, stored_entry
 from unrolled.data.transcripts import tidy
 from unrolled.errors import UserError
 from unrolled.tasks.recognize_inputs import InputReader
@@ -94,8 +95,7 @@ class RecognizeAssets:
 
     @classmethod
     def from_json(cls, stored: Any) -> RecognizeAssets:
-        labels = stored["labels"]
-        return cls(
-            InputReader.from_json(stored["reader"]),
-            Labels(tuple(labels["names"]), labels["level"], labels["lowercase"]),
-        )
+        labels: Labels = stored_entry(stored, "labels", Labels, "labels")
+        if len(set(labels.names)) < len(labels.names) or labels.names[:1] != (BLANK,):
+            raise UserError(f"The stored labels are damaged: expected {BLANK} first, and each once.", DAMAGED)
+        return cls(InputReader.from_json(stored_entry(stored, "reader", dict[str, Any], "model")), labels)

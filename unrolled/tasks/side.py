@@ -10,11 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.config.stored import stored_entry
 from unrolled.errors import UserError
 from unrolled.text import Tokenizer, tokenizer_from_json, train_tokenizer
 
 BOS, EOS = "<bos>", "<eos>"
 Level = Literal["char", "word", "bpe", "symbols"]
+Form = Literal["", "NFC", "NFD", "NFKC", "NFKD"]
 Normalize = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]
 MOST_SYMBOLS = 256  # different ones: more of them are words
 WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
@@ -80,7 +82,11 @@ class Side:
 
     @classmethod
     def from_json(cls, stored: Any) -> Side:
-        return cls(tokenizer_from_json(stored["tokenizer"]), stored["form"])
+        tokenizer = tokenizer_from_json(stored_entry(stored, "tokenizer", dict[str, Any], "side"))
+        side = cls(tokenizer, stored_entry(stored, "form", Form, "side"))
+        for name in (BOS, EOS):
+            tokenizer.vocabulary.id(name)
+        return side
 
 
 def prepared(text: str, level: str, form: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from unrolled.config.stored import Size, stored_entry
 from unrolled.data import Batch
 from unrolled.data.sentences import Sentence
 from unrolled.errors import UserError
@@ -110,15 +111,18 @@ class TagAssets:
 
     @classmethod
     def from_json(cls, stored: Any) -> TagAssets:
-        first, last = stored["untrained"]
+        def entry(name: str, kind: Any) -> Any:
+            return stored_entry(stored, name, kind, "tagger")
+
+        inner = entry("inner", dict[str, Any] | None)
         return cls(
-            Words.from_json(stored["words"]),
-            tuple(Vocabulary.from_json(values) for values in stored["features"]),
-            Vocabulary.from_json(stored["tags"]),
-            stored["scheme"],
-            None if stored["inner"] is None else Vocabulary.from_json(stored["inner"]),
-            stored["vector_size"],
-            (first, last),
+            Words.from_json(entry("words", dict[str, Any])),
+            tuple(Vocabulary.from_json(values) for values in entry("features", list[dict[str, Any]])),
+            Vocabulary.from_json(entry("tags", dict[str, Any])),
+            entry("scheme", Scheme | None),
+            None if inner is None else Vocabulary.from_json(inner),
+            entry("vector_size", Size | None),
+            entry("untrained", tuple[int, int]),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.tasks.side import Reading, Side, form_of, level_of, trained_side
 
 
@@ -47,10 +48,11 @@ class TranslateAssets:
 
     @classmethod
     def from_json(cls, stored: Any) -> TranslateAssets:
-        source = Side.from_json(stored["source"])
-        joint = stored["target"] is None
+        source = Side.from_json(stored_entry(stored, "source", dict[str, Any], "vocabularies"))
+        joint = stored_entry(stored, "target", dict[str, Any] | None, "vocabularies") is None
         target = source if joint else Side.from_json(stored["target"])
-        numbers = [stored[name] for name in ("longest_source", "ratio", "target_words", "target_tokens")]
+        kinds = {"longest_source": Count, "ratio": Amount, "target_words": Amount, "target_tokens": Amount}
+        numbers = [stored_entry(stored, name, kind, "lengths") for name, kind in kinds.items()]
         return cls(source, target, joint, *numbers)
 
     @classmethod

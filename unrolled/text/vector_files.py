@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
+from unrolled.text.array_files import ArrayError, PickledError, read_npz
 from unrolled.text.files import opened, reading
 
 KIND = "word2vec, GloVe or npz file"
@@ -319,19 +319,15 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         if not zipfile.is_zipfile(file):
             raise UserError(f"{path} is not a whole npz file.", f"Give the path of a {KIND}.")
     try:
-        with reading(path, KIND), np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in ("vectors", "words") if name in arrays}
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise UserError(f"{path} is not a whole npz file: {error}.", f"Give the path of a {KIND}.") from None
-    except ValueError as error:
-        if isinstance(error, UserError):
-            raise
-        if "pickle" not in str(error):
-            raise UserError(f"{path} is not a whole npz file: {error}.", f"Give the path of a {KIND}.") from None
+        with reading(path, KIND):
+            return read_npz(path, ("vectors", "words"))
+    except PickledError:
         raise UserError(
             f"{path} holds Python objects, which are not read: they could run code.",
             "Store the words as an array of text: np.array(words, dtype=str).",
         ) from None
+    except ArrayError as error:
+        raise UserError(f"{path} is not a whole npz file: {error}.", f"Give the path of a {KIND}.") from None
 
 
 def _words_of(path: Path, stored: NDArray[Any] | None) -> tuple[list[str], str]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.text.base import check_text
 from unrolled.text.vocabulary import UNK, Vocabulary, stored, stored_strings
 
 MOST_LETTERS = 40  # of a word that are looked at: its beginning and its end
@@ -38,6 +39,7 @@ def split_words(text: str) -> list[str]:
     >>> split_words("हिन्दी 猫だ")
     ['हिन्दी', '猫', 'だ']
     """
+    check_text(text)
     words: list[str] = []
     for piece in text.split():
         if piece.isascii() and piece.isalnum():

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from unrolled.config.stored import parsed
 from unrolled.errors import UserError
 
 NEW, CURRENT, PREVIOUS = "checkpoint.new", "checkpoint", "checkpoint.previous"
@@ -46,17 +47,25 @@ def flatten(value: Any, tensors: dict[str, Tensor], path: str = "") -> Any:
 
 
 def unflatten(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of `flatten`."""
+    """The inverse of `flatten`; a ValueError for what it never makes."""
+    if not isinstance(skeleton, dict) or len(skeleton) != 1:
+        raise ValueError("its state.json is no state of a run")
     ((kind, content),) = skeleton.items()
-    if kind == "tensor":
+    if kind == "tensor" and isinstance(content, str) and content in tensors:
         return tensors[content]
-    if kind == "tuple":
+    if kind == "tuple" and isinstance(content, list):
         return tuple(unflatten(v, tensors) for v in content)
-    if kind == "list":
+    if kind == "list" and isinstance(content, list):
         return [unflatten(v, tensors) for v in content]
-    if kind == "dict":
+    if kind == "dict" and isinstance(content, list) and all(_is_pair(item) for item in content):
         return {k: unflatten(v, tensors) for k, v in content}
-    return content
+    if kind == "value" and (content is None or isinstance(content, (bool, int, float, str))):
+        return content
+    raise ValueError(f"its state.json holds {kind!r:.60} that cannot be read")
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list) and len(item) == 2 and isinstance(item[0], (str, int))
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
@@ -66,11 +75,14 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     skeleton = flatten(state, tensors, "state")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
+    text = json.dumps(skeleton)
+    own = hashlib.sha256(text.encode()).hexdigest()
     try:
         # safetensors shares no memory between entries: tied weights are stored twice, and come back equal
         save_file({name: t.clone() for name, t in tensors.items()}, new / "tensors.safetensors")
         digest = hashlib.sha256((new / "tensors.safetensors").read_bytes()).hexdigest()
-        (new / "state.json").write_text(json.dumps({"format": FORMAT, "sha256": digest, "state": skeleton}))
+        document = f'{{"format": {FORMAT}, "sha256": "{digest}", "state_sha256": "{own}", "state": {text}}}'
+        (new / "state.json").write_text(document)
         for path in new.iterdir():
             sync(path)
     except (OSError, SafetensorError):  # half of it would only take the room that is missing
@@ -100,14 +112,36 @@ def load(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    document = json.loads((path / "state.json").read_text())
+    document = parsed((path / "state.json").read_bytes())
+    if not isinstance(document, dict) or not isinstance(document.get("format"), int):
+        raise ValueError("its state.json is no state of a run")
     if document["format"] > FORMAT:
         raise ValueError(f"its format {document['format']} is newer than this version's {FORMAT}; upgrade unrolled")
+    own = document.get("state_sha256")  # older checkpoints have none
+    if own is not None and own != hashlib.sha256(json.dumps(document["state"]).encode()).hexdigest():
+        raise ValueError("its state.json was changed")
     raw = (path / "tensors.safetensors").read_bytes()
     if hashlib.sha256(raw).hexdigest() != document["sha256"]:
         raise ValueError("its tensors are incomplete or changed")
     state: dict[str, Any] = unflatten(document["state"], load_file(path / "tensors.safetensors"))
+    if not isinstance(state, dict):
+        raise ValueError("its state.json is no state of a run")
     return state
+
+
+@contextmanager
+def one_message(folder: Path) -> Iterator[None]:
+    """A whole checkpoint that does not fit the run's config becomes one message."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        reason = f"{type(error).__name__}, {error}"
+        raise UserError(
+            f"The checkpoint of {folder} does not fit its config: {reason[:300]}.",
+            f"One of them was changed. Train anew, or start from its model: --init {folder}.",
+        ) from error
 
 
 def sync(path: Path) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
+from unrolled.config.stored import stored_as
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.training import checkpoint
 from unrolled.training.changes import end_moved
-from unrolled.training.checkpoint import disk_errors, sync
+from unrolled.training.checkpoint import disk_errors, one_message, sync
 from unrolled.training.folder import BEST, LAST, METRICS, SAMPLES, clear_unfinished
 from unrolled.training.loop import Progress, StepInfo, Trainer
 from unrolled.training.loss import map_state
@@ -128,6 +129,10 @@ class Run:
 
         `old_total` is the number of updates that the run was to have, where another is asked for now.
         """
+        with one_message(self.folder):
+            return self._resume(old_total)
+
+    def _resume(self, old_total: int | None) -> list[str]:
         clear_unfinished(self.folder)
         if not any((self.folder / name).exists() for name in (checkpoint.CURRENT, checkpoint.PREVIOUS)):
             for path in self._growing:
@@ -170,7 +175,7 @@ class Run:
         trainer.scaler.load_state_dict(state["scaler"])
         if trainer.average is not None:
             trainer.average.load(state["average"])
-        trainer.progress = Progress(**state["progress"])
+        trainer.progress = stored_as(Progress, state["progress"], "progress of the run")
         trainer.tbptt.state = _on(trainer.device, state["hidden"])
         trainer.tbptt.past.clear()
         trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])

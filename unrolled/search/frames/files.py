@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
 from unrolled.search.frames.decoder import Decoder
 from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.ngram import NGram
+from unrolled.text.array_files import ArrayError, read_npy, read_npz
 
 LENGTHS = "lengths"
+MAGIC = b"\x93"  # the first byte of an .npy file
 SEPARATORS = (" ", "|")  # labels that stand between words where nothing else is said
 
 
@@ -26,18 +25,19 @@ def read_posteriors(path: str | Path) -> dict[str, NDArray[Any]]:
     """
     path = Path(path)
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.ndarray):
-            with loaded:
-                arrays = {name: np.asarray(array) for name, array in loaded.items()}  # what is no array comes as bytes
+        with path.open("rb") as file:
+            is_npy = file.read(1) == MAGIC
+            file.seek(0)
+            alone = read_npy(file, path.stat().st_size) if is_npy else None
+        arrays = {} if alone is not None else read_npz(path)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist.", "Give an .npz file of posteriors.") from None
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.", "Give an .npz file of posteriors.") from None
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):  # numpy's own words advise to load pickles
+    except ArrayError:
         raise UserError(f"{path} is no .npz or .npy file of numbers.", "Write it with numpy.savez.") from None
-    if isinstance(loaded, np.ndarray):
-        return {path.stem: _matrix(path, path.stem, loaded)}
+    if alone is not None:
+        return {path.stem: _matrix(path, path.stem, alone)}
     lengths = arrays.pop(LENGTHS, None)
     if not arrays:
         raise UserError(f"{path} has no arrays of posteriors.", "Write them with numpy.savez.")
