@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import nn
 
 from unrolled import __version__
 from unrolled.config import Section, apply, keys, read_config, write_toml
@@ -166,7 +165,7 @@ class Job:
         self.goal = self.task.goal(self.config, self.assets)
         network = self.task.build(self.config, self.assets)
         if start is not None:
-            copy_weights(start.network, network)
+            self.task.transfer(start, network, self.assets)
         else:
             self.task.initialize(network, self.config, self.assets, self.data)
         self.model = Model(self.task, self.config, self.assets, network.to(self.device), {}, current_versions())
@@ -357,15 +356,6 @@ def pick_device(name: str, key: str = "train.device") -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{key}={name}, but torch finds no GPU here.", f"Use {key}=cpu.")
     return device
-
-
-def copy_weights(source: nn.Module, target: nn.Module) -> None:
-    """Copies weights; where the target has more rows (a longer vocabulary), the old rows."""
-    old = source.state_dict()
-    with torch.no_grad():
-        for name, value in target.state_dict().items():
-            given = old[name]
-            value[tuple(slice(0, size) for size in given.shape)].copy_(given)
 
 
 def _with_absolute_paths(config: Any) -> Any:
