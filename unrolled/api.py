@@ -16,15 +16,16 @@ import torch
 from pydantic import ValidationError
 
 from unrolled import __version__
-from unrolled.config import Section, apply, keys, read_config, write_toml
+from unrolled.config import Section, apply, changes_of, keys, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
-from unrolled.model import Model, current_versions, find_file, load_weights, read_about
+from unrolled.model import Model, check_path, current_versions, find_file, load_weights, read_about
 from unrolled.see import curves, length_figure
 from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Run, Trainer, new_folder
 from unrolled.training.checkpoint import write_atomically
+from unrolled.training.doubts import Doubts
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
 from unrolled.training.run import BEST, CONFIG, LAST
@@ -113,15 +114,18 @@ def train(
     the run folder, by default a new one under runs/; an existing run is never overwritten. `task` is the task itself,
     where it is not made from its name alone: `Caption(encoder=…)`.
     """
-    extra = {key: str(value) for key, value in (("data.train", train), ("data.valid", valid)) if value is not None}
-    if not isinstance(set, (Mapping, list, tuple, type(None))):
-        raise UserError(
-            f"set is {type(set).__name__} {set!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
-        )
-    overrides = list(set) if isinstance(set, (list, tuple)) else []
-    changes = dict(set) if isinstance(set, Mapping) else {}
+    extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
+    overrides, changes = changes_of(set)
     config = configure(target, overrides, {**extra, **changes})
     return Job(config, init=init, task=task).run(Path(out) if out is not None else None, quiet=quiet)
+
+
+def _files(**given: Any) -> dict[str, Any]:
+    """The files among these, each a path: data in memory is refused with what to do about it."""
+    files = {name: value for name, value in given.items() if value is not None}
+    for name, value in files.items():
+        check_path(value, name)
+    return files
 
 
 def resume(folder: str | Path, *, task: Task | None = None, quiet: bool = False) -> Model:
@@ -206,7 +210,7 @@ class Job:
         return self._drive(run, quiet, run.resume())
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
-        trainer, folder = run.trainer, run.folder
+        trainer, folder, doubts = run.trainer, run.folder, Doubts(self.goal)
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
@@ -220,6 +224,7 @@ class Job:
                 report.say("The run had come to its end already.")
             for info in self._steps(run):
                 report.step(info, trainer.progress)
+                doubts.look(info)
                 if info.scores is not None:
                     with trainer.averaged():
                         samples = self.task.samples(self.model)
@@ -240,6 +245,7 @@ class Job:
             f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
+        doubts.end(trainer.progress.best_score)
         return best
 
     def _steps(self, run: Run) -> Iterator[StepInfo]:
@@ -281,7 +287,12 @@ class Job:
 
 
 def compare(
-    models: Sequence[str | Path], data: Any, picture: str | Path | None = None, *, device: str = "cpu"
+    models: Sequence[str | Path],
+    data: Any,
+    picture: str | Path | None = None,
+    *,
+    device: str = "cpu",
+    set: Mapping[str, Any] | Sequence[str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Scores of several models on the same data, and a picture of them by the length of the source."""
     place = check_picture(picture) if picture is not None else None
@@ -289,7 +300,7 @@ def compare(
     tasks = {model.task.name for model in loaded.values()}
     if len(tasks) > 1:
         raise UserError(f"The models are of {' and '.join(sorted(tasks))}.", "Give those of one task.")
-    scores = {name: model.evaluate(data) for name, model in loaded.items()}
+    scores = {name: model.evaluate(data, set=set) for name, model in loaded.items()}
     if place is not None:
         tables = {name: found.get("by_length") for name, found in scores.items()}
         if not all(tables.values()):

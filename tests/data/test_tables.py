@@ -96,11 +96,11 @@ def test_columns_are_counted_from_one(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_told_with_its_key(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("where,text\na.wav,b\n")
-    with pytest.raises(UserError, match=r"no column 'file'\. .* or its number: data\.input_column\.$"):
+    with pytest.raises(UserError, match=r"no column 'file'\. .* or its number: --set data\.input_column=…$"):
         read_transcripts(tmp_path / "t.csv")
-    with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: data\.label_column\.$"):
+    with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: --set data\.label_column=…$"):
         read_labelled(tmp_path / "t.csv")
-    with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: data\.text_column\.$"):
+    with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: --set data\.text_column=…$"):
         read_texts(tmp_path / "t.csv", "said", "text", 2)
 
 

@@ -78,7 +78,9 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
         if here is None:
             raise _no_column(place, names, our_name(roles[i]), roles[i])
         positions.append(here)
-    _say(wanted, names, positions, place, found.values(), always=not (named_only or by_name))
+    ours = all(at is None or names[at].strip() == our_name(roles[i]) for i, at in found.items())
+    if not (ours and (named_only or by_name)):
+        _say(wanted, names, positions, place)
     return Layout(positions, header=True)
 
 
@@ -92,17 +94,13 @@ def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place:
         at = [names[i : i + 1] for i in positions]
         header = all(find_all(cell, [role], place)[0] == 0 for cell, role in zip(at, wanted.roles, strict=True))
     if header:
-        _say(wanted, names, positions, place, (), always=True)
+        _say(wanted, names, positions, place)
     return Layout(positions, header)
 
 
-def _say(
-    wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str, found: Any, *, always: bool
-) -> None:
-    """Tells which columns are read where the names are not our own, or where a header might not be expected."""
-    own = all(at is None or names[at].strip() == our_name(r) for at, r in zip(positions, wanted.roles, strict=True))
-    if always or (not own and any(at is not None for at in found)):
-        note(f"{place} is a header; columns: {wanted.told(names, positions)}.")
+def _say(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str) -> None:
+    """Tells which columns are read: the names are not our own, or a header might not be expected."""
+    note(f"{place} is a header; columns: {wanted.told(names, positions)}.")
 
 
 def _is_header(wanted: Wanted, rows: Lines, found: Mapping[int, int | None], place: str) -> bool:
@@ -157,7 +155,7 @@ def _no_column(place: str, names: Sequence[str], column: str, role: str) -> User
     shown = ", ".join(name.strip() for name in names)
     return UserError(
         f"{place} has no column {column!r}.",
-        f"Its first row: {cut(shown, 200)}. Say which it is, by its name there or its number: {key_of(role)}.",
+        f"Its first row: {cut(shown, 200)}. Say which it is, by its name there or its number: --set {key_of(role)}=…",
     )
 
 

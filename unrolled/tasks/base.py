@@ -195,14 +195,6 @@ class Task(ABC):
         if not request.keep:
             yield from map(Given, self.inputs(model, request))
             return
-        if request.format == "text":
-            raise UserError("--keep is for records.", "Ask for them with --format jsonl or csv.")
-        if not self.keeps:
-            raise UserError(f"--keep is for tables, and a model of {self.name} reads none.", "Leave it out.")
-        if request.texts is not None or not request.files:
-            raise UserError(
-                "--keep is for the columns of tables, and no file is given.", "Give a table, or leave it out."
-            )
         for file in request.files:
             for row in self.rows(model, file, request.keep):
                 yield Given(row.values[0], row.kept)

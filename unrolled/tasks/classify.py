@@ -298,7 +298,8 @@ class Classify(Task):
             return [Row((without_labels(line),), f"{file}:{number}") for number, line in lines]
         rows = read_texts(file, column, "text", 2, keep=keep, beside=["label"])
         texts = {row.values[0].strip() for row in rows}
-        if texts and texts <= set(model.assets.labels) and is_table(Path(file)):
+        unnamed = column is None and is_table(Path(file)) and rows[0].place == f"{file}:1"  # it has no header
+        if unnamed and texts <= set(model.assets.labels):
             shown = ", ".join(sorted(texts)[:3])
             raise UserError(
                 f"The texts of {file} are the labels themselves: {shown}.",
