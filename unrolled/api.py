@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import nn
 
 from unrolled import __version__
-from unrolled.config import Section, apply, keys, read_config, write_toml
+from unrolled.config import Section, apply, changes_of, keys, read_config, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
-from unrolled.model import Model, current_versions, find_file
+from unrolled.model import Model, check_path, current_versions, find_file
 from unrolled.model_file import building, load_weights, read_about
 from unrolled.see import curves, length_figure
 from unrolled.see.lengths import check_picture
@@ -26,6 +25,7 @@ from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import check_changes
 from unrolled.training.checkpoint import DiskError, write_atomically
+from unrolled.training.doubts import Doubts
 from unrolled.training.folder import BEST, CONFIG, CURVES, INIT, LAST, check_free, check_run, clear_unfinished, locked
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
@@ -114,12 +114,20 @@ def train(
     the run folder, by default a new one under runs/; an existing run is never overwritten. `task` is the task itself,
     where it is not made from its name alone: `Caption(encoder=…)`.
     """
-    extra = {key: str(value) for key, value in (("data.train", train), ("data.valid", valid)) if value is not None}
-    overrides, changes = _changes(set)
+    extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
+    overrides, changes = changes_of(set)
     config = configure(target, overrides, {**extra, **changes})
     if out is not None:
         check_free(Path(out))  # before all data is read
     return Job(config, init=init, task=task).run(Path(out) if out is not None else None, quiet=quiet)
+
+
+def _files(**given: Any) -> dict[str, Any]:
+    """The files among these, each a path: data in memory is refused with what to do about it."""
+    files = {name: value for name, value in given.items() if value is not None}
+    for name, value in files.items():
+        check_path(value, name)
+    return files
 
 
 def resume(
@@ -135,7 +143,7 @@ def resume(
     train.eval_every), train.lr and clipping, where it computes, and where the same data is now. The run's config.toml
     is changed with them.
     """
-    return go_on(Path(folder), *_changes(set), task=task, quiet=quiet)
+    return go_on(Path(folder), *changes_of(set), task=task, quiet=quiet)
 
 
 def go_on(
@@ -149,17 +157,6 @@ def go_on(
         lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
         init = folder / INIT if (folder / INIT).is_file() else None
         return Job(new, init=init, task=task).resume(folder, old if lines else None, lines, quiet=quiet)
-
-
-def _changes(given: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
-    """What `set` was given as: texts as --set takes them, or keys and values."""
-    if not isinstance(given, (Mapping, list, tuple, type(None))):
-        raise UserError(
-            f"set is {type(given).__name__} {given!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
-        )
-    if isinstance(given, Mapping):
-        return [], dict(given)
-    return list(given or []), {}
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
@@ -193,7 +190,7 @@ class Job:
         self.goal = self.task.goal(self.config, self.assets)
         network = self.task.build(self.config, self.assets)
         if start is not None:
-            copy_weights(start.network, network)
+            self.task.transfer(start, network, self.assets)
         else:
             self.task.initialize(network, self.config, self.assets, self.data)
         self.model = Model(self.task, self.config, self.assets, network.to(self.device), {}, current_versions())
@@ -259,7 +256,7 @@ class Job:
         write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
-        trainer, folder = run.trainer, run.folder
+        trainer, folder, doubts = run.trainer, run.folder, Doubts(self.goal)
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
@@ -274,6 +271,7 @@ class Job:
             try:
                 for info in self._steps(run):
                     report.step(info, trainer.progress)
+                    doubts.look(info)
                     if info.scores is not None:
                         for sample in run.samples:
                             report.say(_indented(sample))
@@ -300,6 +298,7 @@ class Job:
             f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
+        doubts.end(trainer.progress.best_score)
         return best
 
     def _draw(self, folder: Path) -> None:
@@ -347,7 +346,12 @@ class Job:
 
 
 def compare(
-    models: Sequence[str | Path], data: Any, picture: str | Path | None = None, *, device: str = "cpu"
+    models: Sequence[str | Path],
+    data: Any,
+    picture: str | Path | None = None,
+    *,
+    device: str = "cpu",
+    set: Mapping[str, Any] | Sequence[str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Scores of several models on the same data, and a picture of them by the length of the source."""
     place = check_picture(picture) if picture is not None else None
@@ -355,7 +359,7 @@ def compare(
     tasks = {model.task.name for model in loaded.values()}
     if len(tasks) > 1:
         raise UserError(f"The models are of {' and '.join(sorted(tasks))}.", "Give those of one task.")
-    scores = {name: model.evaluate(data) for name, model in loaded.items()}
+    scores = {name: model.evaluate(data, set=set) for name, model in loaded.items()}
     if place is not None:
         tables = {name: found.get("by_length") for name, found in scores.items()}
         if not all(tables.values()):
@@ -422,15 +426,6 @@ def pick_device(name: str, key: str = "train.device") -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{key}={name}, but torch finds no GPU here.", f"Use {key}=cpu.")
     return device
-
-
-def copy_weights(source: nn.Module, target: nn.Module) -> None:
-    """Copies weights; where the target has more rows (a longer vocabulary), the old rows."""
-    old = source.state_dict()
-    with torch.no_grad():
-        for name, value in target.state_dict().items():
-            given = old[name]
-            value[tuple(slice(0, size) for size in given.shape)].copy_(given)
 
 
 def _with_absolute_paths(config: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from safetensors.torch import save
 from torch import nn
 
 from unrolled import __version__
-from unrolled.config import Section
+from unrolled.config import Section, changes_of, read_config
 from unrolled.errors import UserError
 from unrolled.model_file import FORMAT, signed
 from unrolled.see import ModelTrace
@@ -51,10 +52,31 @@ class Model:
         """The task's answer to one input, or to a list of them."""
         return self.task.predict(self, inputs, **options)
 
-    def evaluate(self, data: Any, **options: Any) -> dict[str, Any]:
-        """Scores on a file; the options are the task's."""
-        scores: dict[str, Any] = self.task.evaluate_with(self, data, **options)
+    def evaluate(
+        self, data: Any, *, set: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Scores on a file; the options are the task's. `set` is for a file with other columns: see `read_as`."""
+        paths = data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,)
+        for path in paths:
+            check_path(path, "What to evaluate on")
+        scores: dict[str, Any] = self.task.evaluate_with(self.read_as(set), data, **options)
         return scores
+
+    def read_as(self, set: Mapping[str, Any] | Sequence[str] | None) -> Model:
+        """The same model for files that are laid out otherwise: `set` changes keys such as data.text_column.
+
+        Only keys that say how a file is read can change: {"data.text_column": "body"}, as with `eval --set`.
+        """
+        overrides, changes = changes_of(set)
+        if not overrides and not changes:
+            return self
+        known = [f"data.{name}" for name in self.task.file_keys]
+        for key in [*(override.partition("=")[0].strip() for override in overrides), *changes]:
+            if key not in known:
+                fix = f"For this file: {', '.join(known)}." if known else "Leave it out."
+                raise UserError(f"{key} of a trained model cannot be set: only how a file is read can.", fix)
+        config = read_config(type(self.config), None, overrides, {**self.config.model_dump(mode="json"), **changes})
+        return replace(self, config=config)
 
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """The log-probability of each text, where the model is one of texts; `search.rescore` asks for it."""
@@ -95,6 +117,17 @@ class Model:
         }
         weights = {name: value.detach().cpu().contiguous() for name, value in unique_weights(self.network).items()}
         write_atomically(Path(path), save(weights, {"unrolled": signed(about, weights)}))
+
+
+def check_path(given: Any, what: str) -> None:
+    """Refuses anything but a path where a file is meant; `what` it is for begins the message."""
+    if isinstance(given, (str, PathLike)):
+        return
+    size = f" of {len(given):,}" if hasattr(given, "__len__") else ""
+    raise UserError(
+        f"{what} is {type(given).__name__}{size}. Expected the path of a file: data in memory is not read.",
+        'Write it to one, for example a .jsonl with a line {"text": …, "label": …} for each example.',
+    )
 
 
 def current_versions() -> dict[str, str]:

@@ -20,6 +20,10 @@ from unrolled.errors import Note
 ROWS = [("a", "one, two"), ("b", 'with "quotes"'), ("c", "naïve")]
 
 
+def texts(path: Path) -> list[str]:
+    return [row.values[0] for row in read_texts(path, None, "text", 2)]
+
+
 def write(folder: Path, kind: str) -> Path:
     path = folder / f"table{kind}"
     if kind in (".tsv", ".tsv.gz"):
@@ -69,7 +73,7 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
         ("t.jsonl", '{"label": 1, "text": "x"}\n{oops\n', "t.jsonl:2 is not JSON:"),
         ("t.jsonl", "[1]\n", "t.jsonl:1 is list. Expected one object on each line."),
         ("t.parquet", "nonsense", "t.parquet is not a Parquet file:"),
-        ("t.doc", "x", "Unknown kind of file 't.doc'. Choices: .csv, .jsonl, .parquet, .tsv, .txt."),
+        ("t.doc", "x", "Unknown kind of file 't.doc'. Choices: .csv, .json, .jsonl, .parquet, .tsv, .txt."),
         ("t.tsv.gz", "not gzip", "t.tsv.gz is not a whole gzip file:"),
         ("t.csv", 'label,text\na,"open\nb,c\n', "t.csv:2: a quote is not closed. Close it, or double it"),
         ("t.csv", 'label,text\na,"x" y\n', "t.csv:2: ',' expected after '\"'. Correct the line."),
@@ -91,12 +95,12 @@ def test_columns_are_counted_from_one(tmp_path: Path) -> None:
 
 
 def test_a_missing_column_is_told_with_its_key(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("path,text\na.wav,b\n")
-    with pytest.raises(UserError, match=r"no column 'file'\. .* or its number: data\.input_column\.$"):
+    (tmp_path / "t.csv").write_text("where,text\na.wav,b\n")
+    with pytest.raises(UserError, match=r"no column 'file'\. .* or its number: --set data\.input_column=…$"):
         read_transcripts(tmp_path / "t.csv")
-    with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: data\.label_column\.$"):
+    with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: --set data\.label_column=…$"):
         read_labelled(tmp_path / "t.csv")
-    with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: data\.text_column\.$"):
+    with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: --set data\.text_column=…$"):
         read_texts(tmp_path / "t.csv", "said", "text", 2)
 
 
@@ -109,7 +113,7 @@ def test_a_missing_column_is_told_with_its_key(tmp_path: Path) -> None:
 )
 def test_names_are_no_example(name: str, content: str, columns: list[str | None], tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
-    with pytest.warns(Note, match=rf"{name}:1 names the columns: it is no example\."):
+    with pytest.warns(Note, match=rf"{name}:1 is a header; columns: label '[Ll]abel', text 'text'\."):
         rows = read_table(tmp_path / name, columns, ["label", "text"])
     assert [row.values for row in rows] == [("a", "b")]
 
@@ -123,17 +127,17 @@ def test_semicolons_blanks_and_long_cells(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [".tsv", ".tsv.gz", ".csv", ".jsonl", ".parquet"])
 def test_texts_alone(kind: str, tmp_path: Path) -> None:
     """What a model is to answer is one column of the table that it could learn from."""
-    assert read_texts(write(tmp_path, kind), None, "text", 2) == [text for _, text in ROWS]
+    assert texts(write(tmp_path, kind)) == [text for _, text in ROWS]
 
 
 def test_lines_are_no_table(tmp_path: Path) -> None:
     for name in ("a.txt", "a.tsv", "a"):
         (tmp_path / name).write_text("one, two\n\nthree\x0cfour\u2028five\n")
-        assert read_texts(tmp_path / name, None, "text", 2) == ["one, two", "", "three\x0cfour\u2028five"]
+        assert texts(tmp_path / name) == ["one, two", "", "three\x0cfour\u2028five"]
     (tmp_path / "a.txt").write_text("a\tone\n\nb\ttwo\n")
-    assert read_texts(tmp_path / "a.txt", None, "text", 2) == ["one", "two"]
+    assert texts(tmp_path / "a.txt") == ["one", "two"]
     (tmp_path / "a.txt").write_text("a\tone\ntwo\n")
-    assert read_texts(tmp_path / "a.txt", None, "text", 2) == ["a\tone", "two"]
+    assert texts(tmp_path / "a.txt") == ["a\tone", "two"]
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:1: the text is int\. Expected a text\."):
         read_texts(tmp_path / "a.jsonl", None, "text", 2)
@@ -227,5 +231,5 @@ def test_equal_examples_are_held_out_together() -> None:
 @pytest.mark.parametrize("read", [read_labelled, read_transcripts])
 def test_an_unknown_ending_is_told_what_else_would_do(read: Callable[[Path], object], tmp_path: Path) -> None:
     (tmp_path / "t.doc").write_text("x")
-    with pytest.raises(UserError, match=r"Unknown kind of file 't\.doc'\. Choices: \.csv, \.jsonl, \.npz, "):
+    with pytest.raises(UserError, match=r"Unknown kind of file 't\.doc'\. Choices: \.csv, \.json, \.jsonl, \.npz, "):
         read(tmp_path / "t.doc")

@@ -388,7 +388,7 @@ def test_mistakes_in_a_call(model: Model) -> None:
         with pytest.raises(UserError, match=r"steps=.* is no number of steps\. Expected a whole number from 1 on\."):
             model.predict(waves(5), steps=steps)
     for data in (waves(5), None):
-        with pytest.raises(UserError, match=r"A forecast is scored on a file, got (ndarray|NoneType)\. Give the path"):
+        with pytest.raises(UserError, match=r"is (ndarray|NoneType).*Expected the path of a file"):
             model.evaluate(data)
 
 

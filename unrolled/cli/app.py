@@ -18,6 +18,7 @@ from unrolled.cli.lm import lm
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
 from unrolled.cli.train import train
+from unrolled.cli.verb import Verb
 from unrolled.cli.words import words
 from unrolled.errors import Note, UserError
 
@@ -28,18 +29,18 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(train)
-app.command()(run)
-app.command("eval")(evaluate)
-app.command()(inspect)
-app.command()(words)
+app.command(cls=Verb)(train)
+app.command(cls=Verb)(run)
+app.command("eval", cls=Verb)(evaluate)
+app.command(cls=Verb)(inspect)
+app.command(cls=Verb)(words)
 app.add_typer(lm)
-app.command()(decode)
-app.command()(reproduce)
-app.command()(new)
-app.command()(check)
-app.command()(info)
-app.command()(doctor)
+app.command(cls=Verb)(decode)
+app.command(cls=Verb)(reproduce)
+app.command(cls=Verb)(new)
+app.command(cls=Verb)(check)
+app.command(cls=Verb)(info)
+app.command(cls=Verb)(doctor)
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from unrolled.cli.run import (
     RECOGNIZE,
+    FileKeys,
     LanguageModel,
     LanguageModelWeight,
     Lexicon,
@@ -27,6 +28,7 @@ def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="Data the model has not been trained on.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    overrides: FileKeys = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     target: Annotated[
         str | None, typer.Option(metavar="FILE", help="translate: the targets, where FILE holds only sources.")
@@ -68,8 +70,8 @@ def evaluate(
     if picture is not None:
         for name in options:
             raise UserError(f"{flag(name)} does not go with --picture.", "Leave one of them out.")
-        scores = api.compare([model, *(beside or [])], data, picture, device=device)[model]
+        scores = api.compare([model, *(beside or [])], data, picture, device=device, set=overrides)[model]
     else:
         with options_of(loaded.task.name, OPTIONS):
-            scores = loaded.evaluate(data, **options)
+            scores = loaded.evaluate(data, set=overrides, **options)
     typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))

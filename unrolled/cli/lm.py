@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from unrolled.cli.verb import Verb
 from unrolled.errors import UserError
 
 lm = typer.Typer(
@@ -21,7 +22,7 @@ TextFile = Annotated[str, typer.Argument(metavar="TEXT", help="A sentence on eac
 OutFile = Annotated[Path, typer.Option(metavar="FILE", help="A new ARPA file; .arpa.gz is packed.")]
 
 
-@lm.command()
+@lm.command(cls=Verb)
 def train(
     out: OutFile,
     text: TextFile = "-",
@@ -46,7 +47,7 @@ def train(
     typer.echo(f"{out}: {_counts(counts)}")
 
 
-@lm.command("eval")
+@lm.command("eval", cls=Verb)
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="An ARPA file, which may be packed: .gz")],
     text: TextFile = "-",
@@ -66,7 +67,7 @@ def evaluate(
     typer.echo(f"  unknown                  {scores['unknown']:,}")
 
 
-@lm.command()
+@lm.command(cls=Verb)
 def mix(
     models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL...", help="ARPA files.")],
     out: OutFile,

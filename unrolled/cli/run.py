@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -29,6 +29,14 @@ Window = Annotated[
     float | None,
     typer.Option(
         help="recognize: longer inputs are cut at silence or white space; seconds (30), or line heights (60)."
+    ),
+]
+FileKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="How the file is read, where it has other columns: --set data.text_column=body; again and again.",
     ),
 ]
 GENERATE = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "words", "weights")
@@ -58,6 +66,11 @@ def run(
     ] = None,
     format: Annotated[str | None, typer.Option(help="text, jsonl or csv (text).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Columns of an input table to carry into jsonl or csv: id,date"),
+    ] = None,
+    overrides: FileKeys = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens to write at the most (generate: 400).")] = None,
     temperature: Annotated[
@@ -155,13 +168,31 @@ def run(
     if as_json and format not in (None, "jsonl"):
         raise UserError(f"--json and --format {format} are two formats.", "Give one of them.")
     format = "jsonl" if as_json else format or "text"
-    loaded = api.load(model, device=device)
+    loaded = api.load(model, device=device).read_as(overrides)
+    kept = kept_columns(keep, format, loaded.task, files or [])
     if text is not None or files:
-        _answer(loaded, Request(texts=text, files=files or (), format=format), options)  # type: ignore[arg-type]
+        request = Request(texts=text, files=files or (), format=format, keep=kept)  # type: ignore[arg-type]
+        _answer(loaded, request, options)
     elif sys.stdin.isatty():
         _play(loaded, format, options)
     else:
         _answer(loaded, Request(lines=standard_input(), format=format), options)  # type: ignore[arg-type]
+
+
+def kept_columns(keep: str | None, format: str, task: Any, files: Sequence[str]) -> list[str]:
+    """The columns that --keep names; an error where there is nothing that they could go into, or come from."""
+    if keep is None:
+        return []
+    names = [name.strip() for name in keep.split(",") if name.strip()]
+    if not names:
+        raise UserError("--keep names no column.", "Give names with commas between: --keep id,date")
+    if not task.keeps:
+        raise UserError(f"--keep is not for a model of {task.name}.", "Leave it out.")
+    if format == "text":
+        raise UserError("--keep is for records.", "Ask for them with --format jsonl or csv.")
+    if not files:
+        raise UserError("--keep is for the columns of tables, and there is no file.", "Give one, or leave it out.")
+    return names
 
 
 def standard_input() -> Iterator[str]:

@@ -67,10 +67,14 @@ def read_config(
             lines = _line_numbers(text)
             given += [_Given(key, value, f"{path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
     given += [_Given(key, value, "") for key, value in _flatten(extra or {}, sections)]
+    seen: set[str] = set()
     for override in overrides:
         name, equals, value = override.partition("=")
         name = name.strip()
-        if equals and name:
+        if name in seen and equals:
+            problems.append((len(given), UserError(f"--set: {name} is given twice.", "Give it once.")))
+        elif equals and name:
+            seen.add(name)
             given.append(_Given(name, _parse(value, known.get(name)), "--set: "))
         else:
             key = name if name in known else next(iter(known), "key")
@@ -78,6 +82,15 @@ def read_config(
             problems.append((len(given), UserError(f"--set: {override!r} gives no key a value.", fix)))
     defaults = {key.path: key.default for key in known.values() if key.default is not ...}
     return _build(cls, defaults, given, problems)
+
+
+def changes_of(set: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
+    """What the argument `set` of functions means: texts such as "model.cell=gru", and values of dotted keys."""
+    if not isinstance(set, (Mapping, list, tuple, type(None))):
+        raise UserError(
+            f"set is {type(set).__name__} {set!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
+        )
+    return list(set) if isinstance(set, (list, tuple)) else [], dict(set) if isinstance(set, Mapping) else {}
 
 
 def apply(config: S, dotted: Mapping[str, Any]) -> S:

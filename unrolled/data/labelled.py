@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ from numpy.typing import NDArray
 
 from unrolled.data.arrays import read_ragged
 from unrolled.data.tables import Row, read_table
-from unrolled.errors import UserError
+from unrolled.data.text import read_lines
+from unrolled.errors import UserError, note
+from unrolled.text.files import as_text, opened
+
+FASTTEXT = "__label__"
+LOOKED_AT = 4096  # bytes of a file that tell whether it is fastText's
+NO_LINES = (".npz", ".csv", ".jsonl", ".json", ".parquet")  # endings of files that are never fastText's
+_FASTTEXT = re.compile(rf"(?:^|(?<=\s)){FASTTEXT}(\S+)")
 
 Sequence = str | NDArray[np.float32]
 """A text, or frames (T, D) or images (T, H, W) or (T, H, W, C)."""
@@ -33,14 +41,52 @@ def read_labelled(
     label_column: str | None = None,
     separator: str | None = None,
 ) -> list[Labelled]:
-    """The examples of a table (label, text), or of a .npz file with `frames`, `labels` and perhaps `lengths`.
+    """The examples of a table (label, text), of lines with fastText's `__label__x`, or of a .npz file with `frames`,
+    `labels` and perhaps `lengths`.
 
     With a `separator` an example has any number of labels, without it one.
     """
     if Path(path).suffix == ".npz":
         return _read_frames(Path(path), separator)
+    if is_fasttext(path):
+        return _read_fasttext(Path(path), several=separator is not None)
     rows = read_table(path, [label_column, text_column], ["label", "text"], also=[".npz"])
     return [_labelled(row, separator) for row in rows]
+
+
+def is_fasttext(path: str | Path) -> bool:
+    """Whether the first line of a text file begins with a label as fastText has them."""
+    path = Path(path)
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix in NO_LINES or not path.is_file():
+        return False
+    with opened(path, "UTF-8 text file") as file:
+        start = file.read(LOOKED_AT)
+    return as_text(start).lstrip().startswith(FASTTEXT)
+
+
+def without_labels(line: str) -> str:
+    """A line of fastText's without the labels in it.
+
+    >>> without_labels("__label__good __label__short a fine film")
+    'a fine film'
+    """
+    return _FASTTEXT.sub(" ", line).strip()
+
+
+def _read_fasttext(path: Path, *, several: bool) -> list[Labelled]:
+    result = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        place, labels = f"{path}:{number}", tuple(dict.fromkeys(_FASTTEXT.findall(line)))
+        if not several and len(labels) != 1:
+            many = f"{len(labels)} labels" if labels else f"no {FASTTEXT}…"
+            fix = "Give one, or use data.multi_label=true." if labels else "Give one, or leave the line out."
+            raise UserError(f"{place} has {many}: {line[:60]!r}.", fix)
+        result.append(Labelled(without_labels(line), labels, place))
+    note(f"{path} is in fastText's format: words that begin with {FASTTEXT} are labels.")
+    return result
 
 
 def read_frames(path: str | Path) -> list[NDArray[np.float32]]:

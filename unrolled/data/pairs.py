@@ -26,7 +26,7 @@ class Pair:
 
 
 def read_pairs(path: str | Path, *, source_column: str | None = None, target_column: str | None = None) -> list[Pair]:
-    """The pairs of a table: source TAB target (.tsv, .txt), or the columns `source` and `target` of the others."""
+    """The pairs of a table: its columns `source` and `target`, or their synonyms; source TAB target without names."""
     rows = read_table(path, [source_column, target_column], ["source", "target"])
     return [_pair(row) for row in rows]
 
@@ -34,7 +34,9 @@ def read_pairs(path: str | Path, *, source_column: str | None = None, target_col
 def read_parallel(source: str | Path, target: str | Path) -> list[Pair]:
     """The pairs of two text files: line n of one belongs to line n of the other."""
     for path in map(Path, (source, target)):
-        if path.suffix in (".csv", ".jsonl", ".parquet") or (path.suffix == ".tsv" and "\t" in read_text(path)):
+        if path.suffix in (".csv", ".jsonl", ".json", ".parquet") or (
+            path.suffix == ".tsv" and "\t" in read_text(path)
+        ):
             raise UserError(f"{path} is a table, and lines of text are expected.", "Give the table by itself.")
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):

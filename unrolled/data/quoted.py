@@ -1,24 +1,88 @@
-"""Cells of comma-separated files, quoted as in RFC 4180; semicolons or tabs may stand for the commas."""
+"""Cells of comma-separated files, quoted as in RFC 4180; semicolons, tabs or bars may stand for the commas."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
+from itertools import islice
 
 from unrolled.errors import UserError
 
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 LONGEST = 1 << 30  # characters of a cell; csv's own limit is 131,072
+LOOKED_AT = 50  # rows that tell what separates the columns
+_CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^"\t\n]*))(\t|\n|\Z)')
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 def separator_of(first_line: str) -> str:
-    """What stands between the columns of a table whose name ends in .csv: a comma, or else a semicolon or a tab.
+    """What stands between the columns of a .csv by its first line: a comma, or else a semicolon, a tab or a bar.
 
     >>> separator_of("date,y"), separator_of("date;y"), separator_of("y")
     (',', ';', ',')
     """
     return next((separator for separator in SEPARATORS if separator in first_line), ",")
+
+
+def table_separator(text: str) -> str:
+    """`separator_of` by the first rows too: what gives all of them as many columns comes before what does not.
+
+    >>> table_separator("pos|fine, really|1\\nneg|poor|2\\n"), table_separator("label,text\\na,b;c\\n")
+    ('|', ',')
+    """
+    first_line = text.lstrip("\n").split("\n", 1)[0]
+    for separator in SEPARATORS:
+        if separator in first_line:
+            try:
+                rows = [row for _, row in islice(quoted_rows(text, separator, ""), LOOKED_AT) if row]
+            except UserError:
+                continue
+            if len(rows[0]) > 1 and len({len(row) for row in rows}) == 1:
+                return separator
+    return separator_of(first_line)
+
+
+def tabs_are_quoted(text: str) -> bool:
+    """Whether a tab-separated text was written with quotes around cells, as spreadsheets and pandas may do.
+
+    It was if all cells but numbers stand in quotes; or if quotes are nowhere but around cells that need them, and
+    at least one has quotes doubled inside it, or a tab or line end that would break its row otherwise. In all
+    other files a quote is a character like any other.
+
+    >>> tabs_are_quoted('"pos"\\t"fine"\\n"neg"\\t"poor"\\n'), tabs_are_quoted('pos\\t"fine" he said\\n')
+    (True, False)
+    >>> tabs_are_quoted('pos\\tfine\\nneg\\t"so ""fine"" it was"\\n'), tabs_are_quoted('pos\\t"fine"\\nneg\\tpoor\\n')
+    (True, False)
+    """
+    if '"' not in text:
+        return False
+    bare = doubled = broken = False  # a bare cell of text; a quoted one with quotes inside, or with tabs or line ends
+    needless, at, width, widths = False, 0, 0, set()
+    while at < len(text):
+        cell = _CELL.match(text, at)
+        if cell is None:
+            return False
+        inside, plain, end = cell.groups()
+        if inside is None:
+            bare = bare or not (not plain.strip() or _NUMBER.fullmatch(plain))
+        else:
+            doubled = doubled or '""' in inside
+            broken = broken or "\t" in inside or "\n" in inside
+            needless = needless or not re.search(r'["\t\n,]', inside)
+        width += 1
+        at = cell.end()
+        if end != "\t":
+            if width > 1 or plain or inside:
+                widths.add(width)
+            width = 0
+    if len(widths) > 1:
+        return False
+    whole_lines = {line.count("\t") for line in text.split("\n") if line}
+    if broken and len(whole_lines) == 1:
+        return False  # every line is a row as it stands
+    return not bare or (not needless and (doubled or broken))
 
 
 def quoted_rows(text: str, separator: str, name: str) -> Iterator[tuple[int, list[str]]]:

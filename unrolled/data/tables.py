@@ -1,56 +1,53 @@
-"""Tables of examples: tab- or comma-separated, JSON lines, Parquet; columns by name or by number."""
+"""Tables of examples: tab- or comma-separated, JSON, Parquet; columns by their names, in any order, or by number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from unrolled.config.stored import parsed
-from unrolled.data.parquet import reading_parquet
-from unrolled.data.quoted import SEPARATORS, quoted_rows, separator_of
+from unrolled.data.column_names import find_all, key_of, our_name
+from unrolled.data.headers import Lines, Wanted, cut, kept_at, layout_of
+from unrolled.data.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
+from unrolled.data.records import json_records, names_in, open_parquet, parquet_records, value_of
 from unrolled.data.text import read_lines, read_text
 from unrolled.errors import UserError, note, unknown_name
 
-SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".parquet")
-KEYS = {"captions": "caption_column", "file": "input_column"}  # of the config; otherwise data.text_column is for `text`
+SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
 
 @dataclass(frozen=True)
 class Row:
-    """The wanted values of one example, and where it stands."""
+    """The wanted values of one example, where it stands, and what else is kept of it."""
 
     values: tuple[Any, ...]  # text; JSON and Parquet may give lists and numbers too
     place: str  # file:line
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_table(
-    path: str | Path, columns: Sequence[str | None], defaults: Sequence[str], also: Sequence[str] = ()
+    path: str | Path,
+    columns: Sequence[str | None],
+    roles: Sequence[str],
+    also: Sequence[str] = (),
+    *,
+    keep: Sequence[str] = (),
+    beside: Sequence[str] = (),
 ) -> list[Row]:
-    """The values of the named columns in every row.
+    """The values of the wanted columns in every row.
 
-    A column is a name, or a number from 1 on. Where it is None, a file without names (.tsv, .txt) has the columns in
-    the order of `defaults`, and the others have columns of those names. A .tsv has a first line of names if a column
-    is asked for by name, or if it has the `defaults` in their places. `.gz` may follow every ending but Parquet's.
-    `also` are endings of files that the caller reads itself, for the error about one that nobody does.
+    A column is a name, or a number from 1 on. Where it is None, it is found by the usual names of its role (see
+    `column_names.ROLES`), wherever it stands. A .tsv or .txt without names has the columns in the order of `roles`.
+    Its first line is a header if a column is asked for by name, or if it names all the roles. In JSON and Parquet
+    `doc.body` is a value inside another. `.gz` may follow every ending but Parquet's.
+
+    also: endings of files that the caller reads itself, for the error about one that nobody does.
+    keep: names or numbers of columns that `Row.kept` carries along.
+    beside: roles that are not wanted, and whose names tell a header too.
     """
-    path = Path(path)
-    suffix = suffix_of(path, also)
-    if suffix in (".tsv", ".txt"):
-        chosen = [str(i + 1) if c is None else c for i, c in enumerate(columns)]
-        rows = _separated(path, chosen, defaults, "\t")
-    else:
-        chosen = [d if c is None else c for c, d in zip(columns, defaults, strict=True)]
-        if suffix == ".csv":
-            rows = _separated(path, chosen, defaults)
-        else:
-            rows = (_json_lines if suffix == ".jsonl" else _parquet)(path, chosen)
-    found = list(rows)
-    if not found:
-        raise UserError(f"{path} holds no example.", "Give a file with at least one row.")
-    return found
+    return _rows(Wanted(Path(path), columns, roles, beside, keep), also)
 
 
 def suffix_of(path: Path, also: Sequence[str] = ()) -> str:
@@ -61,112 +58,177 @@ def suffix_of(path: Path, also: Sequence[str] = ()) -> str:
     return suffix
 
 
-def read_texts(path: str | Path, column: str | None, name: str, place: int) -> list[str]:
+def is_table(path: Path) -> bool:
+    """Whether a file to be answered is a table: by its ending, a .tsv by its tabs, a .txt if each line has one."""
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix not in (".tsv", ".txt"):
+        return suffix in SUFFIXES
+    tabs = ["\t" in line for line in read_lines(path) if line.strip()]
+    return any(tabs) if suffix == ".tsv" else all(tabs)
+
+
+def read_texts(
+    path: str | Path,
+    column: str | None,
+    role: str,
+    place: int,
+    *,
+    keep: Sequence[str] = (),
+    beside: Sequence[str] = (),
+) -> list[Row]:
     """One column of a table, to be answered; the lines of any other file.
 
-    Where the `column` is not said, it is that of the `name`, and between tabs the one in the usual `place`. A .txt is
-    a table if each of its lines has a tab.
+    Where the `column` is not said, it is found by the names of its role, and in a file without names it is the one
+    in the usual `place`. A .txt is a table if each of its lines has a tab.
     """
     path = Path(path)
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if suffix not in SUFFIXES:
-        return read_lines(path)
-    if suffix in (".tsv", ".txt"):
+    if not is_table(path):
+        if keep:
+            raise UserError(f"{path} is no table: it has no columns to keep.", "Leave --keep out, or give a table.")
         lines = read_lines(path)
-        tabs = ["\t" in line for line in lines if line.strip()]
-        if not any(tabs) or (suffix == ".txt" and not all(tabs)):
-            return lines
-        column = column or str(place)
-    texts = []
-    for row in read_table(path, [column], [name]):
-        text = " ".join(map(str, row.values[0])) if isinstance(row.values[0], list) else row.values[0]
+        if path.name.endswith((".tsv", ".tsv.gz")) and lines and find_all(lines[:1], [role], f"{path}:1")[0] == 0:
+            note(f"{path}:1 is a header: {lines[0].strip()!r} is not answered.")
+            return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines[1:], 2)]
+        return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    rows = []
+    for row in _rows(Wanted(path, [column], [role], beside, keep, places=(place,))):
+        value = row.values[0]
+        text = " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else value
         if not isinstance(text, str):
-            raise UserError(f"{row.place}: the {name} is {type(text).__name__}.", "Expected a text.")
-        texts.append(text)
-    return texts
+            raise UserError(f"{row.place}: the {role} is {type(text).__name__}.", "Expected a text.")
+        rows.append(Row((text,), row.place, row.kept))
+    return rows
 
 
-def _separated(
-    path: Path, columns: Sequence[str], defaults: Sequence[str], separator: str | None = None
-) -> Iterator[Row]:
-    """Rows of text; with tabs nothing is quoted, with what a .csv has as in RFC 4180."""
-    text = read_text(path)
-    if separator is None:
-        separator = separator_of(text.lstrip("\n").split("\n", 1)[0])
+def _rows(wanted: Wanted, also: Sequence[str] = ()) -> list[Row]:
+    suffix = suffix_of(wanted.path, also)
+    read = _separated if suffix in (".tsv", ".txt", ".csv") else _records
+    rows = list(read(wanted, suffix))
+    if not rows:
+        raise UserError(f"{wanted.path} holds no example.", "Give a file with at least one row.")
+    return rows
+
+
+def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
+    """Rows of text, quoted as in RFC 4180; between tabs quotes are characters like others, unless all agree."""
+    path, text = wanted.path, read_text(wanted.path)
+    separator = table_separator(text) if suffix == ".csv" else "\t"
+    lines: Iterator[tuple[int, list[str]]]
+    if suffix == ".csv" or tabs_are_quoted(text):
         lines = quoted_rows(text, separator, str(path))
+        if suffix != ".csv":
+            note(f"{path}: cells stand in quotes, as in a .csv; the quotes are not read as part of them.")
     else:
         lines = ((number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1))
-    rows: Iterator[tuple[int, list[str]]] = (one for one in lines if one[1] and one[1] != [""])
-    numbers = [int(c) if c.isdecimal() else None for c in columns]
-    if 0 in numbers:
+    rows = [one for one in lines if one[1] and one[1] != [""]]
+    if 0 in wanted.numbers:
         raise UserError("A column is counted from 1, got 0.", "Give its number, or its name where the file has names.")
-    width = 0
-    first, names = next(rows, (1, []))
-    cells = [name.strip() for name in names]
-    if None in numbers:
-        wanted = zip(numbers, columns, defaults, strict=True)
-        numbers = [n or _position(path, first, cells, column, default) for n, column, default in wanted]
-        width = len(names)
-    elif [cells[n - 1].lower() if n and n <= len(cells) else "" for n in numbers] == list(defaults):
-        note(f"{path}:{first} names the columns: it is no example.")
-        width = len(names)
-    else:
-        rows = chain([(first, names)] if names else [], rows)
-    least = max(n for n in numbers if n is not None)
+    layout = layout_of(wanted, rows, named_only=suffix == ".csv")
+    _check_widths(path, rows, max(layout.positions) + 1, separator)
+    names = [cell.strip() for cell in rows[0][1]] if rows else []
+    kept = [(name, kept_at(wanted, names if layout.header else [], len(names), name)) for name in wanted.keep]
+    body = rows[1:] if layout.header else rows
+    if layout.header and any(row == rows[0][1] for _, row in body):
+        again = [number for number, row in body if row == rows[0][1]]
+        note(f"{path}:{again[0]} repeats the header: {len(again)} such rows are left out.")
+        body = [one for one in body if one[1] != rows[0][1]]
+    for number, row in body:
+        values = tuple(row[at] for at in layout.positions)
+        yield Row(values, f"{path}:{number}", {name: row[at] for name, at in kept})
+
+
+def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
+    """Every row has as many columns as the first, and all that are wanted."""
+    width = len(rows[0][1]) if rows else 0
     for number, row in rows:
-        width = width or len(row)
         if len(row) != width or len(row) < least:
             kind = SEPARATORS[separator]
             found = f"no {kind}" if len(row) == 1 else f"{len(row)} {kind}-separated columns"
             raise UserError(
-                f"{path}:{number} has {found}: {_short(separator.join(row))}.",
+                f"{path}:{number} has {found}: {cut(separator.join(row), 60)!r}.",
                 f"Expected {max(width, least)} columns, as in every row.",
             )
-        yield Row(tuple(row[n - 1] for n in numbers if n is not None), f"{path}:{number}")
 
 
-def _position(path: Path, line: int, names: list[str], column: str, default: str) -> int:
-    if names.count(column) > 1:
-        raise UserError(f"{path}:{line} has {names.count(column)} columns {column!r}.", "Give each a name of its own.")
-    if column not in names:
-        key = f"data.{KEYS.get(default, f'{default}_column')}"
-        raise UserError(
-            f"{path}:{line} has no column {column!r}.",
-            f"Its first row: {', '.join(names)}. Say which it is, by its name there or its number: {key}.",
-        )
-    return names.index(column) + 1
+def _records(wanted: Wanted, suffix: str) -> Iterator[Row]:
+    """Rows of JSON or Parquet: what their names hold, also inside of other values."""
+    path = wanted.path
+    if suffix == ".parquet":
+        schema = open_parquet(path).schema_arrow.names
+        columns = _record_columns(wanted, schema, str(path), lambda name: _inside(name, schema) is not None)
+        top = [_inside(name, schema) or name for name in (*columns, *wanted.keep)]
+        records = parquet_records(path, list(dict.fromkeys(top)))
+    else:
+        records = json_records(path)
+        first = next(records, None)
+        if first is None:
+            return
+        names = [str(name) for name in first[1]]
+        columns = _record_columns(wanted, names, first[0], lambda name: _has(first[1], name), first[1])
+        records = chain([first], records)
+    for place, record in records:
+        values = [_value(record, column, place, role) for column, role in zip(columns, wanted.roles, strict=True)]
+        yield Row(tuple(values), place, {name: _value(record, name, place, None) for name in wanted.keep})
 
 
-def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = parsed(line)
-        except ValueError as error:
-            raise UserError(f"{path}:{number} is not JSON: {error}.", "Expected one object on each line.") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{path}:{number} is {type(record).__name__}.", "Expected one object on each line.")
-        for column in columns:
-            if column not in record:
-                raise UserError(f"{path}:{number} has no {column!r}.", f"It has: {', '.join(map(str, record))}.")
-        yield Row(tuple(record[column] for column in columns), f"{path}:{number}")
+def _record_columns(
+    wanted: Wanted,
+    names: Sequence[str],
+    place: str,
+    has: Callable[[str], bool],
+    record: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """The names that are read: those asked for, or the usual ones of the roles."""
+    found = find_all(
+        names,
+        [role for role, column in zip(wanted.roles, wanted.columns, strict=True) if column is None],
+        place,
+        [names.index(column) for column in wanted.columns if column in names],
+    )
+    open_ones, columns = iter(found), []
+    for role, column in zip(wanted.roles, wanted.columns, strict=True):
+        at = next(open_ones) if column is None else None
+        name = column if column is not None else our_name(role) if at is None else names[at]
+        if not has(name):
+            what = f"no {name!r}" if record is not None else f"no column {name!r}"
+            shown = ", ".join(names_in(record) if record is not None else names)
+            raise UserError(
+                f"{place} has {what}.", f"It has: {cut(shown, 200)}. Say which it is: --set {key_of(role)}=…"
+            )
+        columns.append(name)
+    if any(at is not None and names[at] != our_name(r) for at, r in zip(found, _open(wanted), strict=True)):
+        told = ", ".join(f"{role} {name!r}" for role, name in zip(wanted.roles, columns, strict=True))
+        note(f"{wanted.path}: columns: {told}.")
+    for name in wanted.keep:
+        if not has(name):
+            shown = ", ".join(names_in(record) if record is not None else names)
+            raise UserError(f"{place} has no column {name!r} to keep.", f"It has: {cut(shown, 200)}.")
+    return columns
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    import pyarrow.parquet
-
-    with reading_parquet(path):
-        file = pyarrow.parquet.ParquetFile(path)
-        for column in columns:
-            if column not in file.schema_arrow.names:
-                raise UserError(f"{path} has no column {column!r}.", f"It has: {', '.join(file.schema_arrow.names)}.")
-        number = 0
-        for part in file.iter_batches(columns=list(columns)):
-            for values in zip(*(part.column(column).to_pylist() for column in columns), strict=True):
-                number += 1
-                yield Row(tuple(values), f"{path}:{number}")
+def _open(wanted: Wanted) -> list[str]:
+    return [role for role, column in zip(wanted.roles, wanted.columns, strict=True) if column is None]
 
 
-def _short(text: str, most: int = 60) -> str:
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
+def _inside(name: str, columns: Sequence[str]) -> str | None:
+    """The column of a Parquet file that holds a name, itself or inside it."""
+    if name in columns:
+        return name
+    return next((column for column in columns if name.startswith(f"{column}.")), None)
+
+
+def _has(record: Mapping[str, Any], name: str) -> bool:
+    try:
+        value_of(record, name)
+    except KeyError:
+        return False
+    return True
+
+
+def _value(record: Mapping[str, Any], name: str, place: str, role: str | None) -> Any:
+    try:
+        return value_of(record, name)
+    except KeyError:
+        if role is None:
+            return None  # what is kept may be missing here and there
+        raise UserError(f"{place} has no {name!r}.", f"It has: {cut(', '.join(names_in(record)), 200)}.") from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from pathlib import Path
 
 from unrolled.errors import UserError
+from unrolled.text.files import as_utf8
 from unrolled.text.files import reading as reading
 
 EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
@@ -15,7 +17,8 @@ EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 def read_text(path: str | Path, *, exact: bool = False) -> str:
     """The whole of a UTF-8 text file, unpacked where it ends in .gz; what cannot be one is an error that says why.
 
-    Without a byte order mark, and with "\\n" at the end of lines, unless it is to be `exact`.
+    UTF-16 is read too, where its byte order mark says so. The text has no byte order mark, and "\\n" at the end of
+    lines, unless it is to be `exact`.
     """
     path = Path(path)
     with reading(path):
@@ -25,7 +28,8 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
             raw = gzip.decompress(raw)
         except (OSError, EOFError, zlib.error) as error:
             raise UserError(f"{path} is not a whole gzip file: {error}.") from None
-    if not raw.strip():
+    raw = as_utf8(raw, path)
+    if not raw.removeprefix(codecs.BOM_UTF8).strip():
         raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
     if (zero := raw.find(b"\0")) >= 0:
         raise UserError(f"{path} is not text: it has a zero byte at offset {zero}.", "Give a UTF-8 text file.")

@@ -45,7 +45,7 @@ def read_transcripts(
         if not result:
             raise UserError(f"{path} holds no example.", "Give a file with at least one sequence.")
         return result
-    rows = read_table(path, [input_column, text_column], ["file", "text"], also=[".npz"])
+    rows = read_table(path, [input_column, text_column], ["file", "transcript"], also=[".npz"])
     return [_transcribed(row, path.parent) for row in rows]
 
 

@@ -8,14 +8,16 @@ import itertools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch
+from unrolled.data.tables import Row
 from unrolled.data.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.model import Model
@@ -46,6 +48,15 @@ class Request:
     files: Sequence[str] = ()
     lines: Iterable[str] = ()  # standard input
     format: Format = "text"
+    keep: Sequence[str] = ()  # columns of the files that go into the records beside the answers
+
+
+@dataclass(frozen=True)
+class Given:
+    """One input of a request, and the columns of its row that are kept."""
+
+    input: Any
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Task(ABC):
@@ -59,6 +70,9 @@ class Task(ABC):
     trace_options: ClassVar[tuple[TraceOption, ...]] = ()
     reads_files: ClassVar[bool] = False  # whether an input is the path of a file
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
+    file_keys: ClassVar[tuple[str, ...]] = ()  # keys of the data section that `run` and `eval` may set for their file
+    keeps: ClassVar[bool] = False  # whether `run` reads tables whose columns can be kept
+    parallel: ClassVar[bool] = False  # whether `evaluate` takes two files too
 
     @abstractmethod
     def goal(self, config: Any, assets: Any) -> Goal:
@@ -89,6 +103,10 @@ class Task(ABC):
 
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
         """What a new network starts from besides chance: pretrained vectors, the scale of the training data."""
+
+    def transfer(self, old: Model, network: nn.Module, assets: Any) -> None:
+        """Gives a new network the weights of a model that training starts from, and its own `assets` more rows."""
+        copy_weights(old.network, network)
 
     @abstractmethod
     def batches(self, config: Any, assets: Any, examples: Any, *, training: bool) -> Batches: ...
@@ -135,29 +153,35 @@ class Task(ABC):
         An input that cannot be read has an empty line, or a record with its error, which is told at once; at the end
         there is one more.
         """
-        header, answered, failed = request.format == "csv", 0, 0
-        for inputs in _chunks(self.inputs(model, request), self.at_once):
-            answers = self.answers(model, inputs, options)
+        return self.written(model, self.given(model, request), request.format, options)
+
+    def written(
+        self, model: Model, given: Iterator[Given], format: Format, options: Mapping[str, Any]
+    ) -> Iterator[str]:
+        """The answers to inputs, as `run` writes them."""
+        header, answered, failed = format == "csv", 0, 0
+        for rows in _chunks(given, self.at_once):
+            answers = self.answers(model, [row.input for row in rows], options)
             if not answered and all(isinstance(answer, UserError) for answer in answers):
                 raise answers[0]  # it is the options, or nothing is any good
-            for one, answer in zip(inputs, answers, strict=True):
+            for row, answer in zip(rows, answers, strict=True):
                 if isinstance(answer, UserError):
                     failed += 1
                     note(str(answer))
-                    told = {"input": str(one), "error": str(answer)}
-                    yield f"{json.dumps(told, ensure_ascii=False)}\n" if request.format == "jsonl" else "\n"
+                    told = {**row.kept, "input": str(row.input), "error": str(answer)}
+                    yield f"{json.dumps(told, ensure_ascii=False, default=str)}\n" if format == "jsonl" else "\n"
                     continue
                 answered += 1
-                record = self.record(one, answer)
+                record = with_kept(row.kept, self.record(row.input, answer))
                 if header:
                     yield _csv(list(record))
                     header = False
-                if request.format == "csv":
-                    yield _csv([v if isinstance(v, (str, int, float)) else json.dumps(v) for v in record.values()])
-                elif request.format == "jsonl":
-                    yield json.dumps(record, ensure_ascii=False) + "\n"
+                if format == "csv":
+                    yield _csv([_cell(value) for value in record.values()])
+                elif format == "jsonl":
+                    yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
                 else:
-                    yield self.line(one, answer)
+                    yield self.line(row.input, answer)
         if failed:
             raise UserError(f"{failed} of {failed + answered} inputs could not be read.", "The others are above.")
 
@@ -166,18 +190,28 @@ class Task(ABC):
         answers: Sequence[Any] = self.predict(model, inputs, **options)
         return answers
 
+    def given(self, model: Model, request: Request) -> Iterator[Given]:
+        """The inputs that a request means, with what is kept of their rows."""
+        if not request.keep:
+            yield from map(Given, self.inputs(model, request))
+            return
+        for file in request.files:
+            for row in self.rows(model, file, request.keep):
+                yield Given(row.values[0], row.kept)
+
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """The inputs that a request means: here texts, one on a line."""
         if request.texts is not None:
             yield from request.texts
         for file in request.files:
-            yield from self.texts(model, file)
+            for row in self.rows(model, file):
+                yield row.values[0]
         for line in request.lines:
             yield line.rstrip("\r\n")
 
-    def texts(self, model: Model, file: str) -> Sequence[str]:
-        """The texts of a file to be answered: its lines, unless the task reads tables."""
-        return read_lines(file)
+    def rows(self, model: Model, file: str, keep: Sequence[str] = ()) -> Sequence[Row]:
+        """The texts of a file to be answered: its lines, unless the task reads tables; there with columns to keep."""
+        return [Row((line,), f"{file}:{number}") for number, line in enumerate(read_lines(file), 1)]
 
     def record(self, one: Any, answer: Any) -> dict[str, Any]:
         """An input and its answer for a program to read."""
@@ -260,6 +294,35 @@ def table_of(scores: Mapping[str, Any]) -> str:
 def _chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
     while chunk := list(itertools.islice(items, size)):
         yield chunk
+
+
+def with_kept(kept: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record after the columns that are kept; one with a name of the record's own is `given_…`.
+
+    >>> with_kept({"id": 7, "label": "bad"}, {"input": "fine", "label": "good"})
+    {'id': 7, 'given_label': 'bad', 'input': 'fine', 'label': 'good'}
+    """
+    return {f"given_{name}" if name in record else name: value for name, value in kept.items()} | dict(record)
+
+
+def copy_weights(
+    source: nn.Module, target: nn.Module, chosen: Mapping[str, int] | None = None, rows: Sequence[int] = ()
+) -> None:
+    """Copies weights; where the target has more rows (a longer vocabulary), the old rows.
+
+    chosen: weights of which only some `rows` are copied, and the dimension that these stand in.
+    """
+    old = source.state_dict()
+    with torch.no_grad():
+        for name, value in target.state_dict().items():
+            given = old[name]
+            if chosen is not None and name in chosen:
+                given = given.index_select(chosen[name], torch.tensor(rows, dtype=torch.int64, device=given.device))
+            value[tuple(slice(0, size) for size in given.shape)].copy_(given)
+
+
+def _cell(value: Any) -> str | int | float:
+    return value if isinstance(value, (str, int, float)) else json.dumps(value, default=str)
 
 
 def _csv(row: Sequence[Any]) -> str:

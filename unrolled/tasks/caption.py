@@ -65,6 +65,8 @@ class Caption(Task):
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "size")
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
     reads_files: ClassVar[bool] = True
+    file_keys: ClassVar[tuple[str, ...]] = ("image_column", "caption_column")
+    parallel: ClassVar[bool] = True
 
     def __init__(self, encoder: MakeEncoder | None = None) -> None:
         self._make, self._shown = encoder, list[str]()

@@ -4,135 +4,45 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.config import Section
 from unrolled.config.stored import DAMAGED, stored_entry
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.docstrings import DOCSTRINGS, embedded_labels
-from unrolled.data.labelled import Labelled, check_frames, read_frames, read_labelled
-from unrolled.data.tables import read_texts
+from unrolled.data.label_checks import doubts, look_swapped
+from unrolled.data.labelled import Labelled, check_frames, is_fasttext, read_frames, read_labelled, without_labels
+from unrolled.data.tables import Row, is_table, read_texts
+from unrolled.data.text import read_lines
 from unrolled.errors import UserError, note
-from unrolled.metrics import ClassScores, class_scores, label_scores
 from unrolled.model import Model
-from unrolled.models.classifier import Classifier, ClassifierSettings
+from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput, token_vectors
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, table_of
+from unrolled.tasks.base import Data, Given, Request, Task, copy_weights
+from unrolled.tasks.classify_config import ClassifyConfig
+from unrolled.tasks.classify_scores import Classified as Classified
+from unrolled.tasks.classify_scores import ClassifyAssets, judged, losses_of, per_class, report
 from unrolled.tasks.classify_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.classify_trace import trace_classifier
-from unrolled.tasks.reading import LEVEL, Reader, load_vectors
+from unrolled.tasks.reading import Reader, load_vectors
 from unrolled.text import split_words
 from unrolled.text.ngrams import ngram_ids
 from unrolled.text.vectors import Vectors
-from unrolled.training import Batches, ExampleTraining, Goal, Loss, consistency, hash_of
+from unrolled.training import Batches, Goal, Loss, consistency, hash_of
 from unrolled.training.consistency import twice
 
 AT_ONCE = 256  # sequences in a batch when there are no gradients
-MOST_CONFUSED = 20  # classes of which the report shows a confusion matrix
-
-
-class ClassifyData(Section):
-    """What to read, and what a token is."""
-
-    train: str | None = Field(
-        None, description="label TAB text (.tsv); .csv, .jsonl, .parquet; frames in .npz; none: docstrings in Python."
-    )
-    valid: str | None = Field(None, description="A file to validate on; none: a part of the training examples.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
-    text_column: str | None = Field(None, description="Name or number of the text's column; none: 2 in .tsv, text.")
-    label_column: str | None = Field(None, description="Name or number of the label's column; none: 1 in .tsv, label.")
-    multi_label: bool = Field(False, description="Any number of labels each, separated by label_separator.")
-    label_separator: str = Field(",", min_length=1, description="Between the labels of one example.")
-    level: LEVEL = Field(
-        "auto", description="A token is a word with its letters, a character, …; auto: word, char for one or two words."
-    )
-    lowercase: bool = Field(True, description="Look words up in lower case; their letters are read as they are.")
-    min_count: int = Field(2, ge=1, description="Rarer words are unknown, and known by their letters only.")
-    max_size: int | None = Field(None, ge=2, description="Largest vocabulary; none: everything, 8000 for bpe.")
-    vectors: str | None = Field(None, description="level=word: pretrained vectors, word2vec or GloVe text, or .npz.")
-
-
-class ClassifyTraining(ExampleTraining):
-    """Training on separate sequences."""
-
-    usual_epochs: ClassVar[int] = 10
-    usual_updates: ClassVar[int] = 2000
-    lr: float = Field(4e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
-    average: float = Field(
-        0.99, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
-    )
-    class_weights: Literal["none", "balanced"] = Field(
-        "none", description="balanced: every class counts as much as any other, however rare it is."
-    )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Share of certainty given to all classes alike.")
-
-
-class ClassifyConfig(Section):
-    """A config of `classify`."""
-
-    task: Literal["classify"] = Field("classify", description="What the config is for.")
-    data: ClassifyData = ClassifyData()
-    model: ClassifierSettings = ClassifierSettings()
-    train: ClassifyTraining = ClassifyTraining()
-
-
-@dataclass(frozen=True)
-class Classified:
-    """The answer to one input: its label, or labels, and the probability of every label.
-
-    Of one label each the probabilities add up to 1; of several each stands for itself, and those of 0.5 or more are
-    the answer.
-    """
-
-    labels: tuple[str, ...]
-    probabilities: dict[str, float]
-    several: bool = False  # whether there may be any number of labels
-
-    @property
-    def label(self) -> str:
-        """The one label; several are joined by commas."""
-        return ",".join(self.labels)
-
-    def __str__(self) -> str:
-        return self.label
-
-
-@dataclass(frozen=True)
-class ClassifyAssets:
-    """What the training examples taught before training: their labels, and how a sequence is read."""
-
-    labels: tuple[str, ...]
-    counts: tuple[int, ...]  # of each label in the training examples
-    reader: Reader
-
-    def targets(self, examples: Sequence[Labelled], multi_label: bool) -> Tensor:
-        """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1."""
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        if not multi_label:
-            return torch.tensor([numbers.get(example.labels[0], -1) for example in examples])
-        table = torch.zeros(len(examples), len(self.labels))
-        for row, example in enumerate(examples):
-            table[row, [numbers[label] for label in example.labels if label in numbers]] = 1
-        return table
-
-    def weights(self, targets: Tensor) -> Tensor:
-        """What makes every class count alike: (B,) for one label each, (B, C) for several."""
-        counts = torch.tensor(self.counts, dtype=torch.float32).clamp(min=1)
-        if targets.dim() == 1:
-            return (counts.sum() / len(counts) / counts)[targets]
-        return torch.where(targets > 0, counts.mean() / counts, 1.0)
 
 
 class Classify(Task):
@@ -142,6 +52,8 @@ class Classify(Task):
     config_class: ClassVar[type[Section]] = ClassifyConfig
     unit: ClassVar[str] = "examples"
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "multi_label")
+    file_keys: ClassVar[tuple[str, ...]] = ("text_column", "label_column", "label_separator")
+    keeps: ClassVar[bool] = True
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: ClassifyConfig, assets: ClassifyAssets) -> Goal:
@@ -153,6 +65,8 @@ class Classify(Task):
             examples = [Labelled(line, (module,), "") for module, line in embedded_labels()]
         else:
             examples = self._read_file(config, settings.train)
+            for doubt in doubts(Counter(label for e in examples for label in e.labels), len(examples)):
+                note(doubt)
         if settings.valid is not None:
             train, valid = examples, self._read_file(config, settings.valid)
         else:
@@ -163,14 +77,23 @@ class Classify(Task):
         parts = (_key(e.input) + b"\0" + "\0".join(e.labels).encode() for e in (*train, *valid))
         return Data(train, valid, settings.train or DOCSTRINGS, hash_of(b"%d" % len(train), *parts))
 
-    def _read_file(self, config: ClassifyConfig, path: str | Path) -> list[Labelled]:
+    def _read_file(self, config: ClassifyConfig, path: str | Path, known: Sequence[str] = ()) -> list[Labelled]:
+        """The examples of a file; `known` are the labels of a model that reads it."""
         settings = config.data
-        return read_labelled(
+        examples = read_labelled(
             path,
             text_column=settings.text_column,
             label_column=settings.label_column,
             separator=settings.label_separator if settings.multi_label else None,
         )
+        if why := look_swapped(examples, known):
+            said = settings.text_column or settings.label_column
+            columns = [settings.text_column or "2", settings.label_column or "1"]
+            keys = " ".join(f"--set data.{k}_column={c}" for k, c in zip(("label", "text"), columns, strict=True))
+            if not said or known:
+                raise UserError(f"The columns of {path} look swapped: {why}.", f"If they are: {keys}")
+            note(f"The columns of {path} look swapped: {why}.")
+        return examples
 
     def make_assets(self, config: ClassifyConfig, data: Data, init: ClassifyAssets | None = None) -> ClassifyAssets:
         counts = Counter(label for example in data.train for label in example.labels)
@@ -179,7 +102,7 @@ class Classify(Task):
             raise UserError(f"All training examples have one label: {only!r}.", "Give examples of two classes or more.")
         labels = tuple(sorted(counts))
         if init is not None:
-            labels = (*init.labels, *(label for label in labels if label not in init.labels))
+            labels = _with_old(init.labels, labels, config.data.old_labels)
         asked = {label for example in data.valid for label in example.labels}
         if config.data.valid is not None and asked and asked.isdisjoint(labels):
             raise UserError(
@@ -199,6 +122,12 @@ class Classify(Task):
         if not labels or len(counts) != len(labels) or len(set(labels)) < len(labels):
             raise UserError("The stored labels are damaged: expected each once, with a count.", DAMAGED)
         return ClassifyAssets(labels, counts, Reader.from_json(stored_entry(stored, "reader", dict[str, Any], "model")))
+
+    def transfer(self, old: Model, network: nn.Module, assets: ClassifyAssets) -> None:
+        """The old weights; each class that is still there takes its scores along."""
+        places = {label: place for place, label in enumerate(old.assets.labels)}
+        rows = [places[label] for label in assets.labels if label in places]  # kept labels come first, in their order
+        copy_weights(old.network, network, {"scores.weight": 0, "scores.bias": 0, "ngrams.weight": 1}, rows)
 
     def build(self, config: ClassifyConfig, assets: ClassifyAssets) -> nn.Module:
         inputs = assets.reader.build(config.model)
@@ -237,7 +166,7 @@ class Classify(Task):
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         scores = network(batch).float()
-        losses = _losses(scores, batch.targets)
+        losses = losses_of(scores, batch.targets)
         if "smoothing" in batch.more:
             losses = torch.lerp(losses, -scores.log_softmax(-1).mean(-1), batch.more["smoothing"])
         if "weights" in batch.more:
@@ -253,7 +182,7 @@ class Classify(Task):
         assert isinstance(batches, Buckets)
         probabilities, loss = self._probabilities(model, batches)
         multi = _multi_label(model)
-        scores, _, known = _judged(model.assets, batches.examples, probabilities, multi)
+        scores, _, known = judged(model.assets, batches.examples, probabilities, multi)
         loss /= max(1, known)
         result = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
         return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss}
@@ -269,17 +198,17 @@ class Classify(Task):
                 scores = model.network(batch).float()
                 table[batches.rows(index)] = (scores.sigmoid() if multi else scores.softmax(-1)).cpu().numpy()
                 if len(batch.targets):
-                    total += float(_losses(scores, batch.targets).sum())
+                    total += float(losses_of(scores, batch.targets).sum())
         return table, total
 
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
         assets, multi = model.assets, _multi_label(model)
         assert isinstance(model.config, ClassifyConfig)
-        examples = self._read_file(model.config, path)
+        examples = self._read_file(model.config, path, assets.labels)
         _check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
         batches = self.batches(model.config, assets, examples, training=False)
         probabilities, loss = self._probabilities(model, batches)
-        scores, confusion, known = _judged(assets, examples, probabilities, multi)
+        scores, confusion, known = judged(assets, examples, probabilities, multi)
         unseen = [label for e in examples for label in e.labels if label not in set(assets.labels)]
         if unseen:
             first = next(e for e in examples if set(e.labels) - set(assets.labels))
@@ -287,30 +216,22 @@ class Classify(Task):
                 f"Labels never seen in training count as wrong. There are {len(unseen)}, the first at {first.place}: "
                 f"{', '.join(sorted(set(unseen))[:5])}."
             )
+        if empty := [e.place for e in examples if not len(e.input)]:
+            note(f"Empty inputs count like all others. There are {len(empty)}, the first at {empty[0]}.")
         result: dict[str, Any] = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
         if multi:
             result["micro_f1"] = scores.micro_f1
         labels = (*assets.labels, *sorted(set(unseen)))
         result |= {"nll": loss / known if known else None, "examples": len(examples), "unknown_labels": len(unseen)}
         result["unknown_tokens"] = sum(assets.reader.unknowns(e.input) for e in examples)
-        result["classes"] = _per_class(labels, scores)
+        result["classes"] = per_class(labels, scores)
         if confusion is not None:
             named = [dict(zip(labels, row.tolist(), strict=True)) for row in confusion]
             result["confusion"] = dict(zip(labels, named, strict=True))
         return result
 
     def report(self, scores: Mapping[str, Any]) -> str:
-        plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
-        width = max(len(label) for label in [*scores["classes"], "class"])
-        lines = [f"{'class':<{width}}  precision  recall      f1   count"]
-        for label, row in scores["classes"].items():
-            numbers = f"{row['precision']:9.4f}  {row['recall']:6.4f}  {row['f1']:6.4f}  {row['count']:6,}"
-            lines.append(f"{label:<{width}}  {numbers}")
-        parts = [table_of(plain), "\n".join(lines)]
-        confusion = scores.get("confusion", {})
-        if 0 < len(confusion) <= MOST_CONFUSED:
-            parts.append(_confusion_table(confusion))
-        return "\n\n".join(parts)
+        return report(scores)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Classified` for one input, a list of them for several: texts, or arrays of frames."""
@@ -373,10 +294,31 @@ class Classify(Task):
         for file in request.files:
             yield from read_frames(file)
 
-    def texts(self, model: Model, file: str) -> list[str]:
+    def rows(self, model: Model, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The texts of a table like those of training, whose labels are not read; else the lines."""
         assert isinstance(model.config, ClassifyConfig)
-        return read_texts(file, model.config.data.text_column, "text", 2)
+        column = model.config.data.text_column
+        if is_fasttext(file) and not keep:
+            lines = enumerate(read_lines(file), 1)
+            return [Row((without_labels(line),), f"{file}:{number}") for number, line in lines]
+        rows = read_texts(file, column, "text", 2, keep=keep, beside=["label"])
+        texts = {row.values[0].strip() for row in rows}
+        unnamed = column is None and is_table(Path(file)) and rows[0].place == f"{file}:1"  # it has no header
+        if unnamed and texts <= set(model.assets.labels):
+            shown = ", ".join(sorted(texts)[:3])
+            raise UserError(
+                f"The texts of {file} are the labels themselves: {shown}.",
+                "Say which column holds the texts: --set data.text_column=1",
+            )
+        return rows
+
+    def given(self, model: Model, request: Request) -> Iterator[Given]:
+        empty = 0
+        for one in super().given(model, request):
+            empty += isinstance(one.input, str) and not one.input.strip()
+            yield one
+        if empty:
+            note(f"{empty} inputs are empty: their labels say nothing but what is frequent.")
 
     def record(self, one: Any, answer: Classified) -> dict[str, Any]:
         shown = one if isinstance(one, str) else f"{len(one)} frames"
@@ -407,6 +349,22 @@ class Classify(Task):
         }
 
 
+def _with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, ...]:
+    """The labels of a model that is trained further: those it had, in their order, and the new ones."""
+    gone = [label for label in old if label not in set(new)]
+    if gone:
+        shown = f"{', '.join(gone[:5])}{', …' if len(gone) > 5 else ''}"
+        if which == "drop":
+            note(f"{len(gone)} labels of the model to start from are dropped: {shown}.")
+        else:
+            note(
+                f"{len(gone)} labels of the model to start from are not in the new examples, and can still be "
+                f"answered: {shown}. To leave them out: --set data.old_labels=drop"
+            )
+    dropped = set(gone) if which == "drop" else set[str]()
+    return (*(label for label in old if label not in dropped), *(label for label in new if label not in set(old)))
+
+
 def _ngrams(inputs: Sequence[Any], buckets: int) -> dict[str, Tensor]:
     """The n-grams of texts, end to end, for an EmbeddingBag; a text's weights have the length 1."""
     if not buckets or not isinstance(inputs[0], str):
@@ -425,49 +383,6 @@ def _key(one: Any) -> bytes:
 def _multi_label(model: Model) -> bool:
     assert isinstance(model.config, ClassifyConfig)
     return model.config.data.multi_label
-
-
-def _losses(scores: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats: (B,), or (B, C) where every label stands for itself."""
-    if targets.dim() == 2:
-        return F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
-    # −1 stands for a label that training never saw: there is no score to compare it with
-    return F.cross_entropy(scores, targets, ignore_index=-1, reduction="none")
-
-
-def _judged(
-    assets: ClassifyAssets, examples: Sequence[Any], probabilities: NDArray[np.float32], multi: bool
-) -> tuple[ClassScores, NDArray[np.int64] | None, int]:
-    """The scores, what was taken for what, and how many examples have a loss.
-
-    Labels that training never saw are classes too, after the others: no answer is ever one of them.
-    """
-    unseen = sorted({label for example in examples for label in example.labels} - set(assets.labels))
-    truth = replace(assets, labels=(*assets.labels, *unseen)).targets(examples, multi).numpy()
-    if multi:
-        answers = np.pad(probabilities >= 0.5, ((0, 0), (0, len(unseen))))
-        return label_scores(truth > 0.5, answers), None, len(examples)
-    known = int((truth < len(assets.labels)).sum())
-    return *class_scores(truth, probabilities.argmax(axis=1), len(assets.labels) + len(unseen)), known
-
-
-def _per_class(labels: Sequence[str], scores: ClassScores) -> dict[str, dict[str, float]]:
-    columns = zip(labels, scores.precision, scores.recall, scores.f1, scores.support, strict=True)
-    return {
-        label: {"precision": float(p), "recall": float(r), "f1": float(f), "count": int(n)}
-        for label, p, r, f, n in columns
-    }
-
-
-def _confusion_table(confusion: Mapping[str, Mapping[str, int]]) -> str:
-    labels = list(confusion)
-    width = max(map(len, labels))
-    cells = [[str(confusion[truth][answer]) for answer in labels] for truth in labels]
-    wide = [max(len(f"{i + 1}"), *(len(row[i]) for row in cells)) for i in range(len(labels))]
-    lines = [" " * (width + 4) + "  ".join(f"{i + 1:>{w}}" for i, w in enumerate(wide)) + "   answered"]
-    for number, (label, row) in enumerate(zip(labels, cells, strict=True), 1):
-        lines.append(f"{number:>2} {label:<{width}} " + "  ".join(f"{c:>{w}}" for c, w in zip(row, wide, strict=True)))
-    return "\n".join(lines)
 
 
 def _answer(model: Model, row: NDArray[np.float32]) -> Classified:

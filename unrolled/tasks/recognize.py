@@ -58,6 +58,7 @@ class Recognize(Task):
     at_once: ClassVar[int] = 16  # files: the first answers come soon
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
     reads_files: ClassVar[bool] = True
+    file_keys: ClassVar[tuple[str, ...]] = ("input_column", "text_column")
     inherited: ClassVar[tuple[str, ...]] = (
         "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
     )  # fmt: skip

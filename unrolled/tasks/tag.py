@@ -53,6 +53,7 @@ class Tag(Task):
     name: ClassVar[str] = "tag"
     config_class: ClassVar[type[Section]] = TagConfig
     inherited: ClassVar[tuple[str, ...]] = ("column", "lowercase", "feature_columns")
+    file_keys: ClassVar[tuple[str, ...]] = ("word_column", "tag_column")
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: TagConfig, assets: TagAssets) -> Goal:

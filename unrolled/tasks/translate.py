@@ -15,7 +15,7 @@ from unrolled.config import Section
 from unrolled.data import Batch, Buckets, Pair, held_out, read_pairs, read_parallel
 from unrolled.data.pairs import without_empty
 from unrolled.data.pronunciations import PRONUNCIATIONS, embedded_pronunciations
-from unrolled.data.tables import read_texts
+from unrolled.data.tables import Row, read_texts
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
@@ -23,7 +23,7 @@ from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace, attention_figure
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, nth, table_of
+from unrolled.tasks.base import Data, Given, Request, Task, nth, table_of
 from unrolled.tasks.side import Reading
 from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_config import SideSettings, TranslateConfig, TranslateData
@@ -50,6 +50,9 @@ class Translate(Task):
     name: ClassVar[str] = "translate"
     config_class: ClassVar[type[Section]] = TranslateConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "joint", "lowercase")
+    file_keys: ClassVar[tuple[str, ...]] = ("source_column", "target_column")
+    keeps: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def __init__(self) -> None:
@@ -179,8 +182,7 @@ class Translate(Task):
         if request.format != "text":
             options = {"attention": True, **options}
         notes = _Notes(model.assets)
-        lines = notes.read(self.inputs(model, request))
-        yield from super().run(model, Request(lines=lines, format=request.format), **options)
+        yield from self.written(model, notes.read(self.given(model, request)), request.format, options)
         notes.say()
 
     def _draw(self, model: Model, request: Request, picture: str, options: Mapping[str, Any]) -> Request:
@@ -190,7 +192,7 @@ class Translate(Task):
         if len(texts) != 1:
             raise UserError(f"A picture shows one input, and there are {len(texts)}.", "Give one with --text.")
         self._attention(model, texts[0], options).savefig(place, dpi=150)
-        return Request(texts=texts, format=request.format)
+        return request if request.files else Request(texts=texts, format=request.format)  # lines are read once
 
     def example(self, examples: Any, number: int) -> str:
         source: str = nth(examples, number).source
@@ -219,11 +221,16 @@ class Translate(Task):
         """Texts, or the lines of files: only a line feed ends one, so that answers stay beside their sources."""
         if request.texts is not None:
             yield from request.texts
-        assert isinstance(model.config, TranslateConfig)
         for file in request.files:
-            yield from read_texts(file, model.config.data.source_column, "source", 1)
+            for row in self.rows(model, file):
+                yield row.values[0]
         for line in request.lines:
             yield line.rstrip("\n").rstrip("\r")
+
+    def rows(self, model: Model, file: str, keep: Sequence[str] = ()) -> list[Row]:
+        """The sources of a table like those of training, whose targets are not read; else the lines."""
+        assert isinstance(model.config, TranslateConfig)
+        return read_texts(file, model.config.data.source_column, "source", 1, keep=keep, beside=["target"])
 
     def record(self, one: str, answer: Translation) -> dict[str, Any]:
         return {
@@ -277,10 +284,10 @@ class _Notes:
     def __init__(self, assets: TranslateAssets) -> None:
         self.assets, self.unknown, self.long = assets, 0, 0
 
-    def read(self, lines: Any) -> Iterator[str]:
-        for line in lines:
-            self.look(line)
-            yield line
+    def read(self, given: Iterator[Given]) -> Iterator[Given]:
+        for one in given:
+            self.look(one.input)
+            yield one
 
     def look(self, text: str) -> None:
         self.unknown += self.assets.source.unknowns(text)

@@ -29,7 +29,7 @@ class TranslateData(Section):
     """What to read, and what a token is."""
 
     train: str | None = Field(
-        None, description="source TAB target (.tsv); .csv, .jsonl, .parquet; none: words and phonemes of cmudict."
+        None, description="A table with source and target (.tsv, .csv, .jsonl, …); none: words and phonemes of cmudict."
     )
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training pairs.")
     train_source: str | None = Field(None, description="In place of data.train: a file with one source on each line,")
@@ -37,8 +37,12 @@ class TranslateData(Section):
     valid_source: str | None = Field(None, description="The same to validate on: sources,")
     valid_target: str | None = Field(None, description="and targets.")
     valid_fraction: float = Field(0.05, gt=0, lt=1, description="How large a part, if there are no valid files.")
-    source_column: str | None = Field(None, description="Name or number of the source's column; none: 1, source.")
-    target_column: str | None = Field(None, description="Name or number of the target's column; none: 2, target.")
+    source_column: str | None = Field(
+        None, description="Name or number of the source's column; none: by its usual names, 1 in a .tsv without names."
+    )
+    target_column: str | None = Field(
+        None, description="Name or number of the target's column; none: by its usual names, 2 in a .tsv without names."
+    )
     level: Level = Field(
         "auto",
         description="A token is a character, a word between blanks, a learnt piece of one (bpe), or a symbol between "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -33,6 +34,31 @@ def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
         raise UserError(f"{path} cannot be read: permission denied.", f"Try: chmod u+r {path}") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def as_utf8(raw: bytes, name: str | Path) -> bytes:
+    """The same text in UTF-8, where a byte order mark says that it is UTF-16 or UTF-32; anything else as it is."""
+    marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16"}
+    marks[codecs.BOM_UTF16_BE] = "utf-16"
+    for mark, encoding in marks.items():  # UTF-32's first: it begins as UTF-16's does
+        if raw.startswith(mark):
+            try:
+                return raw.decode(encoding).encode()
+            except UnicodeDecodeError as error:
+                raise UserError(
+                    f"{name} is not whole {encoding.upper()}, as its first bytes say: {error.reason} at offset "
+                    f"{error.start}.",
+                    "Save it again, as UTF-8.",
+                ) from None
+    return raw
+
+
+def as_text(start: bytes) -> str:
+    """The first bytes of a file as text, whatever they are: to look at, not to read."""
+    for marks, encoding in (((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"), ((codecs.BOM_UTF8,), "utf-8-sig")):
+        if start.startswith(marks):
+            return start.decode(encoding, "replace")
+    return start.decode("utf-8", "replace")
 
 
 @contextmanager

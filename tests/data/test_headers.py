@@ -1,0 +1,297 @@
+"""Columns are found by their names, in any order; what is ambiguous or swapped is refused with the key to set."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from unrolled.data import read_pairs, read_table
+from unrolled.data.captions import read_captions
+from unrolled.data.column_names import ROLES
+from unrolled.data.label_checks import doubts, look_swapped
+from unrolled.data.labelled import Labelled, read_labelled
+from unrolled.data.tables import read_texts
+from unrolled.data.text import read_lines, read_text
+from unrolled.data.transcripts import read_transcripts
+from unrolled.errors import Note, UserError
+
+ROWS = [("pos", "a fine film"), ("neg", "a poor film"), ("pos", "so, so fine")]
+CLASSIFY = ["label", "text"]
+
+
+def write(path: Path, names: list[str], rows: list[tuple[str, ...]]) -> Path:
+    """A table of any kind, by its ending."""
+    if path.suffix in (".tsv", ".txt"):
+        path.write_text("".join("\t".join(row) + "\n" for row in [names, *rows]))
+    elif path.suffix == ".csv":
+        path.write_text("".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in [names, *rows]))
+    elif path.suffix == ".parquet":
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    else:
+        records = [dict(zip(names, row, strict=True)) for row in rows]
+        text = json.dumps(records) if path.suffix == ".json" else "".join(json.dumps(r) + "\n" for r in records)
+        path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("kind", [".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet"])
+@pytest.mark.parametrize(
+    "names", [("text", "label"), ("sentence", "label"), ("Review", "Class"), ("content", "target")]
+)
+def test_labels_and_texts_by_name(kind: str, names: tuple[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path / f"t{kind}", ["id", *names], [(str(i), text, label) for i, (label, text) in enumerate(ROWS)])
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        examples = read_labelled(path)
+        texts = read_texts(path, None, "text", 2, beside=["label"])
+    assert [(e.labels[0], e.input) for e in examples] == ROWS
+    assert [row.values[0] for row in texts] == [text for _, text in ROWS]
+    said = [str(one.message) for one in notes]
+    told = f"columns: label '{names[1]}', text '{names[0]}'."
+    if kind in (".tsv", ".txt"):
+        assert f"{path}:1 is a header; {told}" in said
+    elif names != ("text", "label"):
+        assert any(text.endswith(told) for text in said)
+    else:
+        assert not said
+
+
+@pytest.mark.parametrize("names", [("target", "source"), ("tgt", "src"), ("Output", "Input")])
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl"])
+def test_pairs_by_name(kind: str, names: tuple[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path / f"t{kind}", list(names), [("one", "eins"), ("two", "zwei")])
+    with pytest.warns(Note) if kind == ".tsv" or names[0] != "target" else warnings.catch_warnings():
+        pairs = read_pairs(path)
+    assert [(p.source, p.target) for p in pairs] == [("eins", "one"), ("zwei", "two")]
+
+
+def test_manifests_by_name(tmp_path: Path) -> None:
+    """Common Voice's, NeMo's and DeepSpeech's; captions after their pictures or before."""
+    (tmp_path / "cv.tsv").write_text("client_id\tsentence\tpath\nx\tone two\ta.mp3\n")
+    (tmp_path / "nemo.jsonl").write_text('{"audio_filepath": "a.mp3", "duration": 1.5, "text": "one two"}\n')
+    (tmp_path / "ds.csv").write_text("wav_filename,wav_filesize,transcript\na.mp3,7,one two\n")
+    for name in ("cv.tsv", "nemo.jsonl", "ds.csv"):
+        with pytest.warns(Note, match=r"columns: file '.*', transcript '.*'"):
+            (one,) = read_transcripts(tmp_path / name)
+        assert one.text == "one two"
+        assert getattr(one.input, "path", None) == tmp_path / "a.mp3"
+    (tmp_path / "c.tsv").write_text("caption\tfilename\na dog\t1.png\na cat\t2.png\n")
+    with pytest.warns(Note, match=r"columns: image 'filename', captions 'caption'"):
+        named = read_captions(tmp_path / "c.tsv")
+    assert [(one.image, one.captions) for one in named] == [("1.png", ("a dog",)), ("2.png", ("a cat",))]
+
+
+def test_two_candidates_are_an_error_with_the_key(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", ["review", "sentence", "label"], [("a", "b", "pos")])
+    with pytest.raises(UserError) as error:
+        read_labelled(path)
+    assert str(error.value) == (
+        f"{path}:1 has 2 columns that may hold the text: 'review' or 'sentence'. "
+        "Say which: --set data.text_column=review"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what was said, and our own name, need no note
+        (one,) = read_labelled(path, text_column="sentence")
+    assert one.input == "b"
+    path = write(tmp_path / "t.jsonl", ["text", "class", "category"], [("a", "b", "c")])
+    with pytest.raises(UserError, match=r"may hold the label: 'class' or 'category'\. Say which: --set data\.label_"):
+        read_labelled(path)
+
+
+def test_our_own_name_comes_first(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", ["category", "label", "sentence", "text"], [("c", "l", "s", "t")])
+    (one,) = read_labelled(path)
+    assert (one.labels, one.input) == (("l",), "t")
+
+
+def test_half_a_header_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.tsv", ["sentence", "mark"], [("a fine film", "7"), ("a poor film", "2")])
+    with pytest.raises(UserError) as error:
+        read_labelled(path)
+    assert str(error.value) == (
+        f"{path}:1 looks like a header (sentence, mark), and no name says which column holds the label. "
+        "Say it: --set data.label_column=NAME. If it is an example: --set data.label_column=1 --set data.text_column=2"
+    )
+    with pytest.warns(Note, match=r"is a header; columns: label 'mark', text 'sentence'"):
+        assert read_labelled(path, label_column="mark")[0].labels == ("7",)
+    with pytest.raises(UserError, match=r"looks like a header .* holds the text\."):
+        read_texts(write(tmp_path / "u.tsv", ["words of it", "label"], ROWS), None, "text", 2, beside=["label"])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("review", "A fine film, all in all."), ("news", "Rain."), ("review", "Poor.")],  # a class of that name
+        [("review", "Sun"), ("news", "Rain"), ("review", "Poor")],
+        [("pos", "text"), ("neg", "nothing else"), ("pos", "text")],
+    ],
+)
+def test_examples_are_no_header(rows: list[tuple[str, str]], tmp_path: Path) -> None:
+    path = write(tmp_path / "t.tsv", list(rows[0]), list(rows[1:]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [(e.labels[0], e.input) for e in read_labelled(path)] == rows
+
+
+def test_a_header_that_comes_again_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.tsv", ["text", "label"], [("a", "x"), ("text", "label"), ("b", "y")])
+    with pytest.warns(Note, match=r"t\.tsv:3 repeats the header: 1 such rows are left out"):
+        assert [e.input for e in read_labelled(path)] == ["a", "b"]
+
+
+def test_numbers_are_taken_at_their_word(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.tsv", ["text", "label"], [("a", "x")])
+    with pytest.warns(Note, match=r"t\.tsv:1 is a header; columns: label 'text', text 'label'"):
+        (one,) = read_labelled(path, label_column="1", text_column="2")
+    assert (one.labels, one.input) == (("a",), "x")
+
+
+def test_roles_have_distinct_names_of_ours() -> None:
+    assert all(len(set(role.names)) == len(role.names) for role in ROLES.values())
+    assert "target" in ROLES["label"].names
+    assert "target" in ROLES["target"].names  # the task decides
+
+
+def test_names_reach_into_objects(tmp_path: Path) -> None:
+    record = {"doc": {"body": "a text", "meta": {"kind": "x"}}, "id": 3}
+    (tmp_path / "t.jsonl").write_text(json.dumps(record) + "\n")
+    (tmp_path / "t.json").write_text(json.dumps([record], indent=2))
+    (tmp_path / "lines.json").write_text(json.dumps(record) + "\n" + json.dumps(record) + "\n")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([record]), tmp_path / "t.parquet")
+    for name in ("t.jsonl", "t.json", "lines.json", "t.parquet"):
+        rows = read_table(tmp_path / name, ["doc.meta.kind", "doc.body"], CLASSIFY, keep=["id"])
+        assert rows[0].values == ("x", "a text")
+        assert rows[0].kept == {"id": 3}
+    with pytest.raises(UserError, match=r"has no 'doc\.text'\. It has: doc\.body, doc\.meta\.kind, id\."):
+        read_table(tmp_path / "t.jsonl", ["doc.meta.kind", "doc.text"], CLASSIFY)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1]", "t.json, record 1 is int. Expected a list of objects"),
+        ('[{"text": 1}', "t.json is not JSON: Expecting ',' delimiter"),
+        (
+            '{"text": {"0": "a"}, "label": {"0": "b"}}',
+            't.json is one object. Expected a list of objects, [{"text": …}, …]',
+        ),
+        ('{\n"data": []}', "t.json is one object. Expected a list of objects"),
+        ("[" * 100_000, "t.json: the JSON is nested too deeply."),
+        ("{\n", "t.json:1 is not JSON"),
+    ],
+)
+def test_bad_json(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(content)
+    with pytest.raises(UserError) as error:
+        read_table(tmp_path / "t.json", [None, None], CLASSIFY)
+    assert message in str(error.value)
+
+
+def test_bars_between_columns(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id|label|text\n1|pos|fine, really\n2|neg|poor\n")
+    assert [(e.labels[0], e.input) for e in read_labelled(tmp_path / "t.csv")] == [
+        ("pos", "fine, really"),
+        ("neg", "poor"),
+    ]
+
+
+def test_quoted_tabs(tmp_path: Path) -> None:
+    """As pandas and spreadsheets write them: all cells in quotes, or those that need it."""
+    path = tmp_path / "t.tsv"
+    path.write_text('"good"\t"a ""fine"" film"\n"bad"\t"a poor\none"\n')
+    with pytest.warns(Note, match=r"t\.tsv: cells stand in quotes"):
+        examples = read_labelled(path)
+    assert [(e.labels[0], e.input, e.place) for e in examples] == [
+        ("good", 'a "fine" film', f"{path}:1"),
+        ("bad", "a poor\none", f"{path}:2"),
+    ]
+    path.write_text('good\t"a ""fine"" film"\nbad\ta poor one\nbad\t"well, no"\n')
+    with pytest.warns(Note, match=r"t\.tsv: cells stand in quotes"):
+        assert [e.input for e in read_labelled(path)] == ['a "fine" film', "a poor one", "well, no"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'good\t"Fine," he said.\nbad\tPoor.\n',  # quotes inside a text
+        'good\t"Fine."\nbad\tPoor.\n',  # a text that is speech
+        'good\tso "fine"\nbad\t"a" ""b""\n',
+        'good\t"it opens\nbad\tand closes"\n',  # two rows as they stand
+        'good\t5" long\nbad\t"Poor."\n',
+    ],
+)
+def test_quotes_that_are_characters(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        examples = read_labelled(tmp_path / "t.tsv")
+    assert [e.input for e in examples] == [line.split("\t")[1] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-8-sig"])
+def test_byte_order_marks(encoding: str, tmp_path: Path) -> None:
+    text = "gut\tdas Äußere 👍\nschlecht\tnaïve\n"
+    mark = "\ufeff" if encoding.endswith(("-be", "-le")) else ""
+    (tmp_path / "t.tsv").write_bytes((mark + text).encode(encoding))
+    assert read_text(tmp_path / "t.tsv") == text
+    assert read_lines(tmp_path / "t.tsv") == text.splitlines()
+    assert [e.labels[0] for e in read_labelled(tmp_path / "t.tsv")] == ["gut", "schlecht"]
+    (tmp_path / "bad.txt").write_bytes("ab".encode("utf-16") + b"\0")
+    with pytest.raises(UserError, match=r"bad\.txt is not whole UTF-16, as its first bytes say: truncated data at"):
+        read_text(tmp_path / "bad.txt")
+
+
+def test_fasttext(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.train"
+    path.write_text("__label__good a fine film\n\n__label__bad\ta poor one\n")
+    with pytest.warns(Note, match="fastText's format"):
+        examples = read_labelled(path)
+    assert [(e.labels, e.input, e.place) for e in examples] == [
+        (("good",), "a fine film", f"{path}:1"),
+        (("bad",), "a poor one", f"{path}:3"),
+    ]
+    path.write_text("__label__good __label__short fine\nno label here\n")
+    with pytest.raises(UserError, match=r"train:1 has 2 labels: .* Give one, or use data\.multi_label=true\."):
+        read_labelled(path)
+    with pytest.warns(Note, match="fastText's format"):
+        several = read_labelled(path, separator=",")
+    assert [(e.labels, e.input) for e in several] == [(("good", "short"), "fine"), ((), "no label here")]
+    path.write_text("__label__good fine\nno label here\n")
+    with pytest.raises(UserError, match=r"train:2 has no __label__…: 'no label here'"):
+        read_labelled(path)
+
+
+def labelled(labels: list[str], texts: list[str]) -> list[Labelled]:
+    return [Labelled(text, (label,), "") for label, text in zip(labels, texts, strict=True)]
+
+
+def test_swapped_columns_are_noticed() -> None:
+    sentences = [f"the film of {number} hours" for number in range(20)]
+    moods = ["good", "bad"] * 10
+    assert look_swapped(labelled(sentences, moods)) is not None
+    assert look_swapped(labelled(moods, sentences)) is None
+    assert look_swapped(labelled(sentences, sentences)) is None
+    names, tongues = [f"Name{number}" for number in range(20)], ["Italian", "Greek"] * 10
+    assert look_swapped(labelled(tongues, names)) is None
+    assert look_swapped(labelled(sentences[:3], moods[:3])) is None  # three rows say nothing
+    assert look_swapped(labelled(sentences[:3], moods[:3]), known=["good", "bad"]) is not None
+    assert look_swapped(labelled(moods[:2], ["good", "bad"]), known=["good", "bad"]) is None
+
+
+def test_doubtful_labels() -> None:
+    from collections import Counter
+
+    floats = Counter(f"{number / 7:.3f}" for number in range(50))
+    assert [text.split(":")[0] for text in doubts(floats, 200)] == ["The labels are numbers (0.000, 0.143, 0.286, …)"]
+    assert doubts(Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180) == []  # ratings, 1.0 to 5.0
+    assert doubts(Counter({str(number): 90 for number in range(20)}), 1800) == []  # numbers for names
+    assert len(doubts(Counter(str(number) for number in range(100)), 100)) == 2  # ids
+    alone = doubts(Counter(f"a text of {number}" for number in range(30)), 30)
+    assert len(alone) == 1
+    assert alone[0].startswith("30 of 30 training examples have a label of their own")
