@@ -16,7 +16,8 @@ from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.frame import Frame, Part, fit_frame
 from unrolled.data.lanes import Lanes, Steps
-from unrolled.data.series import Numbers, read_series
+from unrolled.data.season import find_period
+from unrolled.data.series import Numbers
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout
@@ -25,9 +26,10 @@ from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, nth, table_of
+from unrolled.tasks.forecast_about import ADDS_NOTHING, adds_nothing, facts, roles_in_words
 from unrolled.tasks.forecast_free import free_run
-from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, usable
-from unrolled.tasks.forecast_rows import answers, rows_of
+from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, read_like, usable
+from unrolled.tasks.forecast_rows import answers, keys_of, rows_of
 from unrolled.tasks.forecast_scores import Tally
 from unrolled.tasks.forecast_start import start_from
 from unrolled.tasks.forecast_stream import RowStream, as_rows, can_roll_out, check_roll_out
@@ -37,7 +39,8 @@ from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_s
 
 MOST_LOOKED_AT = 200  # rows of an example
 EVALUATED_AT_ONCE = 64  # series side by side
-OPTIONS = ("steps", "sample", "seed")
+OPTIONS = ("steps", "sample", "seed", "hold_inputs", "interval")
+NAIVE = ("last_mse", "mean_mse", "seasonal_mse")
 
 
 class ForecastTraining(TrainSettings):
@@ -87,7 +90,8 @@ class Forecast(Task):
                 raise UserError(
                     f"The model reads {', '.join(init.roles.inputs[:10])} and predicts "
                     f"{', '.join(init.roles.targets[:10])}; the data gives {', '.join(table.roles.names[:10])}.",
-                    "Give data with the same columns.",
+                    "Give data with the same columns, or say which they are: data.input_columns, data.target_columns; "
+                    "data.time_column=none and data.sequence_column=none take nothing out of them.",
                 )
             return init
         settings = config.data
@@ -97,6 +101,10 @@ class Forecast(Task):
             settings.scaling,
             missing=settings.missing == "mask",
             start_row=settings.start_row,
+            time=table.keys.time,
+            series=table.keys.series,
+            step=table.timeline.step if table.timeline is not None else None,
+            period=_period(settings.period, table),
         )
         if config.train.free_running or config.train.teacher_forcing != "always":
             check_roll_out(frame)
@@ -115,6 +123,12 @@ class Forecast(Task):
         """The scales of changes, and the linear path by least squares: training starts from a linear forecast."""
         assert isinstance(network, Forecaster)
         start_from(network, [assets.steps(part) for part in data.train.parts], assets)
+
+    def roles(self, assets: Frame) -> dict[str, str]:
+        return roles_in_words(assets)
+
+    def remarks(self, model: Model) -> list[str]:
+        return [ADDS_NOTHING] if adds_nothing(model.network) else []
 
     def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
         sequences = steps_of(config.model, assets, examples.parts)
@@ -153,7 +167,7 @@ class Forecast(Task):
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
         assert isinstance(batches, Lanes)
         tally = tallied(model, batches)
-        scores = {k: v for k, v in tally.scores().items() if k not in ("last_mse", "mean_mse", "steps")}
+        scores = {k: v for k, v in tally.scores().items() if k not in (*NAIVE, "steps")}
         if isinstance(model.config, ForecastConfig) and model.config.train.free_running:
             scores |= free_run(model, batches.pieces, model.config.train.rollout_steps).scores()
         return scores
@@ -168,7 +182,7 @@ class Forecast(Task):
         model.network.eval()
         frame, config = frame_of(model), model.config
         assert isinstance(config, ForecastConfig)
-        sheet = read_series(path, frame.roles.names, sequence_column=config.data.sequence_column, missing=frame.missing)
+        sheet = read_like(path, frame.roles, keys_of(model), missing=frame.missing)
         series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
         examples = steps_of(config.model, frame, [Part(one) for one in series])
         tally = tallied(model, Lanes(examples, lanes=EVALUATED_AT_ONCE, window=1000))
@@ -249,23 +263,7 @@ class Forecast(Task):
         return config.model.lags != 0
 
     def statistics(self, config: ForecastConfig, data: Data, assets: Frame) -> dict[str, Any]:
-        table: Table = data.train
-        lengths = [len(part.series.values) for part in table.parts]
-        values = np.concatenate([part.series.values for part in table.parts])
-        known = {part.series.values.tobytes() for part in table.parts}
-        shared = sum(part.series.values.tobytes() in known for part in data.valid.parts)
-        roles = assets.roles
-        return {
-            "inputs": ", ".join(roles.inputs[:20]),
-            "targets": ", ".join(roles.targets[:20]),
-            "steps ahead": ", ".join(map(str, roles.horizons)) + (" (the same step)" if roles.aligned else ""),
-            "loss": output_name(config.model, assets),
-            "train series / rows": f"{len(lengths)} / {sum(lengths)}",
-            "series length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)}",
-            "valid rows": data.valid.rows,
-            "valid series also in train": f"{shared} of {len(data.valid.parts)}",
-            "missing values in train": int(np.isnan(values).sum()),
-        }
+        return facts(data, assets, output_name(config.model, assets), own_valid=config.data.valid is not None)
 
 
 def frame_of(model: Model) -> Frame:
@@ -281,7 +279,7 @@ def output_name(settings: ForecasterSettings, frame: Frame) -> Any:
 
 def steps_of(settings: ForecasterSettings, frame: Frame, parts: Sequence[Part]) -> list[Steps]:
     """Series as the network reads them; targets of a Bernoulli output must be what it can say."""
-    steps = [frame.steps(part) for part in parts]
+    steps = [replace(frame.steps(part), naive=frame.seasonal(part)) for part in parts]
     if output_name(settings, frame) == "bernoulli":
         for part, one in zip(parts, steps, strict=True):
             wrong = ~np.isin(one.targets, (0.0, 1.0)) & ~np.isnan(one.targets)
@@ -317,8 +315,19 @@ def tallied(model: Model, batches: Lanes) -> Tally:
     for index in range(len(batches)):
         batch = batches[index].to(model.device)
         estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
-        tally.add(estimate.float(), batch.inputs, batch.targets)
+        tally.add(estimate.float(), batch.inputs, batch.targets, batch.more.get("naive"))
     return tally
+
+
+def _period(said: int | str, table: Table) -> int | None:
+    """The period of the config, or of the targets of the training part."""
+    if said == "none":
+        return None
+    if isinstance(said, int):
+        return said
+    columns = [table.roles.names.index(name) for name in table.roles.targets]
+    step = table.timeline.step if table.timeline is not None else None
+    return find_period([part.series.values[:, columns] for part in table.parts], step)
 
 
 def _check(what: str, options: Mapping[str, Any]) -> None:
