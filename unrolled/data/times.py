@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -303,3 +304,31 @@ def timeline_of(runs: Sequence[Seconds], *, of_calendar: bool) -> Timeline:
     gaps = steps > 1.5
     longest = float(steps[gaps].max()) if gaps.any() else 0.0
     return Timeline(step, int(gaps.sum()), longest, duplicates, float(odd.mean()))
+
+
+class Clock:
+    """Follows times as they come, and notices when they go back; what could be read in several ways is given time.
+
+    >>> clock = Clock()
+    >>> [clock.goes_back(cell) for cell in ("2024-01-01", "2024-01-02", "2024-01-01")]
+    [False, False, True]
+    """
+
+    def __init__(self) -> None:
+        self._formats: list[TimeFormat] | None = None
+        self._last: dict[TimeFormat, float] = {}
+
+    def goes_back(self, cell: Any) -> bool:
+        """Whether a time lies before the one before it, however it is read; what is no time tells nothing."""
+        if self._formats is None:
+            found = find_format([cell], named=True)
+            several = [TimeFormat("pattern", pattern) for pattern in _patterns() if _fits(pattern, [str(cell).strip()])]
+            self._formats = several if found is not None and found.kind == "pattern" else [found] if found else []
+        times = {}
+        for one in self._formats:
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                times[one] = one.seconds(cell)
+        back = bool(times) and all(time < self._last.get(one, -math.inf) for one, time in times.items())
+        self._last = times or self._last
+        self._formats = list(times) or self._formats
+        return back

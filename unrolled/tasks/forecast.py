@@ -32,7 +32,7 @@ from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_d
 from unrolled.tasks.forecast_rows import answers, keys_of, rows_of
 from unrolled.tasks.forecast_scores import Tally
 from unrolled.tasks.forecast_start import start_from
-from unrolled.tasks.forecast_stream import RowStream, as_rows, can_roll_out, check_roll_out
+from unrolled.tasks.forecast_stream import Interval, RowStream, as_rows, can_roll_out, check_level, check_roll_out
 from unrolled.tasks.forecast_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.forecast_trace import trace_rows
 from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
@@ -131,7 +131,7 @@ class Forecast(Task):
         return [ADDS_NOTHING] if adds_nothing(model.network) else []
 
     def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
-        sequences = steps_of(config.model, assets, examples.parts)
+        sequences = steps_of(config.model, assets, examples.parts, compared=not training)
         if not training:
             return Lanes(sequences, lanes=EVALUATED_AT_ONCE, window=1000)
         settings = config.train
@@ -198,7 +198,9 @@ class Forecast(Task):
         """What follows a series (T, D), or each of a list of arrays.
 
         Without `steps` the horizons' forecasts, (horizons, K); for aligned targets one for each row, (T, K). With
-        `steps` the model goes on from its own predictions: (steps, K), `sample`d from its distribution if asked for.
+        `steps` the model goes on from its own predictions: (steps, K), `sample`d from its distribution if asked for;
+        `hold_inputs` keeps inputs that it does not predict at their last values. With `interval`, a probability, it is
+        an `Interval` of the point and its bounds.
         """
         _check("predict", options)
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
@@ -206,23 +208,35 @@ class Forecast(Task):
         return self._continue(model, inputs, **options)
 
     def _continue(
-        self, model: Model, rows: Any, steps: int | None = None, sample: bool = False, seed: int | None = None
-    ) -> Numbers:
+        self,
+        model: Model,
+        rows: Any,
+        steps: int | None = None,
+        interval: float | None = None,
+        **options: Any,
+    ) -> Numbers | Interval:
         frame = frame_of(model)
         values, single = as_rows(rows, frame)
         stream = RowStream(model)
         answer = stream.feed(values)
         if steps is not None:
-            return stream.roll_out(steps, sample=sample, seed=seed)
-        if frame.roles.aligned:
-            return answer[0] if single else answer
-        if not len(values):
+            if interval is None:
+                return stream.roll_out(steps, **options)
+            lower, upper = stream.spread(steps, interval, **{k: v for k, v in options.items() if k != "sample"})
+            return Interval(stream.roll_out(steps, hold_inputs=True), lower, upper)
+        if not len(values) and not frame.roles.aligned:
             raise UserError("There is no row to go on from.", "Give at least one.")
-        return answer[-1:] if len(frame.roles.horizons) == 1 else answer[-1]
+
+        def chosen(numbers: Numbers) -> Numbers:
+            if frame.roles.aligned:
+                return numbers[0] if single else numbers
+            return numbers[-1:] if len(frame.roles.horizons) == 1 else numbers[-1]
+
+        return chosen(answer) if interval is None else Interval(*map(chosen, (answer, *stream.interval(interval))))
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """A line out for each row in, at once; with `steps` the continuation of each series."""
-        _check("run", options)
+        _check("run", {name: value for name, value in options.items() if name != "keep"})
         return answers(model, request, **options)
 
     def report(self, scores: dict[str, Any]) -> str:  # type: ignore[override]
@@ -277,9 +291,14 @@ def output_name(settings: ForecasterSettings, frame: Frame) -> Any:
     return settings.loss or ("bernoulli" if binary else "mse")
 
 
-def steps_of(settings: ForecasterSettings, frame: Frame, parts: Sequence[Part]) -> list[Steps]:
-    """Series as the network reads them; targets of a Bernoulli output must be what it can say."""
-    steps = [replace(frame.steps(part), naive=frame.seasonal(part)) for part in parts]
+def steps_of(
+    settings: ForecasterSettings, frame: Frame, parts: Sequence[Part], *, compared: bool = True
+) -> list[Steps]:
+    """Series as the network reads them, to be `compared` with the seasonal forecast or not.
+
+    Targets of a Bernoulli output must be what it can say.
+    """
+    steps = [replace(frame.steps(part), naive=frame.seasonal(part) if compared else None) for part in parts]
     if output_name(settings, frame) == "bernoulli":
         for part, one in zip(parts, steps, strict=True):
             wrong = ~np.isin(one.targets, (0.0, 1.0)) & ~np.isnan(one.targets)
@@ -334,5 +353,12 @@ def _check(what: str, options: Mapping[str, Any]) -> None:
     check_options(what, {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
     if options.get("sample") and options.get("steps") is None:
         raise UserError("What a model goes on with can be drawn, and it is not to go on.", "Say for how many steps.")
-    if options.get("seed") is not None and not options.get("sample"):
+    drawn = options.get("sample") or (options.get("interval") is not None and options.get("steps") is not None)
+    if options.get("seed") is not None and not drawn:
         raise UserError("A seed is for what is drawn, and nothing is.", "Ask for a sample, or leave it out.")
+    if options.get("hold_inputs") and options.get("steps") is None:
+        raise UserError("Inputs are held while a model goes on by itself, and it is not to.", "Say for how many steps.")
+    if options.get("interval") is not None:
+        check_level(options["interval"])
+        if options.get("sample"):
+            raise UserError("An interval is that of many samples, and one was asked for.", "Leave one of them out.")

@@ -27,7 +27,7 @@ def adds_nothing(network: Any) -> bool:
 def roles_in_words(frame: Frame) -> dict[str, str]:
     """What each column is to the model."""
     roles = frame.roles
-    ahead = "the same step" if roles.aligned else f"{', '.join(map(str, roles.horizons))} ahead"
+    ahead = "the same step" if roles.aligned else f"{', '.join(map(str, roles.horizons))} steps ahead"
     step = f" ({frame.step})" if frame.step is not None else ""
     found = {
         "inputs": listed(roles.inputs),
@@ -54,6 +54,7 @@ def facts(data: Data, frame: Frame, loss: str, *, own_valid: bool) -> dict[str, 
     if table.timeline is not None:
         found["step of the times"] = str(table.timeline)
     return found | {
+        "steps ahead": ", ".join(map(str, frame.roles.horizons)) + (" (the same step)" if frame.roles.aligned else ""),
         "loss": loss,
         "train series / rows": f"{len(lengths)} / {sum(lengths)}",
         "series length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)}",
