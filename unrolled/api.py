@@ -298,6 +298,8 @@ class Job:
             f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
+        for remark in self.task.remarks(best):
+            report.say(remark)
         doubts.end(trainer.progress.best_score)
         return best
 
@@ -336,7 +338,8 @@ class Job:
     def _introduction(self, folder: Path, trainer: Trainer) -> str:
         text = (
             f"{self.task.name} on {self.data.source}\n"
-            f"{self.model.num_parameters:,} parameters, {len(trainer.batches)} batches an epoch, "
+            + "".join(f"{name:<8}  {text}\n" for name, text in self.task.roles(self.assets).items())
+            + f"{self.model.num_parameters:,} parameters, {len(trainer.batches)} batches an epoch, "
             f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
             "Ctrl-C stops and saves"
         )

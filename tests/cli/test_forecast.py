@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -143,10 +144,11 @@ def test_a_roll_out_continues(folder: Path, form: str) -> None:
     assert code == 0
     lines = out.splitlines()
     if form == "jsonl":
-        got = [list(json.loads(line).values()) for line in lines]
+        assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
+        got = [list(json.loads(line).values())[1:] for line in lines]
     elif form == "csv":
-        assert lines[0] == "a,b"
-        got = [[float(cell) for cell in line.split(",")] for line in lines[1:]]
+        assert lines[0] == "step,a,b"
+        got = [[float(cell) for cell in line.split(",")[1:]] for line in lines[1:]]
     else:
         got = [[float(cell) for cell in line.split("\t")] for line in lines]
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
@@ -178,7 +180,7 @@ def test_rows_of_several_series_may_alternate(of_several: tuple[Path, Path], for
             expected[which::2] = stream.feed(VALUES[which::2] * [1 + which, 1])
     lines = out.splitlines()
     if form == "csv":
-        assert lines.pop(0) == "s,a,b"
+        assert lines.pop(0) == "s,a+1,b+1"
     cells: list[list[str]] = [
         list(map(str, json.loads(line).values())) if form == "jsonl" else line.replace("\t", ",").split(",")
         for line in lines
@@ -195,7 +197,7 @@ def test_the_continuation_of_each_series(of_several: tuple[Path, Path]) -> None:
     records = [json.loads(line) for line in out.splitlines()]
     assert [record["s"] for record in records] == ["x"] * 3 + ["y"] * 3
     assert call("run", folder, "--steps", "3", "--json", given=path.read_text())[1] == out
-    assert call("run", folder, "--steps", "3", "--format", "csv", given=path.read_text())[1].count("s,a,b") == 1
+    assert call("run", folder, "--steps", "3", "--format", "csv", given=path.read_text())[1].count("s,step,a,b") == 1
     twice = call("run", folder, path, path, "--steps", "3", "--json")[1]
     assert twice == out + out
     y = load(folder).predict(VALUES[1::2] * [2, 1], steps=3)
@@ -215,7 +217,7 @@ def test_rows_without_the_sequence_column(of_several: tuple[Path, Path]) -> None
 @pytest.mark.filterwarnings("ignore::unrolled.errors.Note")
 def test_a_table_without_names_is_the_same_from_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("".join(f"2020-01-{i % 30 + 1:02},{a:.9g},{b:.9g}\n" for i, (a, b) in enumerate(VALUES)))
+    path.write_text("".join(f"{date(2020, 1, 1) + timedelta(i)},{a:.9g},{b:.9g}\n" for i, (a, b) in enumerate(VALUES)))
     assert call("train", "forecast", "--train", path, "--out", tmp_path / "run", *SMALL)[0] == 0
     assert load(tmp_path / "run").assets.roles.inputs == ("2", "3")
     out = call("run", tmp_path / "run", path)[1]
@@ -266,7 +268,7 @@ def test_mistakes_in_rows(given: str, message: str, folder: Path) -> None:
 def test_options_of_other_tasks_are_refused(folder: Path) -> None:
     code, _, err = call("run", folder, "--temperature", "1", given="1,2\n")
     assert code == 2
-    assert "--temperature is not for a model of forecast. It takes --seed, --steps, --sample." in err
+    assert "--temperature is not for a model of forecast. It takes --seed, --steps, --sample, --hold-inputs, --interval." in err
 
 
 def test_draws_that_cannot_be(folder: Path) -> None:

@@ -102,7 +102,7 @@ def test_scores_are_their_definitions(model: Model, file: Path) -> None:
     unit = np.array(model.assets.scale)
     naive = np.minimum(np.sum((np.diff(values, axis=0) / unit) ** 2), np.sum(((values[1:] - train) / unit) ** 2))
     assert scores["skill"] == pytest.approx(1 - np.sum((errors / unit) ** 2) / naive, rel=1e-3)
-    column = scores["columns"]["b"]
+    column = scores["columns"]["b+1"]
     assert column["mse"] == pytest.approx(np.mean(errors[:, 1] ** 2), rel=1e-4)
     json.dumps(scores, allow_nan=False)
 

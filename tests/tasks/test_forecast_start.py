@@ -43,10 +43,10 @@ def test_an_autoregression_is_known_before_training(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", inputs=x, lengths=[3000])
     job = api.Job(api.configure("forecast", [], {"data.train": str(tmp_path / "x.npz")}))
     columns = job.model.evaluate(tmp_path / "x.npz")["columns"]
-    assert columns["1"]["mse"] < 1.05
-    assert columns["2"]["mse"] < 1.05 * 100**2
+    assert columns["1+1"]["mse"] < 1.05
+    assert columns["2+1"]["mse"] < 1.05 * 100**2
     x[random.random(x.shape) < 0.05] = np.nan
     np.savez(tmp_path / "holes.npz", inputs=x, lengths=[3000])
     keys = {"data.train": str(tmp_path / "holes.npz"), "data.missing": "mask"}
     job = api.Job(api.configure("forecast", [], keys))
-    assert job.model.evaluate(tmp_path / "x.npz")["columns"]["1"]["mse"] < 1.6
+    assert job.model.evaluate(tmp_path / "x.npz")["columns"]["1+1"]["mse"] < 1.6

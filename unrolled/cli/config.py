@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from unrolled.cli.train import Overrides, keys_of_options
+from unrolled.cli.train import Horizon, Overrides, horizon_of, keys_of_options
 from unrolled.errors import UserError
 
 
@@ -37,11 +37,16 @@ def check(
     train_file: Annotated[str | None, typer.Option("--train", metavar="FILE", help="Training data.")] = None,
     valid_file: Annotated[str | None, typer.Option("--valid", metavar="FILE", help="Validation data.")] = None,
     overrides: Overrides = None,
+    horizon: Horizon = None,
 ) -> None:
     """Try a config without training: its mistakes, facts about the data, one update, time and memory."""
     from unrolled import api
 
-    options = {"--train": ("data.train", train_file), "--valid": ("data.valid", valid_file)}
+    options = {
+        "--train": ("data.train", train_file),
+        "--valid": ("data.valid", valid_file),
+        "--horizon": ("data.horizon", horizon_of(horizon)),
+    }
     extra = keys_of_options(target, overrides or [], options)
     typer.echo(str(api.check(target, overrides, extra)))
 
@@ -56,10 +61,12 @@ def info(
     from unrolled.model import find_file
 
     loaded = api.load(model)
-    about = {
+    about: dict[str, Any] = {
         "file": str(find_file(model)),
         "task": loaded.task.name,
         "parameters": loaded.num_parameters,
+        "roles": dict(loaded.task.roles(loaded.assets)),
+        "remarks": loaded.task.remarks(loaded),
         "scores": loaded.scores,
         "versions": loaded.versions,
         "config": loaded.config.model_dump(mode="json"),
@@ -69,6 +76,10 @@ def info(
         return
     for name in ("file", "task", "parameters"):
         typer.echo(f"{name:<10}  {about[name]}")
+    for name, text in about["roles"].items():
+        typer.echo(f"{name:<10}  {text}")
     typer.echo("scores      " + ", ".join(f"{k} {v:.4g}" for k, v in loaded.scores.items()))
     typer.echo("versions    " + ", ".join(f"{k} {v}" for k, v in loaded.versions.items()))
+    for remark in about["remarks"]:
+        typer.echo(remark)
     typer.echo("\n" + write_toml(loaded.config, comments=False), nl=False)

@@ -55,7 +55,8 @@ TRANSLATE = (
     "picture",
 )
 RECOGNIZE = ("lexicon", "lm", "lm_weight", "word_bonus", "unknown_penalty", "window")
-OPTIONS = (*GENERATE, *TRANSLATE, *RECOGNIZE, "steps", "sample")
+FORECAST = ("steps", "sample", "hold_inputs", "interval")
+OPTIONS = (*GENERATE, *TRANSLATE, *RECOGNIZE, *FORECAST)
 
 
 def run(
@@ -150,6 +151,14 @@ def run(
     steps: Annotated[int | None, typer.Option(min=1, help="forecast: go on so far from its own predictions.")] = None,
     sample: Annotated[
         bool | None, typer.Option("--sample", help="forecast, with --steps: draw from the model's distribution.")
+    ] = None,
+    hold_inputs: Annotated[
+        bool | None,
+        typer.Option("--hold-inputs", help="forecast, with --steps: inputs it does not predict stay as they are."),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="forecast: also the bounds that hold so much of the distribution, such as 0.9."),
     ] = None,
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.

@@ -19,6 +19,13 @@ Overrides = Annotated[
     ),
 ]
 
+Horizon = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEPS", help="forecast: steps ahead (data.horizon); for several 1,6,24, or the option again and again."
+    ),
+]
+
 
 def train(
     target: Annotated[
@@ -45,9 +52,7 @@ def train(
         typer.Option(metavar="PATH", help="caption: the pictures, a folder, .zip or .npz (data.images)."),
     ] = None,
     overrides: Overrides = None,
-    horizon: Annotated[
-        list[int] | None, typer.Option(help="forecast: steps ahead (data.horizon); again for several.")
-    ] = None,
+    horizon: Horizon = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, … (train.device).")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Run folder; default: a new one under runs/.")
@@ -77,7 +82,6 @@ def train(
         check_run(resume)
         target = str(resume / CONFIG)
     assert target is not None
-    ahead = horizon[0] if horizon and len(horizon) == 1 else horizon
     extra = keys_of_options(
         target,
         overrides or [],
@@ -89,7 +93,7 @@ def train(
             "--valid-source": ("data.valid_source", valid_source),
             "--valid-target": ("data.valid_target", valid_target),
             "--images": ("data.images", images),
-            "--horizon": ("data.horizon", ahead if horizon else None),
+            "--horizon": ("data.horizon", horizon_of(horizon)),
             "--device": ("train.device", device),
         },
     )
@@ -100,6 +104,20 @@ def train(
     if out is not None:
         check_free(out)  # before all data is read
     api.Job(config, init=init).run(out, quiet=quiet)
+
+
+def horizon_of(given: list[str] | None) -> int | list[int] | None:
+    """The value of data.horizon that --horizon means.
+
+    >>> horizon_of(["1,6", "24"]), horizon_of(["3"]), horizon_of(None)
+    ([1, 6, 24], 3, None)
+    """
+    words = [word.strip() for text in given or () for word in text.split(",")]
+    for word in words:
+        if not word.removeprefix("-").isdecimal():
+            raise UserError(f"--horizon {word!r} is no number of steps.", "Expected whole numbers: 1, or 1,6,24.")
+    steps = [int(word) for word in words]
+    return steps[0] if len(steps) == 1 else steps or None
 
 
 def keys_of_options(target: str, overrides: Sequence[str], options: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:

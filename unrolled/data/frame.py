@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import DAMAGED, stored_as
 from unrolled.data.lanes import Steps
+from unrolled.data.season import repeated
 from unrolled.data.series import Numbers, Series
+from unrolled.data.times import Step
 from unrolled.errors import UserError
 
 Scaling = Literal["standard", "robust", "none"]
@@ -36,6 +38,15 @@ class Roles:
     def aligned(self) -> bool:
         return self.horizons == (0,)
 
+    def output(self, target: str, horizon: int) -> str:
+        """What a forecast of a target is called: load+24; of the same step, as the target."""
+        return f"{target}+{horizon}" if horizon else target
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of all forecasts, horizon after horizon."""
+        return tuple(self.output(target, horizon) for horizon in self.horizons for target in self.targets)
+
 
 @dataclass(frozen=True)
 class Part:
@@ -50,7 +61,8 @@ class Frame:
     """What is learnt of the columns before training, from the training part alone; it is kept in the model file.
 
     `center` and `scale` belong to the columns `roles.names`: scaled = (value − center) / scale. Columns of zeros and
-    ones are left as they are. `mean` is the training mean of each target.
+    ones are left as they are. `mean` is the training mean of each target. `time` and `series` are the columns that say
+    when a row was taken and what series it belongs to; `period` is after how many rows the targets repeat themselves.
     """
 
     roles: Roles
@@ -60,6 +72,10 @@ class Frame:
     binary: tuple[bool, ...]
     missing: bool
     start_row: bool
+    time: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    step: Step | None = None
+    period: int | None = None
 
     @property
     def positions(self) -> list[int]:
@@ -125,6 +141,15 @@ class Frame:
             targets[: max(0, len(wanted) - horizon), index] = wanted[horizon:]
         return Steps(features, targets)
 
+    def seasonal(self, part: Part) -> NDArray[np.float32] | None:
+        """The scaled forecasts of `steps` that repeat the last period, (T, horizons, K), NaN where there was none."""
+        if self.period is None:
+            return None
+        values = self.scaled(part.series.values)[:, self.target_columns].astype(np.float32)
+        if self.start_row:
+            values = np.concatenate([np.full((1, values.shape[1]), np.nan, dtype=np.float32), values])
+        return np.stack([repeated(values, horizon, self.period) for horizon in self.roles.horizons], axis=1)
+
     def start_features(self) -> NDArray[np.float32]:
         """The row of zeros that stands before a series, (1, F)."""
         return np.zeros((1, self.features), dtype=np.float32)
@@ -164,8 +189,10 @@ class Frame:
             raise UserError("The stored frame of columns is damaged: its parts do not fit each other.", DAMAGED)
 
 
-def fit_frame(roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing: bool, start_row: bool) -> Frame:
-    """Scales from the training parts."""
+def fit_frame(
+    roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing: bool, start_row: bool, **more: Any
+) -> Frame:
+    """Scales from the training parts; `more` are the fields of a frame that scales have nothing to do with."""
     rows = np.concatenate([part.series.values for part in parts])
     for name, column in zip(roles.names, rows.T, strict=True):
         if np.isnan(column).all():
@@ -179,9 +206,8 @@ def fit_frame(roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing:
     center, scale = np.where(binary, 0.0, center), np.where(binary, 1.0, scale)
     targets = [roles.names.index(name) for name in roles.targets]
     mean = np.nanmean(rows[:, targets], axis=0)
-    return Frame(
-        roles, tuple(center.tolist()), tuple(scale.tolist()), tuple(mean.tolist()), tuple(binary), missing, start_row
-    )
+    scales = (tuple(numbers.tolist()) for numbers in (center, scale, mean))
+    return Frame(roles, *scales, tuple(binary), missing, start_row, **more)
 
 
 def _check_scales(roles: Roles, parts: Sequence[Part], center: Numbers, scale: Numbers) -> None:

@@ -14,16 +14,21 @@ from unrolled.data.batch import Batch
 
 @dataclass(frozen=True)
 class Steps:
-    """A sequence as a network reads it: inputs (T, F), targets (T, …) with NaN where nothing is scored."""
+    """A sequence as a network reads it: inputs (T, F), targets (T, …) with NaN where nothing is scored.
+
+    `naive` are the targets as a forecast without a model has them, to compare scores with, NaN where it has none.
+    """
 
     inputs: NDArray[np.float32]
     targets: NDArray[np.float32]
+    naive: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def cut(self, start: int, stop: int) -> Steps:
-        return Steps(self.inputs[start:stop], self.targets[start:stop])
+        naive = None if self.naive is None else self.naive[start:stop]
+        return Steps(self.inputs[start:stop], self.targets[start:stop], naive)
 
 
 class Lanes:
@@ -78,12 +83,19 @@ class Lanes:
         like = self.pieces[0]
         inputs = np.zeros((len(parts), steps, *like.inputs.shape[1:]), dtype=np.float32)
         targets = np.full((len(parts), steps, *like.targets.shape[1:]), np.nan, dtype=np.float32)
+        naive = None if like.naive is None else np.full_like(targets, np.nan)
         for row, part in enumerate(parts):
             if part is not None:
                 inputs[row, : len(part)], targets[row, : len(part)] = part.inputs, part.targets
+                if naive is not None and part.naive is not None:
+                    naive[row, : len(part)] = part.naive
         full = bool((lengths == steps).all())
         return Batch(
-            torch.from_numpy(inputs), torch.from_numpy(targets), lengths=None if full else lengths, resets=resets
+            torch.from_numpy(inputs),
+            torch.from_numpy(targets),
+            lengths=None if full else lengths,
+            resets=resets,
+            more={} if naive is None else {"naive": torch.from_numpy(naive)},
         )
 
     def order(self, epoch: int) -> None:

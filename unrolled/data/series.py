@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import parsed
 from unrolled.data.arrays import read_ragged
+from unrolled.data.keys import AUTO, MOST_TWICE, NO_KEYS, NONE, Keys, columns_of, find_keys
 from unrolled.data.parquet import reading_parquet
 from unrolled.data.quoted import SEPARATORS, quoted_cells, quoted_rows, separator_of
 from unrolled.data.text import read_text
+from unrolled.data.times import Seconds, Timeline, timeline_of
 from unrolled.errors import UserError, note, unknown_name
 
 KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".npz")
@@ -30,13 +32,18 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Series:
-    """One sequence: a row for each step, a column for each quantity, NaN where a value is missing."""
+    """One sequence: a row for each step, a column for each quantity, NaN where a value is missing.
+
+    Where the time of each row is known, the rows are in its order.
+    """
 
     values: Numbers  # (T, C)
     name: str  # in messages: the file, or the file and the value of its sequence column
     key: str = ""  # the value of its sequence column
     file: str = ""  # what a line's number follows in messages: "a.csv:"
     lines: NDArray[np.int64] | None = None  # of each row in a table (T,)
+    times: Seconds | None = None  # of each row (T,)
+    cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # other columns of a table, as they stand there
 
     def place(self, row: int) -> str:
         """Where a row stands, for messages."""
@@ -45,7 +52,9 @@ class Series:
     def rows(self, first: int, last: int) -> Series:
         """A part of it."""
         lines = None if self.lines is None else self.lines[first:last]
-        return replace(self, values=self.values[first:last], lines=lines)
+        times = None if self.times is None else self.times[first:last]
+        cells = {name: column[first:last] for name, column in self.cells.items()}
+        return replace(self, values=self.values[first:last], lines=lines, times=times, cells=cells)
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,8 @@ class Sheet:
     columns: tuple[str, ...]
     series: list[Series]
     own_targets: tuple[str, ...] = ()
+    keys: Keys = NO_KEYS  # which columns are of time and series
+    timeline: Timeline | None = None  # the step between rows, where their times are known
 
     def in_order(self) -> list[tuple[Series, int]]:
         """Every row, as its series and its number there: in the order of a table, or series after series."""
@@ -80,16 +91,24 @@ def read_series(
     columns: Sequence[str] | None = None,
     *,
     sequence_column: str | None = None,
+    time_column: str | None = None,
     missing: bool = False,
     optional: Sequence[str] = (),
+    taken: Sequence[str] = (),
+    keep: Sequence[str] = (),
 ) -> Sheet:
     """The series of a file, in its order.
 
     Tables: `columns` are names, or numbers from 1 on where the first row is not one of names; None: all columns whose
     cells are numbers, judged by their beginnings (a note names those left out). `sequence_column` tells the series of
-    one file apart; without it the file is one. npz: see `read_ragged`; `inputs` and, if there is one, `targets`, with
-    `lengths`; a sequence may be empty. An empty cell or NaN is an error unless `missing`; an infinite number is one
-    always. Columns named in `optional` are left away where the file does not have them.
+    one file apart; without it the file is one. Rows of a series are sorted by the `time_column`. Both may be "auto", to
+    be found, but not among those `taken` for something else. Columns to `keep` are in `Series.cells`, as are those of
+    time and series.
+
+    npz: see `read_ragged`; `inputs` and, if there is one, `targets`, with `lengths`; a sequence may be empty.
+
+    An empty cell or NaN is an error unless `missing`; an infinite number is one always. Columns named in `optional` are
+    left away where the file does not have them.
     """
     path = Path(path)
     suffix = kind_of(path)
@@ -100,9 +119,21 @@ def read_series(
             _check(series.values, sheet.columns, missing, series.place)
         return sheet
     readers = {".jsonl": _json_lines, ".parquet": _parquet}
-    asked = {*(columns or ()), *([] if sequence_column is None else [sequence_column])}
+    said = [column for column in (sequence_column, time_column) if column not in (None, AUTO, NONE)]
+    asked = {*(columns or ()), *keep, *(name for column in said for name in (column, *columns_of(str(column))))}
     cells = readers[suffix](path) if suffix in readers else _separated(path, suffix, asked)
-    return _from_table(path, cells, columns, sequence_column, optional, missing)
+    if time_column is not None and columns_of(time_column) == tuple(optional) and not {*optional} <= {*cells.names}:
+        time_column = NONE
+    _look_at_names(path, cells, sequence_column, time_column, keep)
+    keys = find_keys(
+        cells.names,
+        cells.columns,
+        cells.place,
+        time=time_column or NONE,
+        series=sequence_column or NONE,
+        taken={*(columns or ()), *taken},
+    )
+    return _from_table(path, cells, columns, keys, optional, missing, keep)
 
 
 def kind_of(path: Path) -> str:
@@ -246,32 +277,68 @@ def _need_rows(path: Path, rows: int) -> None:
         raise UserError(f"{path} holds no row of numbers.", "Give a file with a row for each step.")
 
 
+def _look_at_names(path: Path, cells: _Cells, sequence: str | None, time: str | None, keep: Sequence[str]) -> None:
+    """Refuses two columns of one name, and names of columns that the file does not have."""
+    for name in {name for name in cells.names if cells.names.count(name) > 1}:
+        raise UserError(f"{path} has two columns {name!r}.", "Give every column a name of its own.")
+    for said in (sequence, time):
+        if said not in (None, AUTO, NONE, *cells.names):
+            _known(path, cells.names, columns_of(str(said)), ())
+    _known(path, cells.names, keep, ())
+
+
 def _from_table(
     path: Path,
     cells: _Cells,
     columns: Sequence[str] | None,
-    sequence: str | None,
+    keys: Keys,
     optional: Sequence[str],
     missing: bool,
+    keep: Sequence[str],
 ) -> Sheet:
-    for name in {name for name in cells.names if cells.names.count(name) > 1}:
-        raise UserError(f"{path} has two columns {name!r}.", "Give every column a name of its own.")
-    wanted = _numeric(path, cells, sequence) if columns is None else _known(path, cells.names, columns, optional)
+    wanted = _numeric(path, cells, keys) if columns is None else _known(path, cells.names, columns, optional)
     positions = {name: i for i, name in enumerate(cells.names)}
     values = np.stack([_numbers(cells, positions[name]) for name in wanted], axis=1)  # (rows, C)
     _check(values, wanted, missing, cells.place)
     lines = np.array(cells.lines, dtype=np.int64)
-    if sequence is None:
-        return Sheet(tuple(wanted), [Series(values, str(path), "", cells.file, lines)])
-    _known(path, cells.names, [sequence], ())
     rows: dict[Any, list[int]] = {}
-    for row, key in enumerate(cells.columns[positions[sequence]]):
+    named = [cells.columns[positions[name]] for name in keys.series]
+    for row, key in enumerate(zip(*named, strict=True) if named else [()] * len(lines)):
         rows.setdefault(key, []).append(row)
-    series = [
-        Series(values[where], f"{path}, {sequence} {key}", str(key), cells.file, lines[where])
-        for key, where in rows.items()
-    ]
-    return Sheet(tuple(wanted), series)
+    series, moved = [], 0
+    for key, found in rows.items():
+        where, times = np.array(found), None
+        if keys.seconds is not None:
+            order = np.argsort(keys.seconds[where], kind="stable")
+            moved += int((order != np.arange(len(order))).any())
+            where, times = where[order], keys.seconds[where][order]
+        kept = {name: [cells.columns[positions[name]][row] for row in where] for name in {*keys.names, *keep}}
+        text = "/".join(map(str, key))
+        name = f"{path}, {','.join(keys.series)} {text}" if key else str(path)
+        series.append(Series(values[where], name, text, cells.file, lines[where], times, kept))
+    return _in_time(path, Sheet(tuple(wanted), series, keys=keys), moved)
+
+
+def _in_time(path: Path, sheet: Sheet, moved: int) -> Sheet:
+    """The sheet with the step of its times; a note where rows were sorted, an error where times cannot order them."""
+    keys, runs = sheet.keys, [one.times for one in sheet.series if one.times is not None]
+    if keys.format is None:
+        return sheet
+    timeline, rows = timeline_of(runs, of_calendar=keys.format.of_calendar), sum(map(len, runs))
+    name = ",".join(keys.time)
+    if timeline.duplicates > MOST_TWICE * rows:
+        raise UserError(
+            f"{path}: {timeline.duplicates:,} of {rows:,} rows have a time, {name!r}, that another row "
+            f"{'of the series ' if keys.series else ''}has too.",
+            "Say which column tells the series apart, or several with commas: data.sequence_column. "
+            "data.time_column=none reads the rows in the file's order, as one series.",
+        )
+    if moved:
+        lines = [one.lines for one in sheet.series if one.lines is not None]
+        newest_first = all((np.diff(one) <= 0).all() for one in lines)
+        said = "are newest first" if newest_first else "are not in the order of their times"
+        note(f"{path}: rows {said}. They are sorted by {name!r}, oldest first.")
+    return replace(sheet, timeline=timeline)
 
 
 def _known(path: Path, names: Sequence[str], wanted: Sequence[str], optional: Sequence[str]) -> list[str]:
@@ -282,20 +349,23 @@ def _known(path: Path, names: Sequence[str], wanted: Sequence[str], optional: Se
     return [name for name in dict.fromkeys(wanted) if name in names]
 
 
-def _numeric(path: Path, cells: _Cells, sequence: str | None) -> list[str]:
-    """The columns whose beginnings are numbers; a note names the others."""
+def _numeric(path: Path, cells: _Cells, keys: Keys) -> list[str]:
+    """The columns whose beginnings are numbers, times and ids apart; a note names the others."""
     wanted: list[str] = []
     left_out: list[str] = []
     for name, column in zip(cells.names, cells.columns, strict=True):
         found = [number_of(cell) for cell in column[:LOOKED_AT]]
         numeric = sum(number is not None for number in found) > len(found) / 2
         present = any(number is None or number == number for number in found) or len(column) > LOOKED_AT
-        if name != sequence:
+        if name not in (*keys.names, *keys.left_out):
             (wanted if numeric and present else left_out).append(name)
     if not wanted:
         raise UserError(f"{path} has no column of numbers.", f"Its columns: {', '.join(cells.names)}.")
     if left_out:
         note(f"{path}: not numbers, and left out: {', '.join(map(repr, left_out))}.")
+    if keys.left_out:
+        shown = ", ".join(map(repr, keys.left_out))
+        note(f"{path}: ids or times by their looks, and left out: {shown}. data.input_columns would take them in.")
     return wanted
 
 

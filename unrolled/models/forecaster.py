@@ -198,15 +198,15 @@ def calmed(x: Tensor) -> Tensor:
 
 
 class Stepping:
-    """A forecaster one row at a time, for streams and control loops: its layer's stepper, and NumPy around it.
+    """A forecaster row by row, for streams and control loops: its layer's stepper, and NumPy around it.
 
     On a GPU each row is a call of the network. The weights are copied when it is made.
     """
 
     def __init__(self, network: Forecaster) -> None:
         self._network = network
-        self._on_cpu = network.head.weight.device.type == "cpu"
-        if not self._on_cpu:
+        self.on_cpu = network.head.weight.device.type == "cpu"
+        if not self.on_cpu:
             return
         self._stepper = network.layer.stepper()
         self._front = [
@@ -215,32 +215,48 @@ class Stepping:
             if isinstance(layer, nn.Linear)
         ]
         paths = [network.head.weight] + ([network.linear.weight] if network.linear is not None else [])
+        self._read = np.zeros(sum(path.shape[1] for path in paths), dtype=np.float32)  # by the output layer
         self._weight, self._bias = _array(torch.cat(paths, dim=1)), _array(network.head.bias)
         self._change_scale, self._scale = _array(network.change_scale), network.scale.clone()
 
     @torch.no_grad()
     def __call__(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
-        """Features (1, F) → estimates (horizons, K, P), and the state."""
+        """Features (n, F) of rows that follow each other → estimates (n, horizons, K, P), and the state.
+
+        The recurrent layers and the output take row after row, all else is done for all rows at once: how rows are cut
+        changes no bit.
+        """
         network, layout = self._network, self._network.layout
-        if not self._on_cpu:
-            row = torch.from_numpy(x).to(network.scale.device)
-            estimate, state = network(row[None], state)
-            return estimate[0, 0], state
-        values = x[:, : layout.inputs]
-        past, carried = (np.repeat(values, network.rows, 0), self._stepper.initial_state(1)) if state is None else state
-        seen = np.concatenate([past, values])  # (rows + 1, D)
+        if not self.on_cpu:
+            return self._by_network(x, state)
+        values, rows = x[:, : layout.inputs], network.rows
+        if state is None:
+            state = np.repeat(values[:1], rows, 0), self._stepper.initial_state(1)
+        past, carried = state
+        seen = np.concatenate([past, values])  # (rows + n, D)
         changes = (seen[1:] - seen[:-1]) / self._change_scale
-        read = np.concatenate([_calmed(x), _calmed(changes[-1:])], axis=1) if layout.changes else _calmed(x)
-        for weight, bias in self._front:
-            read = np.maximum(read @ weight + bias, 0)
-        output, carried = self._stepper(torch.from_numpy(read), carried)
-        parts = [output.numpy()[0]]
-        if network.linear is not None:
-            parts += [values[0], changes.T.ravel()]
-        raw = torch.from_numpy(self._weight @ np.concatenate(parts) + self._bias)
-        base = network.base(torch.from_numpy(x))[0]  # (1, K)
-        raw = raw.view(*layout.outputs, network.output.size)
-        return network.output.place(raw, base, self._scale), (seen[1:], carried)
+        read = np.concatenate([_calmed(x), _calmed(changes[rows - 1 :])], axis=1) if layout.changes else _calmed(x)
+        raw = np.empty((len(x), len(self._bias)), dtype=np.float32)
+        hidden, buffer = network.head.in_features, self._read
+        for i in range(len(x)):
+            row = read[i : i + 1]
+            for weight, bias in self._front:
+                row = np.maximum(row @ weight + bias, 0)
+            output, carried = self._stepper(torch.from_numpy(row), carried)
+            buffer[:hidden] = output.numpy()[0]
+            if network.linear is not None:
+                buffer[hidden : hidden + layout.inputs] = values[i]
+                buffer[hidden + layout.inputs :] = changes[i : i + rows].T.ravel()
+            raw[i] = self._weight @ buffer
+        placed = torch.from_numpy(raw + self._bias).view(len(x), *layout.outputs, network.output.size)
+        return network.output.place(placed, network.base(torch.from_numpy(x)), self._scale), (seen[-rows:], carried)
+
+    def _by_network(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
+        estimates = []
+        for row in torch.from_numpy(x).to(self._network.scale.device).split(1):
+            estimate, state = self._network(row[None], state)
+            estimates.append(estimate[0])
+        return torch.cat(estimates), state
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unrolled.errors import UserError
+
 LossName = Literal["mse", "mae", "gaussian", "quantiles", "bernoulli"]
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -57,6 +59,12 @@ class Output(ABC):
         """What is said besides the point: name → (…, K)."""
         return {}
 
+    def interval(self, estimate: Tensor, level: float) -> tuple[Tensor, Tensor]:
+        """The bounds (…, K) between which a number lies with the probability `level`, as much on either side."""
+        raise UserError(
+            "The model predicts no distribution, and so no interval.", "Train with model.loss=gaussian or quantiles."
+        )
+
 
 class Value(Output):
     """One number, by its squared (mse) or absolute (mae) error in units of the scale."""
@@ -96,6 +104,11 @@ class Gaussian(Output):
     def details(self, estimate: Tensor) -> dict[str, Tensor]:
         return {"deviation": estimate[..., 1].exp()}
 
+    def interval(self, estimate: Tensor, level: float) -> tuple[Tensor, Tensor]:
+        mean, log_deviation = estimate.unbind(-1)
+        half = float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64))) * log_deviation.exp()
+        return mean - half, mean + half
+
 
 class Quantiles(Output):
     """Several quantiles by the pinball loss: q · max(y − ŷ, 0) + (1 − q) · max(ŷ − y, 0), their mean times two.
@@ -122,6 +135,23 @@ class Quantiles(Output):
     def details(self, estimate: Tensor) -> dict[str, Tensor]:
         ordered = estimate.sort(-1).values
         return {f"q{level:g}": ordered[..., i] for i, level in enumerate(self.levels)}
+
+    def interval(self, estimate: Tensor, level: float) -> tuple[Tensor, Tensor]:
+        places = [self._place((1 - level) / 2), self._place((1 + level) / 2)]
+        if None in places:
+            known = [2 * q - 1 for q in self.levels if q > 0.5 and self._place(1 - q) is not None]
+            shown = ", ".join(f"{one:g}" for one in known)
+            raise UserError(
+                f"An interval of {level:g} lies between the quantiles {(1 - level) / 2:g} and {(1 + level) / 2:g}; the "
+                f"model has {', '.join(f'{q:g}' for q in self.levels)}.",
+                f"Ask for {shown}, or train with those among model.quantiles." if known else "Train with them.",
+            )
+        ordered = estimate.sort(-1).values
+        lower, upper = (ordered[..., place] for place in places if place is not None)
+        return lower, upper
+
+    def _place(self, level: float) -> int | None:
+        return next((i for i, one in enumerate(self.levels) if abs(one - level) < 1e-6), None)
 
 
 class Bernoulli(Output):

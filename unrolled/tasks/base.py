@@ -265,6 +265,14 @@ class Task(ABC):
         """What a user should know before a long run."""
         return []
 
+    def roles(self, assets: Any) -> Mapping[str, str]:
+        """What each column of the data is to a model, for the beginning of a run and `unrolled info`."""
+        return {}
+
+    def remarks(self, model: Model) -> list[str]:
+        """What a user should know of a trained model, for the end of a run and `unrolled info`."""
+        return []
+
     def statistics(self, config: Any, data: Data, assets: Any) -> Mapping[str, Any]:
         """Facts about the data, for `unrolled check`."""
         return {}

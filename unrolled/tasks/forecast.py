@@ -16,7 +16,8 @@ from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.frame import Frame, Part, fit_frame
 from unrolled.data.lanes import Lanes, Steps
-from unrolled.data.series import Numbers, read_series
+from unrolled.data.season import find_period
+from unrolled.data.series import Numbers
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout
@@ -25,19 +26,21 @@ from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Request, Task, nth, table_of
+from unrolled.tasks.forecast_about import ADDS_NOTHING, adds_nothing, facts, roles_in_words
 from unrolled.tasks.forecast_free import free_run
-from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, usable
-from unrolled.tasks.forecast_rows import answers, rows_of
+from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, read_like, usable
+from unrolled.tasks.forecast_rows import answers, keys_of, rows_of
 from unrolled.tasks.forecast_scores import Tally
 from unrolled.tasks.forecast_start import start_from
-from unrolled.tasks.forecast_stream import RowStream, as_rows, can_roll_out, check_roll_out
+from unrolled.tasks.forecast_stream import Interval, RowStream, as_rows, can_roll_out, check_level, check_roll_out
 from unrolled.tasks.forecast_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.forecast_trace import trace_rows
 from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
 
 MOST_LOOKED_AT = 200  # rows of an example
 EVALUATED_AT_ONCE = 64  # series side by side
-OPTIONS = ("steps", "sample", "seed")
+OPTIONS = ("steps", "sample", "seed", "hold_inputs", "interval")
+NAIVE = ("last_mse", "mean_mse", "seasonal_mse")
 
 
 class ForecastTraining(TrainSettings):
@@ -87,7 +90,8 @@ class Forecast(Task):
                 raise UserError(
                     f"The model reads {', '.join(init.roles.inputs[:10])} and predicts "
                     f"{', '.join(init.roles.targets[:10])}; the data gives {', '.join(table.roles.names[:10])}.",
-                    "Give data with the same columns.",
+                    "Give data with the same columns, or say which they are: data.input_columns, data.target_columns; "
+                    "data.time_column=none and data.sequence_column=none take nothing out of them.",
                 )
             return init
         settings = config.data
@@ -97,6 +101,10 @@ class Forecast(Task):
             settings.scaling,
             missing=settings.missing == "mask",
             start_row=settings.start_row,
+            time=table.keys.time,
+            series=table.keys.series,
+            step=table.timeline.step if table.timeline is not None else None,
+            period=_period(settings.period, table),
         )
         if config.train.free_running or config.train.teacher_forcing != "always":
             check_roll_out(frame)
@@ -116,8 +124,14 @@ class Forecast(Task):
         assert isinstance(network, Forecaster)
         start_from(network, [assets.steps(part) for part in data.train.parts], assets)
 
+    def roles(self, assets: Frame) -> dict[str, str]:
+        return roles_in_words(assets)
+
+    def remarks(self, model: Model) -> list[str]:
+        return [ADDS_NOTHING] if adds_nothing(model.network) else []
+
     def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
-        sequences = steps_of(config.model, assets, examples.parts)
+        sequences = steps_of(config.model, assets, examples.parts, compared=not training)
         if not training:
             return Lanes(sequences, lanes=EVALUATED_AT_ONCE, window=1000)
         settings = config.train
@@ -153,7 +167,7 @@ class Forecast(Task):
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
         assert isinstance(batches, Lanes)
         tally = tallied(model, batches)
-        scores = {k: v for k, v in tally.scores().items() if k not in ("last_mse", "mean_mse", "steps")}
+        scores = {k: v for k, v in tally.scores().items() if k not in (*NAIVE, "steps")}
         if isinstance(model.config, ForecastConfig) and model.config.train.free_running:
             scores |= free_run(model, batches.pieces, model.config.train.rollout_steps).scores()
         return scores
@@ -168,7 +182,7 @@ class Forecast(Task):
         model.network.eval()
         frame, config = frame_of(model), model.config
         assert isinstance(config, ForecastConfig)
-        sheet = read_series(path, frame.roles.names, sequence_column=config.data.sequence_column, missing=frame.missing)
+        sheet = read_like(path, frame.roles, keys_of(model), missing=frame.missing)
         series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
         examples = steps_of(config.model, frame, [Part(one) for one in series])
         tally = tallied(model, Lanes(examples, lanes=EVALUATED_AT_ONCE, window=1000))
@@ -184,7 +198,9 @@ class Forecast(Task):
         """What follows a series (T, D), or each of a list of arrays.
 
         Without `steps` the horizons' forecasts, (horizons, K); for aligned targets one for each row, (T, K). With
-        `steps` the model goes on from its own predictions: (steps, K), `sample`d from its distribution if asked for.
+        `steps` the model goes on from its own predictions: (steps, K), `sample`d from its distribution if asked for;
+        `hold_inputs` keeps inputs that it does not predict at their last values. With `interval`, a probability, it is
+        an `Interval` of the point and its bounds.
         """
         _check("predict", options)
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
@@ -192,23 +208,35 @@ class Forecast(Task):
         return self._continue(model, inputs, **options)
 
     def _continue(
-        self, model: Model, rows: Any, steps: int | None = None, sample: bool = False, seed: int | None = None
-    ) -> Numbers:
+        self,
+        model: Model,
+        rows: Any,
+        steps: int | None = None,
+        interval: float | None = None,
+        **options: Any,
+    ) -> Numbers | Interval:
         frame = frame_of(model)
         values, single = as_rows(rows, frame)
         stream = RowStream(model)
         answer = stream.feed(values)
         if steps is not None:
-            return stream.roll_out(steps, sample=sample, seed=seed)
-        if frame.roles.aligned:
-            return answer[0] if single else answer
-        if not len(values):
+            if interval is None:
+                return stream.roll_out(steps, **options)
+            lower, upper = stream.spread(steps, interval, **{k: v for k, v in options.items() if k != "sample"})
+            return Interval(stream.roll_out(steps, hold_inputs=True), lower, upper)
+        if not len(values) and not frame.roles.aligned:
             raise UserError("There is no row to go on from.", "Give at least one.")
-        return answer[-1:] if len(frame.roles.horizons) == 1 else answer[-1]
+
+        def chosen(numbers: Numbers) -> Numbers:
+            if frame.roles.aligned:
+                return numbers[0] if single else numbers
+            return numbers[-1:] if len(frame.roles.horizons) == 1 else numbers[-1]
+
+        return chosen(answer) if interval is None else Interval(*map(chosen, (answer, *stream.interval(interval))))
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """A line out for each row in, at once; with `steps` the continuation of each series."""
-        _check("run", options)
+        _check("run", {name: value for name, value in options.items() if name != "keep"})
         return answers(model, request, **options)
 
     def report(self, scores: dict[str, Any]) -> str:  # type: ignore[override]
@@ -249,23 +277,7 @@ class Forecast(Task):
         return config.model.lags != 0
 
     def statistics(self, config: ForecastConfig, data: Data, assets: Frame) -> dict[str, Any]:
-        table: Table = data.train
-        lengths = [len(part.series.values) for part in table.parts]
-        values = np.concatenate([part.series.values for part in table.parts])
-        known = {part.series.values.tobytes() for part in table.parts}
-        shared = sum(part.series.values.tobytes() in known for part in data.valid.parts)
-        roles = assets.roles
-        return {
-            "inputs": ", ".join(roles.inputs[:20]),
-            "targets": ", ".join(roles.targets[:20]),
-            "steps ahead": ", ".join(map(str, roles.horizons)) + (" (the same step)" if roles.aligned else ""),
-            "loss": output_name(config.model, assets),
-            "train series / rows": f"{len(lengths)} / {sum(lengths)}",
-            "series length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)}",
-            "valid rows": data.valid.rows,
-            "valid series also in train": f"{shared} of {len(data.valid.parts)}",
-            "missing values in train": int(np.isnan(values).sum()),
-        }
+        return facts(data, assets, output_name(config.model, assets), own_valid=config.data.valid is not None)
 
 
 def frame_of(model: Model) -> Frame:
@@ -279,9 +291,14 @@ def output_name(settings: ForecasterSettings, frame: Frame) -> Any:
     return settings.loss or ("bernoulli" if binary else "mse")
 
 
-def steps_of(settings: ForecasterSettings, frame: Frame, parts: Sequence[Part]) -> list[Steps]:
-    """Series as the network reads them; targets of a Bernoulli output must be what it can say."""
-    steps = [frame.steps(part) for part in parts]
+def steps_of(
+    settings: ForecasterSettings, frame: Frame, parts: Sequence[Part], *, compared: bool = True
+) -> list[Steps]:
+    """Series as the network reads them, to be `compared` with the seasonal forecast or not.
+
+    Targets of a Bernoulli output must be what it can say.
+    """
+    steps = [replace(frame.steps(part), naive=frame.seasonal(part) if compared else None) for part in parts]
     if output_name(settings, frame) == "bernoulli":
         for part, one in zip(parts, steps, strict=True):
             wrong = ~np.isin(one.targets, (0.0, 1.0)) & ~np.isnan(one.targets)
@@ -317,13 +334,31 @@ def tallied(model: Model, batches: Lanes) -> Tally:
     for index in range(len(batches)):
         batch = batches[index].to(model.device)
         estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
-        tally.add(estimate.float(), batch.inputs, batch.targets)
+        tally.add(estimate.float(), batch.inputs, batch.targets, batch.more.get("naive"))
     return tally
+
+
+def _period(said: int | str, table: Table) -> int | None:
+    """The period of the config, or of the targets of the training part."""
+    if said == "none":
+        return None
+    if isinstance(said, int):
+        return said
+    columns = [table.roles.names.index(name) for name in table.roles.targets]
+    step = table.timeline.step if table.timeline is not None else None
+    return find_period([part.series.values[:, columns] for part in table.parts], step)
 
 
 def _check(what: str, options: Mapping[str, Any]) -> None:
     check_options(what, {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
     if options.get("sample") and options.get("steps") is None:
         raise UserError("What a model goes on with can be drawn, and it is not to go on.", "Say for how many steps.")
-    if options.get("seed") is not None and not options.get("sample"):
+    drawn = options.get("sample") or (options.get("interval") is not None and options.get("steps") is not None)
+    if options.get("seed") is not None and not drawn:
         raise UserError("A seed is for what is drawn, and nothing is.", "Ask for a sample, or leave it out.")
+    if options.get("hold_inputs") and options.get("steps") is None:
+        raise UserError("Inputs are held while a model goes on by itself, and it is not to.", "Say for how many steps.")
+    if options.get("interval") is not None:
+        check_level(options["interval"])
+        if options.get("sample"):
+            raise UserError("An interval is that of many samples, and one was asked for.", "Leave one of them out.")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from unrolled.config import Section
 from unrolled.data.frame import Part, Roles, Scaling, constant_columns
+from unrolled.data.keys import NO_KEYS, NONE, Keys
 from unrolled.data.series import EMBEDDED_SERIES, Series, Sheet, embedded_series, read_series
+from unrolled.data.times import Timeline
 from unrolled.errors import UserError, note
 from unrolled.tasks.base import Data
 from unrolled.training import hash_of
@@ -35,8 +38,15 @@ class ForecastData(Section):
         "but for horizon 0 not the targets.",
     )
     target_columns: str | list[str] | None = Field(None, description="Columns to predict; none: the inputs.")
-    sequence_column: str | None = Field(
-        None, description="The column that tells several series in one file apart; none: a table is one series."
+    time_column: str = Field(
+        "auto",
+        description="The column that says when a row was taken, dates or epochs, by which rows are sorted; auto: found "
+        'by name and content; "none": rows are in the order of the file.',
+    )
+    sequence_column: str = Field(
+        "auto",
+        description="The column that tells several series in one file apart, or several with commas; auto: found by "
+        'name and content; "none": a table is one series.',
     )
     horizon: int | list[int] | None = Field(
         None,
@@ -52,6 +62,23 @@ class ForecastData(Section):
     start_row: bool = Field(
         False, description="Read a row of zeros before every series, so that its first row is predicted too."
     )
+    period: int | Literal["auto", "none"] = Field(
+        "auto",
+        description="After how many rows the targets repeat themselves, for the forecast that scores are compared "
+        'with; auto: by the step of the times and the training data; "none": not compared.',
+    )
+
+    @field_validator("sequence_column", "time_column", mode="before")
+    @classmethod
+    def _no_column(cls, value: Any) -> Any:
+        return NONE if value is None else value  # as model files of earlier versions have it
+
+    @field_validator("period")
+    @classmethod
+    def _long_enough(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and value < 1:
+            raise ValueError('expected a number of rows from 1 on, "auto" or "none"')
+        return value
 
     @field_validator("horizon")
     @classmethod
@@ -66,10 +93,12 @@ class ForecastData(Section):
 
 @dataclass(frozen=True)
 class Table:
-    """Series with the same roles."""
+    """Series with the same roles, the columns that order them, and the step between their rows."""
 
     roles: Roles
     parts: list[Part]
+    keys: Keys = NO_KEYS
+    timeline: Timeline | None = None
 
     @property
     def rows(self) -> int:
@@ -82,15 +111,40 @@ def read_data(settings: ForecastData) -> Data:
     sheet = embedded_series() if settings.train is None else _read(settings, settings.train, wanted)
     roles = choose_roles(settings, sheet)
     series = usable(arrange(sheet, roles), roles, settings.start_row)
+    say_timeline(str(settings.train), sheet)
     if settings.valid is None:
         train, valid = _split(series, roles, settings.valid_fraction)
     else:
-        other = _read(settings, settings.valid, roles.names)
+        other = read_like(settings.valid, roles, sheet.keys, missing=settings.missing == "mask")
         train, valid = [Part(s) for s in series], [Part(s) for s in usable(arrange(other, roles), roles)]
     _look_for_constants(roles, train)
     source = settings.train or f"{EMBEDDED_SERIES}: the next sample"
     parts = [part.series.values.tobytes() for part in [*train, *valid]]
-    return Data(Table(roles, train), Table(roles, valid), source, hash_of("\0".join(roles.names).encode(), *parts))
+    tables = [Table(roles, part, sheet.keys, sheet.timeline) for part in (train, valid)]
+    return Data(tables[0], tables[1], source, hash_of("\0".join(roles.names).encode(), *parts))
+
+
+def read_like(path: str | Path, roles: Roles, keys: Keys, *, missing: bool) -> Sheet:
+    """A file with the columns of another one, whose times, if it has them, order its rows."""
+    sheet = read_series(
+        path,
+        roles.names,
+        sequence_column=",".join(keys.series) or None,
+        time_column=",".join(keys.time) or None,
+        missing=missing,
+        optional=keys.time,
+    )
+    if keys.time and not sheet.keys.time and Path(path).suffix != ".npz":
+        note(f"{path} has no column {','.join(keys.time)!r}: its rows are read in the order of the file.")
+    say_timeline(str(path), sheet)
+    return sheet
+
+
+def say_timeline(path: str, sheet: Sheet) -> None:
+    """A note where the rows of a file do not follow each other at one step."""
+    timeline = sheet.timeline
+    if timeline is not None and (timeline.gaps or timeline.duplicates or timeline.irregular >= 0.5):
+        note(f"{path}, by {','.join(sheet.keys.time)!r}: {timeline}. Rows are read as if each were one step later.")
 
 
 def names_of(value: str | list[str] | None) -> list[str] | None:
@@ -158,8 +212,15 @@ def _wanted(settings: ForecastData) -> list[str] | None:
 
 
 def _read(settings: ForecastData, path: str, wanted: Sequence[str] | None) -> Sheet:
-    sheet = read_series(path, wanted, sequence_column=settings.sequence_column, missing=settings.missing == "mask")
     targets = names_of(settings.target_columns) or []
+    sheet = read_series(
+        path,
+        wanted,
+        sequence_column=settings.sequence_column,
+        time_column=settings.time_column,
+        missing=settings.missing == "mask",
+        taken=targets,
+    )
     for name in [*(names_of(settings.input_columns) or []), *targets]:
         if name not in sheet.columns:
             raise UserError(f"{path} has no column of numbers {name!r}.", f"It has: {', '.join(sheet.columns[:20])}.")

@@ -6,70 +6,198 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unrolled.data.frame import Frame
-from unrolled.data.series import Numbers, is_header, number_of, number_separator, read_series, split_line
+from unrolled.data.keys import AUTO, NONE, Keys, join_time
+from unrolled.data.series import (
+    Numbers,
+    Series,
+    Sheet,
+    is_header,
+    number_of,
+    number_separator,
+    read_series,
+    split_line,
+)
+from unrolled.data.times import Clock, TimeFormat, find_format
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.tasks.base import Format, Request
-from unrolled.tasks.forecast_stream import RowStream, check_rows
+from unrolled.tasks.forecast_stream import RowStream, check_held, check_roll_out, check_rows
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of inputs (D,), the series it belongs to, and where it stands."""
+    """One row of inputs (D,), the series it belongs to, where it stands, and other cells of it."""
 
     values: Numbers
     series: str  # the value of the sequence column
     source: int  # the same series of another file is another one
     place: str
+    cells: Mapping[str, Any] = field(default_factory=dict)  # series, time, and what is to be kept
 
 
-def answers(model: Model, request: Request, **options: Any) -> Iterator[str]:
-    """Lines of predictions: one for each row, or with the option `steps` a continuation of each series.
+def answers(
+    model: Model,
+    request: Request,
+    steps: int | None = None,
+    interval: float | None = None,
+    keep: Sequence[str] = (),
+    **options: Any,
+) -> Iterator[str]:
+    """Lines of predictions: one for each row, or with `steps` a continuation of each series.
 
-    Each series has a stream of its own, so that rows of several may alternate.
+    Each series has a stream of its own, so that rows of several may alternate. Files are read as a whole, other rows
+    are answered as they come. Columns to `keep` stand beside the predictions.
     """
-    frame: Frame = model.assets
-    steps, column = options.get("steps"), sequence_column(model)
-    names = output_names(frame, single=steps is not None)
-    new, streams = RowStream(model), dict[tuple[int, str], RowStream]()
-    header = request.format == "csv"
-    for row in rows_of(model, request):
-        stream = streams.get((row.source, row.series))
+    if steps is not None and keep:
+        raise UserError("--keep is for rows that were given, and --steps goes beyond them.", "Leave one of them out.")
+    if steps is not None:  # before anything is read
+        check_roll_out(model.assets)
+        check_held(model.assets, bool(options.get("hold_inputs")))
+    lines = Lines(request.format, shown=keep)
+    streams = Streams(model)
+    texts = [line for text in request.texts or () for line in text.splitlines()]
+    for source, (name, given) in enumerate((("The text", texts), *((f, None) for f in request.files))):
+        if given is not None:
+            yield from _as_they_come(streams, rows_of_lines(given, model, name, source, keep), lines, steps, interval)
+        elif steps is None:
+            yield from _of_file(streams, read_file(model, name, keep), lines, interval)
+        else:
+            streams.read(read_file(model, name), source)
+    last = len(request.files) + 1
+    found = rows_of_lines(request.lines, model, "Standard input", last, keep)
+    yield from _as_they_come(streams, found, lines, steps, interval)
+    if not lines.written and not streams.open:
+        raise UserError("There are no rows.", f"Expected the columns {', '.join(model.assets.roles.inputs[:10])}.")
+    if steps is not None:
+        yield from _continued(streams, lines, steps, interval, options)
+
+
+@dataclass
+class Streams:
+    """A stream for each series, and when and under which name its last row came."""
+
+    model: Model
+    open: dict[tuple[int, str], RowStream] = field(default_factory=dict)
+    cells: dict[tuple[int, str], Mapping[str, Any]] = field(default_factory=dict)
+    formats: dict[int, TimeFormat] = field(default_factory=dict)  # of the times of a source
+
+    def __post_init__(self) -> None:
+        self.new = RowStream(self.model)
+
+    def feed(self, row: Row) -> tuple[RowStream, Numbers]:
+        key = (row.source, row.series)
+        stream = self.open.get(key)
         if stream is None:
-            stream = streams[row.source, row.series] = new.another()
-        values = stream.feed(row.values[None])[0]
+            stream = self.open[key] = self.new.another()
+        self.cells[key] = row.cells
+        return stream, stream.feed(row.values[None])
+
+    def read(self, sheet: Sheet, source: int) -> None:
+        """All rows of a file."""
+        if sheet.keys.format is not None:
+            self.formats[source] = sheet.keys.format
+        for one in (one for one in sheet.series if len(one.values)):
+            stream = self.open[source, one.key] = self.new.another()
+            stream.feed(one.values)
+            self.cells[source, one.key] = _cells(one, len(one.values) - 1, sheet.keys)
+
+    def later(self, key: tuple[int, str], step: int) -> dict[str, Any]:
+        """The cells of series and time so many steps after the last row."""
+        frame: Frame = self.model.assets
+        cells = {name: cell for name, cell in self.cells[key].items() if name not in frame.time}
+        if len(frame.time) != 1 or frame.step is None or frame.time[0] not in self.cells[key]:
+            return cells
+        cell = self.cells[key][frame.time[0]]
+        form = self.formats.get(key[0]) or find_format([cell], named=True)
+        if form is None:
+            return cells
+        return {**cells, frame.time[0]: form.cell(frame.step.later(form.seconds(cell), step))}
+
+
+@dataclass
+class Lines:
+    """Answers as they are written: for programs with the cells of their row, in text with those that were asked for."""
+
+    format: Format
+    shown: Sequence[str] = ()
+    written: int = 0
+
+    def __call__(self, cells: Mapping[str, Any], record: Mapping[str, float]) -> str:
+        self.written += 1
+        if self.format == "text":
+            kept = [str(cells[name]) for name in self.shown]
+            return "\t".join([*kept, *(f"{value:.6g}" for value in record.values())]) + "\n"
+        named = {name: cell.isoformat(sep=" ") if isinstance(cell, datetime) else cell for name, cell in cells.items()}
+        if self.format == "jsonl":
+            return json.dumps({**named, **record}, ensure_ascii=False, default=str) + "\n"
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        if self.written == 1:
+            writer.writerow([*named, *record])
+        writer.writerow([*named.values(), *record.values()])
+        return file.getvalue()
+
+
+def _as_they_come(
+    streams: Streams, rows: Iterator[Row], lines: Lines, steps: int | None, interval: float | None
+) -> Iterator[str]:
+    names = streams.model.assets.roles.outputs
+    for row in rows:
+        stream, values = streams.feed(row)
         if steps is None:
-            details = {name: numbers[0] for name, numbers in stream.details.items()}
-            yield _written(record_of(names, values, details), column, row.series, request.format, header)
-            header = False
-    if not streams:
-        raise UserError("There are no rows.", f"Expected the columns {', '.join(frame.roles.inputs[:10])}.")
-    if steps is None:
-        return
-    for (_, series), stream in streams.items():
-        for values in stream.roll_out(**options):
-            yield _written(record_of(names, values, {}), column, series, request.format, header)
-            header = False
+            yield lines(row.cells, _records(stream, names, values, interval)[0])
 
 
-def sequence_column(model: Model) -> str | None:
-    """The column that tells the series of a table apart, where the model was trained with one."""
-    column: str | None = getattr(model.config, "data").sequence_column  # noqa: B009
-    return column
+def _of_file(streams: Streams, sheet: Sheet, lines: Lines, interval: float | None) -> Iterator[str]:
+    """An answer for each row of a file, in its order; each series is read as a whole."""
+    names, found = streams.model.assets.roles.outputs, {}
+    for one in (one for one in sheet.series if len(one.values)):
+        stream = streams.new.another()
+        found[one.key] = _records(stream, names, stream.feed(one.values), interval)
+    for one, row in sheet.in_order():
+        yield lines(_cells(one, row, sheet.keys), found[one.key][row])
 
 
-def output_names(frame: Frame, single: bool) -> list[str]:
-    """The names of what comes out: the targets, with their horizon where there are several."""
-    horizons, targets = frame.roles.horizons, frame.roles.targets
-    if single or len(horizons) == 1:
-        return list(targets)
-    return [f"{target}+{horizon}" for horizon in horizons for target in targets]
+def _continued(
+    streams: Streams, lines: Lines, steps: int, interval: float | None, options: Mapping[str, Any]
+) -> Iterator[str]:
+    targets = streams.model.assets.roles.targets
+    for key, stream in streams.open.items():
+        more = {}
+        if interval is not None:
+            chosen = {name: value for name, value in options.items() if name != "sample"}
+            more = dict(zip(("lower", "upper"), stream.spread(steps, interval, **chosen), strict=True))
+        rolled = stream.roll_out(steps, **{k: v for k, v in options.items() if interval is None or k != "seed"})
+        for step, values in enumerate(rolled):
+            record = record_of(targets, values, {name: bound[step] for name, bound in more.items()})
+            cells = streams.later(key, step + 1)
+            yield lines(cells if lines.format == "text" else {**cells, "step": step + 1}, record)
+
+
+def _records(
+    stream: RowStream, names: Sequence[str], values: Numbers, interval: float | None
+) -> list[dict[str, float]]:
+    """The last feed's answers (n, …) by name."""
+    details = dict(stream.details)
+    if interval is not None:
+        details |= zip(("lower", "upper"), stream.interval(interval), strict=True)
+    flat = {kind: numbers.reshape(len(values), -1) for kind, numbers in details.items()}
+    return [record_of(names, row, {kind: some[i] for kind, some in flat.items()}) for i, row in enumerate(values)]
+
+
+def keys_of(model: Model) -> Keys:
+    """The columns of time and series that the model was trained with; of earlier versions the config knows them."""
+    frame: Frame = model.assets
+    said = str(getattr(model.config, "data").sequence_column)  # noqa: B009
+    return Keys(frame.time, frame.series or (() if said in (AUTO, NONE) else (said,)))
 
 
 def record_of(names: Sequence[str], values: Numbers, details: Mapping[str, Numbers]) -> dict[str, float]:
@@ -80,27 +208,54 @@ def record_of(names: Sequence[str], values: Numbers, details: Mapping[str, Numbe
 
 
 def rows_of(model: Model, request: Request) -> Iterator[Row]:
-    """The rows that a request means: of texts, files, or standard input."""
-    frame: Frame = model.assets
-    sequence = sequence_column(model)
+    """The rows that a request means: of texts, files, or standard input; those of a file series after series."""
     texts = [line for text in request.texts or () for line in text.splitlines()]
-    yield from rows_of_lines(texts, frame, sequence, "The text", 0)
+    yield from rows_of_lines(texts, model, "The text", 0)
     for source, file in enumerate(request.files, 1):
-        sheet = read_series(file, frame.roles.inputs, sequence_column=sequence, missing=frame.missing)
-        empty = [series for series in sheet.series if not len(series.values)]
-        if empty:
-            note(f"{len(empty)} of {len(sheet.series)} series have no row and are left out: {empty[0].name}.")
-        for series in sheet.series:
-            frame.check_size(series.values, series.place)
-        for series, number in sheet.in_order():
-            yield Row(series.values[number], series.key, source, series.place(number))
-    yield from rows_of_lines(request.lines, frame, sequence, "Standard input", len(request.files) + 1)
+        for one in read_file(model, file).series:
+            for row, values in enumerate(one.values):
+                yield Row(values, one.key, source, one.place(row))
+    yield from rows_of_lines(request.lines, model, "Standard input", len(request.files) + 1)
 
 
-def rows_of_lines(lines: Iterable[str], frame: Frame, sequence: str | None, name: str, source: int) -> Iterator[Row]:
+def read_file(model: Model, file: str, keep: Sequence[str] = ()) -> Sheet:
+    """The series of a file, with the columns that the model reads and those to keep."""
+    frame: Frame = model.assets
+    keys = keys_of(model)
+    sheet = read_series(
+        file,
+        frame.roles.inputs,
+        sequence_column=",".join(keys.series) or None,
+        time_column=",".join(keys.time) or None,
+        missing=frame.missing,
+        optional=keys.time,
+        keep=keep,
+    )
+    empty = [series for series in sheet.series if not len(series.values)]
+    if empty:
+        note(f"{len(empty)} of {len(sheet.series)} series have no row and are left out: {empty[0].name}.")
+    for series in sheet.series:
+        frame.check_size(series.values, series.place)
+    if keep and Path(file).suffix == ".npz":
+        raise UserError(f"{file} has no columns but those of numbers.", "--keep is for tables.")
+    return sheet
+
+
+def _cells(series: Series, row: int, keys: Keys) -> dict[str, Any]:
+    """The cells of a row that stand beside its answer: series and time first, each as in its table."""
+    order = [*keys.names, *(name for name in series.cells if name not in keys.names)]
+    cells = {name: series.cells[name][row] for name in order if name in series.cells}
+    return {name: str(cell) if name in keys.series else cell for name, cell in cells.items()}
+
+
+def rows_of_lines(
+    lines: Iterable[str], model: Model, name: str, source: int, keep: Sequence[str] = ()
+) -> Iterator[Row]:
     """Lines with commas, semicolons or tabs between numbers; a first line of names says which columns there are."""
+    frame, keys = model.assets, keys_of(model)
     names: list[str] = []
     separator = ","
+    clocks: dict[str, Clock] = {}
     for number, line in enumerate(lines, 1):
         text = line.removeprefix("\ufeff").rstrip("\r\n")
         if not text.strip():
@@ -110,34 +265,47 @@ def rows_of_lines(lines: Iterable[str], frame: Frame, sequence: str | None, name
             separator = "\t" if "\t" in text else number_separator(text)
         cells = split_line(text, separator, place)
         if not names:
-            header = is_header(cells, asked={*frame.roles.inputs, *([sequence] if sequence else [])})
-            names = _names(cells, frame, sequence, place) if header else _unnamed(cells, frame, sequence, name)
+            header = is_header(cells, asked={*frame.roles.inputs, *keys.names, *keep})
+            names = _names(cells, frame, keys, keep, place) if header else _unnamed(cells, frame, keys, keep, name)
             if header:
                 continue
         if len(cells) != len(names):
             raise UserError(f"{place} has {len(cells)} columns.", f"Expected {len(names)}: {', '.join(names[:10])}.")
         record = dict(zip(names, cells, strict=True))
-        yield Row(_values(record, frame, place), record.get(sequence, "") if sequence else "", source, place)
+        series = "/".join(record.get(column, "") for column in keys.series)
+        if keys.time and {*keys.time} <= {*names}:
+            time = join_time([record[column] for column in keys.time])
+            if clocks.setdefault(series, Clock()).goes_back(time):
+                raise UserError(
+                    f"{place}: the time goes back to {time!r}.",
+                    "Give rows oldest first; a file is sorted, lines are answered as they come.",
+                )
+        kept = {column: record[column] for column in (*keys.names, *keep) if column in record}
+        yield Row(_values(record, frame, place), series, source, place, {**dict.fromkeys(keys.series, ""), **kept})
 
 
-def _names(cells: Sequence[str], frame: Frame, sequence: str | None, place: str) -> list[str]:
+def _names(cells: Sequence[str], frame: Frame, keys: Keys, keep: Sequence[str], place: str) -> list[str]:
     """The columns of a first line of names."""
     names = [cell.strip() for cell in cells]
-    for name in [*frame.roles.inputs, *([sequence] if sequence else [])]:
+    for name in [*frame.roles.inputs, *keys.series, *keep]:
         if names.count(name) != 1:
             problem = f"{place} has {'two columns' if name in names else 'no column'} {name!r}."
             raise UserError(problem, f"Its columns: {', '.join(names[:20])}.")
     return names
 
 
-def _unnamed(cells: Sequence[str], frame: Frame, sequence: str | None, name: str) -> list[str]:
+def _unnamed(cells: Sequence[str], frame: Frame, keys: Keys, keep: Sequence[str], name: str) -> list[str]:
     """The columns of lines without names: the inputs; or all of a table whose columns are numbered, as in a file."""
     inputs = list(frame.roles.inputs)
-    wanted = [*inputs, *([sequence] if sequence else [])]
+    wanted = [*inputs, *keys.series]
     if len(cells) > len(inputs) and all(column.isdecimal() for column in wanted):
         return [str(i + 1) for i in range(max(len(cells), *map(int, wanted)))]
-    if sequence and len(cells) == len(inputs):
-        note(f"{name} has no column {sequence!r}: its rows are read as one series.")
+    if keep:
+        raise UserError(
+            f"{name} has no names of columns, and so no {keep[0]!r} to keep.", "Give a first line of names."
+        )
+    if keys.series and len(cells) == len(inputs):
+        note(f"{name} has no column {','.join(keys.series)!r}: its rows are read as one series.")
     return inputs
 
 
@@ -154,18 +322,3 @@ def _values(record: Mapping[str, str], frame: Frame, place: str) -> Numbers:
         values[position] = number
     check_rows(values[None], frame, lambda _: place)
     return values
-
-
-def _written(record: Mapping[str, float], column: str | None, series: str, format: Format, header: bool) -> str:
-    """An answer as a line; for programs it begins with the series it belongs to, under that column's name."""
-    if format == "text":
-        return "\t".join(f"{value:.6g}" for value in record.values()) + "\n"
-    named = {} if column is None else {column: series}
-    if format == "jsonl":
-        return json.dumps({**named, **record}, ensure_ascii=False) + "\n"
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    if header:
-        writer.writerow([*named, *record])
-    writer.writerow([*named.values(), *record.values()])
-    return file.getvalue()

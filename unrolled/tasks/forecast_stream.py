@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,17 @@ from unrolled.data.series import Numbers
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster, Stepping
+
+AT_ONCE = 4096  # rows
+PATHS = 500  # that are drawn for the intervals of a roll-out
+
+
+class Interval(NamedTuple):
+    """A forecast, and the bounds between which the number to come lies with a probability that was asked for."""
+
+    point: Numbers
+    lower: Numbers
+    upper: Numbers
 
 
 class RowStream:
@@ -43,6 +54,8 @@ class RowStream:
         self._last: Numbers | None = None
         self._features: NDArray[np.float32] | None = None
         self.estimate: Tensor | None = None  # after the last row, (horizons, K, P)
+        self._estimates: Tensor | None = None  # of the last feed
+        self._single = False
         self.details: dict[str, Numbers] = {}  # of the last feed, shaped as what it returned: deviation, quantiles
         if self._frame.start_row:
             self._advance(self._frame.start_features())
@@ -57,18 +70,21 @@ class RowStream:
         """Input rows (n, D), or one (D,) → forecasts (n, K), or one (K,); with several horizons (n, horizons, K)."""
         values, single = as_rows(rows, self._frame)
         features, self._last = self._frame.inputs(values, self._last)
-        estimates = [self._advance(features[i : i + 1]) for i in range(len(features))]
-        if not estimates:
+        if not len(features):
             return np.zeros((0, len(self._frame.roles.targets)))
-        return self._read(torch.stack(estimates), single)
+        parts = [self._advance(features[i : i + AT_ONCE]) for i in range(0, len(features), AT_ONCE)]
+        return self._read(torch.cat(parts), single)
 
-    def roll_out(self, steps: int, *, sample: bool = False, seed: int | None = None) -> Numbers:
-        """The next rows of the targets (steps, K), each read as if it had come; the stream goes on from there."""
-        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-            raise UserError(f"steps={steps!r} is no number of steps.", "Expected a whole number from 1 on.")
-        check_roll_out(self._frame)
-        if self.estimate is None:
-            raise UserError("There is nothing to continue yet.", "Feed at least one row.")
+    def roll_out(
+        self, steps: int, *, sample: bool = False, seed: int | None = None, hold_inputs: bool = False
+    ) -> Numbers:
+        """The next rows of the targets (steps, K), each read as if it had come; the stream goes on from there.
+
+        Inputs that are not predicted have no known future: with `hold_inputs` they stay at their last values, without
+        it they are an error.
+        """
+        self._check_roll_out(steps, hold_inputs)
+        assert self.estimate is not None
         output, following = self._network.output, self._network.layout.next
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         assert self._features is not None
@@ -85,15 +101,55 @@ class RowStream:
             self._advance(features.numpy())
         return self._frame.unscaled(np.stack(result))
 
+    def spread(
+        self, steps: int, level: float, *, seed: int | None = None, hold_inputs: bool = False
+    ) -> tuple[Numbers, Numbers]:
+        """The bounds (steps, K) of the middle `level` of many continuations that are drawn; the stream stays."""
+        self._check_roll_out(steps, hold_inputs)
+        assert self.estimate is not None
+        assert self._features is not None
+        network, device = self._network, self._network.scale.device
+        generator = torch.Generator().manual_seed(0 if seed is None else seed)
+        state = tuple(part.expand(PATHS, *part.shape[1:]).contiguous() for part in self._network_state())
+        x = torch.from_numpy(self._features).to(device).expand(PATHS, -1)
+        estimate, result = self.estimate.to(device).expand(PATHS, *self.estimate.shape), []
+        for _ in range(steps):
+            drawn = network.output.draw(estimate[:, network.layout.next], generator)
+            if drawn is None:
+                raise UserError("There is no distribution to draw from.", "Train with model.loss=gaussian.")
+            result.append(drawn.cpu().numpy())
+            x = network.with_guess(x, drawn)
+            with torch.no_grad():
+                after, state = network(x[:, None], state)
+            estimate = after[:, 0]
+        bounds = np.quantile(np.stack(result), [(1 - level) / 2, (1 + level) / 2], axis=1)  # (2, steps, K)
+        return self._frame.unscaled(bounds[0]), self._frame.unscaled(bounds[1])
+
+    def _network_state(self) -> tuple[Tensor, ...]:
+        """The state as the network takes it, batch first."""
+        if not self._step.on_cpu:
+            return tuple(self._state)
+        past, carried = self._state
+        return (*carried, torch.from_numpy(past)[None])
+
+    def _check_roll_out(self, steps: int, hold_inputs: bool) -> None:
+        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+            raise UserError(f"steps={steps!r} is no number of steps.", "Expected a whole number from 1 on.")
+        check_roll_out(self._frame)
+        check_held(self._frame, hold_inputs)
+        if self.estimate is None:
+            raise UserError("There is nothing to continue yet.", "Feed at least one row.")
+
     def _advance(self, features: NDArray[np.float32]) -> Tensor:
-        """One row of features (1, F)."""
-        self.estimate, self._state = self._step(features, self._state)
-        self._features = features
-        return self.estimate
+        """Rows of features (n, F) → estimates (n, horizons, K, P)."""
+        estimates, self._state = self._step(features, self._state)
+        self.estimate, self._features = estimates[-1], features[-1:]
+        return estimates
 
     def _read(self, estimates: Tensor, single: bool) -> Numbers:
         """Estimates (n, horizons, K, P) in the data's own units."""
         output, frame = self._network.output, self._frame
+        self._estimates, self._single = estimates, single
 
         def shaped(values: NDArray[Any]) -> Numbers:
             values = values[:, 0] if len(frame.roles.horizons) == 1 else values
@@ -105,6 +161,18 @@ class RowStream:
             own = numbers * frame.target_scale() if name == "deviation" else frame.unscaled(numbers)
             self.details[name] = shaped(own)
         return shaped(frame.unscaled(output.point(estimates).cpu().numpy()))
+
+    def interval(self, level: float = 0.9) -> tuple[Numbers, Numbers]:
+        """The bounds of the last feed's forecasts, shaped as these: between them lies a number so often."""
+        check_level(level)
+        if self._estimates is None:
+            raise UserError("There is no forecast yet.", "Feed at least one row.")
+        bounds = []
+        for bound in self._network.output.interval(self._estimates, level):
+            values = self._frame.unscaled(bound.cpu().numpy())
+            values = values[:, 0] if len(self._frame.roles.horizons) == 1 else values
+            bounds.append(values[0] if self._single else values)
+        return bounds[0], bounds[1]
 
 
 def as_rows(rows: Any, frame: Frame) -> tuple[Numbers, bool]:
@@ -155,6 +223,23 @@ def check_roll_out(frame: Frame) -> None:
         )
     if all(position < 0 for position in frame.positions):
         raise UserError("No target is an input: predictions cannot be read back.", "Put the target among the inputs.")
+
+
+def check_held(frame: Frame, hold_inputs: bool) -> None:
+    """Inputs whose future is unknown are held at their last values only where that was asked for."""
     held = [name for name in frame.roles.inputs if name not in frame.roles.targets]
-    if held:
-        note(f"Not predicted, and held at the last value: {', '.join(map(repr, held[:10]))}.")
+    if not held:
+        return
+    names = ", ".join(map(repr, held[:10]))
+    if not hold_inputs:
+        raise UserError(
+            f"The model reads {names}, which it does not predict: their future is unknown.",
+            "Hold them at their last values: --hold-inputs, from Python hold_inputs=True; or predict without steps; or "
+            "train with data.input_columns that are data.target_columns too.",
+        )
+    note(f"Not predicted, and held at the last value: {names}.")
+
+
+def check_level(level: Any) -> None:
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise UserError(f"interval={level!r} is no probability.", "Expected a number between 0 and 1, such as 0.9.")

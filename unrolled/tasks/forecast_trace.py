@@ -37,12 +37,7 @@ def trace_rows(network: Forecaster, frame: Frame, rows: Numbers, hide: Sequence[
     estimate, trace = network.trace(torch.from_numpy(features)[None].to(device), probe)
     losses = _losses(network, frame, rows, estimate[0].float())
     said = frame.unscaled(network.output.point(estimate[0, -1].detach()).cpu().numpy()).ravel()
-    targets = [
-        name if len(frame.roles.horizons) == 1 else f"{name}+{horizon}"
-        for horizon in frame.roles.horizons
-        for name in frame.roles.targets
-    ]
-    shown = [f"{name} {value:.4g}" for name, value in zip(targets, said.tolist(), strict=True)]
+    shown = [f"{name} {value:.4g}" for name, value in zip(frame.roles.outputs, said.tolist(), strict=True)]
     return ModelTrace(
         "forecast",
         ("then " if not frame.roles.aligned else "") + ", ".join(shown[:8]) + (", …" if len(shown) > 8 else ""),
