@@ -23,6 +23,10 @@ class UserError(ValueError, RuntimeError):
         self.fix = fix
 
 
+class UserTypeError(UserError, TypeError):
+    """A `UserError` about a value of the wrong type, where torch.nn raises a TypeError."""
+
+
 def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
     """The error for a name that is not one of `choices`, with the nearest one suggested.
 
@@ -37,7 +41,7 @@ def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
     return UserError(f"Unknown {kind} {got!r}.", f"{hint}Choices: {', '.join(names)}.")
 
 
-class UnknownOption(UserError):
+class UnknownOption(UserTypeError):
     """An option that something does not have. What says options in other words can say this in them too."""
 
     def __init__(self, owner: str, name: str, known: Iterable[str]) -> None:

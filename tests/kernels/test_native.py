@@ -310,11 +310,48 @@ class TestWithTorch:
         ENGINES["native"].run(other)[0].sum().backward()
         assert torch.equal(first, torch.autograd.grad(output.sum(), job.x)[0])
 
-    def test_no_second_derivative_and_it_says_so(self) -> None:
-        job = self.job()
-        output, _ = ENGINES["native"].run(job)
-        (gradient,) = torch.autograd.grad(output.sum(), job.x, create_graph=True)
-        with pytest.raises(UserError, match=r"no second derivative\. Use backend='reference'"):
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"kind": "lstm", "norm": True, "lengths": True},
+            {"kind": "gru", "resets": "learned"},
+            {"kind": "rnn", "reverse": True},
+        ],
+        ids=str,
+    )
+    def test_second_derivatives_are_the_references(self, changes: dict[str, Any]) -> None:
+        found = []
+        for engine in ("native", "reference"):
+            torch.manual_seed(0)
+            job = self.job(**changes)
+            leaves = [t for t in (job.x, job.cell.weight_ih, job.cell.weight_hh, *job.state) if t.requires_grad]
+            output, final = ENGINES[engine].run(job)
+            loss = output.pow(2).sum() + final[-1].sum()
+            first = torch.autograd.grad(loss, leaves, create_graph=True)
+            second = torch.autograd.grad(sum(g.pow(2).sum() for g in first), leaves)
+            found.append([*first, *second])
+        assert len(found[0]) >= 6
+        for mine, other in zip(*found, strict=True):
+            assert_close(mine, other)
+
+    def test_inputs_that_depend_on_each_other(self) -> None:
+        """An initial state made from the input: what flows through it is not counted twice."""
+        found = []
+        for engine in ("native", "reference"):
+            job = self.job()
+            x = torch.linspace(-1, 1, job.x.numel()).view_as(job.x).requires_grad_()
+            state = tuple(x[:, 0, :1].expand_as(s) * 2 for s in job.state)
+            output, _ = ENGINES[engine].run(replace(job, x=x, state=state))
+            (first,) = torch.autograd.grad(output.pow(3).sum(), x, create_graph=True)
+            found += [first, *torch.autograd.grad(first.pow(2).sum(), x)]
+        assert_close(found[0], found[2])
+        assert_close(found[1], found[3])
+
+    def test_a_trace_has_no_second_derivative_and_says_so(self) -> None:
+        *_, trace = ENGINES["native"].run_traced(job := self.job())
+        (gradient,) = torch.autograd.grad(trace.output.sum(), job.x, create_graph=True)
+        with pytest.raises(UserError, match=r"no second derivative here\. Use backend='reference'"):
             torch.autograd.grad(gradient.sum(), job.x)
 
     def test_autocast_gives_its_dtype(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -249,14 +252,104 @@ def test_tensors_of_any_origin(batch: int) -> None:
     assert torch.equal(stepper(x, list(state))[0], expected)  # type: ignore[arg-type]
 
 
-def test_later_training_is_not_seen() -> None:
+def _optimize(layer: DropIn, **options: Any) -> None:
+    optimizer = torch.optim.Adam(layer.parameters(), 0.1, **options)
+    layer(torch.randn(2, 3, 3))[0].sum().backward()
+    optimizer.step()
+
+
+def _replace(layer: DropIn) -> None:
+    layer.weight_hh_l0 = torch.nn.Parameter(torch.randn_like(layer.get_parameter("weight_hh_l0")))
+
+
+def _overwrite(layer: DropIn) -> None:
+    with torch.no_grad():
+        layer.get_parameter("bias_hh_l0").add_(1)
+
+
+CHANGES: dict[str, Callable[[DropIn], object]] = {
+    "an optimizer's step": _optimize,
+    "a fused optimizer's step": lambda layer: _optimize(layer, fused=True),
+    "load_state_dict": lambda layer: layer.load_state_dict(unrolled.GRU(3, 4).state_dict()),
+    "one parameter in place": _overwrite,
+    "reset_parameters": lambda layer: layer.reset_parameters(),
+}
+REPLACEMENTS: dict[str, Callable[[DropIn], object]] = {
+    "load_state_dict by assignment": lambda layer: layer.load_state_dict(unrolled.GRU(3, 4).state_dict(), assign=True),
+    "another parameter": _replace,
+    "other data": lambda layer: setattr(layer.get_parameter("weight_ih_l0"), "data", torch.zeros(12, 3)),
+    "fewer bits": lambda layer: layer.half(),
+}
+STALE = r"^The layer's weights have changed since this stepper was made; .* Make a new one: layer\.stepper\(\)\."
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_weights_are_noticed_at_the_next_step(change: str, engine: str) -> None:
+    layer = unrolled.GRU(3, 4, **({} if engine == "auto" else {"activation": "softsign"}))
+    stepper, x = layer.stepper(), torch.randn(1, 3)
+    stream, state = stepper.stream(), stepper.initial_state(1)
+    stepper(x, state)
+    stream.feed(x)
+    CHANGES[change](layer)
+    for stale in (lambda: stepper(x, state), lambda: stream.feed(x), lambda: stepper.initial_state(1)):
+        with pytest.raises(UserError, match=STALE):
+            stale()
+    assert_close(layer.stepper()(x, state)[0], layer(x[None])[0][0])
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *REPLACEMENTS])
+def test_changed_weights_are_noticed_when_a_sequence_begins(change: str) -> None:
+    """Here also parameters that were replaced, which no counter tells of."""
     layer = unrolled.GRU(3, 4)
     stepper = layer.stepper()
-    x, state = torch.randn(1, 3), stepper.initial_state(1)
-    before = stepper(x, state)[0]
-    with torch.no_grad():
-        layer.get_parameter("weight_ih_l0").zero_()
-    assert torch.equal(stepper(x, state)[0], before)
+    {**CHANGES, **REPLACEMENTS}[change](layer)
+    with pytest.raises(UserError, match=STALE):
+        stepper.initial_state(1)
+    with pytest.raises(UserError, match=STALE):
+        stepper.stream()
+
+
+def test_what_changes_no_number_does_not_matter() -> None:
+    layer = make("gru layer norm", 3, 4, 2)
+    stepper, x = layer.stepper(), torch.randn(1, 3)
+    state = stepper.initial_state(1)
+    expected = stepper(x, state)[0]
+    for harmless in (
+        lambda: layer.load_state_dict(layer.state_dict()),
+        lambda: layer.double(),
+        lambda: layer.train(),
+        lambda: layer.requires_grad_(False),
+        lambda: layer.share_memory(),
+    ):
+        harmless()
+        assert torch.equal(stepper(x, state)[0], expected)
+        assert torch.equal(stepper.stream().feed(x), expected)
+
+
+def test_a_layer_is_not_kept_alive() -> None:
+    layer = unrolled.GRU(3, 4)
+    stepper, x = layer.stepper(), torch.randn(1, 3)
+    weight = weakref.ref(layer.get_parameter("weight_hh_l0"))
+    expected = stepper(x, stepper.initial_state(1))[0]
+    del layer
+    assert weight() is None
+    assert torch.equal(stepper(x, stepper.initial_state(1))[0], expected)
+
+
+def test_a_copy_keeps_the_old_weights() -> None:
+    layer = unrolled.GRU(3, 4)
+    stepper = copy.deepcopy(layer).stepper()
+    _optimize(layer)
+    stepper(torch.randn(1, 3), stepper.initial_state(1))
+
+
+def test_weights_made_in_inference_mode() -> None:
+    """They have no counters; closer looks see what is to be seen."""
+    with torch.inference_mode():
+        layer = unrolled.GRU(3, 4)
+    stepper = layer.stepper()
+    stepper(torch.randn(1, 3), stepper.initial_state(1))
 
 
 def test_states_may_be_views() -> None:

@@ -34,15 +34,15 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activation(given: str | Activation) -> Activation:
-    """The function for a name from `ACTIVATIONS`, or the function itself.
+def activation(given: str | Activation, kind: str = "activation") -> Activation:
+    """The function for a name from `ACTIVATIONS`, or the function itself; `kind` is what an error calls it.
 
     >>> activation("tanh") is torch.tanh
     True
     """
     if isinstance(given, str):
         if given not in ACTIVATIONS:
-            raise unknown_name("activation", given, ACTIVATIONS)
+            raise unknown_name(kind, given, ACTIVATIONS)
         return ACTIVATIONS[given]
     if not callable(given):
         raise UserError(

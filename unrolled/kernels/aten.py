@@ -74,7 +74,7 @@ def computable(x: Tensor) -> AbstractContextManager[None]:
     """Under autocast oneDNN takes LSTMs in 16 bits, and fails on a CPU without instructions for them: not there."""
     if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu") or _in_hardware(torch.get_autocast_dtype("cpu")):
         return nullcontext()
-    return _without_onednn()
+    return without_onednn()
 
 
 @cache
@@ -86,7 +86,8 @@ def _in_hardware(dtype: torch.dtype) -> bool:
 
 
 @contextmanager
-def _without_onednn() -> Iterator[None]:
+def without_onednn() -> Iterator[None]:
+    """torch's own loops in place of the library's layers."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:

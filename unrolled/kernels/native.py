@@ -16,7 +16,9 @@ from unrolled.kernels import native_buffers as buffers
 from unrolled.kernels import native_ops as ops
 from unrolled.kernels.job import Job
 
-DESCRIPTION = f"C++ on a CPU, {ops.ISA} kernels; float32, every option of the built-in cells"
+DESCRIPTION = (
+    f"C++ on a CPU, {ops.ISA} kernels; float32, every option of the built-in cells; second derivatives by `reference`"
+)
 TAKES_TENSORS = ops.TAKES_TENSORS
 
 
@@ -42,8 +44,11 @@ def refuses(job: Job) -> str | None:
             return f"it computes in float32, got {tensor.dtype}"
     if x.shape[0] == 0:
         return "the batch is empty"
-    if not torch.compiler.is_compiling() and transformed():
-        return "it has no torch.func transforms and no forward-mode derivatives"
+    if not torch.compiler.is_compiling():
+        if transformed():
+            return "it has no torch.func transforms and no forward-mode derivatives"
+        if torch.jit.is_tracing():
+            return "torch.jit.trace records torch's own operators alone"
     masks = [cell.hidden_mask, *(job.keep or ())]
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
@@ -68,6 +73,8 @@ def outdone(job: Job) -> str | None:
     assert isinstance(cell, BuiltIn)
     if aten.refuses(job) is not None:
         return None
+    if torch.compiler.is_exporting():
+        return "an exported program is to hold torch's own operators"
     if torch.is_autocast_enabled("cpu") and job.lengths is None:
         return "torch is faster in autocast's precision"
     if ops.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):

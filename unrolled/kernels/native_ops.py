@@ -18,6 +18,7 @@ from torch import Tensor
 
 import unrolled.kernels._native as _native  # as a module of its own: where it was not built, the error names it
 from unrolled.errors import UserError
+from unrolled.kernels import second
 from unrolled.kernels.native_buffers import (
     GATES,
     LSTM,
@@ -444,7 +445,7 @@ _FORWARD_NAMES, _BACKWARD_NAMES = names_of(_FORWARD_SCHEMA), names_of(_BACKWARD_
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...], saved: Tensor | None = None) -> None:
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[3])
-    tensors = [*inputs[:11], *inputs[13:15], *inputs[17:22]]
+    tensors = [*inputs[:15], *inputs[17:22]]  # all but the probes
     ctx.kept = saved  # not seen from outside; otherwise it is among the results
     ctx.save_for_backward(output[3] if saved is None else None, *tensors)
     ctx.options = (*inputs[22:28], inputs[29])  # keep rates, kind, peephole_previous, reverse, narrow; traced
@@ -455,7 +456,8 @@ def _pull_back(ctx: Any, call: Callable[..., Sequence[Tensor]], *gradients: Tens
     saved, *tensors = ctx.saved_tensors
     saved = ctx.kept if saved is None else saved
     d_output, d_h_n, d_c_n, _ = gradients
-    found = call(d_output, d_h_n, d_c_n, saved, *tensors, *ctx.options, ctx.needs_input_grad[0], ctx.probed)
+    given = (*tensors[:11], *tensors[13:])  # without the initial states
+    found = call(d_output, d_h_n, d_c_n, saved, *given, *ctx.options, ctx.needs_input_grad[0], ctx.probed)
     needed = ctx.needs_input_grad[:_DIFFERENTIABLE]
     none_of_others = (None,) * (len(ctx.needs_input_grad) - _DIFFERENTIABLE)
     return *(g if need else None for g, need in zip(found, needed, strict=True)), *none_of_others
@@ -469,9 +471,9 @@ recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
 
 
 def refuse_double_backward(ctx: Any, *gradients: object) -> None:
-    """The derivative of a backward pass of this engine."""
+    """The derivative of a backward pass of this engine that was compiled, traced by `layer.trace`, or is another's."""
     raise UserError(
-        "The native engine has no second derivative.",
+        "The native engine has no second derivative here.",
         "Use backend='reference', which has derivatives of any order.",
     )
 
@@ -516,7 +518,21 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled() and not ctx.probed:  # create_graph=True
+            return _pull_back_differentiably(ctx, *gradients)
         return _pull_back(ctx, _eager_backward, *gradients)
+
+
+def _pull_back_differentiably(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The same gradients by way of the `reference` engine, whose own derivatives are of any order."""
+    _, *tensors = ctx.saved_tensors
+    others = dict(zip(_FORWARD_NAMES[17:28], (*tensors[15:], *ctx.options), strict=False))
+
+    def run(given: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+        return second.run_reference(dict(zip(_FORWARD_NAMES[:15], given, strict=True)) | others)
+
+    found = second.gradients(run, tensors[:15], ctx.needs_input_grad[:15], gradients[:3])
+    return *found, *(None,) * (len(ctx.needs_input_grad) - len(found))
 
 
 _eager_backward = differentiable_once(_backward)

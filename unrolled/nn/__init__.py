@@ -11,6 +11,7 @@ from unrolled.errors import UserError, unknown_name
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.attention_decoder import AttentionDecoder
 from unrolled.nn.ctc import ctc_align, ctc_loss, find_infeasible
+from unrolled.nn.handover import to_torch
 from unrolled.nn.init import INITS, initialize
 from unrolled.nn.layers import GRU, LSTM, RNN
 from unrolled.nn.positions import POSITIONS, Positions
@@ -39,6 +40,7 @@ __all__ = [
     "find_infeasible",
     "initialize",
     "layer",
+    "to_torch",
 ]
 
 CELLS: dict[str, type[nn.Module]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}

@@ -16,14 +16,15 @@ from unrolled.kernels import Choice, aten, check_engine, choose
 from unrolled.kernels.lengths import check_lengths
 from unrolled.nn.checks import (
     check_choice,
+    check_hidden,
     check_input,
     check_options,
     check_pair,
     check_probability,
     check_resets,
-    check_state,
     check_steps,
 )
+from unrolled.nn.handover import Scriptable, handed_over, unusual
 from unrolled.nn.init import fill_default, initialize
 from unrolled.nn.stack import (
     COMBINATIONS,
@@ -63,7 +64,7 @@ class _Call:
     fresh: bool  # whether the states are zero, as no others were given or learned
 
 
-class DropIn(nn.RNNBase):
+class DropIn(Scriptable, nn.RNNBase):
     """The base of the drop-ins; `cell_class` and the hooks below are what tells them apart."""
 
     cell_class: ClassVar[type[RNNCell | LSTMCell | GRUCell]]
@@ -157,6 +158,10 @@ class DropIn(nn.RNNBase):
         `resets` is True where a new sequence begins, in the input's layout (batch and time as there), or (B,) for
         the first step: the state returns to zero, or to the learned initial state.
         """
+        if unusual(input, self._weight()):
+            done = handed_over(self, input, hx, lengths, resets)
+            if done is not None:
+                return done
         call = self._open(input, hx, lengths, resets)
         layers = self._runs(call)
         if self._torch_runs_all(layers, call):
@@ -226,7 +231,7 @@ class DropIn(nn.RNNBase):
             x, lengths = pad_packed_sequence(packed, batch_first=True)
         else:
             x = input
-        check_input(x, self.input_size, self._weight())
+        check_input(type(self).__name__, x, self.input_size, self._weight())
         unbatched = x.dim() == 2
         time_first = not self.batch_first and not unbatched
         if unbatched:
@@ -258,10 +263,7 @@ class DropIn(nn.RNNBase):
             expected = "a tuple (h_0, c_0)" if len(names) > 1 else "one tensor h_0"
             got = f"a tuple of {len(given)}" if isinstance(hx, (tuple, list)) else f"a {type(hx).__name__}"
             raise UserError(f"The initial state of {type(self).__name__} is {got}.", f"Expected {expected}.")
-        for name, size, state in zip(names, sizes, given, strict=True):
-            shape = (runs, size) if unbatched else (runs, x.shape[0], size)
-            meaning = "(layers · directions, size)" if unbatched else "(layers · directions, batch, size)"
-            check_state(f"{name}_0", state, shape, meaning, x)
+        check_hidden(given, sizes, runs, x, unbatched)
         return tuple(state.unsqueeze(1) if unbatched else state for state in given)
 
     def _learned_states(self, batch: int) -> State | None:
@@ -364,6 +366,10 @@ class DropIn(nn.RNNBase):
         if self.combine != "last" or (self.training and (self.dropconnect or any(self.variational_dropout))):
             return False
         return choose(layers[0][0].job(call.x, call.lengths, call.resets), self.backend).engine == "torch"
+
+    def torch_forward(self, input: Any, hx: Any = None) -> Any:
+        """torch.nn's own `forward`, whatever the engine."""
+        return super().forward(input, hx)
 
     def _torch_forward(self, call: _Call) -> Any:
         hidden = call.states if len(call.states) > 1 else call.states[0]

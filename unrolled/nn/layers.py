@@ -22,8 +22,8 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell, activation
-from unrolled.errors import UserError, unknown_name
-from unrolled.nn.checks import check_sizes
+from unrolled.errors import unknown_name
+from unrolled.nn.checks import check_dropout, check_flags, check_projection, check_sizes
 from unrolled.nn.dropin import DropIn
 
 _PEEPHOLES: dict[object, Literal["current", "previous"]] = {
@@ -61,9 +61,11 @@ class RNN(DropIn, nn.RNN):
         dtype: Any = None,
         **options: Any,
     ) -> None:
-        self._activation = activation(nonlinearity)
+        self._activation = activation(nonlinearity, "nonlinearity")
         torch_name = nonlinearity if nonlinearity in ("tanh", "relu") else "tanh"
         check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        check_flags(bias=bias, batch_first=batch_first)
+        check_dropout(dropout)
         nn.RNN.__init__(
             self, input_size, hidden_size, num_layers, torch_name, bias, batch_first, dropout, bidirectional,
             device=device, dtype=dtype,
@@ -117,11 +119,9 @@ class LSTM(DropIn, nn.LSTM):
         **options: Any,
     ) -> None:
         check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
-        if not 0 <= proj_size < hidden_size:
-            raise UserError(
-                f"proj_size={proj_size} with hidden_size={hidden_size}.",
-                f"Expected 0 (no projection) or less than {hidden_size}: a projection makes h smaller.",
-            )
+        check_flags(bias=bias, batch_first=batch_first)
+        check_dropout(dropout)
+        check_projection(proj_size, hidden_size)
         nn.LSTM.__init__(
             self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
             device=device, dtype=dtype,
@@ -185,6 +185,8 @@ class GRU(DropIn, nn.GRU):
         **options: Any,
     ) -> None:
         check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        check_flags(bias=bias, batch_first=batch_first)
+        check_dropout(dropout)
         nn.GRU.__init__(
             self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
             device=device, dtype=dtype,

@@ -155,7 +155,7 @@ class Recurrent(nn.Module):
     def _checked(
         self, x: Tensor, lengths: Tensor | Iterable[int] | None, resets: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        check_input(x, self.input_size, next(self.parameters(), x))
+        check_input("Recurrent", x, self.input_size, next(self.parameters(), x))
         if x.dim() != 3:
             raise UserError(f"The input has shape {tuple(x.shape)}.", "Expected (batch, time, features).")
         batch, steps = x.shape[:2]

@@ -15,6 +15,7 @@ from unrolled.kernels import ENGINES, NOT_BUILT, cuda
 from unrolled.kernels.job import Job
 from unrolled.nn.stack import combine
 from unrolled.nn.stepper_graph import CapturedStep
+from unrolled.nn.watch import Watch, version
 
 if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn
@@ -25,13 +26,17 @@ WEIGHTS = ("fp32", "fp16", "int16", "int8")
 class Stepper:
     """A layer's step for streaming: x (B, D) and the state in, the output (B, O) and the state out.
 
-    Made by `layer.stepper(weights=...)`. The weights are copied and packed when it is made: a later change of the
-    layer is not seen. It computes what the layer computes in evaluation mode, without gradients. `weights` is how they
-    are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers with one scale for
-    each row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs rounded to 8 bits.
-    States and gates are float32 whichever it is. A layer on a GPU keeps its weights as they are, and its step is
-    captured in a CUDA graph when it is first taken; with backend="cuda" it is the kernels of docs/cuda.md, launched as
-    they are where one for each layer is enough.
+    Made by `layer.stepper(weights=...)`. It computes what the layer computes in evaluation mode, without gradients. The
+    weights are copied and packed when it is made. If the layer's change after that, by an optimizer's step or
+    `load_state_dict`, the next step is an error: make a new stepper. Parameters that are replaced, or whose `data` is,
+    are noticed when a sequence begins (`initial_state`, `stream`). Writing in place to `parameter.data` goes behind
+    torch's back and is not noticed.
+
+    `weights` is how they are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers
+    with one scale for each row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs
+    rounded to 8 bits. States and gates are float32 whichever it is. A layer on a GPU keeps its weights as they are, and
+    its step is captured in a CUDA graph when it is first taken; with backend="cuda" it is the kernels of docs/cuda.md,
+    launched as they are where one for each layer is enough.
 
     The state is a tuple with one (B, L, size) tensor for each of the cell's: batch first, so that a search can gather
     its beams on dimension 0.
@@ -58,11 +63,13 @@ class Stepper:
         self._sizes = layer._state_sizes()
         self._layers = layer.num_layers
         self._combine = layer.combine
-        self._combine_weight = getattr(layer, "combine_weight").detach().clone() if layer.combine == "mix" else None  # noqa: B009
+        kept = {name: getattr(layer, name).detach().clone() for name in _names(layer)}
+        self._watch = Watch(layer, kept)
+        self._watched = self._watch.watched
+        self._combine_weight = kept.get("combine_weight")
         self._keep = tuple(layer.zoneout)
-        names = layer.cell_class.state_names if layer.learned_state else ()
-        self._learned = [getattr(layer, f"initial_{name}").detach().clone() for name in names]
-        self._cells = [_cell(layer, name) for name in layer._run_names()]
+        self._learned = [tensor for name, tensor in kept.items() if name.startswith("initial_")]
+        self._cells = [_cell(layer, name, kept) for name in layer._run_names()]
         self._reason = self._why_not_native()
         self._on_cuda = layer.backend == "cuda"
         self._captured: dict[int, CapturedStep | cuda.once.Stream] = {}  # by batch size
@@ -86,6 +93,7 @@ class Stepper:
 
     def initial_state(self, batch_size: int) -> State:
         """The state before the first step: zeros, or what the layer has learned; (B, L, size) each."""
+        self._watch.check()
         if self._learned:
             return tuple(p.expand(batch_size, -1, -1).contiguous() for p in self._learned)
         like = self._cells[0].weight_hh
@@ -94,6 +102,8 @@ class Stepper:
     def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x (B, D) and the state → output (B, O) and the new state."""
         # a step is microseconds, and so is a torch call: the reasons only when it was not done
+        if sum(map(version, self._watched)) != self._watch.seen:
+            self._watch.check()
         result = self._step(x, state)
         return self._checked_step(x, state) if result is None else result
 
@@ -239,6 +249,7 @@ class Stream:
             raise UserError(f"batch_size={batch_size} is not a number of sequences.", "Use 1 or more.")
         self.batch_size = batch_size
         self._stepper = stepper
+        self._watch, self._watched = stepper._watch, stepper._watched
         self._native = stepper._native_stream(batch_size)
         on_gpu = stepper._cells[0].weight_hh.device.type == "cuda"
         self._captured = stepper._capture(batch_size) if on_gpu else None
@@ -247,6 +258,8 @@ class Stream:
 
     def feed(self, x: Tensor) -> Tensor:
         """One step: x (B, D) → output (B, O)."""
+        if sum(map(version, self._watched)) != self._watch.seen:
+            self._watch.check()
         if self._captured is not None:
             return self._captured.feed(self._checked(x))
         if self._native is None:
@@ -283,8 +296,14 @@ def _float32(what: str, tensor: Tensor) -> Tensor:
     return tensor.contiguous()
 
 
-def _cell(layer: DropIn, name: str) -> RNNCell | LSTMCell | GRUCell:
-    parameters = {f"{kind}_{name}": getattr(layer, f"{kind}_{name}").detach().clone() for kind in layer._kinds()}
-    cell = layer._cell_builder(name, None, None)(parameters)
+def _names(layer: DropIn) -> list[str]:
+    """All parameters that a step reads."""
+    names = [f"{kind}_{name}" for name in layer._run_names() for kind in layer._kinds()]
+    learned = [f"initial_{name}" for name in layer.cell_class.state_names] if layer.learned_state else []
+    return [*names, *learned, *(["combine_weight"] if layer.combine == "mix" else [])]
+
+
+def _cell(layer: DropIn, name: str, kept: dict[str, Tensor]) -> RNNCell | LSTMCell | GRUCell:
+    cell = layer._cell_builder(name, None, None)(kept)
     assert isinstance(cell, BuiltIn)
     return cast(RNNCell | LSTMCell | GRUCell, cell)

@@ -77,8 +77,11 @@ def refuses(job: Job) -> str | None:
     reason = refuses_cell(job)
     if reason is not None:
         return reason
-    if not torch.compiler.is_compiling() and _transformed():
-        return "it has no torch.func transforms and no forward-mode derivatives"
+    if not torch.compiler.is_compiling():
+        if _transformed():
+            return "it has no torch.func transforms and no forward-mode derivatives"
+        if torch.jit.is_tracing():
+            return "torch.jit.trace records torch's own operators alone"
     return compiler.missing() or _refuses_gpu(job)
 
 

@@ -1,0 +1,164 @@
+"""Where torch.nn's own layer takes over: recorded calls, scripted and quantised models, tensors of other classes."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from unrolled.errors import UserError, note
+from unrolled.kernels import aten
+
+if TYPE_CHECKING:
+    from unrolled.nn.dropin import DropIn
+
+_PLAIN = (Tensor, nn.Parameter)
+_OF_NO_ACCOUNT = ("init", "backend")  # options that change no number of a layer that exists
+_OF_TRAINING = ("variational_dropout", "dropconnect")
+
+
+def unusual(input: object, weight: Tensor) -> bool:
+    """Whether a call is being recorded, or has tensors whose class decides what is done with them."""
+    if torch.compiler.is_compiling():  # it looks through our engines
+        return False
+    if type(input) is not Tensor and not isinstance(input, PackedSequence) and _overrides(input):
+        return True
+    return (type(weight) not in _PLAIN and _overrides(weight)) or torch.jit.is_tracing()
+
+
+def _overrides(value: object) -> bool:
+    """Whether a value's class has a say in torch's functions; what is no tensor at all has."""
+    if type(value) in _PLAIN:
+        return False
+    own = getattr(type(value), "__torch_function__", None)
+    return own is not torch._C._disabled_torch_function_impl
+
+
+def handed_over(
+    layer: DropIn,
+    input: Any,
+    hx: Any,
+    lengths: Tensor | Iterable[int] | None,
+    resets: Tensor | None,
+) -> Any:
+    """What torch.nn's own layer makes of such a call; None where it cannot be asked."""
+    if isinstance(input, torch.fx.Proxy):  # symbolic tracing: one node, as for torch.nn's layers
+        given = {"lengths": lengths, "resets": resets}
+        kwargs = {name: value for name, value in given.items() if value is not None}
+        tracer: Any = input.tracer
+        return tracer.create_proxy("call_module", tracer.path_of_module(layer), (input, hx), kwargs)
+    if not hasattr(type(input), "__torch_function__") and not isinstance(input, PackedSequence):
+        return None  # no tensor of any kind
+    missing = beyond_torch(layer)
+    per_sample = type(layer._weight()).__name__ == "ExpandedWeight"
+    if not missing and lengths is None and resets is None and layer.backend in ("auto", "torch"):
+        with aten.without_onednn() if per_sample else nullcontext():  # which per-sample gradients do not know
+            return layer.torch_forward(input, hx)
+    if per_sample:
+        why = f"torch.nn has no {', '.join(missing)}" if missing else "lengths, resets or an engine by name was given"
+        raise UserError(
+            f"torch's per-sample gradients know torch.nn's own {layer.mode} alone: {why}.",
+            "Use torch.func: vmap(grad(loss), (None, 0)) with functional_call.",
+        )
+    return None
+
+
+def beyond_torch(layer: DropIn) -> list[str]:
+    """The options of a layer, as it is set now, that torch.nn's does not have."""
+    passed = (*_OF_NO_ACCOUNT, *(() if layer.training else _OF_TRAINING))
+    names = [name for name in layer._options if name not in passed]
+    if isinstance(layer, nn.RNN) and layer.nonlinearity not in ("tanh", "relu"):
+        names.append("nonlinearity")
+    return names
+
+
+def as_torch(layer: DropIn) -> nn.RNNBase:
+    """torch.nn's layer with the same options and the very same parameters."""
+    kind = next(base for base in (nn.LSTM, nn.GRU, nn.RNN) if isinstance(layer, base))
+    missing = beyond_torch(layer)
+    if missing:
+        raise UserError(
+            f"torch.nn.{kind.__name__} has no {', '.join(missing)}: this layer cannot become one.",
+            "Use torch.export or torch.jit.trace, which record what the layer computes.",
+        )
+    options: dict[str, Any] = {"proj_size": layer.proj_size} if kind is nn.LSTM else {}
+    if isinstance(layer, nn.RNN):
+        options["nonlinearity"] = layer.nonlinearity
+    names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+    with warnings.catch_warnings():  # of a dropout without effect the layer itself was warned
+        warnings.simplefilter("ignore")
+        made: nn.RNNBase = kind(**{name: getattr(layer, name) for name in names}, **options, device="meta")
+    for name in made._flat_weights_names:
+        value = getattr(layer, name)
+        setattr(made, name, value if isinstance(value, nn.Parameter) else nn.Parameter(value.detach()))
+    made._init_flat_weights()
+    return made.train(layer.training)
+
+
+def to_torch(model: nn.Module) -> nn.Module:
+    """A copy of a model in which every RNN, LSTM and GRU of ours is torch.nn's own, with the same weights.
+
+    For what knows torch.nn's classes alone: torch's quantisation, TorchScript. A layer with an option that torch.nn
+    does not have is an error that names it; what acts in training alone is no matter in evaluation mode.
+
+    >>> import unrolled
+    >>> to_torch(torch.nn.Sequential(unrolled.LSTM(3, 4), torch.nn.Flatten()).eval())
+    Sequential(
+      (0): LSTM(3, 4)
+      (1): Flatten(start_dim=1, end_dim=-1)
+    )
+    """
+    from unrolled.nn.dropin import DropIn
+
+    model = copy.deepcopy(model)
+    if isinstance(model, DropIn):
+        return as_torch(model)
+    made: dict[DropIn, nn.RNNBase] = {}  # a layer that stands in two places is one layer
+    for module in list(model.modules()):
+        for name, child in module._modules.items():
+            if isinstance(child, DropIn):
+                made[child] = made.get(child) or as_torch(child)
+                setattr(module, name, made[child])
+    return model
+
+
+class Scriptable:
+    """What torch's scripting and quantisation find on a drop-in."""
+
+    def __prepare_scriptable__(self: DropIn) -> nn.RNNBase:  # type: ignore[misc]
+        """torch.jit.script puts what this gives in our place, also in the model it was given."""
+        made = as_torch(self)
+        note(
+            f"torch.jit.script compiles torch.nn.{type(made).__name__}, and leaves it in the model in place of "
+            f"unrolled.{type(self).__name__}. To keep yours, script a copy: "
+            "torch.jit.script(unrolled.nn.to_torch(model))."
+        )
+        return made
+
+    @property
+    def qconfig(self) -> Any:
+        """What torch's quantisation sets on every module of a model."""
+        try:
+            return self.__dict__["_qconfig"]
+        except KeyError:
+            raise AttributeError("qconfig") from None
+
+    @qconfig.setter
+    def qconfig(self, value: object) -> None:
+        if not isinstance(self, nn.RNN):  # which torch does not quantise either
+            kind = type(self).__name__
+            note(
+                f"torch's quantisation knows torch.nn.{kind} by its exact class: unrolled.{kind} stays in floating "
+                "point. Quantise unrolled.nn.to_torch(model) instead, or stream with layer.stepper(weights='int8')."
+            )
+        self.__dict__["_qconfig"] = value
+
+    @qconfig.deleter
+    def qconfig(self) -> None:
+        self.__dict__.pop("_qconfig", None)

@@ -1,0 +1,88 @@
+"""Notices when a layer's weights are no longer those that a stepper has packed."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from unrolled.errors import UserError
+
+if TYPE_CHECKING:
+    from unrolled.nn.dropin import DropIn
+
+version = operator.attrgetter("_version")
+"""How often a tensor was written in place, as autograd counts."""
+
+
+class Watch:
+    """Compares a layer with what was taken from it, without keeping the layer alive.
+
+    `sum(map(version, watch.watched)) != watch.seen` is the quick look, for every step: it sees what torch counts, and
+    every optimizer's step. `check()` looks closely, also for parameters that were replaced or given other data, and
+    raises if a number is not what it was. Writes to `parameter.data` in place leave no trace: neither sees them.
+    """
+
+    def __init__(self, layer: DropIn, kept: Mapping[str, Tensor]) -> None:
+        """`kept` are copies of the layer's weights, by name."""
+        self._kept = kept
+        self.watched: list[Tensor] = []
+        self.seen = 0
+        watched = self.watched
+        self._layer = weakref.ref(layer, lambda _: watched.clear())
+        self._remember(layer)
+        _listen()
+        _watches.add(self)
+
+    def _remember(self, layer: DropIn) -> None:
+        self._places = _places(layer)
+        self.watched[:] = [p for p in layer.parameters() if not p.is_inference()]  # which have no counter
+        self.seen = sum(map(version, self.watched))
+
+    def check(self) -> None:
+        """Raises if the layer's weights have other values than those taken."""
+        layer = self._layer()
+        if layer is None:
+            self.seen = 0
+            return
+        if _places(layer) == self._places and sum(map(version, self.watched)) == self.seen:
+            return
+        if not all(_equal(kept, getattr(layer, name).detach()) for name, kept in self._kept.items()):
+            raise UserError(
+                "The layer's weights have changed since this stepper was made; it still has the old ones.",
+                "Make a new one: layer.stepper(). To keep the old weights, make it from a copy: "
+                "copy.deepcopy(layer).stepper().",
+            )
+        self._remember(layer)
+
+
+_watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+
+
+@cache
+def _listen() -> None:
+    """Once, when the first stepper is made."""
+    register_optimizer_step_post_hook(_distrust)
+
+
+def _distrust(*_: object) -> None:
+    """After an optimizer's step: fused ones write without counting."""
+    for watch in list(_watches):
+        watch.seen = -1
+
+
+def _places(layer: DropIn) -> list[tuple[int, int]]:
+    return [(id(p), p.data_ptr()) for p in layer.parameters()]
+
+
+def _equal(old: Tensor, new: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, wherever and however precisely; a NaN is equal to a NaN."""
+    if old.shape != new.shape or new.device.type == "meta":
+        return False
+    return torch.equal(old.nan_to_num(), new.to(old).nan_to_num())
