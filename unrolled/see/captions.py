@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,14 @@ from numpy.typing import NDArray
 
 from unrolled.errors import UserError
 from unrolled.see.labels import drawable, fonts, shown
+from unrolled.see.steps import short
+from unrolled.see.style import read_width, style, text_size
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from unrolled.see.canvas import Picture
 
 MOST_COLUMNS = 6
+NARROWEST = 1.05  # inches of a panel
 DARK = 0.12  # the light on what was not looked at
 DUSK = 70  # the grey that a picture fades to without light: ink stays visible on it, and so does paper
 
@@ -25,34 +29,49 @@ def attention_maps(
     tokens: Sequence[str],
     attention: NDArray[np.floating[Any]],
     title: str = "",
-) -> Figure:
+    width: str | float | None = None,
+) -> Picture:
     """One panel for each token: the picture (H, W, 3), or none, under the attention (tokens, rows, columns).
 
     The map is made as large as the picture and lights it: clear is what that token looked at most, what it did not
-    look at fades to grey. Without a picture the map itself is drawn, white and black.
+    look at fades to grey. The picture itself comes first. Without one the map alone is drawn, white and black.
 
     >>> figure = attention_maps(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], np.ones((2, 4, 4)) / 16)
     >>> [axis.get_title() for axis in figure.axes[:3]]
     ['', 'a', 'dog']
     """
-    from matplotlib.figure import Figure
-
     if attention.ndim != 3 or len(attention) != len(tokens):
         raise UserError(
             f"The attention has shape {attention.shape}.",
             f"Expected ({len(tokens)}, rows, columns): a map for each token, over regions in a grid.",
         )
-    panels = len(tokens) + (picture is not None)
-    columns = min(MOST_COLUMNS, panels)
+    inches = read_width(width)
+    with style(text_size(inches)):
+        return _maps(picture, tokens, attention, title, inches)
+
+
+def _maps(
+    picture: NDArray[np.uint8] | None, tokens: Sequence[str], attention: NDArray[Any], title: str, width: float | None
+) -> Picture:
+    from unrolled.see.canvas import Picture
+
+    size, family = text_size(width), fonts()
+    panels = max(1, len(tokens) + (picture is not None))
+    columns = min(MOST_COLUMNS if width is None else max(2, int(width / NARROWEST)), panels)
     rows = math.ceil(panels / columns)
     high, wide = picture.shape[:2] if picture is not None else attention.shape[1:]
-    figure = Figure(figsize=(1.9 * columns, (1.9 * high / wide + 0.3) * rows + 0.4), layout="constrained")
+    each = 1.9 if width is None else min(1.9, width / columns)
+    figure = Picture(
+        width or each * columns, (each * high / wide + 0.03 * size) * rows + 0.04 * size, width is not None
+    )
     axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
-    family = fonts()
-    for axis in axes:
-        axis.set_axis_off()
+    for place, axis in enumerate(axes):
+        axis.set(xticks=[], yticks=[])
+        for spine in axis.spines.values():
+            spine.set(edgecolor="0.8", linewidth=0.5)
+        axis.set_visible(place < panels)
     if picture is not None:
-        axes[0].imshow(picture)
+        axes[0].imshow(picture, cmap="gray")
     for axis, token, weights in zip(axes[panels - len(tokens) :], tokens, attention, strict=False):
         light = enlarged(weights, high, wide) if picture is not None else weights
         light = light / max(float(light.max()), 1e-12)
@@ -60,9 +79,10 @@ def attention_maps(
             axis.imshow(light, cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
         else:
             axis.imshow((DUSK + (picture - float(DUSK)) * (DARK + (1 - DARK) * light[..., None])).astype(np.uint8))
-        axis.set_title(shown(token), fontsize=11, family=family)
+        axis.set_title(shown(short(token, max(6, int(72 * each / (0.65 * size))))), family=family)
     if title:
-        figure.suptitle(drawable(title), fontsize=10, family=family)
+        most = int(72 * figure.get_figwidth() / (0.6 * size))
+        figure.suptitle(drawable("\n".join(textwrap.wrap(title, most, max_lines=3, placeholder=" …"))), family=family)
     return figure
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.see.runs import Updates, evaluations
+from unrolled.see.style import SIZE, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from unrolled.see.canvas import Picture
+
 MOST_POINTS = 1500  # of updates; of more, the largest of neighbours
 MOST_MEDIANS = 300  # of a layer
-CLIPPED = "#d55e00"
+MOST_LAYERS = 10  # that are named
+CLIPPED, GREY = "#d55e00", "0.75"
 
 
 def curves(folder: Path, metric: str) -> bytes | None:
@@ -24,61 +27,88 @@ def curves(folder: Path, metric: str) -> bytes | None:
     rows, updates = evaluations(folder), Updates.read(folder)
     if not rows or updates is None:
         return None
-    from matplotlib.figure import Figure
+    with style(SIZE):
+        return _drawn(rows, updates, metric).as_bytes("png", dpi=120)
 
-    figure = Figure(figsize=(10, 9), layout="constrained")
+
+def _drawn(rows: list[dict[str, Any]], updates: Updates, metric: str) -> Picture:
+    from matplotlib.ticker import MaxNLocator
+
+    from unrolled.see.canvas import Picture, log_axis
+
+    figure = Picture(10, 8.4)
     loss, rate, norms = figure.subplots(3, 1, sharex=True, height_ratios=[2, 1, 2.5])
     _draw_scores(loss, rows, metric)
-    rate.semilogy(updates.step, updates.rate)
+    rate.plot(updates.step, updates.rate, _mark(len(updates.step)))
+    log_axis(rate, updates.rate)
     rate.set_ylabel("learning rate")
     rate.grid(alpha=0.3)
     draw_norms(norms, updates)
     norms.set_xlabel("updates")
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=120)
-    return file.getvalue()
+    norms.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.align_ylabels([loss, rate, norms])
+    return figure
 
 
 def _draw_scores(axis: Axes, rows: list[dict[str, Any]], metric: str) -> None:
     """The training loss, and the score; one that is no loss has an axis of its own."""
     steps, loss = [row["step"] for row in rows], metric == "loss" or metric.startswith("nats_per_")
     other = axis if loss else axis.twinx()
-    axis.plot(steps, [row["train_loss"] for row in rows], "o-", ms=3, color="C0", label="training loss")
-    other.plot(steps, [row[metric] for row in rows], "o-", ms=3, color="C1", label=f"validation {metric}")
-    best = [row for row in rows if row["best"]]
+    axis.plot(steps, _numbers(rows, "train_loss"), "o-", color="C0", label="training loss")
+    other.plot(steps, _numbers(rows, metric), "o-", color="C1", label=f"validation {metric}")
+    best = [row for row in rows if row.get("best")]
     if best:
-        other.plot(best[-1]["step"], best[-1][metric], "*", ms=14, color="black", label="best")
+        star = _numbers(best[-1:], metric)
+        other.plot(best[-1]["step"], star, "*", ms=12, color="black", label="best", zorder=5)
     if loss:
         axis.legend()
+        axis.set_ylabel("loss")
     else:
         axis.set_ylabel("training loss", color="C0")
         other.set_ylabel(f"validation {metric}; ★ the best", color="C1")
     axis.grid(alpha=0.3)
 
 
+def _numbers(rows: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
+    """A column; what is missing, or no number, is NaN."""
+    values = [row.get(name) for row in rows]
+    return np.array([value if isinstance(value, (int, float)) else np.nan for value in values], dtype=np.float64)
+
+
 def draw_norms(axis: Axes, updates: Updates) -> None:
     """The norm of every layer's gradient before clipping, of all of them together, and which updates were clipped.
 
-    Of many updates layers are drawn by their medians, so that they can be told apart.
+    Of many updates layers are drawn by their medians, so that they can be told apart. Of many layers those with the
+    largest gradients are named and the others are grey.
     """
+    from unrolled.see.canvas import log_axis
+
     every = -(-len(updates.step) // MOST_MEDIANS)
     step, *layers = (_medians(values, every) for values in (updates.step, *updates.layers.values()))
     few, each = updates.thinned(MOST_POINTS)
-    axis.plot(few.step, few.norm, color="black", lw=0.7, label="all" + (f", largest of {each}" if each > 1 else ""))
+    everything = "all" + (f", largest of {each}" if each > 1 else "")
+    axis.plot(few.step, few.norm, _mark(len(few.step)), color="black", lw=0.7, label=everything)
     named = sorted(zip(updates.layers, layers, strict=True), key=lambda pair: -np.nan_to_num(pair[1][-1]))
     for number, (name, norms) in enumerate(named):
-        style = ("-", "--", ":", "-.")[number // 10 % 4]
-        axis.plot(step, norms, style, lw=1.1, color=f"C{number % 10}", label=name)
+        colour, label = (f"C{number}", name) if number < MOST_LAYERS else (GREY, None)
+        if number == MOST_LAYERS:
+            label = f"{len(named) - MOST_LAYERS} other layers"
+        axis.plot(step, norms, _mark(len(step)), lw=1.1, color=colour, label=label, zorder=2 if colour != GREY else 1)
     count, marked = int(updates.clipped.sum()), few.clipped
     if count:
         label, size = f"clipped: {count} of {len(updates.step)} updates", 4 if marked.sum() <= 60 else 2
         axis.plot(few.step[marked], few.norm[marked], "v", ms=size, color=CLIPPED, label=label)
     if updates.limit is not None:
         axis.axhline(updates.limit, color=CLIPPED, ls="--", lw=1, label=f"clip_norm {updates.limit:g}")
-    axis.set_yscale("log")
+    log_axis(axis, np.concatenate([few.norm, *layers]))
     axis.set_ylabel("gradient norm before clipping" + (f"\nlayers: medians of {every} updates" if every > 1 else ""))
-    axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     axis.grid(alpha=0.3)
+
+
+def _mark(count: int) -> str:
+    """A single update is a point: a line would not be seen."""
+    return "o-" if count == 1 else "-"
 
 
 def _medians(values: NDArray[Any], every: int) -> NDArray[Any]:

@@ -2,172 +2,212 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.see.attention import draw_attention
 from unrolled.see.beam_figure import draw_beams
 from unrolled.see.flow import contributions, largest_singular_values
+from unrolled.see.forecast_figure import draw_forecast
 from unrolled.see.frames_figure import draw_frames, draw_lattice
-from unrolled.see.labels import GATES, SQUASHED, drawable, fonts, shown
-from unrolled.see.trace import ModelTrace, by_distance
+from unrolled.see.gradients_figure import draw_gradients
+from unrolled.see.labels import GATES, SQUASHED, drawable, fonts
+from unrolled.see.steps import columns, naming, numbered, short
+from unrolled.see.style import USUAL, read_width, text_size
+from unrolled.see.trace import ModelTrace
+from unrolled.see.units import liveliest
+from unrolled.training.checkpoint import write_atomically
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from unrolled.see.canvas import Picture
 
 FORMATS = ("png", "svg", "pdf")
-WIDEST = 40.0  # inches
-MOST_LABELS = 200  # of the steps
-FEW = 40  # steps that are named on both sides of a square
 
 
-def draw_losses(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
-    """The loss of every step, over what it is about."""
-    figure = _wide(len(trace.losses_of), 2.6)
+def draw_losses(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
+    """The loss of every step, over what it is about; of a single loss, what the model thought likely."""
+    if len(trace.losses) == 1:
+        return _draw_guesses(trace, width)
+    from unrolled.see.canvas import Picture
+
+    wide, size = _wide(len(trace.losses), width), text_size(width)
+    named = naming(trace.losses_of, wide - 0.08 * size, 0.83 * size)
+    figure = Picture(wide, 0.22 * size + named.height, width is not None)
     axis = figure.subplots()
     axis.bar(range(len(trace.losses)), trace.losses.cpu().numpy(), color="#0072b2")
-    axis.set_ylabel("loss, nats")
-    title = _short(f"{trace.task}: {trace.answer}", int(12 * figure.get_figwidth()))
-    axis.set_title(title, fontsize=10, family=fonts())
-    _name_steps(axis, trace.losses_of)
+    axis.set(ylabel="loss, nats", xlim=(-0.6, len(trace.losses) - 0.4))
+    axis.set_title(_title(trace, wide, size), family=fonts())
+    named.write(axis)
     return figure
 
 
-def draw_states(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
+def _draw_guesses(trace: ModelTrace, width: float | None) -> Picture:
+    """The likeliest answers as bars with their probabilities; where there are none, the loss alone."""
+    from unrolled.see.canvas import Picture
+
+    wide, size = width or 6.0, text_size(width)
+    guesses = trace.guesses[0][:10] if trace.guesses else []
+    bars = guesses or [(trace.losses_of[0], float(trace.losses[0]))]
+    figure = Picture(wide, (0.085 + 0.022 * len(bars)) * size, width is not None)
+    axis = figure.subplots()
+    names = [drawable(short(" ".join(name.split()) or "(nothing)", 30)) for name, _ in bars]
+    chosen = [not guesses or name == trace.losses_of[0] for name, _ in bars]
+    axis.barh(range(len(bars)), [value for _, value in bars], color=["#0072b2" if one else "0.75" for one in chosen])
+    for place, (_, value) in enumerate(bars):
+        axis.annotate(
+            f"{value:.1%}" if guesses else f"{value:.4g}", (value, place), (0.3 * size, 0), va="center",
+            fontsize="small", textcoords="offset points",
+        )  # fmt: skip
+    axis.set_yticks(range(len(bars)), names, family=fonts())
+    largest = max((value for _, value in bars), default=1.0)
+    axis.set(ylim=(len(bars) - 0.5, -0.5), xlim=(0, 1.18 * largest or 1.0))
+    axis.set_xlabel(f"probability; the loss is {float(trace.losses[0]):.4g} nats" if guesses else "loss, nats")
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    axis.set_title(_title(trace, wide, size), family=fonts())
+    return figure
+
+
+def draw_states(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
     layer = layer or trace.layers[0]
-    return _heat(trace, layer, trace.states[layer], units, "states")
+    return _heat(trace, layer, trace.states[layer], units, "states", width)
 
 
-def draw_gates(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
+def draw_gates(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
     layer = layer or next(name for name, gates in trace.gates.items() if gates)
-    return _heat(trace, layer, trace.gates[layer], units, "gates")
+    return _heat(trace, layer, trace.gates[layer], units, "gates", width)
 
 
-def _heat(trace: ModelTrace, layer: str, rows: dict[str, Tensor], units: int, kind: str) -> Figure:
+def _heat(
+    trace: ModelTrace, layer: str, rows: dict[str, Tensor], units: int, kind: str, width: float | None
+) -> Picture:
+    """A panel for each, with the same units in the same order in all of them: those that move most, numbered."""
     if not rows:
         raise UserError("A vanilla RNN has no gates.", 'Use figure("states").')
+    from unrolled.see.canvas import Picture, heat
+
+    chosen = chosen_units(trace, layer, units)
     tokens = trace.part_of(layer).tokens
-    figure = _wide(len(tokens), 1.2 + 1.9 * len(rows))
+    wide, size = _wide(len(tokens), width), text_size(width)
+    named = naming(tokens, wide - 0.13 * size, 0.83 * size)
+    panel = (0.11 + 0.0022 * max(map(len, chosen.values()))) * size  # inches
+    figure = Picture(wide, 0.04 * size + (panel + 0.03 * size) * len(rows) + named.height, width is not None)
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
     for axis, (name, values) in zip(axes, rows.items(), strict=True):
-        chosen = values.std(dim=0, correction=0).argsort(descending=True)[:units].sort().values
+        these = chosen[values.shape[1]]
         limit = 1.0 if name in (*SQUASHED, "h", "g", "n") else float(values.abs().max()) or 1.0
-        image = axis.imshow(
-            values[:, chosen].T.cpu().numpy(),
-            aspect="auto",
-            interpolation="nearest",
-            cmap="viridis" if name in SQUASHED else "RdBu",
-            vmin=0.0 if name in SQUASHED else -limit,
-            vmax=limit,
-        )
-        few = len(chosen) < values.shape[1]
-        which = f"{len(chosen)} liveliest of {values.shape[1]}" if few else f"all {len(chosen)}"
-        axis.set_ylabel(f"{GATES.get(name, name)}\n{which} units")
-        axis.set_yticks([])
-        figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01)
-    _name_steps(axes[-1], tokens)
-    figure.suptitle(f"{kind} of layer {layer}; under each column stands what was just read", fontsize=10)
+        low, cmap = (0.0, "viridis") if name in SQUASHED else (-limit, "RdBu")
+        image = heat(axis, values[:, these].T.cpu().numpy(), cmap, low, limit)
+        axis.set_title(GATES.get(name, name), loc="left")
+        axis.set_ylabel("unit")
+        numbered(axis, these, panel, 0.7 * size)
+        figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01, aspect=12)
+    named.write(axes[-1])
+    which = ", ".join(_which(these, width) for width, these in chosen.items() if any(
+        values.shape[1] == width for values in rows.values()))  # fmt: skip
+    figure.suptitle(f"{kind} of layer {layer}, {which}")
     return figure
 
 
-def draw_norms(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
+def chosen_units(trace: ModelTrace, layer: str, most: int) -> dict[int, list[int]]:
+    """The units that all panels of a layer show, by the width of what they are units of: h may be a projection."""
+    scan = trace.scans[layer]
+    inside = {name: values[0].detach().cpu() for name, values in {**scan.states, **scan.gates}.items()}
+    widths = dict.fromkeys(values.shape[1] for values in inside.values())
+    return {
+        width: liveliest({name: values for name, values in inside.items() if values.shape[1] == width}, most)
+        for width in widths
+    }
+
+
+def _which(chosen: Sequence[int], count: int) -> str:
+    if len(chosen) < count:
+        return f"the {len(chosen)} liveliest of {count} units"
+    return f"all {count} units" if count > 1 else "its only unit"
+
+
+def draw_norms(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
     """‖h‖ of every layer, and the mean of every gate, over the steps of each part."""
-    parts = trace.parts
-    figure = _wide(max(len(part.tokens) for part in parts), 0.8 + 4.2 * len(parts))
-    axes = figure.subplots(2 * len(parts), 1, squeeze=False)[:, 0]
-    for number, part in enumerate(parts):
-        above, below = axes[2 * number], axes[2 * number + 1]
+    from unrolled.see.canvas import Picture, legend, lines
+
+    panels = []  # (part, what is on its axis, lines)
+    for part in trace.parts:
+        states, gates = {}, {}
         for name, scan in part.trace.scans.items():
             for state, values in scan.states.items():
-                above.plot(values[0].detach().norm(dim=-1).cpu().numpy(), "o-", ms=3, label=f"‖{state}‖ {name}")
+                states[f"‖{state}‖ {name}"] = values[0].detach().norm(dim=-1).cpu().numpy()
             for gate, values in scan.gates.items():
                 if gate in SQUASHED:
-                    below.plot(values[0].detach().mean(-1).cpu().numpy(), "o-", ms=3, label=f"{gate} {name}")
-        above.set(ylabel="norm of the state", title=part.name)
-        below.set(ylabel="mean of the gate", ylim=(0, 1))
-        for axis in (above, below):
-            axis.grid(alpha=0.3)
-            if axis.get_legend_handles_labels()[0]:
-                axis.legend(fontsize=7, ncols=4)
-            _name_steps(axis, part.tokens)
-    return figure
-
-
-def draw_gradients(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
-    return compare_gradients({"": trace}, layer)
-
-
-def compare_gradients(traces: dict[str, ModelTrace], layer: str | None = None) -> Figure:
-    """‖∂L_t/∂h_j‖ of several models side by side, and their curves by distance in one picture."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(5.5 * (len(traces) + 1), 4.6), layout="constrained")
-    *heats, curve = figure.subplots(1, len(traces) + 1, squeeze=False)[0]
-    found = {name: (trace, layer or trace.default_layer()) for name, trace in traces.items()}
-    tables = {name: trace.gradients(of) for name, (trace, of) in found.items()}
-    shades = {name: _logarithm(norms) for name, norms in tables.items()}
-    low = min(float(shade.nan_to_num(torch.inf).min()) for shade in shades.values())
-    high = max(float(shade.nan_to_num(-torch.inf).max()) for shade in shades.values())
-    for axis, (name, (trace, of)) in zip(heats, found.items(), strict=True):
-        norms, rows = tables[name], trace.gradient_rows()
-        image = axis.imshow(
-            shades[name].numpy(), aspect="auto", interpolation="nearest", cmap="magma", vmin=low, vmax=high
-        )
-        kind = "input" if of in trace.probes else "state"
-        axis.set(xlabel=f"{kind} j", ylabel="loss t")
-        axis.set_title(f"{drawable(name) or f'every loss to every {kind}'}, {of}", family=fonts())
-        if len(rows) < len(trace.losses):
-            axis.set_ylabel(f"loss t, {len(rows)} of {len(trace.losses)}")
-        aligned = trace.counts_back(of)
-        means = by_distance(norms, rows, aligned)
-        curve.semilogy(torch.where(means > 0, means, torch.nan).numpy(), "o-", ms=3, label=drawable(name) or of)
-        tokens = trace.probes[of].tokens if of in trace.probes else trace.part_of(of).tokens
-        if max(len(tokens), len(rows)) <= FEW:
-            _name_steps(axis, tokens)
-            axis.set_yticks(range(len(rows)), [shown(trace.losses_of[t]) for t in rows], family=fonts(), fontsize=8)
+                    gates[f"{gate} {name}"] = values[0].detach().mean(-1).cpu().numpy()
+        panels += [(part, what, found) for what, found in (("norm", states), ("mean of gate", gates)) if found]
+    wide, size = _wide(max(len(part.tokens) for part in trace.parts), width), text_size(width)
+    named = {part.name: naming(part.tokens, wide - 0.08 * size, 0.83 * size) for part in trace.parts}
+    heights = [
+        (0.22 if len(part.tokens) > 1 else 0.08 + 0.022 * len(found)) * size + named[part.name].height
+        for part, _, found in panels
+    ]
+    figure = Picture(wide, sum(heights) + 0.05 * size, width is not None)
+    axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axis, (part, what, found) in zip(axes, panels, strict=True):
+        lines(axis, found)
+        legend(axis)
+        axis.grid(alpha=0.3)
+        axis.set_title(part.name, loc="left")
+        if len(part.tokens) == 1:
+            axis.set_xlabel(f"{what} at {named[part.name].names[0]}", family=fonts())
         else:
-            for one in (axis.xaxis, axis.yaxis):
-                one.set_major_locator(MaxNLocator(integer=True))
-    figure.colorbar(image, ax=heats, label="log10 ‖∂L_t/∂h_j‖", fraction=0.05)
-    back = all(trace.counts_back(of) for trace, of in found.values())
-    distance = "distance t − j" if back else "distance from the last step"
-    curve.set(xlabel=distance, ylabel="mean ‖∂L_t/∂h_j‖", title="by distance")
-    curve.xaxis.set_major_locator(MaxNLocator(integer=True))
-    curve.grid(alpha=0.3)
-    if len(traces) > 1:
-        curve.legend(prop={"family": fonts()})
+            axis.set_ylabel(what)
+            named[part.name].write(axis)
+        if what != "norm":
+            axis.set(**{"xlim" if len(part.tokens) == 1 else "ylim": (0, 1)})
     return figure
 
 
-def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48) -> Figure:
+def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
     """Each step's largest singular value, and its share of the shared weights' gradient."""
+    from unrolled.see.canvas import Picture, legend, lines, log_axis
+
     layer = layer or trace.layers[0]
     tokens = trace.part_of(layer).tokens
-    figure = _wide(len(tokens), 6.0)
-    above, below = figure.subplots(2, 1)
-    above.plot(largest_singular_values(trace, layer).cpu().numpy(), "o-", ms=3, color="#0072b2")
-    above.axhline(1.0, color="0.5", ls="--", lw=1)
-    above.set(ylabel="σ_max of ∂state_t/∂state_{t−1}", title=f"layer {layer}: above 1 a step can stretch gradients")
+    wide, size = _wide(len(tokens), width), text_size(width)
+    named = naming(tokens, wide - 0.1 * size, 0.83 * size)
+    heights = [1, 1] if len(tokens) > 1 else [1, 2]
+    figure = Picture(wide, (0.5 if len(tokens) > 1 else 0.28) * size + named.height, width is not None)
+    above, below = figure.subplots(2, 1, sharex=len(tokens) > 1, height_ratios=heights)
+    stretch, share = r"$\sigma_{\max}$ of $\partial s_t/\partial s_{t-1}$", r"$\Vert\nabla_{W(t)} L\Vert$"
+    lines(above, {"": largest_singular_values(trace, layer).cpu().numpy()})
+    shares = {}
     for name, norms in contributions(trace, layer).items():
         if name.startswith("weight"):
-            below.semilogy(torch.where(norms > 0, norms, torch.nan).cpu().numpy(), "o-", ms=3, label=name)
-    below.set(ylabel="‖∇_{W(t)} L‖", title="each step's own share of the shared weights' gradient")
-    below.legend(fontsize=7)
+            found = norms.double().cpu().numpy()
+            shares[name.removesuffix(f"_{layer.rpartition('.')[2]}")] = np.where(found > 0, found, np.nan)
+    lines(below, shares)
+    above.set_title(f"layer {layer}: above 1 a step can stretch gradients")
+    if len(tokens) == 1:
+        above.axvline(1.0, color="0.5", ls="--", lw=1)
+        above.set_xlabel(stretch)
+        below.set_xlabel(f"share of the weights' gradient, {share}")
+        return figure
+    above.axhline(1.0, color="0.5", ls="--", lw=1)
+    above.set_ylabel(stretch)
+    log_axis(below, np.concatenate([*shares.values()]))
+    below.set_ylabel(share)
+    below.set_title("each step's share of the weights' gradient", loc="left")
+    legend(below)
     for axis in (above, below):
         axis.grid(alpha=0.3)
-        _name_steps(axis, tokens)
+    named.write(below)
     return figure
 
 
 DRAWINGS: dict[str, Callable[..., Any]] = {
     "losses": draw_losses,
+    "forecast": draw_forecast,
     "states": draw_states,
     "gates": draw_gates,
     "norms": draw_norms,
@@ -180,6 +220,7 @@ DRAWINGS: dict[str, Callable[..., Any]] = {
 }
 NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
     "losses": lambda trace: True,
+    "forecast": lambda trace: bool(getattr(trace, "forecasts", {})),
     "states": lambda trace: bool(trace.parts),
     "gates": lambda trace: any(scan.gates for scan in trace.scans.values()),
     "norms": lambda trace: bool(trace.parts),
@@ -193,27 +234,52 @@ NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
 OF_LAYERS = ("states", "gates", "gradients", "flow")  # drawn once for every layer
 
 
-def save_all(trace: ModelTrace, folder: Path, format: str = "png") -> list[Path]:
-    """Every picture there is of a trace, those of layers once for each."""
+def save_all(
+    trace: ModelTrace,
+    folder: Path,
+    format: str = "png",
+    width: str | float | None = None,
+    only: Sequence[str] | None = None,
+) -> list[Path]:
+    """Every picture there is of a trace, or those named, into a folder; those of layers once for each."""
+    width = read_width(width)
+    kinds = trace.kinds if only is None else check_kinds(trace, only)
     if format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
     make_folder(folder)
     made = []
-    for kind in trace.kinds:
+    for kind in kinds:
         layers: list[str | None] = [None]
         if kind in OF_LAYERS and (kind != "gradients" or trace.layers):
             layers = [name for name in trace.layers if kind != "gates" or trace.gates[name]]
         for layer in layers:
             name = [kind, *([layer] if layer and len(trace.layers) > 1 else [])]
-            made.append(_saved(trace.figure(kind, layer), folder, name, format))
-    for number, map in enumerate(list(trace.attention)[1:], 2):
-        made.append(_saved(trace.figure("attention", map=map), folder, ["attention", str(number)], format))
+            made.append(save_figure(trace.figure(kind, layer, width=width), folder, name, format))
+        if kind == "attention":
+            for number, map in enumerate(list(trace.attention)[1:], 2):
+                figure = trace.figure("attention", width=width, map=map)
+                made.append(save_figure(figure, folder, ["attention", str(number)], format))
     return made
 
 
-def _saved(figure: Figure, folder: Path, name: list[str], format: str) -> Path:
+def check_kinds(trace: ModelTrace, only: Sequence[str]) -> list[str]:
+    """The figures that a user named, each of which this trace has."""
+    for kind in only:
+        if kind not in DRAWINGS:
+            raise unknown_name("figure", kind, trace.kinds)
+        if (reason := trace.why_not(kind)) is not None:
+            raise UserError(reason, f"There are: {', '.join(trace.kinds)}.")
+    if not only:
+        raise UserError("No figure is named.", f"There are: {', '.join(trace.kinds)}.")
+    return list(dict.fromkeys(only))
+
+
+def save_figure(figure: Any, folder: Path, name: Sequence[str], format: str) -> Path:
     place = folder / ".".join([*name, format])
-    figure.savefig(place, dpi=120)
+    try:
+        write_atomically(place, figure.as_bytes(format))
+    except OSError as error:
+        raise UserError(f"{place} cannot be written: {error.strerror}.", "Choose another folder.") from None
     return place
 
 
@@ -227,25 +293,15 @@ def make_folder(folder: Path) -> None:
         raise UserError(f"{folder} cannot be made: {error.strerror}.", "Choose another folder.") from None
 
 
-def _logarithm(norms: Tensor) -> Tensor:
-    """log10, NaN where nothing flows, floored at 1e-12."""
-    return torch.where(norms > 0, norms.clamp(min=1e-12).log10(), torch.nan)
+def _wide(steps: int, width: float | None) -> float:
+    return width or min(USUAL, 2.5 + 0.16 * max(steps, 30))
 
 
-def _wide(steps: int, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(min(WIDEST, 2.5 + 0.16 * max(steps, 30)), height), layout="constrained")
-
-
-def _name_steps(axis: Axes, tokens: list[str]) -> None:
-    every = -(-len(tokens) // MOST_LABELS)
-    places = range(0, len(tokens), every)
-    axis.set_xticks(places, [shown(tokens[i]) for i in places], family=fonts("DejaVu Sans Mono"), fontsize=8)
-    axis.tick_params(axis="x", rotation=0 if max(map(len, tokens), default=0) <= 2 else 90)
-
-
-def _short(text: str, most: int) -> str:
-    """A title on one line."""
-    text = " ".join(text.split())
-    return drawable(text if len(text) <= most else f"{text[: most - 1]}…")
+def _title(trace: ModelTrace, wide: float, size: float) -> str:
+    """Task and answer, and the truth where it is known, on one line."""
+    answer = " ".join(str(getattr(trace, "summary", trace.answer)).split())
+    text = f"{trace.task}: {answer or '(nothing)'}"
+    room = int(72 * (wide - 0.6) / (0.58 * size))
+    while columns(text) > room:
+        text = f"{text[: -max(2, columns(text) - room + 1)]}…"
+    return drawable(text)

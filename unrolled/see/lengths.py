@@ -8,24 +8,31 @@ from typing import TYPE_CHECKING
 
 from unrolled.errors import UserError
 from unrolled.see.labels import drawable, fonts
+from unrolled.see.style import SIZE, style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from unrolled.see.canvas import Picture
 
 KINDS = (".png", ".svg", ".pdf")
 
 
-def length_figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str = "bleu") -> Figure:
+def length_figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str = "bleu") -> Picture:
     """A score against the length of the source, a line for each model: name → what `by_length` gave.
 
     >>> figure = length_figure({"a": {"1-5": {"bleu": 30.0, "sentences": 9}, "6-10": {"bleu": 20.0, "sentences": 4}}})
     >>> figure.axes[0].get_ylabel()
     'BLEU'
     """
-    from matplotlib.figure import Figure
+    with style(SIZE):
+        return _figure(tables, metric)
+
+
+def _figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str) -> Picture:
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(8, 5.5), layout="constrained")
+    from unrolled.see.canvas import Picture
+
+    figure = Picture(7.0, 4.8)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     for name, table in tables.items():
         middles = [_middle(bucket) for bucket in table]

@@ -223,9 +223,20 @@ class ModelTrace:
 
         return None if NEEDS[kind](self) else self.reasons.get(kind, f"A model of {self.task} has no {kind}.")
 
-    def figure(self, kind: str = "gates", layer: str | None = None, units: int = 48, **options: object) -> Figure:
-        """Draws one aspect, of one layer where it is one of layers; of many units, those that move most."""
+    def figure(
+        self,
+        kind: str = "gates",
+        layer: str | None = None,
+        units: int = 48,
+        width: str | float | None = None,
+        **options: object,
+    ) -> Figure:
+        """Draws one aspect, of one layer where it is one of layers; of many units, those that move most.
+
+        `width` is in inches, or "column" or "page" of a paper; without it, what is drawn decides.
+        """
         from unrolled.see.figures import DRAWINGS
+        from unrolled.see.style import read_width, style, text_size
 
         if kind not in DRAWINGS:
             raise unknown_name("figure", kind, DRAWINGS)
@@ -233,14 +244,22 @@ class ModelTrace:
             raise UserError(reason, f"There are: {', '.join(self.kinds)}.")
         if layer is not None and layer not in self.probes:
             self.check_layer(layer)
-        figure: Figure = DRAWINGS[kind](self, layer, units, **options)
+        inches = read_width(width)
+        with style(text_size(inches)):
+            figure: Figure = DRAWINGS[kind](self, layer, units, inches, **options)
         return figure
 
-    def save(self, folder: str | Path, format: str = "png") -> list[Path]:
-        """Draws everything there is to see into a folder: PNG, SVG or PDF."""
+    def save(
+        self,
+        folder: str | Path,
+        format: str = "png",
+        width: str | float | None = None,
+        only: Sequence[str] | None = None,
+    ) -> list[Path]:
+        """Draws everything there is to see, or the figures named in `only`, into a folder: PNG, SVG or PDF."""
         from unrolled.see.figures import save_all
 
-        return save_all(self, Path(folder), format)
+        return save_all(self, Path(folder), format, width, only)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the losses over the tokens, and what else there is to see."""
