@@ -20,7 +20,7 @@ class SearchOptions:
 
     beam: int = 100  # most hypotheses after each frame
     per_node: int | None = None  # most of them at one place of the tree
-    margin: float = math.inf  # none is more nats below the best
+    margin: float | None = None  # most nats below the best; none: 12 for the best reading alone, inf for n-best lists
     merge: str = "max"  # of paths that come together the best counts, or their "sum"
     recombine: bool | None = None  # whether histories the model cannot tell apart come together; none: for 1-best only
     look_ahead: bool = True  # inside a word, the best unigram score of the words that begin so is counted already
