@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import IO, Any, ClassVar, Literal
 
 from torch import nn
 
@@ -26,6 +26,7 @@ from unrolled.text import Vectors
 from unrolled.training import Batches, Goal, Loss
 
 Format = Literal["text", "jsonl", "csv"]
+STANDARD_INPUT = "-"  # as a user names it in the place of a file
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Request:
     files: Sequence[str] = ()
     lines: Iterable[str] = ()  # standard input
     format: Format = "text"
+    raw: IO[bytes] | None = None  # standard input, where it is one input itself and not lines
 
 
 class Task(ABC):
@@ -58,6 +60,7 @@ class Task(ABC):
     at_once: ClassVar[int] = 1024  # inputs that `run` reads before it answers
     trace_options: ClassVar[tuple[TraceOption, ...]] = ()
     reads_files: ClassVar[bool] = False  # whether an input is the path of a file
+    reads_bytes: ClassVar[bool] = False  # whether standard input may be such a file itself
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
 
     @abstractmethod
@@ -135,31 +138,46 @@ class Task(ABC):
         An input that cannot be read has an empty line, or a record with its error, which is told at once; at the end
         there is one more.
         """
-        header, answered, failed = request.format == "csv", 0, 0
+        yield from self.written(self._answered(model, request, options), request.format)
+
+    def _answered(self, model: Model, request: Request, options: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """Each input with its answer, or its error."""
+        first = True
         for inputs in _chunks(self.inputs(model, request), self.at_once):
             answers = self.answers(model, inputs, options)
-            if not answered and all(isinstance(answer, UserError) for answer in answers):
+            if first and all(isinstance(answer, UserError) for answer in answers):
                 raise answers[0]  # it is the options, or nothing is any good
-            for one, answer in zip(inputs, answers, strict=True):
-                if isinstance(answer, UserError):
-                    failed += 1
-                    note(str(answer))
-                    told = {"input": str(one), "error": str(answer)}
-                    yield f"{json.dumps(told, ensure_ascii=False)}\n" if request.format == "jsonl" else "\n"
+            first = False
+            yield from zip(inputs, answers, strict=True)
+
+    def written(self, answered: Iterable[tuple[Any, Any]], format: Format) -> Iterator[str]:
+        """Inputs and their answers as lines of a format."""
+        columns: list[str] = []
+        waiting: list[dict[str, Any]] = []  # of a table: inputs without an answer before the first that has one
+        good = failed = 0
+        for one, answer in answered:
+            if isinstance(answer, UserError):
+                failed += 1
+                note(str(answer))
+                record = {"input": str(one), "error": str(answer)}
+                if format == "csv" and not columns:
+                    waiting.append(record)
                     continue
-                answered += 1
+            else:
+                good += 1
                 record = self.record(one, answer)
-                if header:
-                    yield _csv(list(record))
-                    header = False
-                if request.format == "csv":
-                    yield _csv([v if isinstance(v, (str, int, float)) else json.dumps(v) for v in record.values()])
-                elif request.format == "jsonl":
-                    yield json.dumps(record, ensure_ascii=False) + "\n"
-                else:
-                    yield self.line(one, answer)
+                if format == "csv" and not columns:
+                    columns = [*record, *(["error"] if self.reads_files else [])]
+                    yield _csv(columns)
+                    yield from (_csv_row(earlier, columns) for earlier in waiting)
+            if format == "csv":
+                yield _csv_row(record, columns)
+            elif format == "jsonl":
+                yield json.dumps(record, ensure_ascii=False) + "\n"
+            else:
+                yield "\n" if isinstance(answer, UserError) else self.line(one, answer)
         if failed:
-            raise UserError(f"{failed} of {failed + answered} inputs could not be read.", "The others are above.")
+            raise UserError(f"{failed} of {failed + good} inputs could not be read.", "The others are above.")
 
     def answers(self, model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
         """What `predict` says of each; a task whose inputs are files has an error in place of one that is no good."""
@@ -260,6 +278,12 @@ def table_of(scores: Mapping[str, Any]) -> str:
 def _chunks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
     while chunk := list(itertools.islice(items, size)):
         yield chunk
+
+
+def _csv_row(record: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """A record as a row of a table; what it does not have is empty."""
+    values = (record.get(column, "") for column in columns)
+    return _csv([value if isinstance(value, (str, int, float)) else json.dumps(value) for value in values])
 
 
 def _csv(row: Sequence[Any]) -> str:

@@ -191,7 +191,7 @@ class DecoderStream:
         self._decoder, self._lexicon = decoder, lexicon
         self._frames = 0
         recombine = decoder.options.recombines(n_best)
-        margin = margin_for(decoder.options.margin, n_best)
+        margin = margin_for(decoder.options.margin, n_best, decoder.options.usual_margin)
         self.search: Any
         if decoder.backend == "native":
             self.search = _native_search(decoder, lexicon, recombine, margin)

@@ -17,7 +17,7 @@ from unrolled.search.frames.results import Decoded
 
 MERGES = ("sum", "max")
 BACKENDS = ("auto", "native", "reference")
-USUAL_MARGIN = 12.0  # nats; docs/decode.md has what it costs on real posteriors, which is nothing
+USUAL_MARGIN = 10.0  # nats; docs/decode.md has what it costs on real posteriors: nothing
 
 
 def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Decoded:
@@ -53,7 +53,7 @@ def prefix_search(
 ) -> list[Decoded]:
     """The `n_best` likeliest labellings of (T, V) posteriors, best first.
 
-    After each frame the `beam` best beginnings are kept, none more than `margin` nats below the best: 12 for the best
+    After each frame the `beam` best beginnings are kept, none more than `margin` nats below the best: 10 for the best
     labelling alone, no limit for several, unless it is given. Paths that read the same are added up (`merge="sum"`), or
     the best of them counts (`merge="max"`). With a beam as large as all labellings and `margin=math.inf` the result is
     exact. The spans are those of the best single path.
@@ -153,17 +153,17 @@ def check_blank(blank: int, labels: int) -> None:
         raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
 
 
-def margin_for(margin: float | None, n_best: int) -> float:
+def margin_for(margin: float | None, n_best: int, usual: float = USUAL_MARGIN) -> float:
     """The margin of a search that gives so many readings: as it was given, or the usual one.
 
     An n-best list has none by default: what is far below the best belongs to it, too.
 
     >>> margin_for(None, 1), margin_for(None, 5), margin_for(3.0, 5)
-    (12.0, inf, 3.0)
+    (10.0, inf, 3.0)
     """
     if margin is not None:
         return margin
-    return USUAL_MARGIN if n_best == 1 else math.inf
+    return usual if n_best == 1 else math.inf
 
 
 def check_limits(beam: int, n_best: int, margin: float | None) -> None:
