@@ -6,8 +6,7 @@
 namespace unrolled {
 
 PrefixSearch::PrefixSearch(int labels, int blank, int beam, double margin, bool sum)
-    : labels_(labels), blank_(blank), beam_(static_cast<size_t>(beam)), margin_(margin), sum_(sum), order_(labels - 1),
-      taken_(labels) {
+    : labels_(labels), blank_(blank), beam_(static_cast<size_t>(beam)), margin_(margin), sum_(sum), taken_(labels) {
   entries_.push_back({0, 0.0, kNever, 0.0});
 }
 
@@ -67,8 +66,9 @@ double PrefixSearch::bar_of_stays() {
 void PrefixSearch::extend(const float* x) {
   extensions_.clear();
   double bar = bar_of_stays();
-  for (int c = 0, at = 0; c < labels_; ++c)
-    if (c != blank_) order_[at++] = c;
+  order_.clear();  // of the labels that may pass the bar after the best labelling, which is the first
+  for (int c = 0; c < labels_; ++c)
+    if (c != blank_ && entries_[0].total + x[c] >= bar) order_.push_back(c);
   std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); });
   std::fill(taken_.begin(), taken_.end(), -1);
   const auto better = [](const Extension& a, const Extension& b) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unrolled.cli.app import app
-from unrolled.errors import UserError
+from unrolled.errors import Note, UserError
 
 ARPA = r"""
 \data\
@@ -75,13 +76,89 @@ def test_finds_the_separator(folder: Path) -> None:
 def test_json_has_scores_and_times(folder: Path) -> None:
     lines = run(*COMMON, "--lexicon", "words.txt", "--separator", "|", "--json", "--n-best", "2").splitlines()
     first = json.loads(lines[0])
-    assert first["name"] == "first"
-    best = first["hypotheses"][0]
+    assert (first["input"], first["unit"]) == ("first", "frames")
+    best = first["n_best"][0]
+    assert {key: first[key] for key in best} == best
     assert best["text"] == "ab b"
     assert best["complete"] is True
-    assert best["words"][1] == {"text": "b", "start": 3, "end": 4, "known": True}
+    word = best["words"][1]
+    sure = float(np.exp(one_hot([2])[0, 2]))
+    rest = (1 - sure) / 3  # b may stand in its frame, with anything but a before it, or in the one before
+    assert word.pop("confidence") == pytest.approx((1 - rest) * sure + rest * 2 * rest, abs=1e-4)
+    assert word == {"text": "b", "start": 3, "end": 4, "known": True}
     assert best["labels"][0] == {"label": "a", "start": 0, "end": 1}
-    assert best["score"] > first["hypotheses"][1]["score"]
+    assert best["score"] > first["n_best"][1]["score"]
+    assert set(first["n_best"][1]) == set(best)
+
+
+def test_times_in_seconds(folder: Path) -> None:
+    lines = run(*COMMON, "--json", "--frame-seconds", "0.02").splitlines()
+    record = json.loads(lines[1])  # b, blank, b
+    assert record["unit"] == "seconds"
+    assert [(label["start"], label["end"]) for label in record["labels"]] == [(0.0, 0.02), (0.04, 0.06)]
+    assert (record["words"][0]["start"], record["words"][0]["known"]) == (0.0, None)
+
+
+def blank_last(folder: Path, *names: str) -> list[str]:
+    """Posteriors of "ab", blanks between, with the blank in the last column, and labels of these names."""
+    np.savez("last.npz", one=one_hot([2, 0, 2, 1, 2], 3))
+    (folder / "last.txt").write_text("".join(f"{name}\n" for name in names))
+    return ["last.npz", "--labels", "last.txt"]
+
+
+@pytest.mark.parametrize("name", ["<blank>", "_", "[PAD]", "<pad>", "<ctc>", "ε"])
+def test_the_blank_is_found_by_its_name(folder: Path, name: str) -> None:
+    with pytest.warns(Note, match=re.escape(f"The blank is the label {name!r}, column 2.")):
+        assert run(*blank_last(folder, "a", "b", name)) == "one\tab\n"
+
+
+def test_the_blank_is_said_by_name_or_column(folder: Path) -> None:
+    given = blank_last(folder, "a", "b", "x")
+    for blank in ("x", "2"):
+        assert run(*given, "--blank", blank) == "one\tab\n"
+    with pytest.raises(UserError) as error:
+        run(*given, "--blank", "3")
+    assert str(error.value) == (
+        "The blank '3' is none of the 3 labels. Give a label or its column, 0 to 2. Labels: a b x"
+    )
+    digits = blank_last(folder, "1", "0", "2")
+    assert run(*digits, "--blank", "0") == "one\t2122\n"  # the label of that name, not the column
+
+
+def test_a_blank_that_nothing_tells_is_asked_for(folder: Path) -> None:
+    with pytest.raises(UserError) as error:
+        run(*blank_last(folder, "a", "b", "x"))
+    assert str(error.value) == (
+        "No label is named as a blank, and the first one, 'a', does not look like one: 'x', column 2, is the likeliest "
+        "label of most frames. Say which label is the blank, by its name or its column from 0 on: blank (--blank)."
+    )
+    with pytest.raises(UserError, match=r"Several labels may be the blank: '<blank>', '<ctc>'."):
+        run(*blank_last(folder, "a", "<blank>", "<ctc>"))
+    np.savez("first.npz", one=one_hot([0, 1, 0, 2, 0], 3))  # as basecallers have it: N first
+    (folder / "first.txt").write_text("N\nA\nC\n")
+    with pytest.warns(Note, match=r"No label is named as a blank: the first one, 'N', is taken."):
+        assert run("first.npz", "--labels", "first.txt") == "one\tAC\n"
+
+
+def test_weights_are_tuned_on_references(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two words that sound alike: the model prefers the wrong one until it counts for little enough."""
+    sound = one_hot([1, 3, 2], height=3.0)
+    np.savez("posteriors.npz", first=sound, second=sound)
+    (folder / "words.txt").write_text("ab a b\nb\na\n")
+    (folder / "texts.tsv").write_text("second\ta b\nfirst\ta b\n")
+    given = (*COMMON, "--lexicon", "words.txt", "--lm", "lm.arpa", "--separator", "|", "--references", "texts.tsv")
+    result = CliRunner().invoke(app, ["decode", *given, "--lm-weight", "3"], catch_exceptions=False)
+    assert "second\ta b" not in result.stdout
+    assert "2 references: word errors" in result.stderr
+    result = CliRunner().invoke(app, ["decode", *given, "--tune"], catch_exceptions=False)
+    assert "second\ta b" in result.stdout
+    assert re.search(r"Of \d+ settings the best: --lm-weight [0-9.]+ --word-bonus [-0-9.]+\n", result.stderr)
+    assert "2 references: word errors 0.00%, character errors 0.00%" in result.stderr
+    with pytest.raises(UserError, match=r"--tune needs to know what the utterances say."):
+        run(*COMMON, "--lexicon", "words.txt", "--tune")
+    (folder / "texts.tsv").write_text("a b\n")
+    with pytest.raises(UserError, match=r"texts.tsv has 1 texts, and there are 2 utterances."):
+        run(*given)
 
 
 def test_padded_arrays_and_other_kinds(folder: Path) -> None:

@@ -84,6 +84,7 @@ def test_same_words_and_scores(sentence: str, lm_weight: float, word_bonus: floa
         NGram.load(arpa),
         separator="|",
         beam=3000,
+        margin=math.inf,
         lm_weight=lm_weight,
         word_bonus=word_bonus,
     ).decode(log_probs)[0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.tasks.recognition import SMALL, tone, words, write_recordings
+from tests.tasks.recognition import RATE, SMALL, tone, words, write_recordings
 from unrolled import api
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -22,12 +22,12 @@ def test_it_learns_there_and_says_the_same_on_both(changes: dict[str, Any], tmp_
     settings = {**SMALL, **changes, "train.device": "cuda", "train.max_steps": 100}
     model = api.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
     sounds = [tone(text) for text in words(20, seed=1)]
-    there = model.to("cuda").predict(sounds)
-    here = api.load(tmp_path / "run").predict(sounds)
+    there = model.to("cuda").predict(sounds, rate=RATE)
+    here = api.load(tmp_path / "run").predict(sounds, rate=RATE)
     assert sum(a.text == b.text for a, b in zip(there, here, strict=True)) >= 19
     for a, b in zip(there, here, strict=True):
         assert a.score == pytest.approx(b.score, abs=1e-2)
     if changes.get("model.bidirectional") is False:
-        with model.stream() as stream:
+        with model.stream(rate=RATE) as stream:
             stream.feed(sounds[0])
             assert stream.finish().text == there[0].text

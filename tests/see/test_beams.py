@@ -49,7 +49,7 @@ def test_its_live_part_is_what_a_search_of_so_many_frames_finds() -> None:
     texts = {text_of(tree, i): node for i, node in enumerate(tree.nodes)}
     assert len(texts) == len(tree.nodes)
     for read in range(1, len(log_probs) + 1):
-        found = prefix_search(log_probs[:read], beam, n_best=beam)
+        found = prefix_search(log_probs[:read], beam, margin=math.inf, n_best=beam)
         shares = torch.tensor([one.score for one in found], dtype=torch.float64).softmax(0)
         for one, share in zip(found, shares.tolist(), strict=True):
             text = "".join(NAMES[i] for i in one.labels)
@@ -60,7 +60,7 @@ def test_its_live_part_is_what_a_search_of_so_many_frames_finds() -> None:
         expected = {"".join(NAMES[i] for i in one.labels) for one in found}
         held = {text for text, node in texts.items() if node.step <= read <= node.last}
         assert all(texts[text].shares[read - texts[text].step] == 0 for text in held - expected)
-    assert tree.outputs[0][0] == "".join(NAMES[i] for i in prefix_search(log_probs, beam)[0].labels)
+    assert tree.outputs[0][0] == "".join(NAMES[i] for i in prefix_search(log_probs, beam, margin=math.inf)[0].labels)
 
 
 def test_it_is_a_prefix_tree_with_a_winner() -> None:

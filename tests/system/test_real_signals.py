@@ -35,7 +35,7 @@ def test_lines_of_print_are_long_enough_for_their_transcripts() -> None:
     rows = [line.split("\t") for line in (folder / "lines.tsv").read_text(encoding="utf-8").splitlines()[1::40]]
     steps = []
     for row in rows:
-        columns, scale = read_line(Medium.named(f"lines.zip/{row[0]}", folder), 48)
+        columns, scale, _ = read_line(Medium.named(f"lines.zip/{row[0]}", folder), 48)
         assert columns.shape[1] == 48
         assert abs(len(columns) - int(row[2]) * scale) <= 1
         ink = columns.astype(float).sum(axis=0)

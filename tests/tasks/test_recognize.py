@@ -183,7 +183,7 @@ def test_phonemes_are_symbols(tmp_path: Path) -> None:
 
 
 def test_times_are_where_the_letters_are(listener: Model, reader: Model) -> None:
-    heard = listener.predict(tone("ab c"))
+    heard = listener.predict(tone("ab c"), rate=RATE)
     assert heard.unit == "seconds"
     assert [word.text for word in heard.words] == ["ab", "c"]
     # a is from 0.05 to 0.15, b from 0.2 to 0.3, c from 0.45 on
@@ -202,22 +202,22 @@ def test_a_lexicon_and_a_model_of_words_decide(listener: Model, place: Path) -> 
     lexicon = ["abc", "cab", "b"]
     (place / "words.txt").write_text("\n".join(lexicon) + "\nxyz\n")
     sound = tone("abb cab")  # no such word
-    assert listener.predict(sound).text == "abb cab"
+    assert listener.predict(sound, rate=RATE).text == "abb cab"
     with pytest.warns(UserWarning, match="1 words of the lexicon were left out"):
-        found = listener.predict(sound, lexicon=str(place / "words.txt"))
+        found = listener.predict(sound, rate=RATE, lexicon=str(place / "words.txt"))
     assert set(found.text.split()) <= set(lexicon)
-    found = listener.predict(sound, lexicon=lexicon, unknown_penalty=-1.0)
+    found = listener.predict(sound, rate=RATE, lexicon=lexicon, unknown_penalty=-1.0)
     assert found.text == "abb cab"
     assert [word.known for word in found.words] == [False, True]
-    assert all(word.known is None for word in listener.predict(sound).words)
+    assert all(word.known is None for word in listener.predict(sound, rate=RATE).words)
     lm = NGram.train(["b cab"] * 5 + ["abc b"], order=2)
     lm.save(place / "lm.arpa")
-    strong = listener.predict(sound, lexicon=lexicon, lm=str(place / "lm.arpa"), lm_weight=100.0)
+    strong = listener.predict(sound, rate=RATE, lexicon=lexicon, lm=str(place / "lm.arpa"), lm_weight=100.0)
     assert strong.text == "b cab"
 
 
 def test_n_best_lists_begin_with_the_best(listener: Model) -> None:
-    found = listener.predict(tone("ab"), n_best=3, beam=20)
+    found = listener.predict(tone("ab"), rate=RATE, n_best=3, beam=20)
     assert found.text == "ab"
     assert len(found.others) == 2
     assert found.score >= found.others[0].score >= found.others[1].score
@@ -291,12 +291,12 @@ def test_silence_says_nothing(listener: Model, tmp_path: Path) -> None:
 
 def test_streams_equal_files_however_they_are_cut(causal: Model) -> None:
     sound = tone("abc ca b")
-    whole = causal.predict(sound)
+    whole = causal.predict(sound, rate=RATE)
     assert whole.text.replace(" ", "") == "abccab"
     answers = []
     for seed in range(3):
         random, at, told = np.random.default_rng(seed), 0, [""]
-        with causal.stream() as stream:
+        with causal.stream(rate=RATE) as stream:
             while at < len(sound):
                 step = int(random.integers(1, 700))
                 told.append(stream.feed(sound[at : at + step]))
@@ -310,7 +310,7 @@ def test_streams_equal_files_however_they_are_cut(causal: Model) -> None:
 
 
 def test_a_stream_with_a_lexicon(causal: Model) -> None:
-    with causal.stream(lexicon=["abc", "ca", "b"]) as stream:
+    with causal.stream(rate=RATE, lexicon=["abc", "ca", "b"]) as stream:
         for part in np.array_split(tone("abc ca b"), 9):
             stream.feed(part)
         found = stream.finish()
@@ -339,7 +339,7 @@ def test_what_cannot_stream_says_why(listener: Model, reader: Model, causal: Mod
 def test_a_model_comes_back_from_its_file(listener: Model, place: Path) -> None:
     again = api.load(place / "run-listener")
     sounds = [tone(text) for text in words(5, seed=5)]
-    assert again.predict(sounds) == listener.predict(sounds)
+    assert again.predict(sounds, rate=RATE) == listener.predict(sounds, rate=RATE)
 
 
 def test_a_model_learns_new_letters(reader: Model, tmp_path: Path, place: Path) -> None:

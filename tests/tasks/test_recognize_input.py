@@ -174,12 +174,12 @@ def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
         reader.predict(frames("a"))
     with pytest.raises(UserError, match=r"The input has frames of shape \(3,\)\. Expected \(4,\), as in training"):
         viewer.predict(np.zeros((9, 3)))
-    with pytest.raises(UserError, match=r"Input 1 is int\. Expected an array of frames \(steps, 4\)"):
+    with pytest.raises(UserError, match=r"The input is int\. Expected an array of frames \(steps, 4\)"):
         viewer.predict(7)
     with pytest.raises(UserError, match=r"train\.tsv:1: .*train0\.png is a picture\. This model expects a recording"):
         listener.evaluate(tmp_path / "b" / "train.tsv")
     with pytest.raises(UserError, match="a picture shows 4,000 at the most"):
-        listener.task.drawing(listener, np.ones(60 * RATE, dtype=np.float32))
+        listener.task.drawing(listener, np.ones(60 * RATE, dtype=np.float32), rate=RATE)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import typer
 from unrolled.errors import UnknownOption, UserError, unknown_name
 
 FORMATS = ("text", "jsonl", "csv")
+FILES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
 Several = list[str] | None
 Lexicon = Annotated[
     str | None, typer.Option(metavar="FILE", help="recognize: only words of this file, one in each line.")
@@ -56,12 +57,12 @@ TRANSLATE = (
 )
 RECOGNIZE = ("lexicon", "lm", "lm_weight", "word_bonus", "unknown_penalty", "window")
 FORECAST = ("steps", "sample", "hold_inputs", "interval")
-OPTIONS = (*GENERATE, *TRANSLATE, *RECOGNIZE, *FORECAST)
+OPTIONS = (*GENERATE, *TRANSLATE, *RECOGNIZE, "rate", *FORECAST)
 
 
 def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
-    files: Annotated[Several, typer.Argument(metavar="[FILE]...", help="Inputs; none: standard input.")] = None,
+    files: Annotated[Several, typer.Argument(metavar="[FILE]...", help="Inputs; none or -: standard input.")] = None,
     text: Annotated[
         Several, typer.Option("--text", "--prompt", help="An input itself, to continue or to answer; again and again.")
     ] = None,
@@ -148,6 +149,10 @@ def run(
     word_bonus: WordBonus = None,
     unknown_penalty: UnknownPenalty = None,
     window: Window = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="recognize: samples a second of raw 16-bit sound, from standard input (-) or a .raw file."),
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="forecast: go on so far from its own predictions.")] = None,
     sample: Annotated[
         bool | None, typer.Option("--sample", help="forecast, with --steps: draw from the model's distribution.")
@@ -178,12 +183,17 @@ def run(
         raise UserError(f"--json and --format {format} are two formats.", "Give one of them.")
     format = "jsonl" if as_json else format or "text"
     loaded = api.load(model, device=device).read_as(overrides)
-    kept = kept_columns(keep, format, loaded.task, files or [])
-    if text is not None or files:
+    if files and "-" in files and files != ["-"]:
+        raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
+    piped = files == ["-"]
+    kept = kept_columns(keep, format, loaded.task, [] if piped else files or [])
+    if text is not None or (files and not piped):
         request = Request(texts=text, files=files or (), format=format, keep=kept)  # type: ignore[arg-type]
         _answer(loaded, request, options)
-    elif sys.stdin.isatty():
+    elif sys.stdin.isatty() and not files:
         _play(loaded, format, options)
+    elif loaded.task.reads_bytes and holds_a_file(asked=bool(files) or rate is not None):
+        _answer(loaded, Request(raw=sys.stdin.buffer, format=format), options)  # type: ignore[arg-type]
     else:
         _answer(loaded, Request(lines=standard_input(), format=format), options)  # type: ignore[arg-type]
 
@@ -202,6 +212,14 @@ def kept_columns(keep: str | None, format: str, task: Any, files: Sequence[str])
     if not files:
         raise UserError("--keep is for the columns of tables, and there is no file.", "Give one, or leave it out.")
     return names
+
+
+def holds_a_file(*, asked: bool) -> bool:
+    """Whether standard input is a recording or picture itself: it was asked for, or its first bytes say so."""
+    if not hasattr(sys.stdin, "buffer"):
+        return False
+    begins = sys.stdin.buffer.peek(4) if hasattr(sys.stdin.buffer, "peek") else b""
+    return asked or begins.startswith(FILES)
 
 
 def standard_input() -> Iterator[str]:

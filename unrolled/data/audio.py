@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.media import Medium
-from unrolled.errors import UserError
+from unrolled.data.wav import missing_seconds
+from unrolled.errors import UserError, note
 
 if TYPE_CHECKING:
     import soundfile
@@ -26,6 +27,7 @@ class AudioFacts(NamedTuple):
     rate: int  # samples a second
     channels: int
     samples: int
+    missing: float = 0.0  # seconds that a wav file declares and does not have
 
     @property
     def seconds(self) -> float:
@@ -35,7 +37,8 @@ class AudioFacts(NamedTuple):
 def audio_facts(medium: Medium) -> AudioFacts:
     """Rate, channels and length, without decoding the file."""
     with _file(medium) as file:
-        return AudioFacts(file.samplerate, file.channels, file.frames)
+        missing = _missing(medium) if file.format in ("WAV", "WAVEX") else 0.0
+        return AudioFacts(file.samplerate, file.channels, file.frames, missing)
 
 
 def read_audio(medium: Medium, rate: int) -> Samples:
@@ -52,10 +55,12 @@ def audio_blocks(medium: Medium, rate: int, seconds: float) -> Iterator[Samples]
     with _file(medium) as file:
         stream = soxr.ResampleStream(file.samplerate, rate, 1, dtype="float32") if file.samplerate != rate else None
         size = max(1, int(seconds * file.samplerate))
-        last = False
+        last, left = False, file.frames
         while not last:
             samples = _mean(_decoded(file, size, medium), medium)
-            last = len(samples) < size
+            last, left = len(samples) < size, left - len(samples)
+            if last and left > 0:
+                note(f"{medium} ends early: {left / file.samplerate:.2f} seconds of what it declares are not there.")
             yield samples if stream is None else stream.resample_chunk(samples, last=last)
 
 
@@ -85,6 +90,13 @@ def _file(medium: Medium) -> soundfile.SoundFile:
     except (soundfile.SoundFileError, TypeError) as error:
         raise UserError(f"{medium} is no recording that can be read: {_reason(error)}.", FIX) from None
     return file
+
+
+def _missing(medium: Medium) -> float:
+    if not medium.member and medium.path.is_file():
+        with medium.path.open("rb") as file:
+            return missing_seconds(file)
+    return missing_seconds(io.BytesIO(medium.read()))
 
 
 def _soundfile() -> Any:

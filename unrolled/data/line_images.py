@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 Grey = NDArray[np.uint8]
 FIX = "Expected a whole picture of one line: png, jpeg, tiff, …"
+SPECKS = 0.02  # of the fullest row: a row with less ink than that lies between lines
+NEARLY = 0.4  # of the highest band: a lower one is no line of its own
+LEAST_ROWS = 8  # of a line that could be read
+WIDE = 4.0  # heights: what is narrower is a letter or a sign
 REACH = 4.0  # how many mean distances of ink from the line's middle are shown above and below it
 WIDEST = 65_000  # columns of a line at its final height that are read at once; a picture that needs more is no line
 
@@ -32,23 +36,28 @@ class Line(NamedTuple):
 
     columns: Grey
     scale: float
+    lines: int = 1  # of text that the picture seems to hold
 
 
 def line_facts(medium: Medium) -> LineFacts:
     """Width and height, without decoding the picture."""
-    return LineFacts(*_opened(medium).size)
+    return LineFacts(*_opened(medium.read(), str(medium)).size)
 
 
 def read_line(medium: Medium, height: int, center: bool = True) -> Line:
     """The line at a height of `height`: see `prepared_line`."""
+    return prepared_line(grey_of(medium.read(), str(medium)), height, center, str(medium))
+
+
+def grey_of(data: bytes, place: str) -> Grey:
+    """The picture of an image file in grey (H, W)."""
     from PIL import Image
 
-    picture = _opened(medium)
+    picture = _opened(data, place)
     try:
-        grey = _grey(picture)
+        return _grey(picture)
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-        raise UserError(f"{medium} is damaged: {str(error).rstrip('.')}.", FIX) from None
-    return prepared_line(grey, height, center, str(medium))
+        raise UserError(f"{place} is damaged: {str(error).rstrip('.')}.", FIX) from None
 
 
 def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "The picture") -> Line:
@@ -62,6 +71,7 @@ def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "Th
     if grey.ndim != 2 or 0 in grey.shape:
         raise UserError(f"{place} has shape {grey.shape}.", "Expected (height, width), both at least 1.")
     ink = 255 - grey if np.median(grey) > 127 else grey
+    lines = text_lines(ink)
     ink = _straightened(ink) if center else ink
     scale = height / len(ink)
     width = max(1, round(ink.shape[1] * scale))
@@ -70,7 +80,31 @@ def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "Th
             f"{place} is {grey.shape[1]} by {grey.shape[0]}: {width / height:.0f} times as wide as high.", FIX
         )
     picture = Image.fromarray(ink).resize((width, height), Image.Resampling.BILINEAR)
-    return Line(np.ascontiguousarray(np.asarray(picture).T), scale)
+    return Line(np.ascontiguousarray(np.asarray(picture).T), scale, lines)
+
+
+def text_lines(ink: Grey) -> int:
+    """How many lines of text stand one above the other; ink is light.
+
+    Lines are bands of rows with ink, parted by rows that have almost none, all nearly as high as the highest one and
+    wide enough to be text; accents, underlines and pieces of a neighbour's letters are lower or narrower.
+    """
+    dark = ink > max(64, int(ink.max()) // 2)
+    across = dark.sum(axis=1)
+    if not across.any():
+        return 0
+    filled = across > max(1.0, SPECKS * float(across.max()))
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], filled, [False]])))
+    bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    highest = max(end - start for start, end in bands)
+    count = 0
+    for start, end in bands:
+        high = end - start
+        columns = dark[start:end].any(axis=0)
+        # letters and the gaps between them: no column is further from ink than a line is high
+        covered = np.convolve(columns, np.ones(2 * high + 1), mode="same") > 0
+        count += high >= NEARLY * highest and high >= LEAST_ROWS and int(covered.sum()) >= WIDE * high
+    return max(1, count)
 
 
 def _straightened(ink: Grey) -> Grey:
@@ -104,16 +138,15 @@ def _smooth(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     return values
 
 
-def _opened(medium: Medium) -> Image.Image:
+def _opened(data: bytes, place: str) -> Image.Image:
     try:
         from PIL import Image
     except ImportError:
         raise UserError("Pictures need the package pillow.", "pip install 'unrolled[image]'") from None
-    data = medium.read()
     try:
         return Image.open(io.BytesIO(data))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        raise UserError(f"{medium} is no picture that can be read.", FIX) from None
+        raise UserError(f"{place} is no picture that can be read.", FIX) from None
 
 
 def _grey(picture: Image.Image) -> Grey:

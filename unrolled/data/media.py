@@ -15,6 +15,7 @@ from unrolled.text.files import reading
 AUDIO = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".pgm", ".pbm", ".ppm", ".pnm")
 ARRAYS = (".npy",)
+RAW = (".raw", ".pcm", ".s16")  # 16-bit samples of one channel without a header
 _OPENING = threading.Lock()
 
 

@@ -26,14 +26,16 @@ from unrolled.models.recognizer import Recognizer, strides_of
 from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
+from unrolled.search.frames.results import reading_record, utterance_record
 from unrolled.see import ModelTrace
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.base import STANDARD_INPUT, Data, Given, Request, Task
 from unrolled.tasks.recognize_batches import ExampleBatches
 from unrolled.tasks.recognize_config import RecognizeConfig
-from unrolled.tasks.recognize_inputs import InputReader
+from unrolled.tasks.recognize_inputs import InputReader, is_sound
 from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
+from unrolled.tasks.recognize_live import recognize_live
 from unrolled.tasks.recognize_read import moments, reading_figure, recognize, whole
 from unrolled.tasks.recognize_scores import score_file, search_table
 from unrolled.tasks.recognize_search import OPTIONS, Recognized, RunOptions, Search
@@ -59,6 +61,7 @@ class Recognize(Task):
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
     reads_files: ClassVar[bool] = True
     file_keys: ClassVar[tuple[str, ...]] = ("input_column", "text_column")
+    reads_bytes: ClassVar[bool] = True
     inherited: ClassVar[tuple[str, ...]] = (
         "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
     )  # fmt: skip
@@ -176,30 +179,65 @@ class Recognize(Task):
     def evaluate_with(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         """Error rates of the best path and, as far as the options ask for them, of the other searches."""
         assert isinstance(model.config, RecognizeConfig)
-        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        return score_file(model, self._read_file(model.config, path), RunOptions(**options))
+        known = [*(name for name in OPTIONS if name != "rate"), "tune"]
+        check_options("eval", {k: v for k, v in options.items() if k not in known}, known)
+        tune = bool(options.pop("tune", False))
+        return score_file(model, self._read_file(model.config, path), RunOptions(**options), tune)
 
     def report(self, scores: Mapping[str, Any]) -> str:
         return search_table(scores)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`."""
+        """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`.
+
+        Samples of a recording are (samples, rate), or arrays with the option `rate`.
+        """
         check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        alone = not isinstance(inputs, (list, tuple))
-        given = [model.assets.reader.given(one, f"Input {i}") for i, one in enumerate([inputs] if alone else inputs, 1)]
-        chosen = RunOptions(**options)
+        alone = not isinstance(inputs, (list, tuple)) or is_sound(inputs)
+        several, reader, chosen = [inputs] if alone else list(inputs), model.assets.reader, RunOptions(**options)
+        if chosen.rate is not None and several and not any(reader.needs_rate(one) for one in several):
+            raise UserError(
+                f"rate={chosen.rate:g} is for arrays of samples and raw files, and there are none.", "Leave it out."
+            )
+        given = [
+            reader.given(one, "The input" if alone else f"Input {i}", chosen.rate) for i, one in enumerate(several, 1)
+        ]
         (answers,) = recognize(model, given, {"": Search(model.assets.labels, chosen)}, chosen.window).values()
         return answers[0] if alone else answers
 
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each input; with `picture` the labels of the only one are drawn over time."""
         check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        if request.raw is not None:
+            if picture is not None:
+                raise UserError("A picture is drawn of a file, and standard input is none.", "Give a file.")
+            yield from self._run_pipe(model, request, options)
+            return
         if picture is not None:
             place, inputs = check_picture(picture), list(self.inputs(model, request))
             if len(inputs) != 1:
                 raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one file.")
             self.drawing(model, inputs[0], **options).savefig(place, dpi=120)
         yield from super().run(model, request, **options)
+
+    def _run_pipe(self, model: Model, request: Request, options: Mapping[str, Any]) -> Iterator[str]:
+        """The one input that standard input holds: sound as it comes, a picture or frames whole."""
+        reader: InputReader = model.assets.reader
+        assert request.raw is not None
+        answer: Any = None
+        if reader.kind == "audio":
+            for told in recognize_live(model, request.raw, RunOptions(**options)):
+                if not isinstance(told, str):
+                    answer = told
+                elif request.format == "text":
+                    yield told
+            if request.format == "text" and not answer.others:
+                yield "\n"
+                return
+            yield "" if request.format != "text" else "\n"
+        else:
+            answer = self.predict(model, reader.from_bytes(request.raw.read()), **options)
+        yield from self.written([(Given(STANDARD_INPUT), answer)], request.format)
 
     def answers(self, model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
         """An answer for each input, or its error."""
@@ -214,14 +252,17 @@ class Recognize(Task):
     def drawing(self, model: Model, inputs: Any, **options: Any) -> Figure:
         """Labels over time under what was heard or seen, as a figure: `savefig` writes PNG, SVG or PDF."""
         answer = self.predict(model, inputs, **options)
-        return reading_figure(model, model.assets.reader.given(inputs), answer)
+        return reading_figure(model, model.assets.reader.given(inputs, rate=options.get("rate")), answer)
 
-    def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
-        """Posteriors over time, and every gate and state. Options: see `recognize_trace.OPTIONS`."""
+    def trace(self, model: Model, inputs: Any, rate: float | None = None, **options: Any) -> ModelTrace:
+        """Posteriors over time, and every gate and state; `rate` is that of samples.
+
+        Options: see `recognize_trace.OPTIONS`.
+        """
         chosen = read_options(self.trace_options, options)
         assets: RecognizeAssets = model.assets
         assert isinstance(model.network, Recognizer)
-        window = whole(assets.reader, assets.reader.given(inputs))
+        window = whole(assets.reader, assets.reader.given(inputs, rate=rate))
         moment = moments(model, len(window.features), scale=window.scale)
         kind, unit = assets.reader.kind, assets.reader.unit
         return trace_recognizer(model.network, assets.labels, window.features, moment, kind, unit, **chosen)
@@ -239,16 +280,17 @@ class Recognize(Task):
                 yield name
 
     def record(self, one: Any, answer: Recognized) -> dict[str, Any]:
-        shown = one if isinstance(one, str) else f"{len(one)} frames"
-        return {
-            "input": shown,
-            "text": answer.text,
-            "score": answer.score,
-            "n_best": [{"text": other.text, "score": other.score} for other in (answer, *answer.others)],
-            "unit": answer.unit,
-            "words": [word._asdict() for word in answer.words],
-            "labels": [{"label": label.text, "start": label.start, "end": label.end} for label in answer.labels],
-        }
+        """The same keys as those of `unrolled decode`: see docs/decode.md."""
+        return utterance_record(
+            one if isinstance(one, str) else f"{len(one)} frames",
+            answer.unit,
+            [
+                reading_record(
+                    found.text, found.score, found.complete, found.words, [label[:3] for label in found.labels]
+                )
+                for found in (answer, *answer.others)
+            ],
+        )
 
     def line(self, one: Any, answer: Recognized) -> str:
         """The text; of several readings, each on a line with its place and score."""

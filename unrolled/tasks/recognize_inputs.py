@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.config.stored import DAMAGED, stored_as
-from unrolled.data.audio import AudioFacts, audio_facts, read_audio
+from unrolled.data.audio import AudioFacts, audio_facts, read_audio, resampled
 from unrolled.data.augment import changed_line, changed_spectrum, masked_spectrum
 from unrolled.data.labelled import check_frames
-from unrolled.data.line_images import line_facts, prepared_line, read_line
+from unrolled.data.line_images import grey_of, line_facts, prepared_line, read_line
 from unrolled.data.log_mel import LogMel, with_deltas
-from unrolled.data.media import ARRAYS, AUDIO, IMAGES, Medium
+from unrolled.data.media import ARRAYS, AUDIO, IMAGES, RAW, Medium
 from unrolled.data.transcripts import Frames, Transcribed
+from unrolled.data.wav import raw_samples
 from unrolled.errors import UserError, note
 from unrolled.tasks.recognize_config import RecognizeData, RecognizeTraining
 from unrolled.text.array_files import ArrayError, read_npy
@@ -34,7 +35,7 @@ USUAL_HEIGHT = 48  # pixels of a line: small print is still legible
 UNITS = {"audio": "seconds", "line": "pixels", "frames": "frames"}
 WHAT = {"audio": "a recording", "line": "a picture", "frames": "an array of frames"}
 EXPECTED = {
-    "audio": "a recording: a path, or an array of samples (N,)",
+    "audio": "a recording: a path, or an array of samples (N,) and their rate",
     "line": "a picture of a line: a path, or a grey array (height, width)",
 }
 
@@ -94,11 +95,18 @@ class InputReader:
             return f"recordings at {self.rate:,} Hz, {self.bands} mel bands{slopes}"
         return f"lines, {self.shape[0]} pixels high" if self.kind == "line" else f"frames of shape {self.shape}"
 
-    def given(self, one: Any, place: str = "The input") -> Any:
-        """An input of the user's as it is read: a file, or an array."""
+    def given(self, one: Any, place: str = "The input", rate: float | None = None) -> Any:
+        """An input of the user's as it is read: a file, or an array; samples are brought to the model's rate.
+
+        An array of samples says its rate beside it, (samples, rate), or it is `rate`.
+        """
+        if is_sound(one):
+            one, rate = one
         if isinstance(one, (str, Path)):
             one = Medium.named(str(one))
         if isinstance(one, Medium):
+            if self.kind == "audio" and one.suffix in RAW:
+                return self._resampled(raw_samples(one.read()), rate, str(one))
             if one.suffix in (*AUDIO, *IMAGES, *ARRAYS) and one.kind != self.kind:
                 raise UserError(f"{one} is {WHAT[one.kind]}.", f"This model expects {self.expects}.")
             return one
@@ -106,7 +114,30 @@ class InputReader:
             one = one.detach().cpu().numpy()
         if not isinstance(one, np.ndarray):
             raise UserError(f"{place} is {type(one).__name__}.", f"Expected {self.expects}.")
-        return one
+        return self._resampled(self.samples(one, place), rate, place) if self.kind == "audio" else one
+
+    def from_bytes(self, data: bytes) -> Any:
+        """The picture or the array of frames that the bytes of a file hold."""
+        if self.kind == "line":
+            return grey_of(data, "Standard input")
+        try:
+            return np.load(io.BytesIO(data), allow_pickle=False)
+        except (ValueError, EOFError, OSError):
+            raise UserError("Standard input is no array that can be read.", "Write it with numpy.save.") from None
+
+    def needs_rate(self, one: Any) -> bool:
+        """Whether an input does not say its own rate: samples without one, and files of raw samples."""
+        if self.kind != "audio" or is_sound(one):
+            return False
+        return not isinstance(one, (str, Path, Medium)) or Path(str(one)).suffix.lower() in RAW
+
+    def _resampled(self, samples: NDArray[np.float32], rate: float | None, place: str) -> NDArray[np.float32]:
+        if rate is None:
+            raise UserError(
+                f"{place} is samples, which do not say how many are a second.",
+                f"Give rate (--rate); the model reads {self.rate}.",
+            )
+        return resampled(samples, checked_rate(rate), self.rate)
 
     def base(self, one: Any, place: str = "The input") -> Frames:
         """What of an input is kept in memory: a spectrogram, a grey line (W, height), or frames."""
@@ -192,6 +223,17 @@ class InputReader:
         return reader
 
 
+def is_sound(one: Any) -> bool:
+    """Whether an input is (samples, rate)."""
+    return isinstance(one, tuple) and len(one) == 2 and hasattr(one[0], "ndim") and isinstance(one[1], (int, float))
+
+
+def checked_rate(rate: float) -> int:
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 100 <= rate <= 10_000_000:
+        raise UserError(f"rate={rate!r} is not a number of samples a second.", "Use 8000, 16000 or the like.")
+    return round(rate)
+
+
 def usual_height(examples: Sequence[Transcribed]) -> int:
     """48, or the height of most lines if they are lower."""
     some = examples[:: max(1, len(examples) // 200)]
@@ -201,10 +243,17 @@ def usual_height(examples: Sequence[Transcribed]) -> int:
 
 def usual_rate(examples: Sequence[Transcribed]) -> int:
     """The rate of most of the recordings, 16,000 at the most; what is unusual about them is said."""
-    facts = [audio_facts(example.input) for example in examples if isinstance(example.input, Medium)]
-    if not facts:
+    found = [(example, audio_facts(example.input)) for example in examples if isinstance(example.input, Medium)]
+    if not found:
         raise UserError("Arrays of samples do not say their rate.", "Give data.sample_rate.")
+    facts = [one for _, one in found]
     tell_about(facts)
+    early = [example for example, one in found if one.missing]
+    if early:
+        note(
+            f"{len(early):,} of {len(facts):,} recordings end before what they declare, the first at {early[0].place}. "
+            "What is there is read."
+        )
     return min(MOST_RATE, Counter(one.rate for one in facts).most_common(1)[0][0])
 
 

@@ -45,37 +45,69 @@ class Window:
     scale: float = 1.0
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What the network says of a part of an input: log-probabilities (T, V), and when each step begins."""
+
+    number: int  # of the input
+    log_probs: Tensor
+    moment: Callable[[int], float]
+
+
 def recognize(
     model: Model, inputs: Sequence[Any], searches: Mapping[str, Search], window: float | None = None
 ) -> dict[str, list[Recognized]]:
     """What each input says, for each search; the network reads every input once."""
-    assets: RecognizeAssets = model.assets
     found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in inputs] for name in searches}
-
-    def read(numbers: Sequence[int], log_probs: Sequence[Tensor], moments: Sequence[Callable[[int], float]]) -> None:
+    for heard in hear(model, inputs, window):
         for name, search in searches.items():
-            for number, readings, moment in zip(numbers, search(log_probs), moments, strict=True):
-                found[name][number].append([piece_of(search, reading, moment) for reading in readings])
-
-    streamed = _streamed_ones(model, inputs, window)
-    rest = (number for number in range(len(inputs)) if number not in streamed)
-    windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
-    while pool := list(itertools.islice(windows, POOL)):
-        times = [moments(model, len(one.features), one.start, one.scale) for one in pool]
-        read([one.number for one in pool], _posteriors(model, pool), times)
-    for number in streamed:
-        log_probs, frames = _through(model, inputs[number])
-        read([number], [log_probs], [moments(model, frames)])
+            for part, readings in zip(heard, search([part.log_probs for part in heard]), strict=True):
+                pieces = [piece_of(search, reading, part.moment, part.log_probs) for reading in readings]
+                found[name][part.number].append(pieces)
+    assets: RecognizeAssets = model.assets
     return {
         name: [joined(one, assets.labels.glue, assets.reader.unit, searches[name].options.n_best) for one in pieces]
         for name, pieces in found.items()
     }
 
 
+def hear(model: Model, inputs: Sequence[Any], window: float | None = None) -> Iterator[list[Heard]]:
+    """Every input through the network, some parts at a time; the parts of an input come in their order."""
+    streamed = _streamed_ones(model, inputs, window)
+    rest = (number for number in range(len(inputs)) if number not in streamed)
+    windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
+    while pool := list(itertools.islice(windows, POOL)):
+        times = [moments(model, len(one.features), one.start, one.scale) for one in pool]
+        yield [Heard(one.number, *rest) for one, *rest in zip(pool, _posteriors(model, pool), times, strict=True)]
+    for number in streamed:
+        log_probs, frames = _through(model, inputs[number])
+        yield [Heard(number, log_probs, moments(model, frames))]
+
+
+def hear_window(model: Model, samples: Samples, start: int) -> Heard:
+    """A window of a recording, which begins so many samples after its start, through the network."""
+    reader: InputReader = model.assets.reader
+    window = Window(0, reader.features(reader.mel(samples)), start / reader.mel.hop)
+    (log_probs,) = _posteriors(model, [window])
+    return Heard(0, log_probs, moments(model, len(window.features), window.start))
+
+
+def texts_of(
+    heard: Iterable[Sequence[Heard]], count: int, searches: Mapping[str, Search], glue: str
+) -> dict[str, list[str]]:
+    """What each search reads of each of `count` inputs, the text alone."""
+    found: dict[str, list[list[str]]] = {name: [[] for _ in range(count)] for name in searches}
+    for parts in heard:
+        for name, search in searches.items():
+            for part, readings in zip(parts, search([part.log_probs for part in parts]), strict=True):
+                found[name][part.number].append(search.text(readings[0]))
+    return {name: [glue.join(filter(None, parts)) for parts in texts] for name, texts in found.items()}
+
+
 def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:
     """The labels of an input over time, which is read in one window, and its answer."""
     assets: RecognizeAssets = model.assets
-    base, scale = assets.reader.line(given) if assets.reader.kind == "line" else (assets.reader.base(given), 1.0)
+    base, scale = assets.reader.line(given)[:2] if assets.reader.kind == "line" else (assets.reader.base(given), 1.0)
     if len(base) > MOST_DRAWN:
         raise UserError(
             f"The input has {len(base):,} steps; a picture shows {MOST_DRAWN:,} at the most.", "Give a shorter piece."
@@ -135,7 +167,8 @@ def _windows(model: Model, number: int, given: Any, window: float | None) -> Ite
     """The parts of an input; of one that is silent there are none."""
     reader: InputReader = model.assets.reader
     if reader.kind == "audio":
-        for start, samples in _cut_recording(reader, given, window or SECONDS):
+        blocks = _blocks(reader, given) if isinstance(given, Medium) else [reader.samples(given)]
+        for start, samples in cut_recording(reader, blocks, window or SECONDS):
             if not is_silent(samples):
                 features = reader.features(reader.mel(samples))
                 yield Window(number, features, start / reader.mel.hop)
@@ -153,17 +186,22 @@ def _windows(model: Model, number: int, given: Any, window: float | None) -> Ite
 def _whole(reader: InputReader, given: Any) -> tuple[NDArray[np.float32], float]:
     """All features of an input, and the scale of its columns."""
     if reader.kind == "line":
-        columns, scale = reader.line(given)
-        return reader.features(columns), scale
+        line = reader.line(given)
+        if line.lines > 1:
+            what = given if isinstance(given, Medium) else "The picture"
+            note(
+                f"{what} seems to hold {line.lines} lines of text. This model reads one line at a time: cut the picture "
+                "into lines, and give each of them."
+            )
+        return reader.features(line.columns), line.scale
     return reader.features(reader.base(given)), 1.0
 
 
-def _cut_recording(reader: InputReader, given: Any, seconds: float) -> Iterator[tuple[int, Samples]]:
+def cut_recording(reader: InputReader, blocks: Iterable[Samples], seconds: float) -> Iterator[tuple[int, Samples]]:
     """A recording in parts of at most so many seconds, cut where it is quietest; first sample and samples of each.
 
     Never more than two windows of a file stand in memory.
     """
-    blocks: Iterable[Samples] = [reader.samples(given)] if not isinstance(given, Medium) else _blocks(reader, given)
     most, hop = max(reader.mel.window, int(seconds * reader.rate)), reader.mel.hop
     start, held = 0, np.zeros(0, dtype=np.float32)
     for block in blocks:
@@ -183,6 +221,11 @@ def _blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
         note(f"{medium} has {facts.channels} channels: their mean is read.")
     if facts.rate < reader.rate:
         note(f"{medium} has {facts.rate:,} samples a second; the model learnt from {reader.rate:,}.")
+    if facts.missing:
+        note(
+            f"{medium} ends early: it declares {facts.seconds + facts.missing:.2f} seconds, "
+            f"and {facts.seconds:.2f} are there. These are read."
+        )
     loudest = 0.0
     for block in audio_blocks(medium, reader.rate, 10.0):
         loudest = max(loudest, float(np.abs(block).max(initial=0.0)))

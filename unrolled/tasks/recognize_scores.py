@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from unrolled.data.transcripts import Transcribed
-from unrolled.errors import note
+from unrolled.errors import UserError, note
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
+from unrolled.search.frames.tuning import tune as tune_weights
 from unrolled.tasks.base import table_of
-from unrolled.tasks.recognize_labels import RecognizeAssets
-from unrolled.tasks.recognize_read import recognize
-from unrolled.tasks.recognize_search import RunOptions, Search
+from unrolled.tasks.recognize_labels import Labels, RecognizeAssets
+from unrolled.tasks.recognize_read import Heard, hear, texts_of
+from unrolled.tasks.recognize_search import RunOptions, Search, loaded
 
 GREEDY = "greedy"
 
 
-def score_file(model: Model, examples: Sequence[Transcribed], options: RunOptions) -> dict[str, Any]:
-    """Reads every example in each way that the options ask for; the scores above the table are those of the last."""
+def score_file(
+    model: Model, examples: Sequence[Transcribed], options: RunOptions, tune: bool = False
+) -> dict[str, Any]:
+    """Reads every example in each way that the options ask for; the scores above the table are those of the last.
+
+    With `tune` the weights of the lexicon and the language model are first set to those with the fewest errors.
+    """
     assets: RecognizeAssets = model.assets
     labels = assets.labels
-    searches = {name: Search(labels, one) for name, one in ways(options).items()}
+    if tune and options.lexicon is None:
+        raise UserError("tune is for lm_weight and word_bonus, which need a lexicon.", "Give one (--lexicon).")
     inputs = [assets.reader.given(example.input, example.place) for example in examples]
-    answers = recognize(model, inputs, searches, options.window)
     references = [labels.reference(example.text) for example in examples]
-    table = {}
-    for name, found in answers.items():
-        texts = [answer.text for answer in found]
-        table[name] = asdict(recognition_scores(texts, references, symbols=labels.level == "symbols"))
+    options = loaded(options, labels)
+    heard: Iterable[Sequence[Heard]] = hear(model, inputs, options.window)
+    tuned: dict[str, Any] = {}
+    if tune:
+        heard = list(heard)  # the network reads every input once, the searches many times
+        options, tuned = _tuned(heard, references, options, labels)
+    searches = {name: Search(labels, one) for name, one in ways(options).items()}
+    answers = texts_of(heard, len(inputs), searches, labels.glue)
+    symbols = labels.level == "symbols"
+    table = {name: asdict(recognition_scores(texts, references, symbols=symbols)) for name, texts in answers.items()}
     unknown = Counter(name for example in examples for name in labels.unknown(example.text))
     if unknown:
         first = next(example for example in examples if labels.unknown(example.text))
@@ -44,10 +56,28 @@ def score_file(model: Model, examples: Sequence[Transcribed], options: RunOption
         **table[asked],
         "search": asked,
         "examples": len(examples),
-        "empty": sum(not answer.text for answer in answers[asked]),
+        "empty": sum(not text for text in answers[asked]),
         "unknown_symbols": unknown.total(),
+        **tuned,
         "searches": table,
     }
+
+
+def _tuned(
+    heard: Sequence[Sequence[Heard]], references: Sequence[str], options: RunOptions, labels: Labels
+) -> tuple[RunOptions, dict[str, Any]]:
+    """The options with the best weights, and what to tell of them."""
+
+    def errors(weight: float | None, bonus: float) -> tuple[float, float]:
+        search = Search(labels, replace(options, lm_weight=weight, word_bonus=bonus, n_best=1))
+        texts = texts_of(heard, len(references), {"": search}, labels.glue)[""]
+        scores = recognition_scores(texts, references, symbols=labels.level == "symbols")
+        return scores.wer, scores.cer
+
+    given = {"lm_weight": options.lm_weight, "word_bonus": options.word_bonus}
+    found = tune_weights(errors, has_lm=options.lm is not None, **given)
+    chosen = replace(options, lm_weight=found.lm_weight, word_bonus=found.word_bonus)
+    return chosen, {"settings_tried": len(found.tried), "tuned": found.options}
 
 
 def ways(options: RunOptions) -> dict[str, RunOptions]:

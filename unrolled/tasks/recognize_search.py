@@ -10,7 +10,8 @@ from torch import Tensor
 
 from unrolled.errors import UserError
 from unrolled.search import NGram
-from unrolled.search.frames import Decoded, Decoder, Lexicon, best_path
+from unrolled.search.frames import Decoded, Decoder, Lexicon, Word, best_path
+from unrolled.search.frames.confidence import with_confidences
 from unrolled.search.frames.options import check_used
 from unrolled.tasks.recognize_labels import Labels
 
@@ -29,6 +30,7 @@ class RunOptions:
     word_bonus: float | None = None  # none: 0
     unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
     window: float | None = None  # longer inputs are read in windows; seconds, or heights of a line
+    rate: float | None = None  # samples a second of arrays and raw files, which do not say it themselves
 
     def __post_init__(self) -> None:
         if self.lm is not None and self.lexicon is None:
@@ -61,6 +63,7 @@ class Span(NamedTuple):
     start: float
     end: float
     known: bool | None = None  # of a word: whether it is in the lexicon; none: there is no lexicon
+    confidence: float | None = None  # of a word: how sure the network is of it, from 0 to 1; none: not known in streams
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,22 @@ class Recognized:
     labels: tuple[Span, ...]
     unit: str
     others: tuple[Recognized, ...] = ()
+    complete: bool = True  # False: it ends inside a word of the lexicon, which is not among the words
 
     def __str__(self) -> str:
         return self.text
+
+
+def loaded(options: RunOptions, labels: Labels) -> RunOptions:
+    """The options with lexicon and language model read from their files."""
+    names, lexicon, lm = list(labels.names), options.lexicon, options.lm
+    if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
+        lexicon = Lexicon.read(lexicon, names, skip_unspellable=True)
+    elif lexicon is not None and not isinstance(lexicon, Lexicon):
+        lexicon = Lexicon(lexicon, names, skip_unspellable=True)
+    if isinstance(lm, str) or hasattr(lm, "__fspath__"):
+        lm = NGram.load(lm)
+    return replace(options, lexicon=lexicon, lm=lm)
 
 
 class Search:
@@ -91,18 +107,13 @@ class Search:
             self.decoder = self._decoder()
 
     def _decoder(self) -> Decoder:
-        options, names = self.options, list(self.labels.names)
-        lexicon = options.lexicon
-        if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
-            lexicon = Lexicon.read(lexicon, names, skip_unspellable=True)
-        elif lexicon is not None and not isinstance(lexicon, Lexicon):
-            lexicon = Lexicon(lexicon, names, skip_unspellable=True)
-        lm = NGram.load(options.lm) if isinstance(options.lm, str) or hasattr(options.lm, "__fspath__") else options.lm
-        more = {"unknown_penalty": options.unknown_penalty} if lexicon is not None else {"merge": "sum"}
+        options = loaded(self.options, self.labels)
+        more = {"unknown_penalty": options.unknown_penalty} if options.lexicon is not None else {"merge": "sum"}
         return Decoder(
-            names,
-            lexicon,
-            lm,
+            list(self.labels.names),
+            options.lexicon,
+            options.lm,
+            blank=0,
             separator=self.labels.separator,
             beam=options.beam or USUAL_BEAM,
             lm_weight=1.0 if options.lm_weight is None else options.lm_weight,
@@ -138,33 +149,36 @@ class Piece(NamedTuple):
     score: float
     words: list[Span]
     labels: list[Span]
+    complete: bool = True
 
 
-def piece_of(search: Search, found: Decoded, moment: Any) -> Piece:
-    """`moment(step)` tells where a step of the network's output begins."""
+def piece_of(search: Search, found: Decoded, moment: Any, log_probs: Tensor | None = None) -> Piece:
+    """`moment(step)` tells where a step of the network's output begins; with `log_probs` words have confidences."""
     labels = search.labels
     spans = [
         Span(labels.names[label], moment(start), moment(end))
         for label, (start, end) in zip(found.labels, found.spans, strict=True)
     ]
-    if search.options.lexicon is not None:
-        words = [Span(word.text, moment(word.start), moment(word.end), word.known) for word in found.words]
-    else:
-        words = _between(spans, labels)
-    return Piece(search.text(found), found.score, words, spans)
+    words = found.words if search.options.lexicon is not None else _between(found, labels)
+    if log_probs is not None:
+        separator = None if labels.separator is None else labels.names.index(labels.separator)
+        words = with_confidences(replace(found, words=words), log_probs, 0, separator).words
+    told = [Span(w.text, moment(w.start), moment(w.end), w.known, w.confidence) for w in words]
+    return Piece(search.text(found), found.score, told, spans, found.complete)
 
 
-def _between(spans: Sequence[Span], labels: Labels) -> list[Span]:
+def _between(found: Decoded, labels: Labels) -> list[Word]:
     """The words that blanks leave between them; of symbols each is one."""
-    if labels.level == "symbols":
-        return list(spans)
-    words: list[list[Span]] = [[]]
-    for span in spans:
-        if span.text == labels.separator:
+    words: list[list[tuple[str, int, int]]] = [[]]
+    for label, (start, end) in zip(found.labels, found.spans, strict=True):
+        name = labels.names[label]
+        if name == labels.separator:
             words.append([])
+        elif labels.level == "symbols":
+            words.append([(name, start, end)])
         else:
-            words[-1].append(span)
-    return [Span("".join(s.text for s in word), word[0].start, word[-1].end) for word in words if word]
+            words[-1].append((name, start, end))
+    return [Word("".join(part[0] for part in word), word[0][1], word[-1][2], None) for word in words if word]
 
 
 def joined(pieces: Sequence[Sequence[Piece]], glue: str, unit: str, n_best: int) -> Recognized:
@@ -190,4 +204,4 @@ def joined(pieces: Sequence[Sequence[Piece]], glue: str, unit: str, n_best: int)
 def _answer(score: float, text: str, parts: Sequence[Piece], unit: str) -> Recognized:
     words = tuple(word for part in parts for word in part.words)
     labels = tuple(label for part in parts for label in part.labels)
-    return Recognized(text, score, words, labels, unit)
+    return Recognized(text, score, words, labels, unit, complete=all(part.complete for part in parts))

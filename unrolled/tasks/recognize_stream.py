@@ -15,7 +15,7 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
 from unrolled.search.frames import Decoded
-from unrolled.tasks.recognize_inputs import InputReader
+from unrolled.tasks.recognize_inputs import InputReader, checked_rate
 from unrolled.tasks.recognize_labels import RecognizeAssets
 from unrolled.tasks.recognize_search import Recognized, RunOptions, Search, joined, piece_of
 
@@ -100,6 +100,7 @@ class RecognizeStream:
                 "A stream takes each step's best label, or words of a lexicon.", "Leave beam and n_best out."
             )
         self._blocks = Blocks(model)
+        self._resampler = _resampler(self.assets.reader, options.rate)
         self._search = Search(self.assets.labels, options)
         decoder = self._search.decoder
         self._words = None if decoder is None else decoder.stream(n_best=options.n_best)
@@ -115,12 +116,17 @@ class RecognizeStream:
         pass
 
     def feed(self, chunk: NDArray[Any]) -> str:
-        """Some more samples (N,) at the model's rate, or frames (T, …); the text so far."""
+        """Some more samples (N,) at the stream's rate, or frames (T, …); the text so far."""
+        if self._resampler is not None:
+            chunk = self._resampler.resample_chunk(self.assets.reader.samples(chunk, "The chunk"))
         self._read(self._blocks.feed(chunk))
         return self.text
 
     def finish(self) -> Recognized:
         """The answer to all that was fed, with times."""
+        if self._resampler is not None:
+            self._read(self._blocks.feed(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True)))
+            self._resampler = None
         self._read(self._blocks.finish())
         readings = [piece_of(self._search, one, self._moment) for one in self._found()]
         return joined([readings], self.assets.labels.glue, self.assets.reader.unit, self._search.options.n_best)
@@ -144,6 +150,24 @@ class RecognizeStream:
 
     def _moment(self, step: int) -> float:
         return self.assets.reader.moment(min(step * self._factor, self._blocks.frames))
+
+
+def _resampler(reader: InputReader, rate: float | None) -> Any:
+    """What brings samples of this rate to the model's, in pieces; None where they have it."""
+    if reader.kind != "audio":
+        if rate is not None:
+            raise UserError("rate is for samples of recordings.", f"This model expects {reader.expects}.")
+        return None
+    if rate is None:
+        raise UserError(
+            "A stream of samples does not say how many are a second.",
+            f"Give it once: stream(rate={reader.rate}), if it is what the model reads.",
+        )
+    if checked_rate(rate) == reader.rate:
+        return None
+    import soxr
+
+    return soxr.ResampleStream(checked_rate(rate), reader.rate, 1, dtype="float32")
 
 
 class _BestPath:

@@ -53,7 +53,15 @@ def test_scores_every_sentence(
     truth = Sentences(labels, pairs(SPELLINGS), separator=separator, add=merge == "sum", lm=lm, **rest)
     expected = truth.best(log_probs)
     decoder = Decoder(
-        labels, Lexicon(SPELLINGS, labels), lm, separator=separator, merge=merge, beam=10**6, backend=backend, **rest
+        labels,
+        Lexicon(SPELLINGS, labels),
+        lm,
+        separator=separator,
+        merge=merge,
+        beam=10**6,
+        margin=math.inf,
+        backend=backend,
+        **rest,
     )
     found = decoder.decode(log_probs, n_best=10**6)
     assert [one.score for one in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
@@ -98,7 +106,7 @@ def test_native_equals_plain(data: st.DataObject) -> None:
     options = {
         "beam": data.draw(st.integers(1, 30)),
         "per_node": data.draw(st.sampled_from([None, 1, 2])),
-        "margin": data.draw(st.sampled_from([2.0, 8.0, math.inf])),
+        "margin": data.draw(st.sampled_from([None, 2.0, 8.0, math.inf])),
         "merge": data.draw(st.sampled_from(["max", "sum"])),
         "recombine": data.draw(st.sampled_from([None, True, False])),
         "look_ahead": data.draw(st.booleans()),
@@ -122,7 +130,8 @@ def test_native_equals_plain(data: st.DataObject) -> None:
 @pytest.mark.parametrize("separator", [None, "|"])
 def test_times_are_those_of_the_best_path(backend: str, separator: str | None) -> None:
     log_probs = log_probs_of(14, 4, scale=3.0)
-    (found,) = Decoder(LABELS, Lexicon(SPELLINGS, LABELS), separator=separator, beam=2000, backend=backend).decode(
+    lexicon = Lexicon(SPELLINGS, LABELS)
+    (found,) = Decoder(LABELS, lexicon, separator=separator, beam=2000, margin=math.inf, backend=backend).decode(
         log_probs
     )
     assert found.words

@@ -27,7 +27,7 @@ native_only = pytest.mark.skipif("native" not in ENGINES, reason="the native eng
 def test_is_exact_with_a_large_beam(backend: str, merge: str, frames: int, labels: int, blank: int) -> None:
     log_probs = log_probs_of(frames, labels, scale=2.0)
     expected = labellings(log_probs, blank, merge == "sum")
-    found = prefix_search(log_probs, 10_000, blank=blank, merge=merge, n_best=10_000, backend=backend)
+    found = prefix_search(log_probs, 10_000, blank=blank, merge=merge, margin=math.inf, n_best=10_000, backend=backend)
     assert [tuple(one.labels) for one in found] == [labels for _, labels in expected]
     assert [one.score for one in found] == pytest.approx([score for score, _ in expected], abs=1e-9)
 
@@ -46,7 +46,7 @@ def test_native_equals_plain(data: st.DataObject) -> None:
         "beam": data.draw(st.integers(1, 12)),
         "blank": data.draw(st.integers(0, labels - 1)),
         "merge": data.draw(st.sampled_from(["sum", "max"])),
-        "margin": data.draw(st.sampled_from([0.5, 5.0, math.inf])),
+        "margin": data.draw(st.sampled_from([None, 0.5, 5.0, math.inf])),
         "n_best": 5,
     }
     native = prefix_search(log_probs, backend="native", **options)
@@ -57,7 +57,7 @@ def test_native_equals_plain(data: st.DataObject) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_scores_are_those_of_the_loss(backend: str) -> None:
     log_probs = log_probs_of(7, 4, scale=3.0)
-    for found in prefix_search(log_probs, 10_000, n_best=3, backend=backend):
+    for found in prefix_search(log_probs, 10_000, margin=math.inf, n_best=3, backend=backend):
         loss = ctc_loss(log_probs.double(), torch.tensor(found.labels), reduction="sum")
         assert found.score == pytest.approx(-loss.item(), abs=1e-9)
 
@@ -74,7 +74,7 @@ def test_equals_fast_ctc_decode() -> None:
     decoder = pytest.importorskip("fast_ctc_decode")
     log_probs = log_probs_of(60, 5, scale=4.0)
     theirs, _ = decoder.beam_search(log_probs.exp().numpy().astype(np.float32), "Nabcd", beam_size=50)
-    assert "".join("Nabcd"[label] for label in prefix_search(log_probs, 50)[0].labels) == theirs
+    assert "".join("Nabcd"[label] for label in prefix_search(log_probs, 50, margin=math.inf)[0].labels) == theirs
     greedy, _ = decoder.viterbi_search(log_probs.exp().numpy(), "Nabcd")
     assert "".join("Nabcd"[label] for label in best_path(log_probs).labels) == greedy
 
@@ -95,7 +95,7 @@ def test_equals_flashlights_lexicon_free_decoder(merge: str) -> None:
     theirs = decoder.LexiconFreeDecoder(options, decoder.ZeroLM(), -1, 0, []).decode(log_probs.data_ptr(), 50, 6)[0]
     path = [token for token in theirs.tokens if token >= 0]
     labels = [b for a, b in zip([0, *path], path, strict=False) if b not in (0, a)]
-    ours = prefix_search(log_probs, 2000, merge=merge)[0]
+    ours = prefix_search(log_probs, 2000, merge=merge, margin=math.inf)[0]
     assert ours.labels == labels
     # flashlight gives a sum only for the paths that end as its best one does
     assert ours.score == pytest.approx(theirs.score, abs=1e-3) if merge == "max" else ours.score >= theirs.score - 1e-6

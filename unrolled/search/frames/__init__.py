@@ -1,5 +1,6 @@
 """From a matrix of posteriors to labels and words: best path, prefix beam search, dictionary search (S27, S28)."""
 
+from unrolled.search.frames.confidence import word_confidences
 from unrolled.search.frames.decoder import Decoder, DecoderStream, decode
 from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.frames.prefix import best_path, prefix_search
@@ -14,4 +15,5 @@ __all__ = [
     "best_path",
     "decode",
     "prefix_search",
+    "word_confidences",
 ]

@@ -13,11 +13,13 @@ from torch import Tensor
 
 from unrolled.errors import UserError
 from unrolled.nn.checks import check_options
+from unrolled.search.frames.blanks import chosen_blank
+from unrolled.search.frames.confidence import with_confidences
 from unrolled.search.frames.dictionary_plain import UNKNOWN, Found, PlainDictionarySearch
 from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.frames.options import SearchOptions
 from unrolled.search.frames.posteriors import as_log_probs
-from unrolled.search.frames.prefix import check_blank, check_limits, choose_backend, prefix_search
+from unrolled.search.frames.prefix import check_blank, check_limits, choose_backend, margin_for, prefix_search
 from unrolled.search.frames.results import Decoded, Word
 from unrolled.search.ngram import NGram
 
@@ -30,14 +32,16 @@ class Decoder:
     - `labels`: the name of each column of the posteriors.
     - `lexicon`: the words there are; none: prefix beam search over the labels.
     - `lm`: an n-gram model of words, which needs a lexicon.
-    - `blank`, `separator`: columns, by number or by name. With a separator words have one between them, and may have
-      more of them there and at both ends.
+    - `blank`: a column, by number or by name; none: the label named as one (`<blank>`, `[PAD]`, `_`, …), otherwise the
+      first.
+    - `separator`: a column, too. With one, words have one between them, and may have more of them there and at both
+      ends.
     - the rest: see `SearchOptions`.
 
     >>> frames = torch.tensor([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])  # reads "ab"
     >>> decoder = Decoder(["-", "a", "b"], ["ba", "bb"])
     >>> decoder.decode(frames, kind="probs")[0].words
-    [Word(text='bb', start=0, end=3, known=True)]
+    [Word(text='bb', start=0, end=3, known=True, confidence=None)]
     """
 
     def __init__(
@@ -46,7 +50,7 @@ class Decoder:
         lexicon: Lexicon | Iterable[str] | None = None,
         lm: NGram | None = None,
         *,
-        blank: int | str = 0,
+        blank: int | str | None = None,
         separator: int | str | None = None,
         backend: str = "auto",
         **options: Any,
@@ -55,7 +59,7 @@ class Decoder:
         self.labels = list(labels)
         self.options = SearchOptions(**options)
         self.backend = choose_backend(backend)
-        self.blank = self._column("blank", blank)
+        self.blank = chosen_blank(self.labels) if blank is None else self._column("blank", blank)
         self.separator = None if separator is None else self._column("separator", separator)
         self.lm = lm
         self.lexicon = None if lexicon is None else self._checked_lexicon(lexicon)
@@ -95,12 +99,14 @@ class Decoder:
         *,
         lexicon: Lexicon | Iterable[str] | None = None,
         kind: str = "log_probs",
+        confidence: bool = False,
     ) -> list[Decoded]:
         """The `n_best` readings of (T, V) posteriors, best first; `lexicon` takes the place of the decoder's own.
 
-        `kind` says what the posteriors are: "log_probs", "probs" or "logits".
+        `kind` says what the posteriors are: "log_probs", "probs" or "logits". With `confidence` every word has one:
+        see `word_confidences`.
         """
-        return self.decode_batch([posteriors], n_best, lexicon=lexicon, kind=kind)[0]
+        return self.decode_batch([posteriors], n_best, lexicon=lexicon, kind=kind, confidence=confidence)[0]
 
     def decode_batch(
         self,
@@ -110,6 +116,7 @@ class Decoder:
         lengths: Sequence[int] | Tensor | None = None,
         lexicon: Lexicon | Iterable[str] | None = None,
         kind: str = "log_probs",
+        confidence: bool = False,
     ) -> list[list[Decoded]]:
         """The same for many, on all cores: a list of matrices, or (B, T, V) and lengths."""
         rows = (
@@ -125,7 +132,8 @@ class Decoder:
         chosen = self.lexicon if lexicon is None else self._checked_lexicon(lexicon)
         if chosen is None:
             with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # the search itself runs without the GIL
-                return list(pool.map(lambda one: self._spell(one, n_best), frames))
+                spelt = list(pool.map(lambda one: self._spell(one, n_best), frames))
+            return self._rated(spelt, frames) if confidence else spelt
         streams = [DecoderStream(self, chosen, n_best) for _ in frames]
         if self.backend == "native":
             from unrolled.kernels import _native
@@ -135,7 +143,14 @@ class Decoder:
         else:
             for stream, one in zip(streams, frames, strict=True):
                 stream.feed(one)
-        return [stream.best(n_best) for stream in streams]
+        found = [stream.best(n_best) for stream in streams]
+        return self._rated(found, frames) if confidence else found
+
+    def _rated(self, found: Sequence[Sequence[Decoded]], frames: Sequence[Tensor]) -> list[list[Decoded]]:
+        return [
+            [with_confidences(one, log_probs, self.blank, self.separator) for one in readings]
+            for readings, log_probs in zip(found, frames, strict=True)
+        ]
 
     def stream(self, *, n_best: int = 1, lexicon: Lexicon | Iterable[str] | None = None) -> DecoderStream:
         """A search that is fed frames as they come; how they are cut changes nothing."""
@@ -166,7 +181,7 @@ class Decoder:
             else:
                 words[-1].append(i)
         spelt = [("".join(self.labels[found.labels[i]] for i in word), word) for word in words if word]
-        return [Word(text, found.spans[word[0]][0], found.spans[word[-1]][1], False) for text, word in spelt]
+        return [Word(text, found.spans[word[0]][0], found.spans[word[-1]][1], None) for text, word in spelt]
 
 
 class DecoderStream:
@@ -176,12 +191,13 @@ class DecoderStream:
         self._decoder, self._lexicon = decoder, lexicon
         self._frames = 0
         recombine = decoder.options.recombines(n_best)
+        margin = margin_for(decoder.options.margin, n_best, decoder.options.usual_margin)
         self.search: Any
         if decoder.backend == "native":
-            self.search = _native_search(decoder, lexicon, recombine)
+            self.search = _native_search(decoder, lexicon, recombine, margin)
         else:
             self.search = PlainDictionarySearch(
-                lexicon, decoder.lm, decoder.options, decoder.blank, decoder.separator, recombine
+                lexicon, decoder.lm, decoder.options, decoder.blank, decoder.separator, recombine, margin
             )
 
     def feed(self, posteriors: Any, kind: str = "log_probs") -> None:
@@ -209,13 +225,13 @@ class DecoderStream:
         return Decoded(found.score, found.labels, spans, words, found.complete)
 
 
-def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool) -> Any:
+def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool, margin: float) -> Any:
     from unrolled.kernels import _native
 
     given, options = decoder.options, _native.DictionaryOptions()
     options.labels, options.blank = len(decoder.labels), decoder.blank
     options.separator = -1 if decoder.separator is None else decoder.separator
-    options.beam, options.per_node, options.margin = given.beam, given.per_node or 0, given.margin
+    options.beam, options.per_node, options.margin = given.beam, given.per_node or 0, margin
     options.sum, options.recombine, options.look_ahead = given.merge == "sum", recombine, given.look_ahead
     options.lm_weight, options.word_bonus = given.lm_weight, given.word_bonus
     options.unknown_penalty = -math.inf if given.unknown_penalty is None else given.unknown_penalty

@@ -85,9 +85,10 @@ class PlainDictionarySearch:
         blank: int,
         separator: int | None,
         recombine: bool,
+        margin: float,
     ) -> None:
         self.lexicon, self.lm, self.options = lexicon, lm, options
-        self.blank, self.separator, self.recombine = blank, separator, recombine
+        self.blank, self.separator, self.recombine, self.margin = blank, separator, recombine, margin
         self.add_up = options.merge == "sum"
         self.expected: dict[int, float] = {}  # look-ahead of the tree's nodes, by id
         if lm is not None and options.look_ahead:
@@ -206,7 +207,7 @@ class PlainDictionarySearch:
         kept: list[int] = []
         counts: dict[Any, int] = {}
         for i in order:
-            if totals[i] < best - self.options.margin or len(kept) == self.options.beam:
+            if totals[i] < best - self.margin or len(kept) == self.options.beam:
                 break
             key = slots[i].place.key()
             counts[key] = counts.get(key, 0) + 1

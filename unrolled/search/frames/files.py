@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+from torch import Tensor
 
+from unrolled.data.text import read_lines
 from unrolled.errors import UserError
+from unrolled.search.frames.blanks import blank_column, chosen_blank
 from unrolled.search.frames.decoder import Decoder
 from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.ngram import NGram
@@ -79,21 +83,41 @@ def read_labels(path: str | Path) -> list[str]:
     return labels
 
 
+def read_references(path: str | Path, names: Sequence[str]) -> list[str]:
+    """What each of the named utterances says: a line of name TAB text for each, in any order, or its text alone."""
+    lines = [line for line in read_lines(path) if line.strip()]
+    pairs = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    if len(pairs) == len(lines):
+        missing = next((name for name in names if name not in pairs), None)
+        if missing is not None:
+            raise UserError(f"{path} has no text of {missing!r}.", "Give a line of name, tab and text for each.")
+        return [" ".join(pairs[name].split()) for name in names]
+    if len(lines) != len(names):
+        raise UserError(f"{path} has {len(lines)} texts, and there are {len(names)} utterances.", "Give one for each.")
+    return [" ".join(line.split()) for line in lines]
+
+
 def decoder_from_files(
     labels: str | Path,
     lexicon: str | Path | None = None,
     lm: str | Path | None = None,
     *,
+    posteriors: Iterable[Tensor] | None = None,
     blank: str | None = None,
     separator: str | None = "auto",
     skip_unspellable: bool = False,
     **options: Any,
 ) -> Decoder:
-    """The decoder that these files make. A separator "auto" is a label " " or "|" that no word is spelt with."""
+    """The decoder that these files make. A separator "auto" is a label " " or "|" that no word is spelt with.
+
+    The blank is a label or its column; where it is not said, it is found by its name, or is the first label, with which
+    the `posteriors` must agree.
+    """
     names = read_labels(labels)
+    column = chosen_blank(names, posteriors, always_say=True) if blank is None else blank_column(names, blank)
     words = None if lexicon is None else Lexicon.read(lexicon, names, skip_unspellable=skip_unspellable)
     if separator == "auto":
         free = (name for name in SEPARATORS if words and name in names and not words.uses(names.index(name)))
         separator = next(free, None)
     model = None if lm is None else NGram.load(lm)
-    return Decoder(names, words, model, blank=0 if blank is None else blank, separator=separator, **options)
+    return Decoder(names, words, model, blank=column, separator=separator, **options)

@@ -9,6 +9,8 @@ from typing import Any
 from unrolled.errors import UserError, unknown_name
 from unrolled.search.frames.prefix import MERGES, check_limits
 
+CLOSED_MARGIN, OPEN_MARGIN = 30.0, 15.0  # nats
+
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -20,7 +22,7 @@ class SearchOptions:
 
     beam: int = 100  # most hypotheses after each frame
     per_node: int | None = None  # most of them at one place of the tree
-    margin: float = math.inf  # none is more nats below the best
+    margin: float | None = None  # most nats below the best; none: see `usual_margin`, and inf for n-best lists
     merge: str = "max"  # of paths that come together the best counts, or their "sum"
     recombine: bool | None = None  # whether histories the model cannot tell apart come together; none: for 1-best only
     look_ahead: bool = True  # inside a word, the best unigram score of the words that begin so is counted already
@@ -40,6 +42,16 @@ class SearchOptions:
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise UserError(f"{name}={value!r} is not a number.")
+
+    @property
+    def usual_margin(self) -> float:
+        """What the best reading needs with a lexicon: enough for what one word can add or cost at once.
+
+        Where there are no words but those of the lexicon, a word that is missing has to be read as another, which is
+        far below the best for a while. docs/decode.md has what it costs.
+        """
+        least = CLOSED_MARGIN if self.unknown_penalty is None else OPEN_MARGIN
+        return least * max(1.0, self.lm_weight) + abs(self.word_bonus) + abs(self.unknown_penalty or 0.0)
 
     def recombines(self, n_best: int) -> bool:
         return n_best == 1 and self.merge == "max" if self.recombine is None else self.recombine

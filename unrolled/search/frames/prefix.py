@@ -17,6 +17,7 @@ from unrolled.search.frames.results import Decoded
 
 MERGES = ("sum", "max")
 BACKENDS = ("auto", "native", "reference")
+USUAL_MARGIN = 10.0  # nats; docs/decode.md has what it costs on real posteriors: nothing
 
 
 def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Decoded:
@@ -45,16 +46,17 @@ def prefix_search(
     *,
     blank: int = 0,
     merge: str = "sum",
-    margin: float = math.inf,
+    margin: float | None = None,
     n_best: int = 1,
     kind: str = "log_probs",
     backend: str = "auto",
 ) -> list[Decoded]:
     """The `n_best` likeliest labellings of (T, V) posteriors, best first.
 
-    After each frame the `beam` best beginnings are kept, none more than `margin` nats below the best. Paths that read
-    the same are added up (`merge="sum"`), or the best of them counts (`merge="max"`). With a beam as large as all
-    labellings the result is exact. The spans are those of the best single path.
+    After each frame the `beam` best beginnings are kept, none more than `margin` nats below the best: 10 for the best
+    labelling alone, no limit for several, unless it is given. Paths that read the same are added up (`merge="sum"`), or
+    the best of them counts (`merge="max"`). With a beam as large as all labellings and `margin=math.inf` the result is
+    exact. The spans are those of the best single path.
 
     >>> frames = [[0.4, 0.6], [0.6, 0.4]]  # the best path reads "a", and so do most of the others
     >>> [(one.labels, round(math.exp(one.score), 2)) for one in prefix_search(frames, kind="probs", n_best=2)]
@@ -63,13 +65,14 @@ def prefix_search(
     log_probs = as_log_probs(posteriors, kind)
     check_blank(blank, log_probs.shape[1])
     check_limits(beam, n_best, margin)
+    limit = margin_for(margin, n_best)
     if merge not in MERGES:
         raise unknown_name("merge", merge, MERGES)
     found: Sequence[tuple[float, Sequence[int]]]
     if choose_backend(backend) == "native":
-        found = _native_search(log_probs, beam, blank, merge == "sum", margin, n_best)
+        found = _native_search(log_probs, beam, blank, merge == "sum", limit, n_best)
     else:
-        found = plain_prefix_search(log_probs.double().tolist(), beam, blank, merge == "sum", margin)[:n_best]
+        found = plain_prefix_search(log_probs.double().tolist(), beam, blank, merge == "sum", limit)[:n_best]
     return [Decoded(score, list(labels), _spans(log_probs, labels, blank)) for score, labels in found]
 
 
@@ -150,9 +153,22 @@ def check_blank(blank: int, labels: int) -> None:
         raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
 
 
-def check_limits(beam: int, n_best: int, margin: float) -> None:
+def margin_for(margin: float | None, n_best: int, usual: float = USUAL_MARGIN) -> float:
+    """The margin of a search that gives so many readings: as it was given, or the usual one.
+
+    An n-best list has none by default: what is far below the best belongs to it, too.
+
+    >>> margin_for(None, 1), margin_for(None, 5), margin_for(3.0, 5)
+    (10.0, inf, 3.0)
+    """
+    if margin is not None:
+        return margin
+    return usual if n_best == 1 else math.inf
+
+
+def check_limits(beam: int, n_best: int, margin: float | None) -> None:
     for name, value in (("beam", beam), ("n_best", n_best)):
         if not isinstance(value, int) or value < 1:
             raise UserError(f"{name}={value!r} is not a whole number from 1 up.")
-    if not margin > 0:
+    if margin is not None and not margin > 0:
         raise UserError(f"margin={margin!r} is not above 0.", "It is how many nats below the best one may be.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Word(NamedTuple):
@@ -12,7 +13,8 @@ class Word(NamedTuple):
     text: str
     start: int
     end: int
-    known: bool = True  # False: not in the lexicon, spelt by its labels
+    known: bool | None = True  # False: not in the lexicon, spelt by its labels; None: there is no lexicon
+    confidence: float | None = None  # see `word_confidences`; None: not asked for
 
 
 @dataclass(frozen=True)
@@ -28,3 +30,26 @@ class Decoded:
     @property
     def text(self) -> str:
         return " ".join(word.text for word in self.words)
+
+
+Times = Sequence[tuple[str, float, float]]
+"""Labels, each with where it begins and ends."""
+
+
+def reading_record(
+    text: str, score: float, complete: bool, words: Iterable[tuple[Any, ...]], labels: Times
+) -> dict[str, Any]:
+    """One reading for a program to read; words are (text, start, end, known, confidence)."""
+    names = ("text", "start", "end", "known", "confidence")
+    return {
+        "text": text,
+        "score": score,
+        "complete": complete,
+        "words": [dict(zip(names, word, strict=True)) for word in words],
+        "labels": [{"label": label, "start": start, "end": end} for label, start, end in labels],
+    }
+
+
+def utterance_record(name: str, unit: str, readings: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """An input and its readings, the best first: what `unrolled run` and `unrolled decode` write with --json."""
+    return {"input": name, "unit": unit, **readings[0], "n_best": list(readings)}
