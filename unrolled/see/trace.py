@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from unrolled.see.frames import Frames
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from unrolled.see.attribution import Attribution
     from unrolled.see.by_hand import ByHand
     from unrolled.see.places import Places
 
@@ -48,6 +49,15 @@ class AttentionMap:
     weights: Tensor  # (L, N, T, S)
     grid: tuple[int, int] | None = None  # regions down and across, where the columns are parts of an image
     image: Tensor | None = None  # (height, width) or (height, width, 3), 0 to 1
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """One target at one horizon: what was forecast for each row, and what came, NaN where it is not known."""
+
+    rows: list[int]  # that the numbers are about, from 0
+    forecast: list[float]
+    truth: list[float]
 
 
 class Probe:
@@ -87,10 +97,32 @@ class ModelTrace:
     beams: Beams | None = None
     frames: Frames | None = None  # CTC
     reasons: dict[str, str] = field(default_factory=dict)  # why there may be no figure of a kind
+    truth: str | None = None  # what the answer should be, where it is known
+    right: bool | None = None  # whether it is
+    follows: str = "answer"  # whose losses these are: the truth's, the answer's, or of what was asked for
+    compared: list[tuple[str, str, str]] = field(default_factory=list)  # of taggers: word, true tag, answered tag
+    forecasts: dict[str, Forecasts] = field(default_factory=dict)
+    attribute: Callable[[], Attribution] | None = None
+    notes: tuple[str, ...] = ()  # what to know about the losses
 
     def __repr__(self) -> str:
         loss = float(self.losses.mean())
-        return f"ModelTrace({self.task}, {len(self.tokens)} steps, mean loss {loss:.3f}: {self.answer})"
+        return f"ModelTrace({self.task}, {len(self.tokens)} steps, mean loss {loss:.3f}: {self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """The answer, and the truth beside it where it is known."""
+        return self.answer if self.truth is None else f"{self.answer} (truth: {self.truth})"
+
+    @property
+    def attribution(self) -> Attribution:
+        """How much each word speaks for the label whose loss is followed: see `Attribution`."""
+        if self.attribute is None:
+            reason = self.reasons.get(
+                "attribution", f"Words are weighed for labels; a model of {self.task} gives none."
+            )
+            raise UserError(reason)
+        return self.attribute()
 
     @property
     def tokens(self) -> list[str]:

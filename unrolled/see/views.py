@@ -28,6 +28,12 @@ def overview(trace: ModelTrace) -> dict[str, Any]:
     return {
         "task": trace.task,
         "answer": trace.answer,
+        "truth": trace.truth,
+        "right": trace.right,
+        "follows": trace.follows,
+        "compared": [[plain(word), *tags] for word, *tags in trace.compared[:MOST_TOKENS]],
+        "attributes": trace.attribute is not None,
+        "notes": list(trace.notes),
         "losses_of": _named(trace.losses_of),
         "losses": numbers(trace.losses),
         "guesses": [[[plain(token), rounded(p)] for token, p in row] for row in trace.guesses[:MOST_TOKENS]],

@@ -84,14 +84,15 @@ class Inspection:
         options = {name: value for name, value in options.items() if value != ""}
         key = (id(model), query.get("text", ""), *sorted(options.items()))
         if key not in self._traces:
-            self._traces[key] = model.trace(self._given(model, query), **options)
+            given, truth = self._given(model, query)
+            self._traces[key] = model.trace(given, **{**truth, **options})
             if len(self._traces) > KEPT:
                 self._traces.popitem(last=False)
         self._traces.move_to_end(key)
         return self._traces[key]
 
-    def _given(self, model: Model, query: Query) -> Any:
-        """The text of the page, or, if it is empty, the file that the command named."""
+    def _given(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
+        """The text of the page, or, if it is empty, the file that the command named; of an example also its truth."""
         text = query.get("text", "")
         if model.task.reads_files and text not in ("", self.asked.text):
             raise UserError(
@@ -99,9 +100,9 @@ class Inspection:
                 "For another: unrolled inspect MODEL FILE",
             )
         if self.asked.example is not None and text in ("", self.asked.text):
-            return self.asked.given(model)
+            return self.asked.given(model), self.asked.truth(model)
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
-        return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files))
+        return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files)), {}
 
 
 def _whole(query: Query, name: str, default: int | None = None) -> Any:

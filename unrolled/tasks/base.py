@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import nn
 
@@ -46,6 +46,13 @@ class Request:
     files: Sequence[str] = ()
     lines: Iterable[str] = ()  # standard input
     format: Format = "text"
+
+
+class Example(NamedTuple):
+    """An input as `Task.trace` takes it, and what its answer should be, which its option `truth` takes."""
+
+    input: Any
+    truth: Any = None
 
 
 class Task(ABC):
@@ -204,7 +211,7 @@ class Task(ABC):
         return next(self.inputs(model, request), "")
 
     def example(self, examples: Any, number: int) -> Any:
-        """The input of one of the validation examples that `read` gave, as `trace` takes it."""
+        """One of the validation examples that `read` gave: its input as `trace` takes it, or an `Example`."""
         return nth(examples, number).input
 
     def samples(self, model: Model) -> list[str]:
