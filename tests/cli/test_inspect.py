@@ -93,7 +93,7 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
         ),
         (
             ("3", "--step", "0", "--set", "beam=8"),
-            "Unknown option of a trace 'beam'. Choices: hide, seed, target, temperature",
+            "Unknown option of a trace 'beam'. Choices: hide, seed, target, ",
         ),
         (("3", "--step", "7"), "There is no step 7. Expected 0 to 0."),
         (("3", "--places", "f"), "Unknown gate or state 'f'. Choices: h."),

@@ -53,7 +53,7 @@ def test_gradients_follow_the_truth(model_of: Find) -> None:
 
 def test_true_tags(model_of: Find) -> None:
     model = model_of("tag-softmax")
-    words, tags = "Ada met Kurt".split(), ["O", "B-PER", "O"]
+    words, tags = ["Ada", "met", "Kurt"], ["O", "B-PER", "O"]
     trace = model.trace(" ".join(words), truth=tags)
     answered = [tag for _, _, tag in trace.compared]
     assert trace.compared == list(zip(words, tags, answered, strict=True))
@@ -186,5 +186,5 @@ def test_a_long_texts_words_are_weighed_in_groups(model_of: Find) -> None:
     found = model_of("classify").trace("one fine " * 500).attribution
     assert (len(found.words), found.words_each) == (334, 3)
     assert found.words[0] == "one fine one"
-    with pytest.raises(UserError, match=r"Words are weighed for labels; a model of generate gives none\."):
+    with pytest.raises(UserError, match=r"There are no words to weigh\."):
         _ = model_of("generate-lstm").trace("3").attribution

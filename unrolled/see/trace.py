@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from unrolled.see.places import Places
 
 EXACT_STEPS = 512  # as many losses are followed back one by one
-SAMPLED_ROWS = 64  # of more, so many, evenly spread
+SAMPLED_ROWS = 64  # of more, at most so many, evenly spread
+AT_ONCE = EXACT_STEPS**2  # steps that all followed losses go back together, which bounds the time
 KEPT = 30  # numbers that a trace keeps of each unit at each step
 Guesses = list[tuple[str, float]]
 """What the model thought likeliest, with probabilities, the best first."""
@@ -118,10 +119,9 @@ class ModelTrace:
     def attribution(self) -> Attribution:
         """How much each word speaks for the label whose loss is followed: see `Attribution`."""
         if self.attribute is None:
-            reason = self.reasons.get(
-                "attribution", f"Words are weighed for labels; a model of {self.task} gives none."
+            raise UserError(
+                "There are no words to weigh.", "Words are weighed for labels: look at a classifier that reads text."
             )
-            raise UserError(reason)
         return self.attribute()
 
     @property
@@ -170,15 +170,15 @@ class ModelTrace:
             raise unknown_name("gate or state", quantity, known)
         return known[quantity][0].detach()
 
-    def gradient_rows(self) -> list[int]:
-        """The losses that are followed back: all of up to 512, evenly spread ones of more."""
+    def gradient_rows(self, most: int | None = None) -> list[int]:
+        """The losses that are followed back: all of up to 512, of more at most 64, or `most`, evenly spread."""
         count = len(self._losses)
-        if count <= EXACT_STEPS:
-            return list(range(count))
-        return torch.linspace(0, count - 1, SAMPLED_ROWS).round().long().tolist()
+        if most is None:
+            most = EXACT_STEPS if count <= EXACT_STEPS else max(4, min(SAMPLED_ROWS, AT_ONCE // len(self.tokens)))
+        return spread(count, most)
 
-    def gradients(self, of: str | None = None) -> Tensor:
-        """‖∂L_t/∂h_j‖, (losses, steps): row t for each of `gradient_rows`, column j for each step of a layer.
+    def gradients(self, of: str | None = None, most: int | None = None) -> Tensor:
+        """‖∂L_t/∂h_j‖, (losses, steps): row t for each of `gradient_rows(most)`, column j for each step of a layer.
 
         `of` is a layer, the first if none is given, or one of `probes`: input vectors instead of states.
         """
@@ -190,7 +190,7 @@ class ModelTrace:
             self.check_layer(of)
             wanted = next(iter(self.scans[of].probes.values()))
         rows = []
-        for t in self.gradient_rows():
+        for t in self.gradient_rows(most):
             (gradient,) = torch.autograd.grad(self._losses[t], wanted, retain_graph=True, allow_unused=True)
             found = torch.zeros_like(wanted) if gradient is None else gradient
             rows.append(found[0].norm(dim=-1).detach().cpu())
@@ -294,6 +294,17 @@ class ModelTrace:
     def check_layer(self, layer: str) -> None:
         if layer not in self.scans:
             raise unknown_name("layer", layer, self.scans)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Numbers from 0 to count − 1: all, or at most so many, evenly spread.
+
+    >>> spread(5, 9), spread(30, 5)
+    ([0, 1, 2, 3, 4], [0, 7, 14, 22, 29])
+    """
+    if count <= most:
+        return list(range(count))
+    return torch.linspace(0, count - 1, max(1, most), dtype=torch.float64).round().long().tolist()
 
 
 def by_distance(norms: Tensor, rows: Sequence[int], aligned: bool) -> Tensor:

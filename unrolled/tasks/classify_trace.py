@@ -83,7 +83,6 @@ def trace_classifier(
             "gates": "A vanilla RNN has no gates.",
             "attention": "This classifier does not attend; one trained with model.pool=attention does.",
             "beams": "A label is not searched for: there is no beam.",
-            "attribution": "This model reads frames: there are no words to leave out.",
         },
         truth=None if known is None else ", ".join(known) or "(no label)",
         right=None if known is None else given == set(known),
