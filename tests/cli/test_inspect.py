@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from tests.cli.test_generate import call
 from unrolled import api
 from unrolled.model_file import read_about
+from unrolled.tasks import Example
 
 Runs = Callable[[str], Path]
 
@@ -58,7 +59,8 @@ def test_an_example_of_the_data_it_was_validated_on(kind: str, run_of: Runs, tmp
     code, said, _ = call("inspect", run_of(kind), "--example", "0", "--step", "0")
     assert code == 0
     model = api.load(run_of(kind))
-    given = model.task.example(model.task.read(model.config).valid, 0)
+    found = model.task.example(model.task.read(model.config).valid, 0)
+    given = found.input if isinstance(found, Example) else found
     assert said == f"{model.trace(given).by_hand(0, 0)}\n"
     code, _, said = call("inspect", run_of(kind), "--example", "1000", "--step", "0")
     assert code == 2
@@ -89,7 +91,10 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
             ("3", "--step", "0", "--set", "beam"),
             "--set 'beam' says no value. Expected NAME=VALUE, such as --set beam=8.",
         ),
-        (("3", "--step", "0", "--set", "beam=8"), "Unknown option of a trace 'beam'. Choices: hide, seed, temperature"),
+        (
+            ("3", "--step", "0", "--set", "beam=8"),
+            "Unknown option of a trace 'beam'. Choices: hide, seed, target, ",
+        ),
         (("3", "--step", "7"), "There is no step 7. Expected 0 to 0."),
         (("3", "--places", "f"), "Unknown gate or state 'f'. Choices: h."),
         (("", "--step", "0"), "There is no text to trace. Give at least one token."),

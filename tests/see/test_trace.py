@@ -22,7 +22,7 @@ from unrolled.tasks.recognize_read import whole
 from unrolled.tasks.translate_batch import source_batch
 
 Find = Callable[[str], Model]
-OPTIONS = "Unknown option of a trace 'hid'. Did you mean 'hide'? Choices: hide, seed, temperature, write."
+OPTIONS = "Unknown option of a trace 'hid'. Did you mean 'hide'? Choices: hide, seed, target, temperature, write."
 COLD = "temperature=0 is not above 0. Use 1 for the model's own distribution."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -99,13 +99,13 @@ class Trace:
                 contributions[key] = torch.stack([share[key] for share in shares])
         return contributions
 
-    def weight_gradient_norms(self, loss: Tensor, layer: str) -> dict[str, Tensor]:
-        """The lengths of one layer's `weight_gradients`, name → (T,), without keeping them."""
+    def weight_gradient_norms(self, loss: Tensor, layer: str, steps: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """The lengths of one layer's `weight_gradients`, name → (T,), without keeping them; or of some steps alone."""
         if layer not in self.scans:
             raise unknown_name("layer", layer, self.scans)
         norms = [
             {key: share.norm() for key, share in shares.items()}
-            for shares in self._shares(layer, self.scans[layer], loss)
+            for shares in self._shares(layer, self.scans[layer], loss, steps)
         ]
         return {key: torch.stack([step[key] for step in norms]) for key in self.cells[layer][1]}
 
@@ -121,10 +121,14 @@ class Trace:
             cells[raised] = _renamed(cell_of, old), {new: parameters[key] for new, key in old.items()}
         return Trace(above.output, above.state, scans, cells, self.engine)
 
-    def _shares(self, name: str, scan: ScanTrace, loss: Tensor) -> Iterator[dict[str, Tensor]]:
+    def _shares(
+        self, name: str, scan: ScanTrace, loss: Tensor, steps: Sequence[int] | None = None
+    ) -> Iterator[dict[str, Tensor]]:
         cell_of, parameters = self.cells[name]
         states, output = self._gradients(scan, loss)
-        for t in range(scan.x.shape[1]):
+        # what lengths and zoneout let through of each step's result; once for all steps, for time and memory
+        states = {name: states[name] * scan.taken[name] for name in scan.states}
+        for t in range(scan.x.shape[1]) if steps is None else steps:
             yield _step_gradients(scan, t, cell_of, parameters, states, output)
 
     def _gradients(self, scan: ScanTrace, loss: Tensor) -> tuple[dict[str, Tensor], Tensor]:
@@ -167,9 +171,8 @@ def _step_gradients(
         cell = cell_of(copies)
         entering = tuple(entering[:, t].detach() for entering in scan.entering.values())
         step = Step(*cell.step(cell.project(scan.x[:, t].detach()), entering))
-    # what lengths and zoneout let through of this step's result
     results = list(step.state)
-    gradients = [(state_gradients[name] * scan.taken[name])[:, t] for name in scan.states]
+    gradients = [state_gradients[name][:, t] for name in scan.states]
     if not scan.output_is_state:
         results.append(step.output)
         gradients.append(output_gradient[:, t])

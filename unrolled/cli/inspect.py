@@ -35,12 +35,13 @@ def inspect(
             metavar="STATE|GATE", help="Print where in the input a unit's h, c, f, … is largest, and where smallest."
         ),
     ] = None,
-    unit: Annotated[int, typer.Option(min=0, help="Which unit, with --step and --places.")] = 0,
-    layer: Annotated[
-        str | None, typer.Option(help="Which layer, with --step and --places: l0, l1_reverse, encoder.l0.")
-    ] = None,
+    unit: Annotated[int, typer.Option(min=0, help="Which unit: of --step and --places, and the page's first.")] = 0,
+    layer: Annotated[str | None, typer.Option(help="Which layer, likewise: l0, l1_reverse, encoder.l0.")] = None,
     changes: Annotated[
-        Several, typer.Option("--set", metavar="NAME=VALUE", help="What if: hide=0,3, beam=8, temperature=0.5; repeat.")
+        Several,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="What if: truth=good, target=answer, hide=0,3, beam=8, …; repeat."
+        ),
     ] = None,
     html: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write one self-contained page, to mail or to show in a lecture.")
@@ -62,6 +63,7 @@ def inspect(
         file,
         dict(_pair(one) for one in changes or ()),
         example,
+        {name: str(value) for name, value in (("unit", unit or None), ("layer", layer)) if value is not None},
     )
     if step is not None:
         typer.echo(str(asked.trace().by_hand(step, unit, layer)))

@@ -7,11 +7,12 @@ from unrolled.see.curves import curves
 from unrolled.see.frames import Frames
 from unrolled.see.lengths import length_figure
 from unrolled.see.recognition import recognition_figure
-from unrolled.see.trace import AttentionMap, Guesses, ModelTrace, Part, Probe, check_memory
+from unrolled.see.trace import AttentionMap, Forecasts, Guesses, ModelTrace, Part, Probe, check_memory
 
 __all__ = [
     "AttentionMap",
     "Beams",
+    "Forecasts",
     "Frames",
     "Guesses",
     "ModelTrace",

@@ -25,6 +25,11 @@ class Line:
     numbers: str
     value: float
 
+    @property
+    def shown(self) -> str:
+        """The value as other lines write it: one number looks the same wherever it stands."""
+        return _sum(self.value)
+
 
 @dataclass(frozen=True)
 class ByHand:
@@ -38,9 +43,7 @@ class ByHand:
 
     def __str__(self) -> str:
         width = max(len(f"{line.name} = {line.formula}") for line in self.lines)
-        rows = [
-            f"{f'{line.name} = {line.formula}':<{width}}  = {line.numbers} = {_sum(line.value)}" for line in self.lines
-        ]
+        rows = [f"{f'{line.name} = {line.formula}':<{width}}  = {line.numbers} = {line.shown}" for line in self.lines]
         return f"layer {self.layer}, step {self.step} ({plain(self.token)!r}), unit {self.unit}\n" + "\n".join(rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,13 +14,14 @@ ITERATIONS = 200
 CLOSE = 1e-5  # relative change of a singular value at which the iteration ends
 
 
-def largest_singular_values(trace: ModelTrace, layer: str | None = None) -> Tensor:
+def largest_singular_values(trace: ModelTrace, layer: str | None = None, steps: Sequence[int] | None = None) -> Tensor:
     """σ_max of ∂state_t/∂state_{t-1} at every step of a layer, (T,): above 1 a step can stretch gradients.
 
     The state is all that a step hands on: [h; c] of an LSTM. Found by power iteration on JᵀJ, all steps at once.
+    `steps` are those to look at; without it all.
     """
     layer = trace.layers[0] if layer is None else layer
-    step, entering = one_step(trace, layer)
+    step, entering = one_step(trace, layer, steps)
     sizes = [part.shape[-1] for part in entering]
     with torch.enable_grad():
         start = torch.cat(entering, dim=-1).requires_grad_()  # (T, all states)
@@ -41,13 +42,16 @@ def largest_singular_values(trace: ModelTrace, layer: str | None = None) -> Tens
     return values.detach()
 
 
-def one_step(trace: ModelTrace, layer: str) -> tuple[Callable[[State], State], State]:
-    """A layer's step as a function of the state it reads, for all steps side by side, and the states they read."""
+def one_step(
+    trace: ModelTrace, layer: str, steps: Sequence[int] | None = None
+) -> tuple[Callable[[State], State], State]:
+    """A layer's step as a function of the state it reads, for some or all steps side by side, and what they read."""
     part, scan = trace.part_of(layer), trace.scans[layer]
     cell_of, parameters = part.trace.cells[layer.rpartition(".")[2]]
     cell = cell_of({name: value.detach() for name, value in parameters.items()})
-    gates_x = scan.gates_x[0].detach()
-    entering = tuple(state[0].detach() for state in scan.entering.values())
+    kept = slice(None) if steps is None else list(steps)
+    gates_x = scan.gates_x[0].detach()[kept]
+    entering = tuple(state[0].detach()[kept] for state in scan.entering.values())
 
     def step(state: State) -> State:
         return Step(*cell.step(gates_x, state)).state
@@ -55,11 +59,12 @@ def one_step(trace: ModelTrace, layer: str) -> tuple[Callable[[State], State], S
     return step, entering
 
 
-def contributions(trace: ModelTrace, layer: str | None = None) -> dict[str, Tensor]:
+def contributions(trace: ModelTrace, layer: str | None = None, steps: Sequence[int] | None = None) -> dict[str, Tensor]:
     """‖∇_{W(t)} L‖ of every step t for each weight of a layer, name → (T,), with L the sum of all losses.
 
+    `steps` are those to look at; without it all.
     Each step's use of W is given a copy W(t) of its own: the gradient of W is the sum over these.
     """
     layer = trace.layers[0] if layer is None else layer
     part = trace.part_of(layer)
-    return part.trace.weight_gradient_norms(trace._losses.sum(), layer.rpartition(".")[2])
+    return part.trace.weight_gradient_norms(trace._losses.sum(), layer.rpartition(".")[2], steps)

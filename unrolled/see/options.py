@@ -17,12 +17,17 @@ class TraceOption:
     name: str
     default: float | int | str | tuple[int, ...] | None
     help: str
-    kind: type = float  # what a given value becomes: float, int, str, or tuple for places of tokens
+    kind: type = float  # what a given value becomes: float, int, str, tuple for places of tokens, or object: itself
+    choices: tuple[str, ...] = ()  # all that a text may be; none: any
 
     def read(self, given: Any) -> Any:
         """A value as a user wrote it; places as numbers with commas between."""
-        if given is None or given == "":
+        if given is None or (isinstance(given, str) and given == ""):
             return self.default
+        if self.kind is object:
+            return given
+        if self.choices and given not in self.choices:
+            raise unknown_name(self.name, str(given), self.choices)
         try:
             if self.kind is tuple:
                 parts = given.split(",") if isinstance(given, str) else given
@@ -37,6 +42,22 @@ class TraceOption:
 
 
 HIDE = TraceOption("hide", (), "Tokens to hide, by their places from 0: their vectors become zeros.", tuple)
+
+TRUTH = TraceOption("truth", None, "What the answer should be. Its loss is followed back.", object)
+TARGET = TraceOption(
+    "target",
+    None,
+    "Whose loss is followed back, truth or answer. Without it: the truth where it is known, else the answer.",
+    str,
+    ("truth", "answer"),
+)
+
+
+def follows_truth(truth: Any, target: str | None) -> bool:
+    """Whether losses are the truth's, given what is known and what was asked for."""
+    if truth is None and target == "truth":
+        raise UserError("The truth of this input is not known.", "Give it: truth=…, or look at an example with one.")
+    return truth is not None and target != "answer"
 
 
 def read_options(known: Iterable[TraceOption], given: Mapping[str, Any]) -> dict[str, Any]:

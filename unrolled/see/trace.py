@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +20,13 @@ from unrolled.see.frames import Frames
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from unrolled.see.attribution import Attribution
     from unrolled.see.by_hand import ByHand
     from unrolled.see.places import Places
 
 EXACT_STEPS = 512  # as many losses are followed back one by one
-SAMPLED_ROWS = 64  # of more, so many, evenly spread
+SAMPLED_ROWS = 64  # of more, at most so many, evenly spread
+AT_ONCE = EXACT_STEPS**2  # steps that all followed losses go back together, which bounds the time
 KEPT = 30  # numbers that a trace keeps of each unit at each step
 Guesses = list[tuple[str, float]]
 """What the model thought likeliest, with probabilities, the best first."""
@@ -48,6 +50,15 @@ class AttentionMap:
     weights: Tensor  # (L, N, T, S)
     grid: tuple[int, int] | None = None  # regions down and across, where the columns are parts of an image
     image: Tensor | None = None  # (height, width) or (height, width, 3), 0 to 1
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """One target at one horizon: what was forecast for each row, and what came, NaN where it is not known."""
+
+    rows: list[int]  # that the numbers are about, from 0
+    forecast: list[float]
+    truth: list[float]
 
 
 class Probe:
@@ -87,10 +98,31 @@ class ModelTrace:
     beams: Beams | None = None
     frames: Frames | None = None  # CTC
     reasons: dict[str, str] = field(default_factory=dict)  # why there may be no figure of a kind
+    truth: str | None = None  # what the answer should be, where it is known
+    right: bool | None = None  # whether it is
+    follows: str = "answer"  # whose losses these are: the truth's, the answer's, or of what was asked for
+    compared: list[tuple[str, str, str]] = field(default_factory=list)  # of taggers: word, true tag, answered tag
+    forecasts: dict[str, Forecasts] = field(default_factory=dict)
+    attribute: Callable[[], Attribution] | None = None
+    notes: tuple[str, ...] = ()  # what to know about the losses
 
     def __repr__(self) -> str:
         loss = float(self.losses.mean())
-        return f"ModelTrace({self.task}, {len(self.tokens)} steps, mean loss {loss:.3f}: {self.answer})"
+        return f"ModelTrace({self.task}, {len(self.tokens)} steps, mean loss {loss:.3f}: {self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """The answer, and the truth beside it where it is known."""
+        return self.answer if self.truth is None else f"{self.answer} (truth: {self.truth})"
+
+    @property
+    def attribution(self) -> Attribution:
+        """How much each word speaks for the label whose loss is followed: see `Attribution`."""
+        if self.attribute is None:
+            raise UserError(
+                "There are no words to weigh.", "Words are weighed for labels: look at a classifier that reads text."
+            )
+        return self.attribute()
 
     @property
     def tokens(self) -> list[str]:
@@ -138,15 +170,15 @@ class ModelTrace:
             raise unknown_name("gate or state", quantity, known)
         return known[quantity][0].detach()
 
-    def gradient_rows(self) -> list[int]:
-        """The losses that are followed back: all of up to 512, evenly spread ones of more."""
+    def gradient_rows(self, most: int | None = None) -> list[int]:
+        """The losses that are followed back: all of up to 512, of more at most 64, or `most`, evenly spread."""
         count = len(self._losses)
-        if count <= EXACT_STEPS:
-            return list(range(count))
-        return torch.linspace(0, count - 1, SAMPLED_ROWS).round().long().tolist()
+        if most is None:
+            most = EXACT_STEPS if count <= EXACT_STEPS else max(4, min(SAMPLED_ROWS, AT_ONCE // len(self.tokens)))
+        return spread(count, most)
 
-    def gradients(self, of: str | None = None) -> Tensor:
-        """‖∂L_t/∂h_j‖, (losses, steps): row t for each of `gradient_rows`, column j for each step of a layer.
+    def gradients(self, of: str | None = None, most: int | None = None) -> Tensor:
+        """‖∂L_t/∂h_j‖, (losses, steps): row t for each of `gradient_rows(most)`, column j for each step of a layer.
 
         `of` is a layer, the first if none is given, or one of `probes`: input vectors instead of states.
         """
@@ -158,7 +190,7 @@ class ModelTrace:
             self.check_layer(of)
             wanted = next(iter(self.scans[of].probes.values()))
         rows = []
-        for t in self.gradient_rows():
+        for t in self.gradient_rows(most):
             (gradient,) = torch.autograd.grad(self._losses[t], wanted, retain_graph=True, allow_unused=True)
             found = torch.zeros_like(wanted) if gradient is None else gradient
             rows.append(found[0].norm(dim=-1).detach().cpu())
@@ -281,6 +313,17 @@ class ModelTrace:
     def check_layer(self, layer: str) -> None:
         if layer not in self.scans:
             raise unknown_name("layer", layer, self.scans)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Numbers from 0 to count − 1: all, or at most so many, evenly spread.
+
+    >>> spread(5, 9), spread(30, 5)
+    ([0, 1, 2, 3, 4], [0, 7, 14, 22, 29])
+    """
+    if count <= most:
+        return list(range(count))
+    return torch.linspace(0, count - 1, max(1, most), dtype=torch.float64).round().long().tolist()
 
 
 def by_distance(norms: Tensor, rows: Sequence[int], aligned: bool) -> Tensor:

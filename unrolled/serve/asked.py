@@ -11,7 +11,7 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.see import ModelTrace
 from unrolled.see.figures import compare_gradients, make_folder, save_all
-from unrolled.tasks import Request
+from unrolled.tasks import Example, Request
 
 
 @dataclass
@@ -23,16 +23,22 @@ class Asked:
     file: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     example: int | None = None  # of the data that the first model was validated on
+    opens: Mapping[str, str] = field(default_factory=dict)  # what the page shows first: layer, step, unit
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.text, self.file, self.example)) > 1:
             raise UserError("There is more than one input.", "Give one: a text, --file FILE or --example N.")
         self._found: Any = None
+        self._truth: Any = None
         if self.example is not None:
-            model = next(iter(self.models.values()))
-            self._found = model.task.example(model.task.read(model.config).valid, self.example)
+            found = self._first.task.example(self._first.task.read(self._first.config).valid, self.example)
+            self._found, self._truth = found if isinstance(found, Example) else (found, None)
             if isinstance(self._found, str):  # a text can be changed on the page
                 self.text = self._found
+
+    @property
+    def _first(self) -> Model:
+        return next(iter(self.models.values()))
 
     @property
     def named(self) -> str | None:
@@ -60,10 +66,16 @@ class Asked:
         texts = None if self.text is None else [self.text]
         return model.task.trace_input(model, Request(texts=texts, files=() if self.file is None else (self.file,)))
 
+    def truth(self, model: Model) -> dict[str, Any]:
+        """What the answer to the example should be, as an option of a trace; nothing where it is not known."""
+        same = model.task.name == self._first.task.name
+        takes = any(option.name == "truth" for option in model.task.trace_options)
+        return {"truth": self._truth} if self._truth is not None and same and takes else {}
+
     def trace(self, name: str | None = None) -> ModelTrace:
         """One model's trace of the input; the first model's if none is named."""
-        model = self.models[name] if name is not None else next(iter(self.models.values()))
-        return model.trace(self.given(model), **self.options)
+        model = self.models[name] if name is not None else self._first
+        return model.trace(self.given(model), **{**self.truth(model), **self.options})
 
     def draw(self, folder: Path, format: str = "png") -> list[Path]:
         """Everything there is to see; of several models each in a folder of its own, and gradients side by side."""

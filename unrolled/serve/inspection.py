@@ -14,11 +14,12 @@ import numpy as np
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model
 from unrolled.see import ModelTrace, views
+from unrolled.see.marks import mark_of
 from unrolled.see.places import Place
 from unrolled.see.runs import run_rows
 from unrolled.serve.asked import Asked
-from unrolled.serve.vectors import nearest, sentence_map, word_map
-from unrolled.tasks import Request
+from unrolled.serve.vectors import nearest, sentence_map, why_no_words, word_map
+from unrolled.tasks import Request, Task
 
 KEPT = 6  # traces that are remembered
 
@@ -36,12 +37,17 @@ class Inspection:
     def about(self) -> dict[str, Any]:
         """The models, what each can be asked, and the first input."""
         given = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in self.asked.options.items()}
-        return {
-            "models": [self._about(name, model) for name, model in self.asked.models.items()],
-            "text": self.asked.text or "",
-            "file": self.asked.named,
-            "options": given,
-        }
+        about, _ = views.finite(
+            {
+                "models": [self._about(name, model) for name, model in self.asked.models.items()],
+                "text": self.asked.text or "",
+                "file": self.asked.named,
+                "options": given,
+                "opens": dict(self.asked.opens),
+            }
+        )
+        found: dict[str, Any] = about
+        return found
 
     def _about(self, name: str, model: Model) -> dict[str, Any]:
         options = [
@@ -50,6 +56,7 @@ class Inspection:
                 "help": option.help,
                 "default": "" if option.default in (None, ()) else str(option.default),
                 "kind": option.kind.__name__,
+                "choices": list(option.choices),
             }
             for option in model.task.trace_options
         ]
@@ -62,14 +69,23 @@ class Inspection:
             "options": options,
             "fixed": model.task.reads_files,
             "run": (Path(name) / "metrics.jsonl").is_file(),
+            "words": why_no_words(model),
+            "sentences": type(model.task).embed is not Task.embed and not model.task.reads_files,
         }
 
     def view(self, kind: str, query: Query) -> dict[str, Any]:
-        """One view; all values of the query are texts, as they stand in an address."""
+        """One view; all values of the query are texts, as they stand in an address.
+
+        Numbers that are not finite are null, and `note` says so.
+        """
         if kind not in VIEWS:
             raise unknown_name("view", kind, VIEWS)
         with self._lock:
-            return VIEWS[kind](self, query)
+            answer, gaps = views.finite(VIEWS[kind](self, query))
+        found: dict[str, Any] = answer
+        if gaps:
+            found["note"] = f"{gaps:,} of these numbers are NaN or infinite. They are shown as gaps."
+        return found
 
     def model(self, query: Query) -> Model:
         name = query.get("model") or next(iter(self.asked.models))
@@ -84,14 +100,15 @@ class Inspection:
         options = {name: value for name, value in options.items() if value != ""}
         key = (id(model), query.get("text", ""), *sorted(options.items()))
         if key not in self._traces:
-            self._traces[key] = model.trace(self._given(model, query), **options)
+            given, truth = self._given(model, query)
+            self._traces[key] = model.trace(given, **{**truth, **options})
             if len(self._traces) > KEPT:
                 self._traces.popitem(last=False)
         self._traces.move_to_end(key)
         return self._traces[key]
 
-    def _given(self, model: Model, query: Query) -> Any:
-        """The text of the page, or, if it is empty, the file that the command named."""
+    def _given(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
+        """The text of the page, or, if it is empty, the file that the command named; of an example also its truth."""
         text = query.get("text", "")
         if model.task.reads_files and text not in ("", self.asked.text):
             raise UserError(
@@ -99,15 +116,15 @@ class Inspection:
                 "For another: unrolled inspect MODEL FILE",
             )
         if self.asked.example is not None and text in ("", self.asked.text):
-            return self.asked.given(model)
+            return self.asked.given(model), self.asked.truth(model)
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
-        return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files))
+        return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files)), {}
 
 
 def _whole(query: Query, name: str, default: int | None = None) -> Any:
     """A whole number of a query."""
     value = query.get(name, "")
-    if value == "" and (default is not None or name in ("last", "bottom")):
+    if value == "" and (default is not None or name in ("last", "bottom", "follow")):
         return default
     try:
         return int(value)
@@ -123,10 +140,11 @@ def _layer(query: Query, trace: ModelTrace) -> str:
 
 def _values(self: Inspection, query: Query) -> dict[str, Any]:
     trace = self.trace(query)
-    mark = [float(number) for number in query.get("mark", "").split(",") if number]
-    return views.values(
+    layer = _layer(query, trace)
+    mark = mark_of(query.get("mark", ""), trace.part_of(layer).tokens)
+    found = views.values(
         trace,
-        _layer(query, trace),
+        layer,
         query.get("quantity", "h"),
         _whole(query, "first", 0),
         _whole(query, "last"),
@@ -135,6 +153,13 @@ def _values(self: Inspection, query: Query) -> dict[str, Any]:
         _whole(query, "top", 0),
         _whole(query, "bottom"),
     )
+    return {**found, "marks": mark[: views.MOST_TOKENS]}
+
+
+def _unit(self: Inspection, query: Query) -> dict[str, Any]:
+    trace = self.trace(query)
+    where = _layer(query, trace), query.get("quantity", "h")
+    return views.unit(trace, *where, _whole(query, "unit", 0), _whole(query, "from", 0))
 
 
 def _gradients(self: Inspection, query: Query) -> dict[str, Any]:
@@ -146,7 +171,7 @@ def _gradients(self: Inspection, query: Query) -> dict[str, Any]:
         of = query.get("layer") or trace.default_layer()
         if of not in trace.layers and of not in trace.probes and len(names) > 1:
             of = trace.default_layer()
-        found[self.asked.names[name]] = {**views.gradients(trace, of), "layer": of}
+        found[self.asked.names[name]] = {**views.gradients(trace, of, _whole(query, "follow")), "layer": of}
     return {"models": found}
 
 
@@ -181,11 +206,18 @@ def _map(self: Inspection, query: Query) -> dict[str, Any]:
 
 View = Callable[[Inspection, Query], dict[str, Any]]
 VIEWS: dict[str, View] = {
-    "overview": lambda self, q: views.overview(self.trace(q)),
+    "overview": lambda self, q: views.overview(self.trace(q), _whole(q, "from", 0)),
+    "attribution": lambda self, q: views.attribution(self.trace(q)),
     "values": _values,
     "norms": lambda self, q: views.norms(self.trace(q), q.get("part", "")),
     "gradients": _gradients,
-    "flow": lambda self, q: views.flow(self.trace(q), _layer(q, self.trace(q))),
+    "unit": _unit,
+    "unrolled": lambda self, q: views.unrolled(
+        self.trace(q), q.get("part", ""), _whole(q, "unit", 0), _whole(q, "first", 0)
+    ),
+    "flow": lambda self, q: views.flow(
+        self.trace(q), _layer(q, self.trace(q)), _whole(q, "follow") or views.FLOW_STEPS
+    ),
     "attention": lambda self, q: views.attention(self.trace(q), q.get("map", ""), q.get("specials", "yes") == "yes"),
     "beams": lambda self, q: views.beams(self.trace(q)),
     "frames": lambda self, q: views.frames(self.trace(q)),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import socket
 import threading
+import traceback
 import webbrowser
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 FIRST_PORT = 8650
 PORTS = 50  # that are tried
+MOST_BYTES = 8 * 2**20  # of a question: a text of some million characters
 KINDS = {**{f"{name}.js": "text/javascript" for name in MODULES}, "style.css": "text/css"}
 # nothing is fetched from anywhere else, whatever a model's tokens look like
 POLICY = "default-src 'self' 'unsafe-inline' data: blob:; connect-src 'self'; frame-ancestors 'none'"
@@ -26,7 +29,8 @@ POLICY = "default-src 'self' 'unsafe-inline' data: blob:; connect-src 'self'; fr
 
 def make_app(inspection: Inspection, port: int) -> FastAPI:
     """The service: the page's own files by name, and answers to its questions. It knows no other paths."""
-    from fastapi import Body, FastAPI, Request
+    from fastapi import FastAPI, Request
+    from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import HTMLResponse, JSONResponse, Response
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -57,15 +61,55 @@ def make_app(inspection: Inspection, port: int) -> FastAPI:
             return JSONResponse({"problem": "There is no such file."}, status_code=404)
         return Response(page_file(name), media_type=KINDS[name])
 
-    @app.post("/api/{kind}")
-    def answer(kind: str, query: dict[str, Any] = Body(default_factory=dict)) -> Response:  # noqa: B008
-        given = {name: str(value) for name, value in query.items() if value is not None}
+    async def answer(request: Request) -> Response:
+        kind = request.path_params["kind"]
         try:
-            return JSONResponse(inspection.about() if kind == "about" else inspection.view(kind, given))
+            query = await _question(request)
+            found = inspection.about() if kind == "about" else await run_in_threadpool(inspection.view, kind, query)
+            return JSONResponse(found)
+        except TooLarge as error:  # what is left of the body is never read
+            return JSONResponse({"problem": str(error)}, status_code=413, headers={"Connection": "close"})
         except UserError as error:
             return JSONResponse({"problem": str(error)}, status_code=400)
+        except Exception as error:
+            traceback.print_exc()
+            problem = f"The server failed with {type(error).__name__}: {error}. Its terminal says more."
+            return JSONResponse({"problem": problem}, status_code=500)
 
+    app.add_route("/api/{kind}", answer, methods=["POST"])  # as it comes: fastapi would read all of a body first
     return app
+
+
+class TooLarge(UserError):
+    """A question that is longer than any the page asks."""
+
+    def __init__(self, size: str) -> None:
+        super().__init__(
+            f"The question has {size}; at most {MOST_BYTES // 2**20} MiB are read.",
+            "Give a long text as a file: unrolled inspect MODEL --file FILE",
+        )
+
+
+async def _question(request: Any) -> dict[str, str]:
+    """A JSON object of the request as texts; no more than `MOST_BYTES` of it are ever held."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > MOST_BYTES:
+        raise TooLarge(f"{int(declared):,} bytes")
+    body = bytearray()
+    async for piece in request.stream():
+        if len(body) + len(piece) > MOST_BYTES:
+            raise TooLarge(f"over {MOST_BYTES:,} bytes")
+        body += piece
+    try:
+        query = json.loads(bytes(body) or b"{}")
+        if not isinstance(query, dict):
+            raise ValueError
+        given = {str(name): str(value) for name, value in query.items() if value is not None}
+        for name, value in given.items():
+            (name + value).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError):  # bytes that are no UTF-8 are a ValueError too
+        raise UserError("The question is no JSON object of texts.", 'Expected one such as {"text": "…"}.') from None
+    return given
 
 
 def find_port(wanted: int | None) -> int:
@@ -98,10 +142,19 @@ def serve(inspection: Inspection, port: int | None, browser: bool, say: Callable
 
     found = find_port(port)
     address = f"http://{HOST}:{found}/"
-    say(f"{address}  (Ctrl-C ends)")
-    if browser:
-        threading.Timer(0.5, lambda: _open(address, say)).start()
-    uvicorn.run(make_app(inspection, found), host=HOST, port=found, log_level="warning")
+
+    class Server(uvicorn.Server):
+        """Says where the page is once it can be opened, and not before."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                say(f"{address}  (Ctrl-C ends)")
+                if browser:
+                    threading.Thread(target=_open, args=(address, say), daemon=True).start()
+
+    app = make_app(inspection, found)
+    Server(uvicorn.Config(app, host=HOST, port=found, log_level="warning")).run()
 
 
 def _open(address: str, say: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from unrolled.errors import UserError
 from unrolled.see.report import check_place, key, write_report
+from unrolled.see.views import UNROLLED_STEPS
 from unrolled.serve.inspection import Inspection
 
 MOST_STEPS = 200  # worked by hand in a report
@@ -35,18 +36,23 @@ def _questions(inspection: Inspection) -> Iterator[tuple[str, dict[str, str]]]:
     for model in about["models"]:
         query = {"model": model["name"], "text": about["text"]}
         query |= {f"o.{name}": value for name, value in about["options"].items()}
+        unit = about["opens"].get("unit", "0")
         yield "overview", query
         overview = inspection.view("overview", query)
+        if overview["attributes"]:
+            yield "attribution", query
         for layer in overview["layers"]:
             here = {**query, "layer": layer["name"]}
             for quantity in layer["quantities"]:
                 yield "values", {**here, "quantity": quantity, "order": "natural"}
                 yield "values", {**here, "quantity": quantity, "order": "lively"}
             for step in range(min(MOST_STEPS, layer["steps"])):
-                yield "step", {**here, "step": str(step), "unit": "0"}
+                yield "step", {**here, "step": str(step), "unit": unit}
             yield "flow", here
         for part in overview["parts"]:
             yield "norms", {**query, "part": part["name"]}
+            for first in range(0, min(MOST_STEPS, part["steps"]), UNROLLED_STEPS):
+                yield "unrolled", {**query, "part": part["name"], "unit": unit, "first": str(first)}
         for name in (*(layer["name"] for layer in overview["layers"]), *overview["probes"]):
             yield "gradients", {**query, "layer": name}
             yield "gradients", {**query, "layer": name, "all": several}

@@ -9,12 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
+from unrolled.model import Model
 from unrolled.see.labels import plain
 from unrolled.see.views import rounded
 from unrolled.text import Vectors
 
 SHOWN = 15
 MOST_WORDS = 600  # on a map
+
+
+def why_no_words(model: Model) -> str | None:
+    """Why a model has no word vectors; None: it has."""
+    try:
+        model.word_vectors()
+    except UserError as error:
+        return str(error)
+    return None
 
 
 def nearest(vectors: Vectors, words: str) -> dict[str, Any]:
@@ -47,6 +57,8 @@ def plane(matrix: NDArray[Any]) -> NDArray[np.float64]:
     >>> plane(np.array([[0.0, 0, 0], [2, 0, 0], [4, 1, 0]])).round(2).tolist()
     [[-2.02, 0.17], [-0.08, -0.32], [2.1, 0.15]]
     """
+    if not np.isfinite(matrix).all():
+        raise UserError("Some of the vectors hold NaN or infinity: there is no map of them.")
     centred = np.asarray(matrix, dtype=np.float64) - np.mean(matrix, axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     axes = np.concatenate([axes, np.zeros((max(0, 2 - len(axes)), centred.shape[1]))])[:2]

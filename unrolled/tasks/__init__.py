@@ -1,6 +1,6 @@
 """The tasks, one file each."""
 
-from unrolled.tasks.base import Data, Request, Task
+from unrolled.tasks.base import Data, Example, Request, Task
 from unrolled.tasks.caption import Caption
 from unrolled.tasks.classify import Classify
 from unrolled.tasks.forecast import Forecast
@@ -24,6 +24,7 @@ __all__ = [
     "Caption",
     "Classify",
     "Data",
+    "Example",
     "Forecast",
     "Generate",
     "Recognize",

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
+from typing import IO, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -59,6 +59,13 @@ class Given:
 
     input: Any
     kept: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Example(NamedTuple):
+    """An input as `Task.trace` takes it, and what its answer should be, which its option `truth` takes."""
+
+    input: Any
+    truth: Any = None
 
 
 class Task(ABC):
@@ -250,7 +257,7 @@ class Task(ABC):
         return next(self.inputs(model, request), "")
 
     def example(self, examples: Any, number: int) -> Any:
-        """The input of one of the validation examples that `read` gave, as `trace` takes it."""
+        """One of the validation examples that `read` gave: its input as `trace` takes it, or an `Example`."""
         return nth(examples, number).input
 
     def samples(self, model: Model) -> list[str]:

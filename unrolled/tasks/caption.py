@@ -37,7 +37,7 @@ from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, nth
+from unrolled.tasks.base import Data, Example, Request, Task, nth
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, Unread, describe, view_of
@@ -244,15 +244,17 @@ class Caption(Task):
         """Where each word looked, the search, and every gate and state. Options: see `caption_trace.OPTIONS`."""
         chosen = read_options(self.trace_options, options)
         one = inputs.view if isinstance(inputs, Captioned) else inputs
+        if chosen["truth"] is None and isinstance(inputs, Captioned):
+            chosen["truth"] = inputs.captions or None
         return trace_caption(model, view_of(one, model.assets.shape), _drawable(one), **chosen)
 
     def trace_input(self, model: Model, request: Request) -> Any:
         """The path of a picture, as it is: so that it can be drawn."""
         return next(iter(_files(request)), "")
 
-    def example(self, examples: Any, number: int) -> Captioned:
+    def example(self, examples: Any, number: int) -> Example:
         found: Captioned = nth(examples, number)
-        return found
+        return Example(found, found.captions)
 
     def drawing(self, model: Model, inputs: Any, picture: Any = None, **options: Any) -> Figure:
         """Where each word looked, as a figure; `picture` is one to draw it over where `inputs` are features."""

@@ -14,12 +14,14 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.captioner import TransformerCaptioner
 from unrolled.see import AttentionMap, Beams, ModelTrace, Part, Probe
-from unrolled.see.options import TraceOption
+from unrolled.see.options import TARGET, TRUTH, TraceOption, follows_truth
 from unrolled.tasks.caption_batch import CaptionAssets, view_batch
 from unrolled.tasks.generate_trace import top_guesses
 from unrolled.tasks.writing import watched, with_targets
 
 OPTIONS = (
+    TRUTH,
+    TARGET,
     TraceOption("beam", 5, "Hypotheses side by side; 1: greedy.", int),
     TraceOption("prefix", "", "What the caption must begin with.", str),
     TraceOption("temperature", 1.0, "Of the guesses: below 1 the likely ones become likelier."),
@@ -27,21 +29,35 @@ OPTIONS = (
 
 
 def trace_caption(
-    model: Model, view: View, picture: NDArray[np.uint8] | None, *, beam: int, prefix: str, temperature: float
+    model: Model,
+    view: View,
+    picture: NDArray[np.uint8] | None,
+    *,
+    truth: Any,
+    target: str | None,
+    beam: int,
+    prefix: str,
+    temperature: float,
 ) -> ModelTrace:
-    """Searches for a caption, then follows every step of the best one; `picture` is drawn under the attention."""
+    """Searches for a caption, then follows every step of a true one where one is known, else of the best found.
+
+    `picture` is drawn under the attention. `truth` is a caption or a list of them, the first of which is followed.
+    """
     if temperature <= 0:
         raise UserError(f"temperature={temperature:g} is not above 0.", "Use 1 for the model's own distribution.")
     assets: CaptionAssets = model.assets
     network: Any = model.network.eval()
-    target = assets.target
+    side = assets.target
     read = view_batch([view]).to(model.device)
     with torch.no_grad():
         memory = network.encode(read)
-    found = watched(network, memory, target, beam=beam, prefix=prefix, most=assets.most_tokens)
-    tokens = found.best.tokens
-    batch = with_targets(read.to(torch.device("cpu")), target, [np.array(tokens, dtype=np.int32)]).to(model.device)
-    said = [*target.shown(tokens), "<eos>"]
+    found = watched(network, memory, side, beam=beam, prefix=prefix, most=assets.most_tokens)
+    answer = side.text(found.best.tokens)
+    captions = None if truth is None else [truth] if isinstance(truth, str) else list(truth)
+    follow = follows_truth(captions, target)
+    tokens = side.ids(captions[0]).tolist() if follow and captions else found.best.tokens
+    batch = with_targets(read.to(torch.device("cpu")), side, [np.array(tokens, dtype=np.int32)]).to(model.device)
+    said = [*side.shown(tokens), "<eos>"]
     probe = Probe(["<bos>", *said[:-1]])
     decoded, inside = network.trace_writing(batch, network.encode(batch), probe)
     scores = network.scores(decoded.features)[0].float()
@@ -63,16 +79,19 @@ def trace_caption(
             weights = {"cross": decoded.attention.detach()[:, None]}
     return ModelTrace(
         "caption",
-        target.text(tokens),
+        answer,
         said,
         losses,
         parts,
         {"target": probe},
-        top_guesses((scores.detach() / temperature).softmax(-1), target.tokenizer),
+        top_guesses((scores.detach() / temperature).softmax(-1), side.tokenizer),
         aligned="" if parts else "target",
         attention=_maps(weights, said, probe.tokens, network.grid, picture),
-        beams=Beams.of(found, target.tokenizer.token, target.text, target.end),
+        beams=Beams.of(found, side.tokenizer.token, side.text, side.end),
         reasons=missing,
+        truth=None if captions is None else " / ".join(captions),
+        right=None if captions is None else answer in captions,
+        follows="truth" if follow else "answer",
     )
 
 

@@ -29,7 +29,7 @@ from unrolled.models.inputs import FrameInput, TokenInput, WordInput, token_vect
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Given, Request, Task, copy_weights
+from unrolled.tasks.base import Data, Example, Given, Request, Task, copy_weights, nth
 from unrolled.tasks.classify_config import ClassifyConfig
 from unrolled.tasks.classify_scores import Classified as Classified
 from unrolled.tasks.classify_scores import ClassifyAssets, judged, losses_of, per_class, report
@@ -270,8 +270,28 @@ class Classify(Task):
         batch = self._unlabelled(model, [one])[0].to(model.device)
         network, reader = model.network, model.assets.reader
         assert isinstance(network, Classifier)
-        tokens, labels = reader.tokens(one), model.assets.labels
-        return trace_classifier(network, batch, tokens, labels, several=_multi_label(model), **chosen)
+
+        def score(texts: Sequence[str]) -> Tensor:
+            batches = self._unlabelled(model, list(texts))
+            rows = torch.zeros(len(texts), len(model.assets.labels), device=model.device)
+            for index in range(len(batches)):
+                rows[torch.from_numpy(batches.rows(index))] = network(batches[index].to(model.device)).float()
+            return rows
+
+        return trace_classifier(
+            network,
+            batch,
+            reader.tokens(one),
+            model.assets.labels,
+            several=_multi_label(model),
+            text=one if isinstance(one, str) else None,
+            score=score,
+            **chosen,
+        )
+
+    def example(self, examples: Any, number: int) -> Example:
+        found = nth(examples, number)
+        return Example(found.input, found.labels)
 
     def _unlabelled(self, model: Model, inputs: list[Any]) -> Buckets:
         reader: Reader = model.assets.reader

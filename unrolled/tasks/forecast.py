@@ -25,7 +25,7 @@ from unrolled.models.outputs import Output, make_output
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, nth, table_of
+from unrolled.tasks.base import Data, Example, Request, Task, nth, table_of
 from unrolled.tasks.forecast_about import ADDS_NOTHING, adds_nothing, facts, roles_in_words
 from unrolled.tasks.forecast_free import free_run
 from unrolled.tasks.forecast_reading import ForecastData, Table, arrange, read_data, read_like, usable
@@ -252,7 +252,7 @@ class Forecast(Task):
         chosen = read_options(self.trace_options, options)
         frame = frame_of(model)
         assert isinstance(model.network, Forecaster)
-        return trace_rows(model.network, frame, as_rows(inputs, frame)[0], chosen["hide"])
+        return trace_rows(model.network, frame, as_rows(inputs, frame)[0], **chosen)
 
     def trace_input(self, model: Model, request: Request) -> Numbers:
         """The first series of a file, or rows of numbers with commas between, on lines."""
@@ -263,12 +263,13 @@ class Forecast(Task):
         first = (rows[0].source, rows[0].series)
         return np.stack([row.values for row in rows if (row.source, row.series) == first])
 
-    def example(self, examples: Table, number: int) -> Numbers:
-        """The first rows of a series that is validated on."""
+    def example(self, examples: Table, number: int) -> Example:
+        """The first rows of a series that is validated on, and the targets of these and of those that come after."""
         part, roles = nth(examples.parts, number), examples.roles
-        columns = [roles.names.index(name) for name in roles.inputs]
-        rows: Numbers = part.series.values[part.first : part.first + MOST_LOOKED_AT, columns]
-        return rows
+        read, wanted = ([roles.names.index(name) for name in names] for names in (roles.inputs, roles.targets))
+        values, farthest = part.series.values, max(roles.horizons)
+        last = max(part.first + 1, min(part.first + MOST_LOOKED_AT, len(values) - farthest))
+        return Example(values[part.first : last, read], values[part.first : last + farthest, wanted])
 
     def stateful(self, config: ForecastConfig) -> bool:
         return config.train.stateful

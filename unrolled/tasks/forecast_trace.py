@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,17 +13,20 @@ from unrolled.data.frame import Frame
 from unrolled.data.series import Numbers
 from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
-from unrolled.see import ModelTrace, Part, Probe, check_memory
-from unrolled.see.options import HIDE
+from unrolled.see import Forecasts, ModelTrace, Part, Probe, check_memory
+from unrolled.see.options import HIDE, TARGET, TRUTH, follows_truth
 
-OPTIONS = (HIDE,)
+OPTIONS = (HIDE, TRUTH, TARGET)
 
 
-def trace_rows(network: Forecaster, frame: Frame, rows: Numbers, hide: Sequence[int]) -> ModelTrace:
+def trace_rows(
+    network: Forecaster, frame: Frame, rows: Numbers, *, hide: Sequence[int], truth: Any = None, target: str | None
+) -> ModelTrace:
     """Every gate and state while rows are read, and the loss of each row's forecast.
 
-    The loss is that of training where the rows say what came; of a model whose targets are no inputs, it is the
-    forecast itself, in scaled units: its gradient then says what the forecast hangs on.
+    The loss is that of training where it is known what came: from the rows themselves, or from `truth`, the targets
+    (rows, K) from the first row on. Where it is not known, or the answer is asked for, the loss is the forecast itself
+    in scaled units: its gradient then says what the forecast hangs on.
     """
     if not len(rows):
         raise UserError("There is no row to trace.", "Give at least one.")
@@ -35,12 +39,18 @@ def trace_rows(network: Forecaster, frame: Frame, rows: Numbers, hide: Sequence[
         features, names = np.concatenate([frame.start_features(), features]), ["start", *names]
     probe = Probe(names, hide)
     estimate, trace = network.trace(torch.from_numpy(features)[None].to(device), probe)
-    losses = _losses(network, frame, rows, estimate[0].float())
-    said = frame.unscaled(network.output.point(estimate[0, -1].detach()).cpu().numpy()).ravel()
-    shown = [f"{name} {value:.4g}" for name, value in zip(frame.roles.outputs, said.tolist(), strict=True)]
+    came = _scaled_truth(frame, rows, truth)
+    wanted = _wanted(frame, came, len(names)).to(device)
+    known = not bool(wanted.isnan().all())
+    follow = follows_truth(came if known else None, target)
+    losses = _losses(network, wanted, estimate[0].float(), follow)
+    points = frame.unscaled(network.output.point(estimate[0].detach()).cpu().numpy())  # (T, horizons, K)
+    forecasts = _forecasts(frame, points, frame.unscaled(wanted.cpu().numpy()))
+    shown = [f"{name} {one.forecast[-1]:.4g}" for name, one in forecasts.items()]
+    true = [f"{name} {one.truth[-1]:.4g}" for name, one in forecasts.items() if not np.isnan(one.truth[-1])]
     return ModelTrace(
         "forecast",
-        ("then " if not frame.roles.aligned else "") + ", ".join(shown[:8]) + (", …" if len(shown) > 8 else ""),
+        ("then " if not frame.roles.aligned else "") + _some(shown),
         names,
         losses,
         (Part("", names, trace),),
@@ -51,24 +61,64 @@ def trace_rows(network: Forecaster, frame: Frame, rows: Numbers, hide: Sequence[
             "attention": "A recurrent forecaster has no attention.",
             "beams": "Numbers are not searched for: there is no beam.",
         },
+        truth=_some(true) if true else None,
+        follows="truth" if follow else "answer",
+        forecasts=forecasts,
+        notes=()
+        if known
+        else ("It is not known what came, so each loss is the forecast itself: gradients say what it hangs on.",),
     )
 
 
-def _losses(network: Forecaster, frame: Frame, rows: Numbers, estimate: Tensor) -> Tensor:
-    """(T,): of each step, over all horizons and targets."""
-    wanted = torch.full((len(estimate), *network.layout.outputs), torch.nan, device=estimate.device)
-    known = [(k, place) for k, place in enumerate(frame.positions) if place >= 0]
-    first = len(estimate) - len(rows)  # a start row stands before the rows
-    width = len(frame.roles.inputs)
-    scaled = (rows - np.array(frame.center[:width])) / np.array(frame.scale[:width])
-    truth = torch.from_numpy(scaled).float().to(estimate.device)
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:8]) + (", …" if len(texts) > 8 else "")
+
+
+def _scaled_truth(frame: Frame, rows: Numbers, truth: Any) -> Tensor:
+    """What came, in its scale: (rows, K), NaN where it is not known."""
+    if truth is None:
+        values = np.full((len(rows), len(frame.positions)), np.nan)
+        for k, place in enumerate(frame.positions):
+            if place >= 0:
+                values[:, k] = rows[:, place]
+    else:
+        values = np.asarray(truth, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or values.shape[1] != len(frame.roles.targets):
+            raise UserError(
+                f"The truth has shape {values.shape}.",
+                f"Expected a row for each row of the input, with {', '.join(frame.roles.targets[:10])}.",
+            )
+    columns = frame.target_columns
+    return torch.from_numpy((values - np.array(frame.center)[columns]) / np.array(frame.scale)[columns])
+
+
+def _wanted(frame: Frame, came: Tensor, steps: int) -> Tensor:
+    """The target of each step and horizon, (T, horizons, K), NaN where it is not known."""
+    first = int(frame.start_row)  # a start row stands before the rows
+    wanted = torch.full((steps, len(frame.roles.horizons), came.shape[1]), torch.nan)
     for index, horizon in enumerate(frame.roles.horizons):
-        for k, place in known:
-            coming = truth[max(0, horizon - first) :, place]
-            begin = max(0, first - horizon)
-            wanted[begin : begin + len(coming), index, k] = coming
-    scored = ~wanted.isnan()
-    if not bool(scored.any()):
+        begin = max(0, first - horizon)
+        coming = came[max(0, horizon - first) :][: steps - begin]
+        wanted[begin : begin + len(coming), index] = coming.float()
+    return wanted
+
+
+def _losses(network: Forecaster, wanted: Tensor, estimate: Tensor, follow: bool) -> Tensor:
+    """(T,): of each step, over all horizons and targets."""
+    if not follow:
         return network.output.point(estimate).sum((-1, -2))
     losses = network.output.loss(estimate, wanted.nan_to_num(), network.scale)
-    return torch.where(scored, losses, 0.0).sum((-1, -2))
+    return torch.where(wanted.isnan(), 0.0, losses).sum((-1, -2))
+
+
+def _forecasts(frame: Frame, points: Numbers, truth: Numbers) -> dict[str, Forecasts]:
+    """What was forecast of each target at each horizon, beside what came."""
+    first = int(frame.start_row)
+    found = {}
+    for index, horizon in enumerate(frame.roles.horizons):
+        rows = [step - first + horizon for step in range(len(points))]
+        for k, name in enumerate(frame.roles.targets):
+            shown = name if frame.roles.aligned else f"{name}+{horizon}"
+            found[shown] = Forecasts(rows, points[:, index, k].tolist(), truth[:, index, k].tolist())
+    return found

@@ -245,7 +245,8 @@ class Generate(Task):
         tokenizer: Tokenizer = model.assets
         ids = directed(tokenizer.ids(inputs), direction_of(model)).tolist()
         start = start_token(tokenizer)
-        return trace_text(network_of(model), tokenizer, ids, start, chosen["hide"], chosen["temperature"])
+        what_if = {name: chosen[name] for name in ("hide", "temperature", "target")}
+        return trace_text(network_of(model), tokenizer, ids, start, **what_if)
 
     def example(self, examples: Any, number: int) -> str:
         """A line of the text that is not empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +11,13 @@ from torch import Tensor, nn
 from unrolled.errors import UserError
 from unrolled.models import FeedForwardLM, LanguageModel, RecurrentLM, TransformerLM
 from unrolled.see import AttentionMap, Guesses, ModelTrace, Part, Probe, check_memory
-from unrolled.see.options import HIDE, TraceOption
+from unrolled.see.options import HIDE, TARGET, TraceOption
 from unrolled.text import Tokenizer
 
 SHOWN = 5  # guesses for each token
 OPTIONS = (
     HIDE,
+    replace(TARGET, help="Whose loss is followed back: truth, the tokens of the text, or answer, the likeliest ones."),
     TraceOption("temperature", 1.0, "Of the guesses: below 1 the likely ones become likelier."),
     TraceOption("write", 0, "Tokens that the model writes after the text, which are traced too.", int),
     TraceOption("seed", 0, "Of what it writes.", int),
@@ -29,6 +31,7 @@ def trace_text(
     start: int,
     hide: Sequence[int],
     temperature: float,
+    target: str | None = None,
 ) -> ModelTrace:
     """Every gate, state and gradient while the tokens are read, each predicting the next."""
     if not len(ids):
@@ -61,12 +64,13 @@ def trace_text(
         for kind in ("states", "gates", "norms", "flow"):
             missing[kind] = "A feed-forward model has no states and no gates."
         missing["attention"] = "A feed-forward model has no attention."
-    losses = nn.functional.cross_entropy(scores[0].float(), sequence[0, 1:], reduction="none")
+    wanted = scores[0].detach().argmax(-1) if target == "answer" else sequence[0, 1:]
+    losses = nn.functional.cross_entropy(scores[0].float(), wanted, reduction="none")
     guesses = top_guesses((scores[0].detach() / temperature).softmax(-1), tokenizer)
     return ModelTrace(
         "generate",
         f"{float(losses.detach().mean()):.3f} nats per token",
-        [tokenizer.token(int(i)) for i in sequence[0, 1:]],
+        [tokenizer.token(int(i)) for i in wanted],
         losses,
         parts,
         {"input": probe},
@@ -74,6 +78,7 @@ def trace_text(
         aligned="" if parts else "input",
         attention=attention,
         reasons=missing,
+        follows="answer" if target == "answer" else "truth",
     )
 
 

@@ -30,7 +30,7 @@ from unrolled.search.frames.results import reading_record, utterance_record
 from unrolled.see import ModelTrace
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import STANDARD_INPUT, Data, Given, Request, Task
+from unrolled.tasks.base import STANDARD_INPUT, Data, Example, Given, Request, Task, nth
 from unrolled.tasks.recognize_batches import ExampleBatches
 from unrolled.tasks.recognize_config import RecognizeConfig
 from unrolled.tasks.recognize_inputs import InputReader, is_sound
@@ -266,6 +266,10 @@ class Recognize(Task):
         moment = moments(model, len(window.features), scale=window.scale)
         kind, unit = assets.reader.kind, assets.reader.unit
         return trace_recognizer(model.network, assets.labels, window.features, moment, kind, unit, **chosen)
+
+    def example(self, examples: Any, number: int) -> Example:
+        found: Transcribed = nth(examples, number)
+        return Example(found.input, found.text)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Any]:
         """Files, or the names of files on the lines of standard input."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -17,13 +18,15 @@ from unrolled.search.frames import best_path
 from unrolled.search.frames.prefix import plain_prefix_search
 from unrolled.see import AttentionMap, Beams, Frames, ModelTrace, Part, Probe, check_memory
 from unrolled.see.beams import Held
-from unrolled.see.options import HIDE, TraceOption
+from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth
 from unrolled.tasks.recognize_batches import features_batch
 from unrolled.tasks.recognize_labels import BLANK, Labels
 
 OPTIONS = (
     HIDE,
-    TraceOption("text", "", "A text to align and whose loss is followed back; none: what was recognised.", str),
+    TRUTH,
+    TARGET,
+    TraceOption("text", "", "A text to align, whose loss is followed back in place of truth or answer.", str),
     TraceOption("beam", 6, "Beginnings that a search holds after each frame.", int),
 )
 
@@ -39,10 +42,15 @@ def trace_recognizer(
     unit: str,
     *,
     hide: Sequence[int],
+    truth: str | None,
+    target: str | None,
     text: str,
     beam: int,
 ) -> ModelTrace:
-    """Posteriors, the alignment of a text, and −log P(text) as the one loss; `moment` says when a step begins."""
+    """Posteriors, the alignment of a text, and −log P(text) as the one loss; `moment` says when a step begins.
+
+    The text is the one asked for, else the truth where it is known, else what was recognised.
+    """
     if not len(features):
         raise UserError("There is nothing to trace.", "Give an input that is not empty.")
     network.eval()
@@ -54,9 +62,7 @@ def trace_recognizer(
     read, trace, weights = network.trace(batch, probe)
     log_probs = read.log_probs[0, : int(read.lengths[0])]
     said = best_path(log_probs.detach().cpu()).labels
-    wanted = labels.ids(text) if text else list(said)
-    if text and not wanted:
-        raise UserError(f"The model knows no label of text={text!r}.", f"It knows: {' '.join(labels.names[1:30])}")
+    wanted, follows, notes = _followed(labels, log_probs, list(said), text, truth, target)
     loss = ctc_loss(log_probs, torch.tensor(wanted, dtype=torch.int64), reduction="sum")
     alignment = ctc_align(log_probs.detach(), wanted).path
     frames = Frames(
@@ -91,7 +97,31 @@ def trace_recognizer(
         beams=beams,
         frames=frames,
         reasons=missing,
+        truth=truth,
+        right=None if truth is None else labels.text(said) == labels.text(labels.ids(truth)) == truth,
+        follows=follows,
+        notes=notes,
     )
+
+
+def _followed(
+    labels: Labels, log_probs: Tensor, said: list[int], text: str, truth: str | None, target: str | None
+) -> tuple[list[int], str, tuple[str, ...]]:
+    """The labels that are aligned and whose loss is followed, whose they are, and what to say about it."""
+    if text:
+        if not (wanted := labels.ids(text)):
+            raise UserError(f"The model knows no label of text={text!r}.", f"It knows: {' '.join(labels.names[1:30])}")
+        return list(wanted), "text", ()
+    if not follows_truth(truth, target):
+        return said, "answer", ()
+    assert truth is not None
+    wanted = list(labels.ids(truth))
+    needed = len(wanted) + sum(a == b for a, b in itertools.pairwise(wanted))
+    if needed > len(log_probs):
+        return said, "answer", (
+            f"The truth needs {needed} frames and there are {len(log_probs)}, so the answer's loss is shown.",
+        )  # fmt: skip
+    return wanted, "truth", ()
 
 
 def _searched(log_probs: Tensor, labels: Labels, beam: int) -> tuple[Beams | None, str]:

@@ -30,7 +30,7 @@ from unrolled.models.tagger import Tagger
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, nth, table_of
+from unrolled.tasks.base import Data, Example, Request, Task, nth, table_of
 from unrolled.tasks.reading import load_vectors
 from unrolled.tasks.tag_assets import TagAssets, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag_config import TagConfig, TagData, check_columns
@@ -246,11 +246,13 @@ class Tag(Task):
         sentence = _sentence(model, inputs)
         assert isinstance(model.network, Tagger)
         batch = model.assets.collate([sentence]).to(model.device)
-        return trace_tagger(model.network, batch, list(sentence.words), model.assets, chosen["hide"])
+        if chosen["truth"] is None:
+            chosen["truth"] = sentence.tags
+        return trace_tagger(model.network, batch, list(sentence.words), model.assets, **chosen)
 
-    def example(self, examples: Any, number: int) -> Sentence:
+    def example(self, examples: Any, number: int) -> Example:
         found: Sentence = nth(examples, number)
-        return found
+        return Example(found, found.tags)
 
     def word_vectors(self, model: Model) -> Vectors:
         assert isinstance(model.network, Tagger)

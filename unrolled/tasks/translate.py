@@ -23,7 +23,7 @@ from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace, attention_figure
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Given, Request, Task, nth, table_of
+from unrolled.tasks.base import Data, Example, Given, Request, Task, nth, table_of
 from unrolled.tasks.side import Reading
 from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_config import SideSettings, TranslateConfig, TranslateData
@@ -195,12 +195,12 @@ class Translate(Task):
         self._attention(model, texts[0], options).savefig(place, dpi=150)
         return request if request.files else Request(texts=texts, format=request.format)  # lines are read once
 
-    def example(self, examples: Any, number: int) -> str:
-        source: str = nth(examples, number).source
-        return source
+    def example(self, examples: Any, number: int) -> Example:
+        pair = nth(examples, number)
+        return Example(pair.source, pair.target)
 
     def trace(self, model: Model, inputs: str, **options: Any) -> ModelTrace:
-        """The search, the attention, and every gate, state and gradient of the best translation.
+        """The search, the attention, and every gate, state and gradient of the true or best translation.
 
         Options: see `translate_trace.OPTIONS`.
         """

@@ -17,7 +17,7 @@ from unrolled.models.stepwise import Stepwise
 from unrolled.models.transformer import TransformerTranslator
 from unrolled.models.translator import Translator
 from unrolled.see import AttentionMap, Beams, ModelTrace, Part, Probe, check_memory
-from unrolled.see.options import HIDE, TraceOption
+from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth
 from unrolled.tasks.generate_trace import top_guesses
 from unrolled.tasks.translate_batch import pair_batch, source_batch
 from unrolled.tasks.translate_text import TranslateAssets
@@ -25,6 +25,8 @@ from unrolled.tasks.writing import watched
 
 OPTIONS = (
     replace(HIDE, help="Source tokens to hide, by their places from 0: their vectors become zeros."),
+    TRUTH,
+    TARGET,
     TraceOption("beam", 5, "Hypotheses side by side; 1: greedy.", int),
     TraceOption("prefix", "", "What the translation must begin with.", str),
     TraceOption("temperature", 1.0, "Of the guesses: below 1 the likely ones become likelier."),
@@ -32,12 +34,20 @@ OPTIONS = (
 
 
 def trace_translation(
-    model: Model, text: str, *, hide: Sequence[int], beam: int, prefix: str, temperature: float
+    model: Model,
+    text: str,
+    *,
+    hide: Sequence[int],
+    truth: str | None,
+    target: str | None,
+    beam: int,
+    prefix: str,
+    temperature: float,
 ) -> ModelTrace:
-    """Searches for a translation, then follows every step of the best one."""
+    """Searches for a translation, then follows every step of the true one where it is known, else of the best found."""
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
-    source, target = assets.source, assets.target
+    source, side = assets.source, assets.target
     ids = source.ids(text)
     if not len(ids):
         raise UserError("There is no text to show.", "Give a source with at least one token.")
@@ -47,29 +57,34 @@ def trace_translation(
     read = [*source.shown(ids.tolist()), "<eos>"]
     with torch.no_grad(), hidden(network, Probe(read, hide)):
         memory = network.encode(source_batch(assets, [ids]).to(model.device))
-    found = watched(network, memory, target, beam=beam, prefix=prefix, most=assets.most_tokens(len(ids) + 1))
-    tokens = found.best.tokens
+    found = watched(network, memory, side, beam=beam, prefix=prefix, most=assets.most_tokens(len(ids) + 1))
+    answer = side.text(found.best.tokens)
+    follow = follows_truth(truth, target)
+    tokens = side.ids(truth).tolist() if follow else found.best.tokens
     batch = pair_batch(assets, [(ids, np.array(tokens, dtype=np.int32))]).to(model.device)
-    written = ["<bos>", *target.shown(tokens)]
+    written = ["<bos>", *side.shown(tokens)]
     probes = {"source": Probe(read, hide), "target": Probe(written)}
     features, parts, attention, missing = _laid_open(model, network, batch, probes)
     scores = network.scores(features)[0].float()
     losses = nn.functional.cross_entropy(scores, batch.targets[0], reduction="none")
-    beams = Beams.of(found, target.tokenizer.token, target.text, target.end)
+    beams = Beams.of(found, side.tokenizer.token, side.text, side.end)
     if isinstance(network, Stepwise):
         del probes["target"]  # it reads nothing of what it has written
     return ModelTrace(
         "translate",
-        target.text(tokens),
-        [*target.shown(tokens), "<eos>"],
+        answer,
+        [*side.shown(tokens), "<eos>"],
         losses,
         parts,
         probes,
-        top_guesses((scores.detach() / temperature).softmax(-1), target.tokenizer),
+        top_guesses((scores.detach() / temperature).softmax(-1), side.tokenizer),
         aligned="decoder" if len(parts) > 1 else "" if parts else "target",
         attention=attention,
         beams=beams,
         reasons=missing,
+        truth=truth,
+        right=None if truth is None else answer == truth,
+        follows="truth" if follow else "answer",
     )
 
 
