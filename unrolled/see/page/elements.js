@@ -1,7 +1,15 @@
 // Small helpers to build the page.
 
 export function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+  return filled(document.createElement(tag), attributes, children);
+}
+
+// The same for drawings.
+export function draw(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value === true) element.setAttribute(name, "");
@@ -26,25 +34,48 @@ export function number(label, value, most, onpick) {
   return make("label", {}, `${label} `, field);
 }
 
-// Tokens as buttons. `shade` gives each a number from 0 to 1, `about` the text on hover.
-export function tokenStrip(tokens, { shade = () => 0, about = () => "", pressed = () => false, hidden = () => false, onpick }) {
+// A number as text; what the server could not say is a dash.
+export function said(value, digits = 4) { return value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−"); }
+
+// The largest of many numbers, gaps left out; spreading them into Math.max fails for some hundred thousand.
+export function largest(values, least = -Infinity) {
+  let most = least;
+  for (const value of values) if (value !== null && value > most) most = value;
+  return most;
+}
+
+// Tokens as buttons. `shade` gives each a number from 0 to 1, or `colour` its background; `about` the text on hover.
+export function tokenStrip(tokens, { shade = () => 0, colour, about = () => "", pressed = () => false, hidden = () => false, mark = () => "", first = 0, onpick = () => {} }) {
   const strip = make("div", { class: "tokens", role: "group", "aria-label": "tokens" });
   tokens.forEach((token, place) => {
     const button = make("button", {
       type: "button",
       title: about(place),
       "aria-pressed": pressed(place) ? "true" : "false",
-      "data-place": place,
-      class: hidden(place) ? "hidden-token" : "",
+      "data-place": first + place,
+      class: [hidden(place) ? "hidden-token" : "", mark(place)].join(" "),
+      tabindex: place === 0 ? 0 : -1,
       onclick: () => onpick(place, button),
     }, token);
-    button.style.background = `rgba(213, 94, 0, ${(0.75 * shade(place)).toFixed(3)})`;
+    button.style.background = colour ? colour(place) : `rgba(213, 94, 0, ${(0.75 * (shade(place) || 0)).toFixed(3)})`;
     strip.append(button);
   });
   strip.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const here = [...strip.children].indexOf(document.activeElement);
-    if (step && here >= 0) { strip.children[(here + step + tokens.length) % tokens.length].focus(); event.preventDefault(); }
+    if (!step || here < 0) return;
+    strip.children[(here + step + tokens.length) % tokens.length].focus();
+    event.preventDefault();
+    event.stopPropagation();
   });
   return strip;
+}
+
+// Which part of many tokens is shown, and buttons to the next; nothing where all are.
+export function pager(first, shown, all, onpick) {
+  if (shown >= all) return null;
+  const to = (label, place, there) => make("button", { type: "button", disabled: !there, onclick: () => onpick(place) }, label);
+  return make("div", { class: "line quiet pager" },
+    `tokens ${first.toLocaleString("en")} to ${(first + shown - 1).toLocaleString("en")} of ${all.toLocaleString("en")}`,
+    to("← before", Math.max(0, first - shown), first > 0), to("after →", first + shown, first + shown < all));
 }

@@ -1,8 +1,9 @@
 // The page: which model, which input, which view.
 
 import { make } from "unrolled/elements";
-import { ask, isReport } from "unrolled/source";
-import { change, onChange, state, traced } from "unrolled/state";
+import { ask, isReport, notes } from "unrolled/source";
+import { change, onChange, remember, state, tooLong, traced } from "unrolled/state";
+import { onTheme, zoom } from "unrolled/theme";
 import { VIEWS } from "unrolled/views";
 
 const about = await ask("about");
@@ -17,12 +18,13 @@ function fillHeader() {
   const select = document.getElementById("model");
   select.replaceChildren(...about.models.map((one) => make("option", { value: one.name }, one.short)));
   select.value = model().name;
-  select.addEventListener("change", () => change({ model: select.value, layer: "", quantity: "", map: "" }));
+  select.onchange = () => change({ ...typed(), model: select.value, layer: "", quantity: "", map: "" });
   const scores = Object.entries(model().scores).slice(0, 4).map(([name, value]) => `${name} ${value}`).join(", ");
   document.getElementById("facts").textContent =
     `${model().task}, ${model().parameters.toLocaleString("en")} parameters${scores ? `, ${scores}` : ""}`;
   const text = document.getElementById("text");
   text.value = state.text ?? "";
+  document.getElementById("long").hidden = !tooLong();
   text.placeholder = model().fixed ? about.file ?? "" : about.file ? `empty: ${about.file}` : "a text to look at";
   text.disabled = isReport || model().fixed;
   document.querySelector("#input button").disabled = text.disabled;
@@ -34,23 +36,43 @@ function fillOptions() {
   const box = document.getElementById("options");
   box.replaceChildren(...model().options.map((option) => {
     const name = `o.${option.name}`;
-    const field = make("input", {
-      type: option.kind === "float" || option.kind === "int" ? "number" : "text", step: option.kind === "int" ? 1 : "any",
-      name, value: state[name] ?? "", placeholder: option.default, title: option.help,
-      onchange: () => change({ [name]: field.value }),
-    });
+    const pick = () => change({ ...typed(), [name]: field.value });
+    const field = option.choices.length
+      ? make("select", { name, title: option.help, onchange: pick }, ...["", ...option.choices].map((one) => make("option", { value: one, selected: one === (state[name] ?? "") }, one || "as known")))
+      : make("input", {
+        type: option.kind === "float" || option.kind === "int" ? "number" : "text", step: option.kind === "int" ? 1 : "any",
+        name, value: state[name] ?? "", placeholder: option.default, title: option.help, onchange: pick,
+      });
     return make("label", { title: option.help }, `${option.name} `, field);
   }));
   document.getElementById("changes").open = model().options.some((option) => state[`o.${option.name}`]);
 }
 
+// What stands in the input, looked at or not: nothing else that is changed may lose it.
+function typed() {
+  const text = document.getElementById("text");
+  return text.disabled || text.value === (state.text ?? "") ? {} : { text: text.value, from: "", first: "", last: "" };
+}
+
 document.getElementById("input").addEventListener("submit", (event) => {
   event.preventDefault();
-  change({ text: document.getElementById("text").value });
+  change({ text: document.getElementById("text").value, from: "", first: "", last: "", step: "" });
 });
 document.getElementById("text").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) document.getElementById("input").requestSubmit();
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  document.getElementById("input").requestSubmit();
 });
+
+// Larger text for a lecture hall, smaller text for more of it.
+function resize(factor) {
+  remember({ zoom: Math.min(3, Math.max(0.5, Number(state.zoom ?? 1) * factor)).toFixed(2) });
+  zoom(state.zoom);
+  draw();
+}
+document.getElementById("larger").addEventListener("click", () => resize(1.2));
+document.getElementById("smaller").addEventListener("click", () => resize(1 / 1.2));
+onTheme(() => draw());
 
 function usable(view) { return view.reason(overview, about, model()); }
 
@@ -84,6 +106,7 @@ async function draw() {
   const view = VIEWS[shown()];
   panel.setAttribute("aria-labelledby", `tab-${shown()}`);
   panel.dataset.ready = "";
+  notes.clear();
   const place = make("div");
   try {
     if (view.needsInput && !state.text && !about.file) throw new Error(model().fixed
@@ -91,7 +114,7 @@ async function draw() {
       : "Give an input above, then look.");
     if (overview === null && (view.needsInput || state.text || about.file)) {
       panel.replaceChildren(make("p", { class: "quiet" }, "…"));
-      overview = await ask("overview", traced()).catch((problem) => { if (view.needsInput) throw problem; return null; });
+      overview = await ask("overview", { ...traced(), from: state.from }).catch((problem) => { if (view.needsInput) throw problem; return null; });
       if (turn !== drawing) return;
     }
     fillTabs();
@@ -105,12 +128,13 @@ async function draw() {
   }
   if (turn !== drawing) return;
   if (!place.isConnected) panel.replaceChildren(place);
+  for (const note of notes) place.prepend(make("p", { class: "note" }, note));
   panel.dataset.ready = shown();
 }
 
 onChange((updates) => {
   const names = Object.keys(updates);
-  if (names.some((name) => name === "text" || name === "model" || name.startsWith("o."))) {
+  if (names.some((name) => name === "text" || name === "model" || name === "from" || name.startsWith("o."))) {
     overview = null;
     fillHeader();
   }
@@ -120,6 +144,8 @@ onChange((updates) => {
 if (!state.model) state.model = about.models[0].name;
 if (state.text === undefined && about.text) state.text = about.text;
 for (const [name, value] of Object.entries(about.options)) state[`o.${name}`] ??= value;
+for (const [name, value] of Object.entries(about.opens)) state[name] ??= value;
+zoom(state.zoom);
 fillHeader();
 fillTabs();
 draw();

@@ -1,81 +1,145 @@
-// Plotly's charts in one manner: colours that everyone can tell apart, values on hover, room for labels.
+// Plotly's charts in one manner: colours that everyone can tell apart, values on hover, room for labels, words for all of it.
 
-export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442"];
+import { largest, make } from "unrolled/elements";
+import { back, colours, grid, ink, rem } from "unrolled/theme";
+
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const MOST_LABELS = 120;
+const MOST_IN_A_ROW = 8;  // names of a legend above a chart; more stand beside it, and scroll
 
-function layout({ xaxis, ...extra }) {
-  return { margin: { l: 64, r: 10, t: 14, b: 64 }, font: { size: 12 }, hovermode: "closest", xaxis: { zeroline: false, ...xaxis }, ...extra };
+function axis(given) {
+  const title = given?.title?.text ? { ...given.title, standoff: rem(0.7) } : given?.title;
+  return { gridcolor: grid(), zerolinecolor: grid(), linecolor: grid(), zeroline: false, ...given, title };
 }
 
-// An axis whose places are named by tokens; of many, some are named.
-export function tokenAxis(places, tokens, extra = {}, most = MOST_LABELS) {
-  const every = Math.ceil(tokens.length / most);
-  const kept = places.map((_, i) => i).filter((i) => i % every === 0);
-  const half = places.length > 1 ? (places[1] - places[0]) / 2 : 0.5;
+export function layout({ xaxis, yaxis, ...extra }) {
   return {
-    range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same under a heat map and under curves
-    tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => tokens[i]),
-    tickfont: { family: "monospace", size: 11 }, tickangle: tokens.some((token) => token.length > 2) ? -90 : 0,
-    automargin: true, ...extra,
+    margin: { l: rem(4.2), r: rem(0.8), t: rem(1), b: rem(3.6) }, font: { size: rem(0.78), color: ink() }, hovermode: "closest",
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hoverlabel: { font: { size: rem(0.8) } },
+    xaxis: axis(xaxis), yaxis: axis(yaxis), ...extra,
   };
 }
 
-// Room for a chart that scrolls if it is wide; its title stands above and does not, and breaks where a line is full.
+// How wide a chart will be: as wide as the page, or as it asks.
+function pixels(width) { return Math.max(width ?? 0, document.getElementById("view").clientWidth - rem(6)); }
+
+// An axis whose places are named by tokens; of many, some are named. They stand upright where there is room.
+export function tokenAxis(places, tokens, extra = {}, { most = MOST_LABELS, width } = {}) {
+  const every = Math.ceil(tokens.length / Math.max(1, Math.min(most, Math.floor(pixels(width) / rem(0.85)))));
+  const kept = places.map((_, i) => i).filter((i) => i % every === 0);
+  const half = places.length > 1 ? (places[1] - places[0]) / 2 : 0.5;
+  const room = pixels(width) / Math.max(1, kept.length) / rem(0.46);  // letters that fit between two names
+  const upright = kept.every((i, n) => n === 0 || (tokens[i].length + tokens[kept[n - 1]].length) / 2 <= room);
+  return {
+    range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same under a heat map and under curves
+    tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => shortened(tokens[i])),
+    tickfont: { family: "monospace", size: rem(0.72) }, tickangle: upright ? 0 : -90, automargin: true, ...extra,
+  };
+}
+
+function shortened(token) { return token.length > 24 ? `${token.slice(0, 23)}…` : token; }
+
+// A logarithmic axis whose ticks are whole numbers: powers of ten, or 1, 2 and 5 times one where they are few.
+export function logAxis(series, extra = {}) {
+  const values = series.flat().filter((value) => value > 0);
+  if (!values.length) return { type: "log", ...extra };
+  const high = Math.log10(largest(values)), low = -Math.log10(largest(values.map((value) => 1 / value)));
+  const pad = Math.max(0.06 * (high - low), 0.1), from = Math.floor(low - pad), to = Math.ceil(high + pad);
+  const decades = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  const every = Math.ceil(decades.length / 8);
+  const few = low > -2.5 && high < 3.5;
+  const ticks = high - low > 2
+    ? decades.filter((power) => power % every === 0).map((power) => [10 ** power, few ? plain(10 ** power) : `10<sup>${power}</sup>`])
+    : decades.flatMap((power) => [1, 2, 5].map((times) => [times * 10 ** power, plain(times * 10 ** power)]));
+  return { type: "log", range: [low - pad, high + pad], tickmode: "array", tickvals: ticks.map(([value]) => value), ticktext: ticks.map(([, text]) => text), ...extra };
+}
+
+function plain(value) { return value >= 0.001 && value < 10000 ? String(Number(value.toPrecision(2))) : value.toExponential(0).replace("e", "·10<sup>").replace("+", "") + "</sup>"; }
+
+// Room for a chart that scrolls if it is wide, and says so; its title stands above and does not scroll.
 function place(parent, title, height, width, most) {
-  const caption = document.createElement("h3");
-  const outer = document.createElement("div");
-  outer.className = "scroll";
-  const inner = document.createElement("div");
-  inner.className = "plot";
-  inner.style.height = `${height}px`;
+  const caption = make("figcaption"), cue = make("p", { class: "quiet cue", hidden: true }, "It is wider than the page: scroll sideways →");
+  const inner = make("div", { class: "plot", role: "img" }), outer = make("div", { class: "scroll" }, inner);
+  inner.style.height = `${height * rem() / 16}px`;
   if (most) inner.style.maxWidth = `${most}px`;
   if (width) inner.style.minWidth = `${width}px`;
-  outer.append(inner);
   inner.caption = caption;
-  parent.append(caption, outer);
-  name(inner, title);
+  parent.append(make("figure", {}, caption, cue, outer));
+  const look = () => {
+    const wide = outer.scrollWidth > outer.clientWidth + 4;
+    cue.hidden = !wide;
+    if (wide) outer.setAttribute("tabindex", "0"); else outer.removeAttribute("tabindex");
+  };
+  new ResizeObserver(look).observe(inner);
   return inner;
 }
 
-function name(inner, title) {
+function name(inner, title, about) {
   inner.caption.textContent = title ?? "";
   inner.caption.hidden = !title;
+  inner.setAttribute("aria-label", [title, about].filter(Boolean).join(". "));
 }
 
-export function heat(parent, { z, x, y, title, colours, low, high, xaxis, yaxis, hover, height, width, most, bar, scale = true }) {
+function short(value) { return value === null || !Number.isFinite(value) ? "unknown" : Number(value.toPrecision(4)); }
+
+// What a heat map shows, in words.
+function heatInWords(z, rows, columns) {
+  let low = Infinity, high = -Infinity, where = "";
+  z.forEach((row, y) => row.forEach((value, x) => {
+    if (value === null) return;
+    if (value < low) low = value;
+    if (value > high) { high = value; where = `${rows?.[y] ?? y}, ${columns?.[x] ?? x}`; }
+  }));
+  return `Heat map of ${z.length} rows and ${z[0]?.length ?? 0} columns, from ${short(low)} to ${short(high)}, largest at ${where}`;
+}
+
+// What lines show, in words; of many, the first few.
+function linesInWords(data) {
+  const words = data.filter((one) => one.y?.length && one.name).slice(0, 6).map((one) => {
+    const values = one.y.filter((value) => value !== null && Number.isFinite(value));
+    return values.length ? `${one.name}: ${values.length} values from ${short(-largest(values.map((v) => -v)))} to ${short(largest(values))}, last ${short(values.at(-1))}` : `${one.name}: no values`;
+  });
+  return `Chart of ${data.length} ${data.length === 1 ? "line" : "lines"}. ${words.join("; ")}`;
+}
+
+export function heat(parent, { z, x, y, title, colours: scale, low, high, xaxis, yaxis, hover, height, width, most, bar, names = {}, below = false }) {
   const inner = place(parent, title, height, width, most);
+  name(inner, title, heatInWords(z, names.rows, names.columns));
   const data = [{
-    type: "heatmap", z, x, y, colorscale: colours, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`,
-    showscale: scale, colorbar: { thickness: 12, title: { text: bar ?? "", side: "right" } }, hoverongaps: false,
+    type: "heatmap", z, x, y, colorscale: scale, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`, hoverongaps: false,
+    colorbar: {  // where the chart begins: at its end it would scroll out of sight
+      orientation: "h", thickness: rem(0.6), len: Math.min(rem(18), pixels(0) * 0.6), lenmode: "pixels", x: 0, xanchor: "left", y: below ? -0.02 : 1.01, yanchor: below ? "top" : "bottom",
+      title: { text: bar ?? "", side: "top", font: { size: rem(0.72) } }, tickfont: { size: rem(0.7) }, outlinewidth: 0, xpad: 0,
+    },
   }];
-  Plotly.newPlot(inner, data, layout({ xaxis, yaxis }), CONFIG);
+  Plotly.newPlot(inner, data, layout({ xaxis: { showgrid: false, ...xaxis }, yaxis: { showgrid: false, ...yaxis } }), CONFIG);
   return inner;
 }
 
 // Lines over x; `extra` are further traces. A chart that is given `again` is redrawn in its place, as far as it is zoomed in.
-export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again, colours = COLOURS }) {
+export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again, palette = colours() }) {
   const inner = again ?? place(parent, title, height, width);
-  name(inner, title);
   const data = Object.entries(series).map(([name, y], i) => ({
     type: "scatter", mode: marks ? "lines+markers" : "lines", name, y, x: Array.isArray(x) ? x : x?.[name],
-    line: { color: colours[i % colours.length], dash: DASHES[Math.floor(i / colours.length) % DASHES.length], width: marks ? 2 : 1.3 },
+    line: { color: palette[i % palette.length], dash: DASHES[Math.floor(i / palette.length) % DASHES.length], width: marks ? 2 : 1.3 },
     marker: { size: 5 }, hovertemplate: `${name}: %{y:.4g}<extra>%{x}</extra>`, connectgaps: false,
   })).concat(extra);
-  const shown = layout({ xaxis, yaxis, shapes, showlegend: data.length > 1, legend: { orientation: "h", y: -0.35 }, uirevision: "same" });
-  Plotly.react(inner, data, shown, CONFIG);
+  name(inner, title, linesInWords(data));
+  Plotly.react(inner, data, layout({ xaxis, yaxis, shapes, showlegend: data.length > 1, legend: legendOf(data.length), uirevision: "same" }), CONFIG);
   return inner;
 }
 
-export function draw(parent, data, { title, ...extra }, height, width, again) {
+export function legendOf(count) {
+  const font = { size: rem(0.75) };
+  return count > MOST_IN_A_ROW ? { font, bgcolor: "rgba(0,0,0,0)" } : { font, orientation: "h", x: 0, y: 1.01, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" };
+}
+
+export function draw(parent, data, { title, about, ...extra }, height, width, again) {
   const inner = again ?? place(parent, title, height, width);
+  name(inner, title, about ?? linesInWords(data));
   Plotly.react(inner, data, layout({ uirevision: "same", ...extra }), CONFIG);
   return inner;
 }
 
-// As in the figures: matplotlib's RdBu, viridis and magma.
-export const SIGNED = [[0, "#67001f"], [0.25, "#d6604d"], [0.5, "#f7f7f7"], [0.75, "#4393c3"], [1, "#053061"]];
-export const SQUASHED = "Viridis";
-export const INK = [[0, "#fff"], [1, "#000"]];
-export const FLOW = [[0, "#000004"], [0.25, "#51127c"], [0.5, "#b73779"], [0.75, "#fc8961"], [1, "#fcfdbf"]];
+export { back };

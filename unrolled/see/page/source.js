@@ -13,19 +13,29 @@ export function key(kind, query) {
 
 export class Problem extends Error {}
 
+// What the server said about its answers, such as numbers that are NaN.
+export const notes = new Set();
+
 export async function ask(kind, query = {}) {
-  if (isReport) {
-    const found = recorded[key(kind, query)];
-    if (found === undefined) throw new Problem("This report does not hold that. Open the model itself: unrolled inspect MODEL");
-    if (found.problem) throw new Problem(found.problem);
-    return found;
-  }
+  const found = isReport ? looked(kind, query) : await fetched(kind, query);
+  if (found.note) notes.add(found.note);
+  return found;
+}
+
+function looked(kind, query) {
+  const found = recorded[key(kind, query)];
+  if (found === undefined) throw new Problem("This report does not hold that. Open the model itself: unrolled inspect MODEL");
+  if (found.problem) throw new Problem(found.problem);
+  return { ...found };
+}
+
+async function fetched(kind, query) {
   const response = await fetch(`/api/${kind}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(query),
   }).catch(() => { throw new Problem("The server does not answer. Is `unrolled inspect` still running?"); });
-  const answer = await response.json();
-  if (!response.ok) throw new Problem(answer.problem ?? "The server could not answer.");
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Problem(answer.problem ?? `The server could not answer: ${response.status}.`);
   return answer;
 }

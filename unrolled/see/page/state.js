@@ -1,5 +1,6 @@
 // What the page shows, kept in its address: a link opens the same view again.
 
+const LONGEST = 50000;  // characters of a text that an address can hold
 const listeners = [];
 export const state = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 
@@ -14,8 +15,12 @@ export function remember(updates) {
     if (value === "" || value === null || value === undefined) delete state[name];
     else state[name] = String(value);
   }
-  history.replaceState(null, "", `#${new URLSearchParams(state)}`);
+  const kept = Object.entries(state).filter(([, value]) => value.length <= LONGEST);
+  history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
 }
+
+// Whether a link to this page would lack the text.
+export function tooLong() { return (state.text ?? "").length > LONGEST; }
 
 export function onChange(listener) { listeners.push(listener); }
 

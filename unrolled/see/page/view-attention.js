@@ -4,8 +4,7 @@ import { choice, make } from "unrolled/elements";
 import { ask } from "unrolled/source";
 import { change, traced } from "unrolled/state";
 import { heat, tokenAxis } from "unrolled/plot";
-
-const GREYS = [[0, "#ffffff"], [1, "#000000"]];
+import { dark, greys } from "unrolled/theme";
 
 // As in the figures: the light on what was not looked at, and the grey that a picture fades to.
 const DARK = 0.12, DUSK = "rgb(70, 70, 70)";
@@ -29,18 +28,19 @@ export default {
       const grid = make("div", { class: "heads" });
       grid.style.gridTemplateColumns = `repeat(${heads}, minmax(5rem, 12rem))`;
       found.weights.forEach((row, l) => row.forEach((weights, h) => grid.append(make("button", {
-        type: "button", "aria-pressed": l === layer && h === head ? "true" : "false", title: "make it large",
+        type: "button", "aria-pressed": l === layer && h === head ? "true" : "false", title: "make it large", "aria-label": `layer ${l + 1}, head ${h + 1}`,
         onclick: () => change({ alayer: l, ahead: h }),
       }, thumbnail(weights), make("div", { class: "quiet" }, `layer ${l + 1}, head ${h + 1}`)))));
       place.append(make("div", { class: "scroll" }, grid));
     }
     if (found.grid) { await images(place, found, layer, head); return; }
     const rows = found.rows.map((_, i) => i), columns = found.columns.map((_, i) => i);
+    const width = 160 + 22 * columns.length;
     heat(place, {
-      z: found.weights[layer][head], x: columns, y: rows, colours: GREYS, low: 0, high: 1, bar: "attention",
+      z: found.weights[layer][head], x: columns, y: rows, colours: greys(), low: 0, high: 1, bar: "attention", below: true, names: { rows: found.rows.map((row) => `row ${row}`), columns: found.columns },
       title: layers * heads > 1 ? `${map}, layer ${layer + 1}, head ${head + 1}` : map,
-      xaxis: tokenAxis(columns, found.columns, { side: "top", title: { text: "" } }), yaxis: tokenAxis(rows, found.rows, { autorange: "reversed", tickangle: 0 }),
-      hover: "row %{y} looks at %{x}: %{z:.4f}", height: 170 + 24 * Math.max(4, rows.length), width: 160 + 22 * columns.length, most: 240 + 44 * columns.length,
+      xaxis: tokenAxis(columns, found.columns, { side: "top", title: { text: "" } }, { width: Math.max(width, Math.min(240 + 44 * columns.length, innerWidth)) - 160 }), yaxis: tokenAxis(rows, found.rows, { autorange: "reversed", tickangle: 0 }),
+      hover: "row %{y} looks at %{x}: %{z:.4f}", height: 200 + 24 * Math.max(4, rows.length), width, most: 240 + 44 * columns.length,
     });
   },
 };
@@ -49,7 +49,7 @@ function thumbnail(weights) {
   const canvas = make("canvas", { width: weights[0]?.length ?? 1, height: weights.length || 1 });
   const context = canvas.getContext("2d");
   weights.forEach((row, y) => row.forEach((weight, x) => {
-    const shade = Math.round(255 * (1 - weight));
+    const shade = Math.round(255 * (dark() ? weight : 1 - weight));
     context.fillStyle = `rgb(${shade},${shade},${shade})`;
     context.fillRect(x, y, 1, 1);
   }));
@@ -62,6 +62,7 @@ async function images(place, found, layer, head) {
   const picture = found.image ? await loaded(found.image) : null;
   const width = picture ? picture.width : 16 * across, height = picture ? picture.height : 16 * down;
   const words = make("div", { class: "pictures" });
+  if (found.image) words.append(make("figure", { id: "unmasked" }, make("img", { src: found.image, alt: "the picture itself" }), make("figcaption", {}, "the picture")));
   found.rows.forEach((word, i) => {
     const weights = found.weights[layer][head][i], most = Math.max(...weights, 1e-12);
     const light = make("canvas", { width: across, height: down });

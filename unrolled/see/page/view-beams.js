@@ -1,11 +1,12 @@
 // A search as a tree that grows step by step, or, over frames, frame by frame.
 
-import { make } from "unrolled/elements";
+import { largest, make, said } from "unrolled/elements";
 import { ask } from "unrolled/source";
 import { remember, traced } from "unrolled/state";
 import { draw } from "unrolled/plot";
+import { back, colours, faint, ink } from "unrolled/theme";
 
-const COLOURS = { winner: "#d55e00", kept: "#0072b2", ended: "#009e73", cut: "#cc79a7", pruned: "#a8a8a8" };
+function shades() { const all = colours(); return { winner: all[1], kept: all[0], ended: all[2], cut: all[3], pruned: faint() }; }
 const ORDER = ["pruned", "kept", "cut", "ended", "winner"];
 const MOST_NUMBERS = 150;
 let timer = null;
@@ -17,18 +18,18 @@ export default {
   reason: (overview) => (overview === null || overview.kinds.includes("beams") ? null : overview.missing.beams ?? "There is no search."),
   async show(place, { state }) {
     const found = await ask("beams", traced());
-    const said = make("span"), slider = make("input", { type: "range", min: 1, max: found.steps, id: "until", oninput: () => grow(Number(slider.value)) });
+    const told = make("span"), slider = make("input", { type: "range", min: 1, max: found.steps, id: "until", oninput: () => grow(Number(slider.value)) });
     const play = make("button", { type: "button", id: "play", onclick: () => playing(slider, found.steps, grow) }, "grow");
     const charts = make("div"), held = make("div");
     let chart;
     const grow = (until) => {
       slider.value = until;
       remember({ until: until === found.steps ? "" : until });
-      said.textContent = found.frames ? `what is held after frame ${until} ` : `grown until step ${until} `;
+      told.textContent = found.frames ? `what is held after frame ${until} ` : `grown until step ${until} `;
       chart = tree(charts, found, until, chart);
       if (found.frames) live(held, found.nodes, until);
     };
-    place.append(make("div", { class: "line" }, make("label", {}, said, slider), play), charts);
+    place.append(make("div", { class: "line" }, make("label", {}, told, slider), play), charts);
     if (found.frames) {
       place.append(make("p", { class: "quiet" }, "Each token continues the one to its left, and stands at the frame where its beginning came up. "
         + "Bands: as long as it was held. Full circles: held now, with their shares of the probability of all that is held; hollow ones are not."), held);
@@ -64,7 +65,7 @@ function live(place, nodes, until) {
 function tree(place, { nodes, frames, steps }, until, again) {
   const root = nodes.filter((node) => node.parent < 0).reduce((sum, node, _, all) => sum + node.height / all.length, 0);
   const shown = nodes.filter((node) => node.step <= until);
-  const edges = {}, bands = {}, numbers = [];
+  const edges = {}, bands = {}, numbers = [], COLOURS = shades();
   for (const node of shown) {
     const from = node.parent < 0 ? { step: 0, height: root } : nodes[node.parent];
     const edge = edges[node.fate] ??= { x: [], y: [] };
@@ -78,19 +79,19 @@ function tree(place, { nodes, frames, steps }, until, again) {
       edge.x.push(from.step, node.step, null);
       edge.y.push(from.height, node.height, null);
     }
-    const number = { showarrow: false, font: { size: 9, color: "#555" }, bgcolor: "#fff" };
-    if (!frames) numbers.push({ ...number, x: node.step - 0.42, y: from.height + (node.height - from.height) * 0.58, text: node.edge.toFixed(2) });
+    const number = { showarrow: false, font: { size: 10, color: ink() }, bgcolor: back() };
+    if (!frames) numbers.push({ ...number, x: node.step - 0.42, y: from.height + (node.height - from.height) * 0.58, text: said(node.edge, 2) });
     else if (share(node, until) > 0) numbers.push({ ...number, x: node.step, y: node.height, yshift: -12, text: share(node, until).toFixed(2) });
   }
   const lines = ORDER.filter((fate) => edges[fate]).flatMap((fate) => [
     ...(frames ? [{ type: "scatter", mode: "lines", ...bands[fate], line: { color: COLOURS[fate], width: 9 }, opacity: 0.25, hoverinfo: "skip", showlegend: false }] : []),
     { type: "scatter", mode: "lines", ...edges[fate], line: { color: COLOURS[fate], width: fate === "winner" ? 3.5 : 1.2 }, hoverinfo: "skip", name: fate },
   ]);
-  const leaves = Math.max(...nodes.map((node) => node.height)) + 1;
+  const leaves = largest(nodes.map((node) => node.height), 0) + 1;
   return draw(place, [...lines, markers(nodes, shown, frames, until)], {
     annotations: shown.length <= MOST_NUMBERS ? numbers : [], legend: { orientation: "h", y: 1, yanchor: "bottom" },
     xaxis: { title: { text: frames ? "frames read" : "step" }, range: [-0.01 * steps - 0.3, 1.01 * steps + 0.7], zeroline: false, ...(frames ? {} : { dtick: 1 }) },
-    yaxis: { visible: false, range: [leaves - 0.4, -0.9] },
+    yaxis: { visible: false, range: [leaves - 0.4, -0.9] }, about: `The tree of the search with ${shown.length} nodes after ${frames ? "frame" : "step"} ${until}; the outputs stand below`,
   }, Math.min(1600, 150 + 30 * leaves), Math.min(4000, frames ? 8 * steps : 90 * steps), again);
 }
 
@@ -100,7 +101,7 @@ function markers(nodes, shown, frames, until) {
     : `${node.token}: log P of this token ${node.edge}, of the whole path ${node.log_prob}; ${node.fate}`);
   return {
     type: "scatter", mode: "markers+text", x: shown.map((n) => n.step), y: shown.map((n) => n.height), text: shown.map((n) => n.token), textposition: "top center", showlegend: false,
-    marker: { size: 8, color: shown.map((n) => COLOURS[n.fate]), symbol: shown.map((n) => (share(n, until) === 0 ? "circle-open" : "circle")) }, textfont: { size: 12 },
+    marker: { size: 8, color: shown.map((n) => shades()[n.fate]), symbol: shown.map((n) => (share(n, until) === 0 ? "circle-open" : "circle")) }, textfont: { size: 12 },
     hovertemplate: shown.map((n) => `${about(n)}<extra></extra>`),
   };
 }

@@ -1,35 +1,65 @@
-// CTC: posteriors over time under what was heard or seen, spikes, blanks.
+// CTC: posteriors over time under what was heard or seen, spikes, blanks, the lattice: one time axis for all.
 
 import { make } from "unrolled/elements";
 import { ask } from "unrolled/source";
 import { change, traced } from "unrolled/state";
-import { FLOW, INK, SQUASHED, curves, heat, tokenAxis } from "unrolled/plot";
+import { draw, legendOf } from "unrolled/plot";
+import { FLOW, INK, SQUASHED, colours, faint, grid, rem } from "unrolled/theme";
 
 export default {
   title: "Frames",
   help: "CTC posteriors over time",
   needsInput: true,
   reason: (overview) => (overview === null || overview.kinds.includes("frames") ? null : overview.missing.frames ?? `A model of ${overview.task} does not align frames with labels.`),
-  async show(place) {
+  async show(place, { overview }) {
     const found = await ask("frames", traced());
-    const steps = Object.values(found.curves)[0].length, unit = found.end / steps;
-    const x = Array.from({ length: steps }, (_, t) => (t + 0.5) * unit);
-    const axis = { title: { text: found.unit }, range: [0, steps * unit] };
-    if (found.picture) heat(place, { z: found.picture, colours: found.kind === "line" ? INK : FLOW, scale: false, title: "", xaxis: { visible: false }, yaxis: { visible: false }, hover: "%{z}", height: 180 });
-    const inner = curves(place, found.curves, { title: "Posteriors", x, xaxis: axis, yaxis: { range: [0, 1.1] }, height: 380, marks: false });
-    Plotly.relayout(inner, { annotations: found.spikes.map(([t, label, p]) => ({ x: (t + 0.5) * unit, y: p, text: label, showarrow: false, yshift: 10 })) });
-    lattice(place, found.lattice, found.states, found.blank);
-    place.append(make("p", { id: "spikes" }, `Spikes: ${found.spikes.map(([t, label]) => `${label} at ${t}`).join(", ")}`),
+    charts(place, found, overview);
+    place.append(make("p", { id: "spikes" }, `Spikes: ${found.spikes.map(([t, label]) => `${label} at ${t}`).join(", ") || "none"}`),
       make("p", {}, "What a search holds after each frame, as a tree: ", make("button", { type: "button", onclick: () => change({ view: "beams" }) }, "Search")));
   },
 };
 
-function lattice(place, z, names, blank) {
-  if (!z) return;
-  const rows = names.map((_, i) => i);
-  heat(place, {
-    z, x: z[0].map((_, t) => t), y: rows, colours: SQUASHED, low: 0, high: 1, title: "The lattice: which state the path to the text is in", bar: "probability",
-    xaxis: { title: { text: "frame" } }, yaxis: tokenAxis(rows, names.map((name) => (name === blank ? "·" : name)), { autorange: "reversed", tickangle: 0 }, 60),
-    hover: "frame %{x}, row %{y}: %{z:.4f}", height: Math.min(900, 150 + 16 * Math.max(6, rows.length)),
-  });
+function charts(place, found, overview) {
+  const steps = Object.values(found.curves)[0].length, unit = found.end / steps;
+  const x = Array.from({ length: steps }, (_, t) => (t + 0.5) * unit);
+  const states = found.states.length, sizes = { picture: found.picture ? 140 : 0, curves: 240, lattice: found.lattice ? Math.min(500, 70 + 15 * Math.max(5, states)) : 0 };
+  const gap = 42, all = sizes.picture + sizes.curves + sizes.lattice + 2 * gap;
+  const part = (above, size) => [1 - (above + size) / all, 1 - above / all];
+  const below = sizes.picture ? sizes.picture + gap / 2 : 0;
+  const data = lines(found, x);
+  const axis = { title: { text: found.unit }, range: [0, steps * unit], gridcolor: grid(), zeroline: false, anchor: found.lattice ? "y3" : "y" };
+  const shown = {
+    xaxis: axis, yaxis: { domain: part(below, sizes.curves), range: [0, 1.12], title: { text: "posterior" }, gridcolor: grid() },
+    legend: { ...legendOf(data.filter((one) => one.showlegend !== false).length), y: 1.02 }, showlegend: true,
+    annotations: found.spikes.map(([t, label, p]) => ({ x: (t + 0.5) * unit, y: p, text: label, showarrow: false, yshift: rem(0.6) })),
+  };
+  if (found.picture) {
+    const columns = found.picture[0].length;
+    data.push({ type: "heatmap", z: found.picture, x: Array.from({ length: columns }, (_, i) => ((i + 0.5) * steps * unit) / columns), yaxis: "y2", colorscale: found.kind === "line" ? INK : FLOW, showscale: false, hoverinfo: "skip" });
+    shown.yaxis2 = { domain: part(0, sizes.picture), visible: false };
+  }
+  if (found.lattice) {
+    const rows = found.states.map((_, i) => i), every = Math.ceil(states / 60);
+    data.push({ type: "heatmap", z: found.lattice, x, y: rows, yaxis: "y3", colorscale: SQUASHED, zmin: 0, zmax: 1, showscale: false, hovertemplate: "%{x}, state %{y}: %{z:.4f}<extra></extra>" });
+    shown.yaxis3 = {
+      domain: [0, sizes.lattice / all], autorange: "reversed", title: { text: "state" }, tickmode: "array", tickvals: rows.filter((i) => i % every === 0),
+      ticktext: rows.filter((i) => i % every === 0).map((i) => (found.states[i] === found.blank ? "·" : found.states[i])), tickfont: { family: "monospace", size: rem(0.7) },
+    };
+  }
+  const whose = overview.follows === "truth" ? "the truth" : overview.follows === "text" ? "the text" : "the answer";
+  draw(place, data, {
+    title: `${found.picture ? "What was read; the" : "The"} posteriors${found.lattice ? `; and the state that the path to ${whose} is in, from 0 (dark) to 1 (bright)` : ""}. Grey: labels that it does not say`,
+    about: `Over ${steps} frames the labels peak in this order: ${found.spikes.map(([t, label, p]) => `${label} at frame ${t} with ${p}`).join(", ") || "none"}`, ...shown,
+  }, all + 120, Math.min(4000, 3 * steps));
+}
+
+// The labels that the alignment says and the blank have colours and names; the others are grey, and named on hover.
+function lines(found, x) {
+  const spoken = new Set([found.blank, ...found.spikes.map(([, label]) => label)]);
+  const order = Object.keys(found.curves).sort((a, b) => spoken.has(a) - spoken.has(b));
+  let next = 0;
+  return order.map((name) => ({
+    type: "scatter", mode: "lines", name, x, y: found.curves[name], showlegend: spoken.has(name), hovertemplate: `${name}: %{y:.4g}<extra>%{x:.4g}</extra>`,
+    line: { width: spoken.has(name) ? 1.8 : 0.8, color: spoken.has(name) ? colours()[next++ % 8] : faint(), dash: name === found.blank ? "dot" : "solid" },
+  }));
 }

@@ -1,56 +1,125 @@
-// What the model made of the input, token by token.
+// What the model made of the input and what it should have made of it, token by token.
 
-import { make, tokenStrip } from "unrolled/elements";
-import { isReport } from "unrolled/source";
-import { change } from "unrolled/state";
-import { COLOURS, curves, tokenAxis } from "unrolled/plot";
+import { choice, largest, make, pager, said, tokenStrip } from "unrolled/elements";
+import { ask, isReport } from "unrolled/source";
+import { change, traced } from "unrolled/state";
+import { curves, tokenAxis } from "unrolled/plot";
+import { colours, tint } from "unrolled/theme";
 
 export default {
   title: "Overview",
-  help: "The answer, the loss of every step, and what the model expected",
+  help: "The answer and the truth, the loss of every step, and what the model expected",
   needsInput: true,
   reason: () => null,
   async show(place, { overview, model, state }) {
-    place.append(make("p", { id: "answer" }, make("strong", {}, overview.task), `: ${overview.answer}`));
-    const worst = Math.max(...overview.losses, 1e-9);
-    const detail = make("div", { id: "detail", class: "quiet" }, "Pick a token to see what the model expected there.");
-    place.append(make("h2", {}, "Loss of each step, in nats"), tokenStrip(overview.losses_of, {
-      shade: (i) => overview.losses[i] / worst,
-      about: (i) => `step ${i}: loss ${overview.losses[i]}`,
-      onpick: (i) => expected(detail, overview, i),
-    }), detail);
-    const [name, tokens] = Object.entries(overview.inputs)[0] ?? [];
-    const hide = model.options.some((option) => option.name === "hide");
-    if (tokens && hide && !isReport) {
-      const hidden = new Set((state["o.hide"] ?? "").split(",").filter((one) => one !== ""));
-      place.append(make("h2", {}, `What if a token of the ${name} were hidden? Pick it.`), tokenStrip(tokens, {
-        hidden: (i) => hidden.has(String(i)),
-        pressed: (i) => hidden.has(String(i)),
-        onpick: (i) => {
-          if (!hidden.delete(String(i))) hidden.add(String(i));
-          change({ "o.hide": [...hidden].sort((a, b) => a - b).join(",") });
-        },
-      }));
+    verdict(place, overview);
+    for (const note of overview.notes) place.append(make("p", { class: "note" }, note));
+    if (overview.truth !== null && !isReport && model.options.some((option) => option.name === "target")) {
+      place.append(make("div", { class: "line" }, choice("losses and gradients of", [["", "the truth"], ["answer", "the answer"]], state["o.target"] === "answer" ? "answer" : "",
+        (value) => change({ "o.target": value }))));
     }
-    const places = overview.losses.map((_, i) => i);
-    curves(place, { loss: overview.losses }, {
-      title: "", x: places, xaxis: tokenAxis(places.slice(0, overview.losses_of.length), overview.losses_of), yaxis: { title: { text: "loss" }, rangemode: "tozero" }, marks: overview.losses.length < 500,
-      width: Math.min(4000, 12 * overview.losses_of.length),
-    });
+    if (overview.compared.length) compared(place, overview);
+    for (const [name, one] of Object.entries(overview.forecasts)) forecast(place, name, one);
+    if (overview.forecasts_in_all > Object.keys(overview.forecasts).length) {
+      place.append(make("p", { class: "quiet" }, `These are ${Object.keys(overview.forecasts).length} of ${overview.forecasts_in_all} forecasts. trace.forecasts in Python has all.`));
+    }
+    losses(place, overview);
+    if (overview.attributes) await attribution(place);
+    hiding(place, overview, model, state);
     for (const [kind, why] of Object.entries(overview.missing)) place.append(make("p", { class: "quiet" }, `No ${kind}: ${why}`));
   },
 };
 
+// Not by colour alone: it says whether the answer is right.
+function verdict(place, overview) {
+  const known = overview.truth !== null;
+  const box = make("dl", { id: "answer", class: `verdict ${overview.right === null ? "" : overview.right ? "right" : "wrong"}` },
+    make("dt", {}, overview.task), make("dd", {}, overview.answer || "(nothing)", overview.right === null ? "" : overview.right ? "  ✓ right" : "  ✗ wrong"));
+  if (known) box.append(make("dt", {}, "truth"), make("dd", { id: "truth" }, overview.truth));
+  place.append(box);
+}
+
+const WHOSE = { truth: "of the truth", answer: "of the model's own answer", label: "of the label that was asked for", text: "of the text that was asked for" };
+
+function losses(place, overview) {
+  const detail = make("div", { id: "detail", class: "quiet" }, overview.guesses.length ? "Pick a token to see what the model expected there." : "");
+  const unit = overview.task === "forecast" ? "" : ", in nats";
+  const whose = overview.task === "generate" && overview.follows === "truth" ? "" : ` ${WHOSE[overview.follows]}`;
+  if (overview.steps === 1) {
+    place.append(make("h2", {}, `Loss${whose}${unit}: ${said(overview.losses[0])} for “${overview.losses_of[0]}”`), detail);
+    if (overview.guesses.length) expected(detail, overview, 0); else detail.remove();
+    return;
+  }
+  const worst = largest(overview.losses, 1e-9);
+  place.append(make("h2", {}, `Loss of each step${whose}${unit}`));
+  const pages = pager(overview.first, overview.losses_of.length, overview.steps, (first) => change({ from: first }));
+  if (pages) place.append(pages);
+  place.append(tokenStrip(overview.losses_of, {
+    shade: (i) => overview.losses[i] / worst,
+    about: (i) => `step ${overview.first + i}: loss ${said(overview.losses[i])}`,
+    mark: (i) => (overview.compared[i] && overview.compared[i][1] !== overview.compared[i][2] ? "wrong-token" : ""),
+    first: overview.first,
+    onpick: (i) => expected(detail, overview, i),
+  }), detail);
+  const { x, y, tokens, each } = overview.curve, width = Math.min(4000, 12 * tokens.length);
+  curves(place, { loss: y }, {
+    title: each > 1 ? `Means of ${each.toLocaleString("en")} steps, of ${overview.steps.toLocaleString("en")}` : "", x, width,
+    xaxis: tokenAxis(x, tokens, {}, { width }), yaxis: { title: { text: "loss" }, rangemode: "tozero" }, marks: y.length < 500,
+  });
+}
+
 function expected(detail, overview, i) {
   const guesses = overview.guesses[i] ?? overview.guesses[0];
-  if (!guesses) { detail.textContent = `loss ${overview.losses[i]}`; return; }
-  const rows = guesses.map(([token, chance]) => make("tr", {}, make("td", {}, token), make("td", {}, `${(100 * chance).toFixed(1)} %`),
-    make("td", {}, bar(chance))));
-  detail.replaceChildren(`Step ${i}, “${overview.losses_of[i]}”, loss ${overview.losses[i]}. Likeliest:`, make("table", {}, ...rows));
+  if (!guesses) { detail.textContent = `loss ${said(overview.losses[i])}`; return; }
+  const wanted = overview.losses_of[i].split(", ");
+  const rows = guesses.map(([token, chance]) => make("tr", {}, make("td", {}, token), make("td", {}, chance === null ? "–" : `${(100 * chance).toFixed(1)} %`),
+    make("td", {}, bar(chance)), make("td", {}, overview.follows === "truth" && wanted.includes(token) ? "← truth" : "")));
+  detail.replaceChildren(overview.steps === 1 ? "Likeliest:" : `Step ${overview.first + i}, “${overview.losses_of[i]}”, loss ${said(overview.losses[i])}. Likeliest:`, make("table", {}, ...rows));
 }
 
 function bar(share) {
   const element = make("div");
-  element.style.cssText = `height:0.8em;width:${Math.max(1, 160 * share)}px;background:${COLOURS[0]}`;
+  element.style.cssText = `height:0.8em;width:${Math.max(0.06, 10 * (share ?? 0))}rem;background:${colours()[0]}`;
   return element;
+}
+
+function compared(place, overview) {
+  const wrong = overview.compared.filter(([, truth, answer]) => truth !== answer).length;
+  const rows = overview.compared.map(([word, truth, answer]) => make("tr", { class: truth === answer ? "" : "wrong" },
+    make("td", { class: "equation" }, word), make("td", {}, truth), make("td", {}, answer), make("td", {}, truth === answer ? "" : "✗")));
+  place.append(make("details", { open: rows.length <= 40 }, make("summary", {}, `Tags: ${wrong} of ${rows.length} differ from the truth`),
+    make("table", { id: "compared" }, make("tr", {}, ...["word", "truth", "answer", ""].map((name) => make("th", {}, name))), ...rows)));
+}
+
+function forecast(place, name, one) {
+  const known = one.truth.some((value) => value !== null);
+  curves(place, { forecast: one.forecast, ...(known ? { truth: one.truth } : {}) }, {
+    title: `${name}: what was forecast for each row${known ? ", and what came" : "; what came is not known"}${one.rows.length < one.rows_in_all ? `, the last ${one.rows.length} of ${one.rows_in_all}` : ""}`,
+    x: one.rows, xaxis: { title: { text: "row" } }, yaxis: {}, marks: one.rows.length < 200,
+  });
+}
+
+async function attribution(place) {
+  const found = await ask("attribution", traced());
+  const most = largest(found.scores.map((score) => (score === null ? null : Math.abs(score))), 1e-9);
+  const groups = found.words_each > 1 ? ` The text is long: ${found.words_each} neighbouring words are left out together.` : "";
+  place.append(make("h2", {}, `Which words speak for “${found.label}”?`),
+    make("p", { class: "quiet" }, `log p(${found.label}) with all words, less the same without the word: blue speaks for it, red against.${groups}`),
+    make("div", { id: "attribution" }, tokenStrip(found.words, { colour: (i) => tint(found.scores[i] / most), about: (i) => said(found.scores[i]) })));
+  const order = found.words.map((_, i) => i).sort((a, b) => Math.abs(found.scores[b]) - Math.abs(found.scores[a])).slice(0, 8);
+  place.append(make("table", { id: "weights" }, ...order.map((i) => make("tr", {}, make("td", {}, found.words[i]), make("td", {}, said(found.scores[i]))))));
+}
+
+function hiding(place, overview, model, state) {
+  const [name, tokens] = Object.entries(overview.inputs)[0] ?? [];
+  if (!tokens || isReport || !model.options.some((option) => option.name === "hide")) return;
+  const hidden = new Set((state["o.hide"] ?? "").split(",").filter((one) => one !== ""));
+  place.append(make("h2", {}, `What if a token of the ${name} were hidden? Pick it.`), tokenStrip(tokens, {
+    hidden: (i) => hidden.has(String(i)),
+    pressed: (i) => hidden.has(String(i)),
+    onpick: (i) => {
+      if (!hidden.delete(String(i))) hidden.add(String(i));
+      change({ "o.hide": [...hidden].sort((a, b) => a - b).join(",") });
+    },
+  }));
 }

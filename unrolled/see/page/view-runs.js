@@ -3,10 +3,10 @@
 import { choice, make } from "unrolled/elements";
 import { ask, isReport } from "unrolled/source";
 import { change } from "unrolled/state";
-import { COLOURS, curves } from "unrolled/plot";
+import { curves, logAxis } from "unrolled/plot";
+import { colours, ink } from "unrolled/theme";
 
 const SECONDS = 5;
-const CLIPPED = "#d55e00", ALL = "#000000";
 const FEW = 60;  // clipped updates with large marks
 const NOT_FIRST = ["epoch", "tokens", "clipped", "lr", "grad_norm_max"];
 const updates = () => ({ title: { text: "updates" }, zeroline: false });  // plotly writes into what it is given
@@ -54,6 +54,7 @@ function draw(place, runs, chosen, charts = {}) {
 
 // Every layer's norm before clipping, all of them together, and the updates that were clipped.
 function norms(name, made) {
+  const CLIPPED = colours()[1], ALL = ink();
   const at = (values) => made.clipped.map((i) => values[i]);
   const extra = [
     { type: "scatter", mode: "lines", name: "all together", x: made.step, y: made.norm, line: { color: ALL, width: 1.8 }, hovertemplate: "all together: %{y:.4g}<extra>%{x}</extra>" },
@@ -64,8 +65,8 @@ function norms(name, made) {
   const how = made.limit == null ? "" : `; clip_norm ${made.limit}`;
   return {
     title: `${name}: gradient norms by layer before clipping${each}${how}; ${made.clipped_in_all} of ${made.made} updates clipped`,
-    x: made.step, extra, shapes: made.limit == null ? [] : [line], marks: false, height: 460, colours: COLOURS.filter((colour) => colour !== ALL),
-    xaxis: updates(), yaxis: { type: "log", exponentformat: "power" },
+    x: made.step, extra, shapes: made.limit == null ? [] : [line], marks: false, height: 460, palette: colours().filter((_, i) => i !== 1 && i !== 6),
+    xaxis: updates(), yaxis: logAxis([...Object.values(made.layers), made.norm]),
   };
 }
 

@@ -1,32 +1,34 @@
 // Embeddings: neighbours, sums of words, and a map of words or sentences.
 
-import { make } from "unrolled/elements";
+import { largest, make, said } from "unrolled/elements";
 import { ask, isReport } from "unrolled/source";
 import { change } from "unrolled/state";
-import { COLOURS, draw } from "unrolled/plot";
+import { draw } from "unrolled/plot";
+import { colours } from "unrolled/theme";
 
 export default {
   title: "Embeddings",
   help: "Neighbours and sums of words, a map of words or sentences",
   needsInput: false,
-  reason: () => null,
+  reason: (overview, about, model) => (model.words === null || (model.sentences && !isReport) ? null : model.words),
   async show(place, { model, state }) {
     const table = make("div", { id: "nearest" }), map = make("div", { id: "map" });
-    if (!isReport) {
+    if (!isReport && model.words === null) {
       const words = make("input", { id: "words", value: state.words ?? "", placeholder: "king - man + woman" });
       place.append(make("form", { class: "line", onsubmit: (event) => { event.preventDefault(); change({ words: words.value }); } },
         make("label", {}, "words ", words), make("button", { type: "submit" }, "Nearest")));
     }
     place.append(table);
-    if (state.words && !isReport) await answer(table, "words", { model: model.name, words: state.words }, (found) =>
-      make("table", {}, ...found.nearest.map(([word, cosine]) => make("tr", {}, make("td", {}, word), make("td", {}, cosine.toFixed(4))))));
-    if (!isReport) {
-      const lines = make("textarea", { id: "lines", rows: 3, placeholder: "sentences, one on a line, with a label and a tab before each if you like; empty: a map of words" });
+    if (state.words && !isReport && model.words === null) await answer(table, "words", { model: model.name, words: state.words }, (found) =>
+      make("table", {}, ...found.nearest.map(([word, cosine]) => make("tr", {}, make("td", {}, word), make("td", {}, said(cosine))))));
+    if (!isReport && model.sentences) {
+      const lines = make("textarea", { id: "lines", rows: 3, placeholder: `sentences, one on a line, with a label and a tab before each if you like${model.words === null ? "; empty: a map of words" : ""}` });
       lines.value = state.lines ?? "";
       place.append(make("h2", {}, "A map"), make("form", { class: "line", onsubmit: (event) => { event.preventDefault(); change({ lines: lines.value }); } },
         make("label", { class: "wide" }, "sentences ", lines), make("button", { type: "submit" }, "Map")));
     }
     place.append(map);
+    if (model.words !== null && !state.lines) { map.append(make("p", { class: "quiet" }, `No map of words: ${model.words}`)); return; }
     await answer(map, "map", { model: model.name, lines: state.lines }, (found) => { points(map, found); return null; });
   },
 };
@@ -40,7 +42,8 @@ async function answer(box, kind, query, shown) {
 
 // The points, the first ones first, whose names have room on the map.
 function spaced({ x, y, names }) {
-  const width = (Math.max(...x) - Math.min(...x)) / 1000 || 1, height = (Math.max(...y) - Math.min(...y)) / 460 || 1;  // of a pixel
+  const span = (values) => largest(values) + largest(values.map((value) => -value));
+  const width = span(x) / 1000 || 1, height = span(y) / 460 || 1;  // of a pixel
   const shown = new Set();
   names.forEach((name, i) => {
     const room = (j) => Math.abs(x[i] - x[j]) > 3.5 * width * Math.min(40, name.length + names[j].length) || Math.abs(y[i] - y[j]) > 14 * height;
@@ -57,7 +60,7 @@ function points(box, found) {
     return {
       type: "scatter", mode: "markers+text", name: label || "words", x: rows.map((r) => found.x[r]), y: rows.map((r) => found.y[r]),
       text: rows.map((r) => (shown.has(r) ? found.names[r].slice(0, 40) : "")), customdata: rows.map((r) => found.names[r].slice(0, 80)),
-      textposition: "top center", textfont: { size: 10 }, marker: { size: 8, color: COLOURS[i % COLOURS.length], symbol: i % 8 }, hovertemplate: "%{customdata}<extra></extra>",
+      textposition: "top center", textfont: { size: 10 }, marker: { size: 8, color: colours()[i % colours().length], symbol: i % 8 }, hovertemplate: "%{customdata}<extra></extra>",
     };
   });
   draw(box, traces, { title: `${found.names.length} vectors on the plane of their two largest variances${found.names.length > shown.size ? "; point at one for its name" : ""}`, xaxis: { zeroline: false }, yaxis: { zeroline: false }, showlegend: labels.length > 1 }, 560);
