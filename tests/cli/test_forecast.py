@@ -294,3 +294,15 @@ def test_a_seed_draws_the_same_coins(tmp_path: Path) -> None:
     first, again, other = (call(*draw, seed, given=rows)[1] for seed in ("1", "1", "2"))
     assert first == again != other
     assert {number for line in first.splitlines() for number in line.split("\t")} == {"0", "1"}
+
+
+def test_columns_are_kept_from_standard_input_too(tmp_path: Path) -> None:
+    table = "hour,load,remark\n" + "".join(f"{hour},{50 + hour % 5},note {hour}\n" for hour in range(40))
+    (tmp_path / "load.csv").write_text(table)
+    keys = ["data.input_columns=load", "data.target_columns=load", "train.max_steps=2", "model.hidden_size=4"]
+    sets = [word for key in keys for word in ("--set", key)]
+    call("train", "forecast", "--train", tmp_path / "load.csv", *sets, "--out", tmp_path / "run", "--quiet")
+    _, of_file, _ = call("run", tmp_path / "run", tmp_path / "load.csv", "--json", "--keep", "remark")
+    _, of_lines, _ = call("run", tmp_path / "run", "--json", "--keep", "remark", given=table)
+    assert [json.loads(line)["remark"] for line in of_file.splitlines()] == [f"note {hour}" for hour in range(40)]
+    assert of_lines == of_file

@@ -195,7 +195,7 @@ def run(
     elif loaded.task.reads_bytes and holds_a_file(asked=bool(files) or rate is not None):
         _answer(loaded, Request(raw=sys.stdin.buffer, format=format), options)  # type: ignore[arg-type]
     else:
-        _answer(loaded, Request(lines=standard_input(), format=format), options)  # type: ignore[arg-type]
+        _answer(loaded, Request(lines=standard_input(), format=format, keep=kept), options)  # type: ignore[arg-type]
 
 
 def kept_columns(keep: str | None, format: str, task: Any, files: Sequence[str]) -> list[str]:
@@ -209,7 +209,7 @@ def kept_columns(keep: str | None, format: str, task: Any, files: Sequence[str])
         raise UserError(f"--keep is not for a model of {task.name}.", "Leave it out.")
     if format == "text":
         raise UserError("--keep is for records.", "Ask for them with --format jsonl or csv.")
-    if not files:
+    if not files and not task.keeps_lines:
         raise UserError("--keep is for the columns of tables, and there is no file.", "Give one, or leave it out.")
     return names
 

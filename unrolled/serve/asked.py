@@ -10,7 +10,8 @@ from typing import Any
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.see import ModelTrace
-from unrolled.see.figures import compare_gradients, make_folder, save_all
+from unrolled.see.figures import make_folder, save_all
+from unrolled.see.gradients_figure import compare_gradients
 from unrolled.tasks import Example, Request
 
 

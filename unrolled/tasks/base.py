@@ -82,6 +82,7 @@ class Task(ABC):
     inherited: ClassVar[tuple[str, ...]] = ()  # keys of the data section that a model trained further brings along
     file_keys: ClassVar[tuple[str, ...]] = ()  # keys of the data section that `run` and `eval` may set for their file
     keeps: ClassVar[bool] = False  # whether `run` reads tables whose columns can be kept
+    keeps_lines: ClassVar[bool] = False  # whether standard input may be such a table
     parallel: ClassVar[bool] = False  # whether `evaluate` takes two files too
 
     @abstractmethod

@@ -74,6 +74,8 @@ class Forecast(Task):
     name: ClassVar[str] = "forecast"
     config_class: ClassVar[type[Section]] = ForecastConfig
     unit: ClassVar[str] = "steps"
+    keeps: ClassVar[bool] = True
+    keeps_lines: ClassVar[bool] = True
     inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
@@ -236,8 +238,8 @@ class Forecast(Task):
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """A line out for each row in, at once; with `steps` the continuation of each series."""
-        _check("run", {name: value for name, value in options.items() if name != "keep"})
-        return answers(model, request, **options)
+        _check("run", options)
+        return answers(model, request, keep=request.keep, **options)
 
     def report(self, scores: dict[str, Any]) -> str:  # type: ignore[override]
         rows = {name: " ".join(f"{k} {v:.4g}" for k, v in row.items()) for name, row in scores["columns"].items()}
