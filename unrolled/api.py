@@ -24,7 +24,7 @@ from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
-from unrolled.training.checkpoint import DiskError, write_atomically
+from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
 from unrolled.training.folder import (
     BEST,
     CONFIG,
@@ -262,9 +262,9 @@ class Job:
         return self._drive(run, quiet, [*changes, *notes])
 
     def _run(self, folder: Path, trainer: Trainer) -> Run:
-        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True).encode()
+        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True) + self.data.contents
         files = [str(path) for name in FILE_KEYS if (path := getattr(self.config.data, name, None)) is not None]
-        origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets), files)
+        origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets.encode()), files)
         return Run(folder, trainer, self.model.save, origin, lambda: self.task.samples(self.model))
 
     def _write_config(self, folder: Path, change: str = "") -> None:
@@ -323,9 +323,10 @@ class Job:
 
     def _draw(self, folder: Path) -> None:
         """The curves as far as the run came, however it ended."""
-        picture = curves(folder, self.goal.metric)
-        if picture is not None:
-            write_atomically(folder / CURVES, picture)
+        with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
+            picture = curves(folder, self.goal.metric)
+            if picture is not None:
+                write_atomically(folder / CURVES, picture)
 
     def _steps(self, run: Run) -> Iterator[StepInfo]:
         try:

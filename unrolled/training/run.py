@@ -31,7 +31,7 @@ class Origin:
 
     task: str = "TASK"
     data: str = ""
-    assets: str = ""  # vocabularies and the like
+    assets: str = ""  # vocabularies, features and the like
     files: Sequence[str] = ()
 
 
@@ -164,17 +164,14 @@ class Run:
         return notes
 
     def _check_origin(self, state: dict[str, Any]) -> None:
-        if state["data_hash"] != self.origin.data:
-            what = "data"
-        elif state.get("assets_hash", self.origin.assets) != self.origin.assets:  # earlier versions kept none
-            what = "vocabulary, or what else is made from the data,"
-        else:
+        same_assets = state.get("assets_hash", self.origin.assets) == self.origin.assets  # earlier versions kept none
+        if state["data_hash"] == self.origin.data and same_assets:
             return
         places = (self.folder / name for name in (checkpoint.CURRENT, checkpoint.PREVIOUS))
         written = max(place.stat().st_mtime for place in places if place.exists())
         later = [name for name in self.origin.files if Path(name).exists() and Path(name).stat().st_mtime > written]
         raise UserError(
-            f"The {what} is not what {self.folder} was trained on"
+            f"The data is not what {self.folder} was trained on"
             + (f": {' and '.join(later)} changed since." if later else "."),
             "Put the files back as they were, or start a new run from its model: "
             f"unrolled train {self.origin.task} --init {self.folder}",
