@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from unrolled import api
 from unrolled.data import Batch
-from unrolled.training import Run
+from unrolled.training import Origin, Run
 
 SETTINGS = {
     "model.num_layers": 2,
@@ -95,7 +95,7 @@ def run(way: Iterator[None], steps: int) -> float:
 
 def loop(job: api.Job) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
-        for _ in Run(Path(folder), job.trainer(), job.model.save, job.data.fingerprint).steps():
+        for _ in Run(Path(folder), job.trainer(), job.model.save, Origin()).steps():
             yield
 
 

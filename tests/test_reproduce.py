@@ -64,6 +64,7 @@ def test_every_recipe_is_whole(path: Path) -> None:
     assert "scored once" in recipe.protocol
     assert recipe.minutes
     assert config.train.eval_every
+    assert config.train.patience is not None  # results do not hang on the default
     assert f"unrolled reproduce {path.stem} --data" in path.read_text()
 
 

@@ -22,11 +22,23 @@ from unrolled.model_file import building, load_weights, read_about
 from unrolled.see import curves, length_figure
 from unrolled.see.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
-from unrolled.training import Run, Trainer, hash_of, new_folder
-from unrolled.training.changes import check_changes
-from unrolled.training.checkpoint import DiskError, write_atomically
+from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
+from unrolled.training.changes import END, check_changes
+from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
 from unrolled.training.doubts import Doubts
-from unrolled.training.folder import BEST, CONFIG, CURVES, INIT, LAST, check_free, check_run, clear_unfinished, locked
+from unrolled.training.folder import (
+    BEST,
+    CONFIG,
+    CURVES,
+    INIT,
+    LAST,
+    LOCK,
+    STARTED,
+    check_free,
+    check_run,
+    clear,
+    locked,
+)
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report
 from unrolled.training.stopping import interruptible
@@ -224,7 +236,7 @@ class Job:
         folder = new_folder(out, self.task.name)
         with locked(folder):
             check_free(folder)  # another process may have been faster
-            clear_unfinished(folder)
+            clear(folder, STARTED - {LOCK})
             if self.init is not None:  # to begin again from, should the run be killed before its first checkpoint
                 write_atomically(folder / INIT, self.init.read_bytes())
             self._write_config(folder)
@@ -237,14 +249,20 @@ class Job:
         trainer = self.trainer()
         run = self._run(folder, trainer)
         notes = run.resume(None if old is None else trainer.total_of(old.train))
+        if trainer.progress.step == trainer.total_steps and any(line.startswith(END) for line in changes):
+            notes.append(
+                f"It still ends after {trainer.total_steps} updates: {' and '.join(END)} both hold, "
+                "and the earlier end counts."
+            )
         if changes:
             self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
         return self._drive(run, quiet, [*changes, *notes])
 
     def _run(self, folder: Path, trainer: Trainer) -> Run:
-        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True).encode()
-        made_from = {"data_hash": self.data.fingerprint, "assets_hash": hash_of(assets)}
-        return Run(folder, trainer, self.model.save, made_from, lambda: self.task.samples(self.model))
+        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True) + self.data.contents
+        files = [str(path) for name in FILE_KEYS if (path := getattr(self.config.data, name, None)) is not None]
+        origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets.encode()), files)
+        return Run(folder, trainer, self.model.save, origin, lambda: self.task.samples(self.model))
 
     def _write_config(self, folder: Path, change: str = "") -> None:
         """Writes config.toml; changes on the way are told at its top, each on a line."""
@@ -267,7 +285,8 @@ class Job:
                 report.say(note)
             report.say(self._introduction(folder, trainer))
             if trainer.progress.finished:
-                report.say("The run had come to its end already. To go on, move it: --set train.max_steps=NUMBER")
+                longer = f"unrolled train --resume {folder} --set train.max_steps={2 * trainer.total_steps}"
+                report.say(f"The run had come to its end already. To make it longer: {longer}")
             try:
                 for info in self._steps(run):
                     report.step(info, trainer.progress)
@@ -305,9 +324,10 @@ class Job:
 
     def _draw(self, folder: Path) -> None:
         """The curves as far as the run came, however it ended."""
-        picture = curves(folder, self.goal.metric)
-        if picture is not None:
-            write_atomically(folder / CURVES, picture)
+        with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
+            picture = curves(folder, self.goal.metric)
+            if picture is not None:
+                write_atomically(folder / CURVES, picture)
 
     def _steps(self, run: Run) -> Iterator[StepInfo]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import warnings
 from collections.abc import Iterable
 
@@ -56,3 +57,20 @@ class Note(UserWarning):
 
 def note(text: str) -> None:
     warnings.warn(text, Note, stacklevel=2)
+
+
+def remedy(error: OSError) -> str:
+    """What to do about an error of the system, where its number says it.
+
+    >>> remedy(OSError(errno.ENOSPC, "No space left on device"))
+    'Free some space'
+    """
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some space"
+    if error.errno == errno.EFBIG:
+        return "Raise the limit on the size of files (ulimit -f)"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Raise the limit on open files (ulimit -n 4096)"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Make it writable"
+    return ""

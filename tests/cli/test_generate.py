@@ -178,7 +178,26 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "another task's option": ([*train, book, "--images", tmp], "--images is not for generate. Leave it out."),
         "resume and more": (
             ["train", "generate", "--resume", folder],
-            "--resume goes on with a run as it was. Give nothing else but --quiet.",
+            "--resume goes on with a run in its own folder, from its own model. Leave out generate.",
+        ),
+        "resume elsewhere": (
+            ["train", "--resume", folder, "--out", tmp / "b", "--init", folder],
+            "--resume goes on with a run in its own folder, from its own model. Leave out --out and --init.",
+        ),
+        "resume nowhere": (
+            ["train", "--resume", tmp / "nowhere"],
+            f"{tmp / 'nowhere'} does not exist. Give a folder that `unrolled train` made.",
+        ),
+        "resume of a file": (
+            ["train", "--resume", folder / "best.safetensors"],
+            f"{folder / 'best.safetensors'} is a file, and --resume takes a run folder. "
+            f"To start a new run from a model: unrolled train TASK --init {folder / 'best.safetensors'}",
+        ),
+        "resume as another network": (
+            ["train", "--resume", folder, "--set", "model.num_layers=7"],
+            f"model.num_layers cannot change when a run goes on: {folder} has 1. Leave it out. These can change: "
+            "train.epochs, train.max_steps, train.patience, train.eval_every, train.lr, train.clip_norm, "
+            "train.clip_value, train.device, train.threads and the paths of the same data.",
         ),
         "resume of nothing": (
             ["train", "--resume", tmp],

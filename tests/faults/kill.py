@@ -36,7 +36,7 @@ from unrolled.training.folder import CONFIG, LOCK
 
 SHORT: dict[str, Any] = {"train.max_steps": 12, "train.eval_every": 3, "train.threads": 1, "train.device": "cpu"}
 EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "fcntl.flock")
-MOST_KILLS = 8  # of one run
+MOST_KILLS = 12  # of one run
 
 
 @dataclass(frozen=True)
@@ -196,10 +196,11 @@ class Campaign:
         log = self.work / "log.txt"
         for _ in range(kills):
             work, delay = self.step(folder), None
+            share = self.chance.choice([0.3, 1.0])  # of a whole run: early, or anywhere
             if self.chance.random() < 0.5:
-                delay = self.chance.uniform(0, self.seconds)
+                delay = self.chance.uniform(0, share * self.seconds)
             else:
-                work = watched(folder, work, last=self.chance.randint(1, self.operations))
+                work = watched(folder, work, last=self.chance.randint(1, round(share * self.operations)))
             code = in_a_process(work, delay, log)
             if code == -signal.SIGKILL:
                 self.tally.kills += 1

@@ -181,21 +181,49 @@ def test_killed_for_real(text: Path, whole: Path, tmp_path: Path) -> None:
     assert_same(folder, whole)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(text: Path, tmp_path: Path, whole: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number: int, code: int, text: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = ["train", "generate", "--train", str(text), "--out", str(folder)]
     words += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     words += ["--set", "train.max_steps=100000", "--set", "train.epochs=100000"]
     process = subprocess.Popen([sys.executable, "-m", "unrolled", *words], stderr=subprocess.PIPE)
-    for _ in range(600):
-        if (folder / "metrics.jsonl").exists():
+    for _ in range(1200):
+        if (folder / "checkpoint").exists() or process.poll() is not None:
             break
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == code, said
     assert f"Go on with: unrolled train --resume {folder}".encode() in said
+    assert b"Traceback" not in said
     assert (folder / "checkpoint").is_dir()
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert_nothing_unfinished(folder)
+
+
+def test_a_programs_own_handler_of_sigterm_stays() -> None:
+    from unrolled.training.stopping import interruptible
+
+    asked: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    try:
+        with interruptible() as stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+            assert stop.signal is None
+        assert asked == [signal.SIGTERM]
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with interruptible() as stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+            assert stop.signal == signal.SIGTERM
+            with pytest.raises(SystemExit) as left:  # the second stops at once
+                os.kill(os.getpid(), signal.SIGTERM)
+        assert left.value.code == 143
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_finished_run_resumed_stays_as_it_is(whole: Path, tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from tests.tasks.recognition import SMALL, words, write_lines, write_recordings
+from unrolled import UserError, api
 
 SETTINGS: dict[str, Any] = {
     **SMALL,
@@ -24,3 +26,30 @@ SETTINGS: dict[str, Any] = {
 def test_resumed_is_as_if_never_stopped(write: Any, tmp_path: Path) -> None:
     file = write(tmp_path / "data", words(40))
     assert_resumed_is_as_if_never_stopped("recognize", file, SETTINGS, tmp_path)
+
+
+def change(folder: Path) -> Path:
+    """Another recording under the same name, of the same size."""
+    path = sorted(folder.rglob("*.wav"))[0]
+    samples, rate = soundfile.read(path)
+    size = path.stat().st_size
+    soundfile.write(path, samples[::-1], rate)
+    assert path.stat().st_size == size
+    return path
+
+
+def test_a_recording_that_changed_is_noticed(tmp_path: Path) -> None:
+    """Between a stop and --resume by its content; while the run trains, where it is read again, by its time."""
+    file = write_recordings(tmp_path / "data", words(12))
+    keys = {**SETTINGS, "train.max_steps": 2, "train.eval_every": 1, "data.valid": str(file)}
+    run = tmp_path / "run"
+    api.train("recognize", train=file, out=run, set=keys, quiet=True)
+    api.resume(run, quiet=True)
+    job = api.Job(api.configure("recognize", [], {**keys, "data.train": str(file), "data.memory": 0.0}))
+    trainer = job.trainer()
+    trainer.update()
+    path = change(tmp_path / "data")
+    with pytest.raises(UserError, match=rf"{path.name} changed while it was trained on\. Put it back as it was and"):
+        job.task.evaluate(job.model, job.task.batches(job.config, job.assets, job.data.valid, training=False))
+    with pytest.raises(UserError, match=r"The data is not what .* was trained on"):
+        api.resume(run, quiet=True)

@@ -18,7 +18,7 @@ from tests.tolerances import assert_close
 from unrolled import LSTM, UserError, api
 from unrolled.see.curves import curves, draw_norms
 from unrolled.see.runs import Updates, run_rows
-from unrolled.training import Run, updates
+from unrolled.training import Origin, Run, updates
 from unrolled.training.clipping import Clipping, layer_of
 
 
@@ -134,7 +134,7 @@ def test_it_grows_while_a_run_goes_on(text: Path, tmp_path: Path, monkeypatch: p
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.toml").write_text("[train]\nclip_norm = 1.0\n")
-    driven = Run(folder, run.trainer(), run.model.save, "")
+    driven = Run(folder, run.trainer(), run.model.save, Origin())
     assert run_rows(folder)["updates"] is None
     for info in driven.steps():
         if info.step == 3:

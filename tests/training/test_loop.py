@@ -1,4 +1,4 @@
-"""The loop's own options: noisy weights, and a judgement before the first update."""
+"""The loop's own options: noisy weights, a judgement before the first update, patience."""
 
 from __future__ import annotations
 
@@ -97,3 +97,50 @@ def test_as_many_updates_as_are_asked_for() -> None:
     ]
     for options, updates in asked:
         assert trainer(nn.Linear(1, 1, bias=False), **options).total_steps == updates
+
+
+def stalls(scores: list[float], **options: Any) -> Trainer:
+    """A run over evaluations with these scores, one after each update."""
+    given = iter(scores)
+    made = trainer(nn.Linear(3, 1, bias=False), max_steps=len(scores), **{"eval_every": 1, **options})
+    made.evaluate = lambda: {"score": next(given)}
+    for _ in made.steps():
+        pass
+    return made
+
+
+def test_patience_is_two_fifths_of_the_evaluations_unless_it_is_said() -> None:
+    fell = [9.0, 8.0, *[8.5] * 8]
+    assert stalls(fell).progress.step == 6  # best at the second of ten: four more
+    assert stalls(fell).stalled
+    assert stalls(fell, patience=0).progress.step == 10
+    assert not stalls(fell, patience=0).stalled
+    assert stalls(fell, patience=1).progress.step == 3
+    late = [9.0, 8.0, 8.5, 8.5, 8.5, 7.0, 7.5, 7.5, 7.5, 6.0]
+    assert stalls(late).progress.best_score == 6.0
+    assert stalls([9.0] * 100).progress.step == 41  # in proportion where there are more
+
+
+def test_few_evaluations_are_not_cut() -> None:
+    assert stalls([1.0, 2.0, 2.0, 2.0]).progress.step == 4
+    assert trainer(nn.Linear(1, 1), max_steps=10, eval_every=5).patience == 4
+
+
+def test_a_mean_that_begins_when_evaluations_stall_is_waited_for() -> None:
+    made = trainer(nn.Linear(3, 1, bias=False), max_steps=50, eval_every=1, average_stalled=5, optimizer="sgd")
+    assert made.patience is None
+
+
+def test_what_to_try_fits_the_settings() -> None:
+    """A model is kept only after an evaluation; clipping that is off cannot be lower."""
+    for options, said in {
+        (("clip_norm", None),): "There was no evaluation yet, so no model is kept. Try train.lr=3.33333e+19, "
+        "or train.clip_norm=1, which is off now.",
+        (("clip_norm", 2.0),): "There was no evaluation yet, so no model is kept. Try train.lr=3.33333e+19, "
+        "or train.clip_norm=0.5.",
+        (("clip_norm", None), ("eval_every", 1)): "The best model so far is kept. Try train.lr=3.33333e+19, "
+        "or train.clip_norm=1, which is off now.",
+    }.items():
+        made = trainer(nn.Linear(3, 1, bias=False), max_steps=9, optimizer="sgd", lr=1e20, **dict(options))
+        made.progress.best_score = 1.0 if "eval_every" in dict(options) else None
+        assert made._non_finite(float("nan"))[1] == said

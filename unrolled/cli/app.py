@@ -20,7 +20,7 @@ from unrolled.cli.run import run
 from unrolled.cli.train import train
 from unrolled.cli.verb import Verb
 from unrolled.cli.words import words
-from unrolled.errors import Note, UserError
+from unrolled.errors import Note, UserError, remedy
 
 app = typer.Typer(
     name="unrolled",
@@ -81,7 +81,8 @@ def main() -> None:
         typer.echo(f"unrolled: {error}", err=True)
         sys.exit(2)
     except OSError as error:  # a full disk, say
-        typer.echo(f"unrolled: {error}.", err=True)
+        fix = remedy(error)
+        typer.echo(f"unrolled: {error}.{f' {fix}.' if fix else ''}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -75,9 +75,10 @@ def train(
 
     if resume is not None:
         if target or out or init:
+            given = {str(target): target, "--out": out, "--init": init}
             raise UserError(
                 "--resume goes on with a run in its own folder, from its own model.",
-                f"Leave out {' and '.join(n for n, v in ((target, target), ('--out', out), ('--init', init)) if v)}.",
+                f"Leave out {' and '.join(name for name, value in given.items() if value)}.",
             )
         check_run(resume)
         target = str(resume / CONFIG)

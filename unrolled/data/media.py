@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import threading
 import zipfile
 import zlib
@@ -80,6 +81,23 @@ class Medium:
             return _archive(str(self.path)).getinfo(self.member).file_size if self.member else self.path.stat().st_size
         except (KeyError, OSError):
             return -1
+
+    def digest(self) -> bytes:
+        """What changes with its content; nothing where it cannot be read, which whoever reads it says."""
+        try:
+            if self.member:
+                return _archive(str(self.path)).getinfo(self.member).CRC.to_bytes(4, "little")
+            return hashlib.sha256(self.path.read_bytes()).digest()
+        except (KeyError, OSError):
+            return b""
+
+    def stamp(self) -> tuple[int, int] | None:
+        """The size and time of its file, to notice a change by; None where there is no such file."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns
 
 
 def _archive(path: str) -> zipfile.ZipFile:

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.media import Medium
+from unrolled.errors import UserError
+
 Features = NDArray[Any]
 AHEAD = 64  # examples handed to the workers at a time
 
@@ -18,7 +21,8 @@ class FeatureStore:
     """The features (T, …) of every input by its number; `lengths` has their T.
 
     All are made once, so that whatever cannot be read is known before training begins. Those beyond `limit` bytes are
-    not kept, and made again whenever they are needed; nor are those of more than `longest` steps.
+    not kept, and made again whenever they are needed; nor are those of more than `longest` steps. `medium` gives the
+    file of an input, which must not change in between.
 
     >>> store = FeatureStore([3, 1], lambda steps: np.zeros((steps, 2)), limit=20)
     >>> store.lengths.tolist(), store[0].shape, store.kept
@@ -26,10 +30,16 @@ class FeatureStore:
     """
 
     def __init__(
-        self, inputs: Sequence[Any], make: Callable[[Any], Features], limit: int, longest: int | None = None
+        self,
+        inputs: Sequence[Any],
+        make: Callable[[Any], Features],
+        limit: int,
+        longest: int | None = None,
+        medium: Callable[[Any], Medium | None] = lambda one: None,
     ) -> None:
-        self.inputs, self.make = inputs, make
+        self.inputs, self.make, self.medium = inputs, make, medium
         self._kept: dict[int, Features] = {}
+        self._stamps = [one and one.stamp() for one in map(medium, inputs)]
         lengths, used = [], 0
         with ThreadPoolExecutor(workers()) as pool:
             for first in range(0, len(inputs), AHEAD):
@@ -46,7 +56,18 @@ class FeatureStore:
 
     def __getitem__(self, number: int) -> Features:
         kept = self._kept.get(number)
-        return self.make(self.inputs[number]) if kept is None else kept
+        if kept is not None:
+            return kept
+        medium = self.medium(self.inputs[number])
+        if medium is not None and medium.stamp() not in (
+            None,
+            self._stamps[number],
+        ):  # a lost one is told by its reader
+            raise UserError(
+                f"{medium} changed while it was trained on.",
+                "Put it back as it was and resume the run, or start a new one.",
+            )
+        return self.make(self.inputs[number])
 
     @property
     def kept(self) -> int:

@@ -39,6 +39,7 @@ class Data:
     valid: Any
     source: str  # in words, for the report
     fingerprint: str  # changes when the data does
+    contents: str = ""  # changes when recordings and the like do, which the fingerprint knows by name and size
 
 
 @dataclass(frozen=True)

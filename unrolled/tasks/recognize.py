@@ -86,7 +86,8 @@ class Recognize(Task):
             first, second = held_out([_key(example) for example in train], settings.valid_fraction)
             train, valid = [train[i] for i in first], [train[i] for i in second]
         parts = (_key(example) + b"\0" + example.text.encode() for example in (*train, *valid))
-        return Data(train, valid, settings.train or DIGITS, hash_of(b"%d" % len(train), *parts))
+        contents = hash_of(*(e.input.digest() for e in (*train, *valid) if isinstance(e.input, Medium)))
+        return Data(train, valid, settings.train or DIGITS, hash_of(b"%d" % len(train), *parts), contents)
 
     def _read_file(self, config: RecognizeConfig, path: str | Path) -> list[Transcribed]:
         settings = config.data
@@ -125,7 +126,11 @@ class Recognize(Task):
             limit = int(config.data.memory * 2**30)
             reader, longest = assets.reader, config.data.max_steps
             store = FeatureStore(
-                examples, lambda e: reader.base(reader.given(e.input, e.place), e.place), limit, longest
+                examples,
+                lambda e: reader.base(reader.given(e.input, e.place), e.place),
+                limit,
+                longest,
+                medium=lambda e: e.input if isinstance(e.input, Medium) else None,
             )
             found = self._stores[id(examples)] = (examples, store)
         return found[1]

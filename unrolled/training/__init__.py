@@ -4,7 +4,7 @@ from unrolled.training.folder import new_folder
 from unrolled.training.forcing import Forcing, own_share, with_own_guesses
 from unrolled.training.loop import Batches, Goal, Progress, StepInfo, Trainer
 from unrolled.training.loss import Loss, cross_entropy, detached
-from unrolled.training.run import Run, hash_of
+from unrolled.training.run import Origin, Run, hash_of
 from unrolled.training.settings import ExampleTraining, TrainSettings
 from unrolled.training.tbptt import TruncatedBPTT, Update, independent_chunks, many_to_one
 
@@ -14,6 +14,7 @@ __all__ = [
     "Forcing",
     "Goal",
     "Loss",
+    "Origin",
     "Progress",
     "Run",
     "StepInfo",

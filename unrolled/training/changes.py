@@ -11,7 +11,7 @@ from unrolled.config import keys
 from unrolled.errors import UserError
 from unrolled.training.loop import Trainer
 
-END = ("train.max_steps", "train.epochs")
+END = ("train.epochs", "train.max_steps")
 CHANGEABLE = (
     *END,
     *("train.patience", "train.eval_every"),
@@ -26,7 +26,7 @@ def check_changes(folder: Path, old: Any, new: Any, files: Sequence[str]) -> lis
     refused = [key for key in changed if key not in CHANGEABLE and key not in files]
     if refused:
         key = refused[0]
-        fix = f"Leave it out. These can change: {', '.join(CHANGEABLE)}, and the paths of the same data."
+        fix = f"Leave it out. These can change: {', '.join(CHANGEABLE)} and the paths of the same data."
         if not key.startswith("model."):
             asked = f"--set {key}={_text(attrgetter(key)(new))}"
             fix += f" Or start a new run from this one's model: unrolled train {new.task} --init {folder} {asked}"

@@ -6,7 +6,6 @@ takes its place by renaming; the one before is kept. No pickle.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -23,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from unrolled.config.stored import parsed
-from unrolled.errors import UserError
+from unrolled.errors import UserError, remedy
 
 NEW, CURRENT, PREVIOUS = "checkpoint.new", "checkpoint", "checkpoint.previous"
 FORMAT = 1
@@ -165,19 +164,6 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         except OSError:
             beside.unlink(missing_ok=True)
             raise
-
-
-def remedy(error: OSError) -> str:
-    """What to do about an error of the disk, where its number says it."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Free some space"
-    if error.errno == errno.EFBIG:
-        return "Raise the limit on the size of files (ulimit -f)"
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return "Raise the limit on open files (ulimit -n 4096)"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "Make it writable"
-    return ""
 
 
 class DiskError(UserError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,16 +24,14 @@ def check_free(out: Path) -> None:
     """Refuses a folder for a new run that holds anything but what a killed start left."""
     if not out.exists():
         return
-    if not out.is_dir():
-        raise UserError(f"{out} is a file.", "Choose another --out.")
     with disk_errors(out):
-        found = {path.name for path in out.iterdir()}
+        found = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
     if CONFIG in found:
         raise UserError(
-            f"{out} holds a run already.", f"Choose another --out, or go on with it: unrolled train --resume {out}"
+            f"{out} is there already.", f"Choose another --out, or go on with that run: unrolled train --resume {out}"
         )
-    if others := sorted(found - STARTED):
-        raise UserError(f"{out} is there already and is no run: it holds {others[0]}.", "Choose another --out.")
+    if found - STARTED:
+        raise UserError(f"{out} is there already, and is no run.", "Choose another --out.")
 
 
 def check_run(folder: Path) -> None:
@@ -73,7 +72,7 @@ def _made(folder: Path, *, exist_ok: bool) -> Path:
     except FileExistsError:
         if not exist_ok:
             raise
-        raise UserError(f"{folder} is a file.", "Choose another --out.") from None
+        raise UserError(f"{folder} is there already, and is no folder.", "Choose another --out.") from None
     except OSError as error:
         raise UserError(f"{folder} cannot be made: {error.strerror}.", "Choose another --out.") from None
     return folder
@@ -121,8 +120,10 @@ def _lock(folder: Path) -> int:
     return handle
 
 
-def clear_unfinished(folder: Path) -> None:
-    """Removes files that a killed process had not finished writing; the whole ones are beside them, or come anew."""
-    for name in UNFINISHED:
-        if name != checkpoint.NEW:  # the next checkpoint removes that
-            (folder / name).unlink(missing_ok=True)
+def clear(folder: Path, names: Iterable[str] = UNFINISHED) -> None:
+    """Removes what a killed process had not finished writing; the whole files are beside it, or come anew."""
+    for path in (folder / name for name in names):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

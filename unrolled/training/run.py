@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,28 @@ from unrolled.errors import UserError
 from unrolled.training import checkpoint
 from unrolled.training.changes import end_moved
 from unrolled.training.checkpoint import disk_errors, one_message, sync
-from unrolled.training.folder import BEST, LAST, METRICS, SAMPLES, clear_unfinished
+from unrolled.training.folder import BEST, LAST, METRICS, SAMPLES, clear
 from unrolled.training.loop import Progress, StepInfo, Trainer
 from unrolled.training.loss import map_state
 from unrolled.training.updates import UpdateLog
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a run is made from: its task, fingerprints of its data and of what was learnt from it before training, and
+    where the data lies."""
+
+    task: str = "TASK"
+    data: str = ""
+    assets: str = ""  # vocabularies, features and the like
+    files: Sequence[str] = ()
+
+
 class Run:
     """Drives a trainer and keeps its folder: updates and evaluations are written down, the best and last model saved.
 
-    `save(path, scores)` writes the model as it is now, `samples()` shows what it does. `made_from` are fingerprints by
-    their names, of the data and of what was learnt from it before training: a resumed run must have the same.
+    `save(path, scores)` writes the model as it is now, `samples()` shows what it does. A resumed run must have the
+    same origin.
     """
 
     def __init__(
@@ -36,10 +48,10 @@ class Run:
         folder: Path,
         trainer: Trainer,
         save: Callable[[Path, dict[str, float]], None],
-        made_from: dict[str, str],
+        origin: Origin,
         samples: Callable[[], list[str]] = list,
     ) -> None:
-        self.folder, self.trainer, self.save, self.made_from = folder, trainer, save, made_from
+        self.folder, self.trainer, self.save, self.origin = folder, trainer, save, origin
         self.make_samples, self.samples = samples, list[str]()  # of the last evaluation
         self.scores: dict[str, float] = {}
         self.updates = UpdateLog(folder, trainer.clipping)
@@ -92,37 +104,35 @@ class Run:
         if self.samples:
             with (self.folder / SAMPLES).open("a") as file:
                 file.write(json.dumps({"step": info.step, "samples": self.samples}, ensure_ascii=False) + "\n")
-        self._checkpoint()
+        self.checkpoint()
 
     def checkpoint(self) -> None:
         """Writes down everything needed to go on from here."""
         with self._disk_errors():
-            self._checkpoint()
+            self.updates.write()
+            for path in self._growing:
+                if path.exists():
+                    sync(path)
+            checkpoint.save(self.folder, self._state())
 
-    def _checkpoint(self) -> None:
+    def _state(self) -> dict[str, Any]:
         trainer = self.trainer
-        self.updates.write()
-        for path in self._growing:
-            if path.exists():
-                sync(path)
-        checkpoint.save(
-            self.folder,
-            {
-                "network": dict(trainer.network.state_dict()),
-                "optimizer": trainer.optimizer.state_dict(),
-                "scaler": trainer.scaler.state_dict(),
-                "average": [] if trainer.average is None else trainer.average.means,
-                "progress": asdict(trainer.progress),
-                "random": checkpoint.random_state(),
-                "hidden": trainer.tbptt.state,
-                "past": [_stored(batch, entry) for batch, entry in trainer.tbptt.past],
-                "sums": self._sums,
-                "scores": self.scores,
-                **{key: _size(path) for path, key in self._growing.items()},
-                **self.made_from,
-                "threads": torch.get_num_threads(),
-            },
-        )
+        return {
+            "network": dict(trainer.network.state_dict()),
+            "optimizer": trainer.optimizer.state_dict(),
+            "scaler": trainer.scaler.state_dict(),
+            "average": [] if trainer.average is None else trainer.average.means,
+            "progress": asdict(trainer.progress),
+            "random": checkpoint.random_state(),
+            "hidden": trainer.tbptt.state,
+            "past": [_stored(batch, entry) for batch, entry in trainer.tbptt.past],
+            "sums": self._sums,
+            "scores": self.scores,
+            **{key: _size(path) for path, key in self._growing.items()},
+            "data_hash": self.origin.data,
+            "assets_hash": self.origin.assets,
+            "threads": torch.get_num_threads(),
+        }
 
     def resume(self, old_total: int | None = None) -> list[str]:
         """Goes back to the last checkpoint; what the user should know about it.
@@ -133,7 +143,7 @@ class Run:
             return self._resume(old_total)
 
     def _resume(self, old_total: int | None) -> list[str]:
-        clear_unfinished(self.folder)
+        clear(self.folder)
         if not any((self.folder / name).exists() for name in (checkpoint.CURRENT, checkpoint.PREVIOUS)):
             for path in self._growing:
                 path.unlink(missing_ok=True)
@@ -151,22 +161,26 @@ class Run:
             notes += end_moved(self.trainer, old_total)
         self.trainer.progress.finished = self.trainer.is_over
         for path, key in self._growing.items():
-            if path.exists() and key in state:  # earlier versions did not count samples
-                if _size(path) < state[key]:
-                    notes.append(f"{path} is shorter than it was at the checkpoint: rows are missing.")
-                with path.open("rb+") as file:
-                    file.truncate(min(_size(path), state[key]))
+            written = state.get(key, _size(path))  # earlier versions did not count samples
+            if _size(path) < written:
+                notes.append(f"{path} is shorter than it was at the checkpoint: rows are missing.")
+            elif path.exists():
+                os.truncate(path, written)
         return notes
 
     def _check_origin(self, state: dict[str, Any]) -> None:
-        for name, value in self.made_from.items():
-            if state.get(name, value) != value:
-                what = "data" if name == "data_hash" else "vocabulary, or what else is made from the data,"
-                raise UserError(
-                    f"The {what} is not what {self.folder} was trained on.",
-                    "Put the files back as they were, or start a new run from its model: "
-                    f"unrolled train TASK --init {self.folder}",
-                )
+        same_assets = state.get("assets_hash", self.origin.assets) == self.origin.assets  # earlier versions kept none
+        if state["data_hash"] == self.origin.data and same_assets:
+            return
+        places = (self.folder / name for name in (checkpoint.CURRENT, checkpoint.PREVIOUS))
+        written = max(place.stat().st_mtime for place in places if place.exists())
+        later = [name for name in self.origin.files if Path(name).exists() and Path(name).stat().st_mtime > written]
+        raise UserError(
+            f"The data is not what {self.folder} was trained on"
+            + (f": {' and '.join(later)} changed since." if later else "."),
+            "Put the files back as they were, or start a new run from its model: "
+            f"unrolled train {self.origin.task} --init {self.folder}",
+        )
 
     def _restore(self, state: dict[str, Any]) -> None:
         trainer = self.trainer
