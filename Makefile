@@ -1,6 +1,8 @@
 # Two targets do all the set-up on a machine that has Python 3.11 or newer and a compiler:
 #   make demo   installs Unrolled into .venv, trains a model on embedded data and lets it write
 #   make test   installs the development tools too, then checks style, types and every test
+# One looks for faults for as long as you like:
+#   make fuzz N=100000 [SEED=2]  damaged files through every reader, a table of what became of them; what failed is kept
 # Two more want an NVIDIA GPU and install nothing; GPU_PYTHON names a Python that has torch for it, numpy and pytest:
 #   make test-gpu      the tests of tests/gpu, and a record of them in benchmarks/results/test_gpu.txt
 #   make sanitize-gpu  compute-sanitizer over small cases: addresses, then races
@@ -11,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 NATIVE := CMakeLists.txt $(wildcard native/*)
 
-.PHONY: demo test test-gpu sanitize-gpu check-style check-types clean FORCE
+.PHONY: demo test fuzz test-gpu sanitize-gpu check-style check-types clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/unrolled train generate
@@ -20,6 +22,12 @@ demo: $(VENV)/installed
 
 test: check-style check-types
 	$(BIN)/pytest -n 2 --dist worksteal
+
+N ?= 10000
+SEED ?= 1
+
+fuzz: $(VENV)/installed-dev
+	$(BIN)/python -m tests.faults.fuzz --inputs $(N) --seed $(SEED) --record benchmarks/results/fuzz.json
 
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
 
