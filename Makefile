@@ -1,8 +1,9 @@
 # Two targets do all the set-up on a machine that has Python 3.11 or newer and a compiler:
 #   make demo   installs Unrolled into .venv, trains a model on embedded data and lets it write
 #   make test   installs the development tools too, then checks style, types and every test
-# One more takes as long as you like:
-#   make kill N=1000   kills training runs of every task so many times, and compares them with undisturbed ones
+# Two more look for faults, for as long as you like:
+#   make kill N=1000             kills training runs of every task so many times, and compares them with undisturbed ones
+#   make fuzz N=100000 [SEED=2]  damaged files through every reader, a table of what became of them; what failed is kept
 # Two more want an NVIDIA GPU and install nothing; GPU_PYTHON names a Python that has torch for it, numpy and pytest:
 #   make test-gpu      the tests of tests/gpu, and a record of them in benchmarks/results/test_gpu.txt
 #   make sanitize-gpu  compute-sanitizer over small cases: addresses, then races
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 NATIVE := CMakeLists.txt $(wildcard native/*)
 
-.PHONY: demo test kill test-gpu sanitize-gpu check-style check-types clean FORCE
+.PHONY: demo test kill fuzz test-gpu sanitize-gpu check-style check-types clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/unrolled train generate
@@ -23,10 +24,11 @@ demo: $(VENV)/installed
 test: check-style check-types
 	$(BIN)/pytest -n 2 --dist worksteal
 
-N ?= 100
-
 kill: $(VENV)/installed-dev
-	$(BIN)/python -m tests.faults.kill --kills $(N) --out benchmarks/results/kill.json
+	$(BIN)/python -m tests.faults.kill --kills $(or $(N),100) --out benchmarks/results/kill.json
+
+fuzz: $(VENV)/installed-dev
+	$(BIN)/python -m tests.faults.fuzz --inputs $(or $(N),10000) --seed $(or $(SEED),1) --record benchmarks/results/fuzz.json
 
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the extension with AddressSanitizer and UndefinedBehaviorSanitizer and runs its tests on it, every
-# instruction set. Usage: benchmarks/sanitize.sh [python]; the record goes to benchmarks/results/sanitize.txt.
+# instruction set, and then damaged files through the readers in C++: as many as FUZZ says (2000).
+# Usage: [FUZZ=N] benchmarks/sanitize.sh [python]; the record goes to benchmarks/results/sanitize.txt.
 set -eu
 cd "$(dirname "$0")/.."
 python=${1:-python}
@@ -21,4 +22,5 @@ libraries="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so
   for isa in avx512 avx2 plain; do
     echo "$isa: $(LD_PRELOAD="$libraries" UNROLLED_ISA=$isa "$python" benchmarks/sanitized_tests.py "$build" 2>&1 | tail -n 3 | tr '\n' ' ')"
   done
+  echo "fuzz: $(LD_PRELOAD="$libraries" "$python" benchmarks/sanitized_fuzz.py "$build" "${FUZZ:-2000}" 2>&1 | tail -n 3 | tr '\n' ' ')"
 } | tee benchmarks/results/sanitize.txt

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
-import torch  # noqa: F401  # loads the OpenMP runtime that the extension looks for
 
-(built,) = Path(sys.argv[1]).glob("_native*.so")
-spec = importlib.util.spec_from_file_location("unrolled.kernels._native", built)
-assert spec is not None
-assert spec.loader is not None
-module = importlib.util.module_from_spec(spec)
-sys.modules["unrolled.kernels._native"] = module
-spec.loader.exec_module(module)
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks.sanitized import use_extension
+
+use_extension(sys.argv[1])
 
 # what starts processes of its own, or torch's compiler, would not run the sanitised extension, or not in time
 skipped = "not compile and not checks and not without and not instruction and not forked and not auto"

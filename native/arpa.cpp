@@ -8,6 +8,7 @@ namespace unrolled {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;  // bytes
+constexpr double kLargest = 1000;            // of a log10 that is meant
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
@@ -37,7 +38,6 @@ std::string joined(const std::vector<std::string_view>& fields, size_t first, si
 
 template <class Number>
 bool parse(std::string_view text, Number& number) {
-  if (!text.empty() && text[0] == '+') text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
 }
@@ -79,7 +79,8 @@ void ArpaReader::read(std::string_view line) {
     if (line == "\\data\\") place_ = Place::counts;
     return;
   }
-  if (line.empty() || place_ == Place::after) return;
+  if (line.empty()) return;
+  if (place_ == Place::after) throw wrong("There is text after \\end\\.", "Two files may have been joined: give one model.");
   if (line[0] == '\\' && !is_blank(line.back()) && (line == "\\end\\" || line.ends_with("-grams:")))
     return begin_section(line);
   if (place_ == Place::counts) return read_count(line);
@@ -125,8 +126,11 @@ void ArpaReader::check_count() const {
 
 float ArpaReader::number(std::string_view text, const char* what) const {
   double value = 0;
-  if (!parse(text, value) || std::isnan(value))
+  const bool sign = text.size() > 1 && text[0] == '+' && text[1] != '-';
+  if (!parse(sign ? text.substr(1) : text, value) || !std::isfinite(value))
     throw wrong("Got " + quoted(text) + " as " + what + ".", "Expected a number.");
+  if (std::abs(value) > kLargest)
+    throw wrong("Got " + quoted(text) + " as " + what + ".", "Expected log10 of a probability; -99 stands for none.");
   return static_cast<float>(value);
 }
 
@@ -140,7 +144,6 @@ void ArpaReader::read_ngram(std::string_view line) {
   const float prob = number(fields_[0], "a log10 probability");
   if (prob > 0) throw wrong("The log10 probability " + std::string(fields_[0]) + " is above 0.");
   const float backoff = got == count + 2 ? number(fields_[count + 1], "a back-off") : 0;
-  if (std::isinf(backoff)) throw wrong("Got " + quoted(fields_[count + 1]) + " as a back-off.", "Expected a number.");
   if (backoff != 0 && count == counts_.size())
     throw wrong("An n-gram of the highest order has the back-off " + std::string(fields_[count + 1]) + ".",
                 "Nothing is longer: leave it out.");
@@ -148,6 +151,7 @@ void ArpaReader::read_ngram(std::string_view line) {
   bool is_new;
   if (order_ == 1) {
     is_new = model_->add_unigram(fields_[1], prob, backoff);
+    if (fields_[1] != "<s>") unigram_sum_ += std::pow(10.0, prob);
   } else {
     words_.clear();
     for (size_t i = 1; i <= count; ++i) {
@@ -156,7 +160,11 @@ void ArpaReader::read_ngram(std::string_view line) {
         throw wrong("The word " + quoted(fields_[i]) + " has no unigram.");
       words_.push_back(word);
     }
+    const uint32_t before = model_->node_count();
     is_new = model_->add(words_.data(), order_, prob, backoff);
+    if (model_->node_count() > before + 1)
+      throw wrong("The context " + quoted(joined(fields_, 1, count - 1)) + " has no " + std::to_string(order_ - 1) + "-gram.",
+                  "Every context of an n-gram is an n-gram itself: the file was cut or changed.");
   }
   if (!is_new)
     throw wrong("The " + std::to_string(order_) + "-gram " + quoted(joined(fields_, 1, count)) + " stands here again.",

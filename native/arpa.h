@@ -26,6 +26,8 @@ class ArpaReader {
   void feed(std::string_view bytes);
   // The model, once all has been fed.
   std::shared_ptr<NGramModel> finish();
+  // Of the unigrams, <s> apart, which nothing predicts.
+  double unigram_sum() const { return unigram_sum_; }
 
  private:
   enum class Place { before, counts, ngrams, after };
@@ -44,6 +46,7 @@ class ArpaReader {
   std::vector<size_t> counts_;
   int order_ = 0;     // of the section
   size_t found_ = 0;  // n-grams of the section
+  double unigram_sum_ = 0;
   std::vector<std::string_view> fields_;
   std::vector<uint32_t> words_;
   std::shared_ptr<NGramModel> model_;

@@ -135,7 +135,8 @@ void bind_ngram(nb::module_& m) {
         nb::gil_scoped_release release;
         self.feed(text);
       })
-      .def("finish", &ArpaReader::finish, nb::call_guard<nb::gil_scoped_release>());
+      .def("finish", &ArpaReader::finish, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("unigram_sum", &ArpaReader::unigram_sum);
   nb::class_<KneserNey>(m, "KneserNey")
       .def(nb::init<int, std::vector<uint32_t>, size_t, std::string>())
       .def("feed", [](KneserNey& self, nb::bytes piece) {

@@ -29,6 +29,7 @@ FORMAT = 1
 CHANGED = "The file was changed after it was written: use another copy of it."
 LARGEST = 1 << 24  # a whole number of the model section may be this large, or as large as the file has weights
 ROOM = 1 << 24  # numbers that building a network may need beside a few times its weights
+LONGEST = 1000  # characters of a message about something in the file
 CALLS = 20_000  # tensors it may make, beside some for each of the file's
 Name = Annotated[str, Field(max_length=1000)]
 
@@ -135,7 +136,7 @@ def building(path: Path, config: Any) -> Iterator[None]:
             yield
     except UserError as error:
         problem = error.problem if str(path) in error.problem else f"{path} is damaged: {error.problem}"
-        raise UserError(problem, error.fix) from None
+        raise UserError(problem[:LONGEST], error.fix) from None
     except Exception as error:
         raise UserError(
             f"{path} is damaged: no network can be built of its config and vocabularies: "
@@ -195,7 +196,8 @@ def load_weights(network: nn.Module, path: Path, about: About) -> None:
         if isinstance(error, UserError):
             raise
         raise UserError(
-            f"{path} does not fit its own config: {error}.", "The file was changed after it was written."
+            f"{path} does not fit its own config: {str(error)[:LONGEST]}.",
+            "The file was changed after it was written.",
         ) from None
 
 
@@ -227,5 +229,6 @@ def _whole(path: Path) -> Iterator[None]:
         yield
     except (SafetensorError, OSError) as error:
         raise UserError(
-            f"{path} is not a whole model file: {error}.", "Give a .safetensors file that unrolled wrote."
+            f"{path} is not a whole model file: {str(error)[:LONGEST]}.",
+            "Give a .safetensors file that unrolled wrote.",
         ) from None

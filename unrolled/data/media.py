@@ -72,7 +72,7 @@ class Medium:
             return archive.read(self.member)
         except KeyError:
             raise UserError(f"{before}{self.path} has no member {self.member!r}.", _members(archive)) from None
-        except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
             raise UserError(f"{self} cannot be unpacked: {error}.", "Pack the archive anew.") from None
 
     def size(self) -> int:
@@ -110,7 +110,7 @@ def _archive(path: str) -> zipfile.ZipFile:
 def _opened(path: str, changed: int) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise UserError(f"{path} is not a zip archive: {error}.", "Pack it anew.") from None
 
 

@@ -6,6 +6,7 @@ import difflib
 import io
 import itertools
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
@@ -88,7 +89,7 @@ class Zip:
         try:
             with zipfile.ZipFile(path) as file:
                 members = [name for name in file.namelist() if Path(name).suffix.lower() in IMAGES]
-        except zipfile.BadZipFile as error:
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
             raise UserError(f"{path} is not a whole zip file: {error}.") from None
         self._members = [name for name in members if not name.startswith("__MACOSX/")]
         self._whole = set(self._members)
@@ -111,7 +112,7 @@ class Zip:
             )
         try:
             raw = self._file.read(found[0])
-        except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
             raise UserError(f"{self.path} is damaged at {found[0]}: {error}.", "Make it again.") from None
         pixels, frames = decode(io.BytesIO(raw), f"{self.path}: {found[0]}")
         self.animated += frames > 1
@@ -170,10 +171,10 @@ def decode(file: IO[bytes], place: str) -> tuple[Pixels, int]:
         raise UserError(f"{place} has too many pixels.", "Make it smaller: 10,000 × 10,000 is enough.") from None
     except UnidentifiedImageError:
         raise UserError(f"{place} is no picture that can be read.", f"Expected one of {', '.join(IMAGES)}.") from None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{place} is damaged: {error}.", "Get the file again, or leave it out.") from None
+    except UserError:
+        raise
+    except Exception as error:  # what Pillow raises depends on the format and the damage
+        raise UserError(f"{place} is damaged: {str(error)[:200]}.", "Get the file again, or leave it out.") from None
 
 
 def pixels_of(image: Any, place: str) -> Pixels:

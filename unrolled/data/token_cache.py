@@ -110,13 +110,14 @@ class TokenCache:
         state = [FORMAT, now.st_size, now.st_mtime_ns]
         try:
             stored = parsed(known.read_text())
-            if stored["state"] == state:
+            if stored["state"] == state and stored.pop("check") == _key(stored):
                 marks = tuple((a, b) for a, b in stored.pop("marks"))
                 return Scan(marks=marks, **{k: v for k, v in stored.items() if k != "state"})
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass  # never scanned, or not readable: it is scanned now
         found = scan(path)
-        self._write(known, json.dumps({"state": state, **vars(found)}))
+        kept = {"state": state, **vars(found)}
+        self._write(known, json.dumps({**kept, "check": _key(kept)}))
         return found
 
     def _write(self, path: Path, content: str) -> None:

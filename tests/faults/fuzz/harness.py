@@ -33,7 +33,7 @@ class Outcome:
     target: str
     number: int
     refused: bool
-    seconds: float
+    seconds: float  # of the processor
     grown: int  # bytes of memory at the most, above what there was before
     fault: str = ""
 
@@ -55,7 +55,7 @@ def tried(target: Target, number: int, content: bytes, folder: Path) -> Outcome:
     path = folder / f"input{target.suffix}"
     path.write_bytes(content)
     fault, refused = "", False
-    before, began = _memory(reset=True), time.perf_counter()
+    before, began = _memory(reset=True), time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -66,7 +66,7 @@ def tried(target: Target, number: int, content: bytes, folder: Path) -> Outcome:
             fault = f"A message of {len(str(error)):,} characters: {str(error)[:200]}"
     except Exception:
         fault = traceback.format_exc()
-    seconds, grown = time.perf_counter() - began, max(0, _memory(peak=True) - before)
+    seconds, grown = time.process_time() - began, max(0, _memory(peak=True) - before)
     if not fault and seconds > MOST_SECONDS:
         fault = f"It took {seconds:.1f} s."
     if not fault and grown > MOST_BYTES:

@@ -285,8 +285,8 @@ def _run_targets(data: Path, models: Path) -> Iterator[Target]:
         def ask(path: Path, model: Any = model, kind: str = kind) -> object:
             text = path.read_bytes().decode("utf-8", "surrogateescape" if path.stat().st_size % 2 else "surrogatepass")
             options: dict[str, Any] = {"max_tokens": 4} if kind.startswith("generate") else {}
-            answer = model.predict(text[:2000], **options)
-            return answer, model.log_prob([text[:2000]]) if kind.startswith("generate") else None
+            answer = model.predict(text[:500], **options)
+            return answer, model.log_prob([text[:500]]) if kind.startswith("generate") else None
 
         def asked(path: Path, ask: Any = ask) -> object:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.search.ngram.engines import ENGINES
 from tests.search.ngram.test_scoring import SMALL
-from unrolled.errors import UserError
+from unrolled.errors import Note, UserError
 from unrolled.search import NGram
 
 ORDERS = (1, 2, 3)
@@ -91,6 +92,17 @@ BAD = [
     (changed(11, "-1\ta\t-inf"), "11: Got '-inf' as a back-off. Expected a number."),
     (changed(22, "-1\t<s> a b\t-2"), "22: An n-gram of the highest order has the back-off -2. "
      "Nothing is longer: leave it out."),
+    (changed(11, "-inf\ta\t0"), "11: Got '-inf' as a log10 probability. Expected a number."),
+    (changed(11, "-1e999\ta\t0"), "11: Got '-1e999' as a log10 probability. Expected a number."),
+    (changed(11, "+-1\ta\t0"), "11: Got '+-1' as a log10 probability. Expected a number."),
+    (changed(11, "-2000\ta\t0"), "11: Got '-2000' as a log10 probability. "
+     "Expected log10 of a probability; -99 stands for none."),
+    (changed(11, "-1\ta\t65536"), "11: Got '65536' as a back-off. "
+     "Expected log10 of a probability; -99 stands for none."),
+    (changed(22, "-1\tc a b"), "22: The context 'c a' has no 2-gram. "
+     "Every context of an n-gram is an n-gram itself: the file was cut or changed."),
+    (SMALL + "\\data\\\n", "25: There is text after \\end\\. Two files may have been joined: give one model."),
+    (changed(3, "ngram 1=+6"), "3: Got 'ngram 1=+6'. Expected a line such as: ngram 2=1000"),
     (changed(18, "-1\ta z"), "18: The word 'z' has no unigram."),
     (changed(18, "-1\ta b"), "18: The 2-gram 'a b' stands here again. Leave one of them out."),
     (changed(12, "-1\ta"), "12: The 1-gram 'a' stands here again. Leave one of them out."),
@@ -152,3 +164,34 @@ def test_an_order_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "m.arpa").write_text(SMALL)
     with pytest.raises(UserError, match=r"^There are no 4-grams\. The model has orders 1 to 3\.$"):
         list(NGram.load(tmp_path / "m.arpa").ngrams(4))
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_what_other_tools_write_is_read(backend: Any, tmp_path: Path) -> None:
+    """SRILM's pruning leaves out endings ('b c' of 'a b c'), never contexts; `-99` and a sign are usual."""
+    text = SMALL.replace("ngram 3=1", "ngram 3=2").replace("\n\n\\end", "\n-0.5\ta b c\n\n\\end")
+    assert "b c" not in {" ".join(e.words) for e in _loaded(text, backend, tmp_path / "a.arpa").ngrams(2)}
+    assert _loaded(changed(11, "-.5\ta\t+0.25"), backend, tmp_path / "b.arpa").counts == [6, 4, 1]
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_scores_that_are_no_probabilities_are_said(backend: Any, tmp_path: Path) -> None:
+    with pytest.warns(Note, match=r"m\.arpa: the probabilities of the 1-grams sum to 2\.287, not to 1\."):
+        _loaded(changed(11, "0\ta\t0").replace("-0.9\tb", "-0.01\tb"), backend, tmp_path / "m.arpa")
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+@pytest.mark.parametrize("prune", [(0,), (0, 1), (0, 0, 1), (0, 1, 2)])
+def test_what_training_writes_passes_every_check(backend: Any, prune: tuple[int, ...], tmp_path: Path) -> None:
+    text = [f"{a} {b} {a} {c}" for a in "abc" for b in "abd" for c in "ade"] * 2 + ["a b", "e d c b a"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of discounts that so little text cannot give
+        NGram.train_to(tmp_path / "m.arpa", text, order=4, prune=prune, backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert NGram.load(tmp_path / "m.arpa", backend=backend).order == 4
+
+
+def _loaded(text: str, backend: Any, path: Path) -> NGram:
+    path.write_text(text)
+    return NGram.load(path, backend=backend)

@@ -25,12 +25,15 @@ from typing import IO, Any, NoReturn, cast
 
 import numpy as np
 
-from unrolled.errors import UserError
+from unrolled.errors import UserError, note
 from unrolled.search.ngram.plain import BEGIN, END, UNKNOWN, PlainNGram
 from unrolled.text.files import opened, written
 
 PIECE = 1 << 20  # bytes
 MOST_ORDER = 255
+MOST_SUM = 1.01  # of unigrams, which files round to a few digits
+LARGEST = 1000.0  # a log10 that is meant
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _BLANKS = re.compile(r"[ \t]+")
 
 
@@ -88,7 +91,9 @@ def read_plain(lines: Iterable[str], name: str) -> PlainNGram:
     reader = _Reader(name)
     for line in lines:
         reader.feed(line)
-    return reader.finish()
+    model = reader.finish()
+    _check_sum(reader.unigram_sum, name)
+    return model
 
 
 def read_native(pieces: Iterable[bytes], name: str, reader: Any) -> Any:
@@ -96,9 +101,17 @@ def read_native(pieces: Iterable[bytes], name: str, reader: Any) -> Any:
     try:
         for piece in pieces:
             reader.feed(piece)
-        return reader.finish()
+        model = reader.finish()
     except RuntimeError as error:
         raise at_line(error, name) from None
+    _check_sum(reader.unigram_sum, name)
+    return model
+
+
+def _check_sum(unigrams: float, name: str) -> None:
+    """Some tools write scores that are no probabilities; a damaged file may look the same."""
+    if unigrams > MOST_SUM:
+        note(f"{name}: the probabilities of the 1-grams sum to {unigrams:.4g}, not to 1. The file may be damaged.")
 
 
 def at_line(error: RuntimeError, name: str) -> RuntimeError:
@@ -116,6 +129,7 @@ class _Reader:
         self.read: Callable[[str], None] = self._before
         self.counts: list[int] = []
         self.order, self.found = 0, 0  # of the section
+        self.unigram_sum = 0.0
         self.model = PlainNGram(1)
 
     def feed(self, line: str) -> None:
@@ -140,7 +154,8 @@ class _Reader:
             self.read = self._count
 
     def _after(self, line: str) -> None:
-        pass
+        if line:
+            self._wrong("There is text after \\end\\.", "Two files may have been joined: give one model.")
 
     def _count(self, line: str) -> None:
         if not line or self._begins_section(line):
@@ -187,8 +202,6 @@ class _Reader:
         if prob > 0:
             self._wrong(f"The log10 probability {fields[0]} is above 0.")
         backoff = self._number(fields[-1], "a back-off") if len(fields) == order + 2 else 0.0
-        if math.isinf(backoff):
-            self._wrong(f"Got '{fields[-1]}' as a back-off.", "Expected a number.")
         if backoff != 0 and order == len(self.counts):
             self._wrong(
                 f"An n-gram of the highest order has the back-off {fields[-1]}.", "Nothing is longer: leave it out."
@@ -198,17 +211,24 @@ class _Reader:
         for place, word in enumerate(words):
             if order > 1 and (word,) not in self.model.tables[0]:
                 self._wrong(f"The word '{fields[1 + place]}' has no unigram.")
+        if order == 1 and words[0] != BEGIN:
+            self.unigram_sum += 10**prob
+        if order > 2 and tuple(words[:-1]) not in self.model.tables[order - 2]:
+            self._wrong(
+                f"The context '{' '.join(fields[1:order])}' has no {order - 1}-gram.",
+                "Every context of an n-gram is an n-gram itself: the file was cut or changed.",
+            )
         if not self.model.add(words, prob, backoff):
             again = " ".join(fields[1 : order + 1])
             self._wrong(f"The {order}-gram '{again}' stands here again.", "Leave one of them out.")
 
     def _number(self, text: str, what: str) -> float:
-        try:
-            number = math.nan if "_" in text else float(text)
-        except ValueError:
-            number = math.nan
-        if math.isnan(number):
+        number = float(text) if _NUMBER.fullmatch(text) else math.nan
+        vanished = number == 0 and re.search("[1-9]", re.split("[eE]", text)[0])
+        if not math.isfinite(number) or vanished:
             self._wrong(f"Got '{text}' as {what}.", "Expected a number.")
+        if abs(number) > LARGEST:
+            self._wrong(f"Got '{text}' as {what}.", "Expected log10 of a probability; -99 stands for none.")
         return number
 
 
