@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow
@@ -24,7 +25,7 @@ ROWS = [("pos", "a fine film"), ("neg", "a poor film"), ("pos", "so, so fine")]
 CLASSIFY = ["label", "text"]
 
 
-def write(path: Path, names: list[str], rows: list[tuple[str, ...]]) -> Path:
+def write(path: Path, names: list[str], rows: Sequence[tuple[str, ...]]) -> Path:
     """A table of any kind, by its ending."""
     if path.suffix in (".tsv", ".txt"):
         path.write_text("".join("\t".join(row) + "\n" for row in [names, *rows]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from unrolled.data.column_names import find_all, key_of, looks_like_names, named, our_name
 from unrolled.errors import UserError, note

@@ -192,7 +192,8 @@ def _record_columns(
         if not has(name):
             what = f"no {name!r}" if record is not None else f"no column {name!r}"
             shown = ", ".join(names_in(record) if record is not None else names)
-            raise UserError(f"{place} has {what}.", f"It has: {cut(shown, 200)}. Say which it is: --set {key_of(role)}=…")
+            fix = f"It has: {cut(shown, 200)}. Say which it is: --set {key_of(role)}=…"
+            raise UserError(f"{place} has {what}.", fix)
         columns.append(name)
     if any(at is not None and names[at] != our_name(r) for at, r in zip(found, _open(wanted), strict=True)):
         told = ", ".join(f"{role} {name!r}" for role, name in zip(wanted.roles, columns, strict=True))
