@@ -16,7 +16,9 @@ from unrolled.data.captions import read_captions
 from unrolled.data.column_names import ROLES
 from unrolled.data.label_checks import doubts, look_swapped
 from unrolled.data.labelled import Labelled, read_labelled
+from unrolled.data.series import read_series
 from unrolled.data.tables import read_texts
+from unrolled.data.tagged import read_sentences
 from unrolled.data.text import read_lines, read_text
 from unrolled.data.transcripts import read_transcripts
 from unrolled.errors import Note, UserError
@@ -296,3 +298,14 @@ def test_doubtful_labels() -> None:
     alone = doubts(Counter(f"a text of {number}" for number in range(30)), 30)
     assert len(alone) == 1
     assert alone[0].startswith("30 of 30 training examples have a label of their own")
+
+
+def test_json_lists_of_sentences_and_series(tmp_path: Path) -> None:
+    """What reads JSON lines reads a list of objects too."""
+    (tmp_path / "tags.json").write_text(json.dumps([{"tokens": ["a", "b"], "tags": ["X", "Y"]}]))
+    (one,) = read_sentences(tmp_path / "tags.json")
+    assert (one.words, one.tags) == (("a", "b"), ("X", "Y"))
+    (tmp_path / "rows.json").write_text(json.dumps([{"a": 1, "b": 2.5}, {"a": 3, "b": None}]))
+    (series,) = read_series(tmp_path / "rows.json", missing=True).series
+    assert series.values[0].tolist() == [1, 2.5]
+    assert series.place(1) == f"{tmp_path}/rows.json, record 2"

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from unrolled.data.column_names import find_all, key_of, our_name
+from unrolled.data.column_names import ROLES, find_all, key_of, our_name
 from unrolled.data.headers import Lines, Wanted, cut, kept_at, layout_of
 from unrolled.data.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
 from unrolled.data.records import json_records, names_in, open_parquet, parquet_records, value_of
@@ -192,8 +192,8 @@ def _record_columns(
         if not has(name):
             what = f"no {name!r}" if record is not None else f"no column {name!r}"
             shown = ", ".join(names_in(record) if record is not None else names)
-            fix = f"It has: {cut(shown, 200)}. Say which it is: --set {key_of(role)}=…"
-            raise UserError(f"{place} has {what}.", fix)
+            fix = f" Say which it is: --set {key_of(role)}=…" if role in ROLES else ""
+            raise UserError(f"{place} has {what}.", f"It has: {cut(shown, 200)}.{fix}")
         columns.append(name)
     if any(at is not None and names[at] != our_name(r) for at, r in zip(found, _open(wanted), strict=True)):
         told = ", ".join(f"{role} {name!r}" for role, name in zip(wanted.roles, columns, strict=True))

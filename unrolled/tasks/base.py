@@ -153,37 +153,47 @@ class Task(ABC):
         An input that cannot be read has an empty line, or a record with its error, which is told at once; at the end
         there is one more.
         """
-        return self.written(model, self.given(model, request), request.format, options)
+        yield from self.written(self.answered(model, self.given(model, request), options), request.format)
 
-    def written(
-        self, model: Model, given: Iterator[Given], format: Format, options: Mapping[str, Any]
-    ) -> Iterator[str]:
-        """The answers to inputs, as `run` writes them."""
-        header, answered, failed = format == "csv", 0, 0
+    def answered(self, model: Model, given: Iterator[Given], options: Mapping[str, Any]) -> Iterator[tuple[Given, Any]]:
+        """Each input with its answer, or its error."""
+        first = True
         for rows in _chunks(given, self.at_once):
             answers = self.answers(model, [row.input for row in rows], options)
-            if not answered and all(isinstance(answer, UserError) for answer in answers):
+            if first and all(isinstance(answer, UserError) for answer in answers):
                 raise answers[0]  # it is the options, or nothing is any good
-            for row, answer in zip(rows, answers, strict=True):
-                if isinstance(answer, UserError):
-                    failed += 1
-                    note(str(answer))
-                    told = {**row.kept, "input": str(row.input), "error": str(answer)}
-                    yield f"{json.dumps(told, ensure_ascii=False, default=str)}\n" if format == "jsonl" else "\n"
+            first = False
+            yield from zip(rows, answers, strict=True)
+
+    def written(self, answered: Iterable[tuple[Any, Any]], format: Format) -> Iterator[str]:
+        """Inputs, alone or as `Given`, and their answers as lines of a format."""
+        columns: list[str] = []
+        waiting: list[dict[str, Any]] = []  # of a table: inputs without an answer before the first that has one
+        good = failed = 0
+        for given, answer in answered:
+            one, kept = (given.input, given.kept) if isinstance(given, Given) else (given, {})
+            if isinstance(answer, UserError):
+                failed += 1
+                note(str(answer))
+                record = with_kept(kept, {"input": str(one), "error": str(answer)})
+                if format == "csv" and not columns:
+                    waiting.append(record)
                     continue
-                answered += 1
-                record = with_kept(row.kept, self.record(row.input, answer))
-                if header:
-                    yield _csv(list(record))
-                    header = False
-                if format == "csv":
-                    yield _csv([_cell(value) for value in record.values()])
-                elif format == "jsonl":
-                    yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
-                else:
-                    yield self.line(row.input, answer)
+            else:
+                good += 1
+                record = with_kept(kept, self.record(one, answer))
+                if format == "csv" and not columns:
+                    columns = [*record, *(["error"] if self.reads_files else [])]
+                    yield _csv(columns)
+                    yield from (_csv_row(earlier, columns) for earlier in waiting)
+            if format == "csv":
+                yield _csv_row(record, columns)
+            elif format == "jsonl":
+                yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
+            else:
+                yield "\n" if isinstance(answer, UserError) else self.line(one, answer)
         if failed:
-            raise UserError(f"{failed} of {failed + answered} inputs could not be read.", "The others are above.")
+            raise UserError(f"{failed} of {failed + good} inputs could not be read.", "The others are above.")
 
     def answers(self, model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
         """What `predict` says of each; a task whose inputs are files has an error in place of one that is no good."""
@@ -321,8 +331,10 @@ def copy_weights(
             value[tuple(slice(0, size) for size in given.shape)].copy_(given)
 
 
-def _cell(value: Any) -> str | int | float:
-    return value if isinstance(value, (str, int, float)) else json.dumps(value, default=str)
+def _csv_row(record: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """A record as a row of a table; what it does not have is empty."""
+    values = (record.get(column, "") for column in columns)
+    return _csv([v if isinstance(v, (str, int, float)) else json.dumps(v, default=str) for v in values])
 
 
 def _csv(row: Sequence[Any]) -> str:

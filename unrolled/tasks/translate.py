@@ -182,7 +182,8 @@ class Translate(Task):
         if request.format != "text":
             options = {"attention": True, **options}
         notes = _Notes(model.assets)
-        yield from self.written(model, notes.read(self.given(model, request)), request.format, options)
+        given = notes.read(self.given(model, request))
+        yield from self.written(self.answered(model, given, options), request.format)
         notes.say()
 
     def _draw(self, model: Model, request: Request, picture: str, options: Mapping[str, Any]) -> Request:
