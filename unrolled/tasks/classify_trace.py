@@ -18,6 +18,42 @@ OPTIONS = (
 )
 
 
+def trace_number(
+    network: Classifier,
+    batch: Batch,
+    tokens: list[str],
+    scale: tuple[float, float],
+    *,
+    hide: Sequence[int],
+    label: str | None,
+) -> ModelTrace:
+    """The same of a model of numbers: what is followed back is its answer, in deviations from the training mean."""
+    if label is not None:
+        raise UserError("This model answers numbers: it has no labels.", "Leave the label out.")
+    if not tokens:
+        raise UserError("There is nothing to trace.", "Give an input with at least one step.")
+    network.eval()
+    check_memory(len(tokens), network)
+    probe = Probe(tokens, hide)
+    scores, trace = network.trace(batch, probe)
+    answer = scores[0, 0].float()
+    shown = f"{scale[0] + scale[1] * float(answer.detach()):.6g}"
+    return ModelTrace(
+        "classify",
+        shown,
+        [shown],
+        answer[None],
+        (Part("", tokens, trace),),
+        {"input": probe},
+        [[(shown, 1.0)]],
+        reasons={
+            "gates": "A vanilla RNN has no gates.",
+            "attention": "This model does not attend.",
+            "beams": "A number is not searched for: there is no beam.",
+        },
+    )
+
+
 def trace_classifier(
     network: Classifier,
     batch: Batch,
