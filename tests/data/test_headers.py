@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from unrolled.cli.run import standard_input
 from unrolled.data import read_pairs, read_table
 from unrolled.data.captions import read_captions
 from unrolled.data.column_names import ROLES
@@ -22,6 +24,10 @@ from unrolled.data.tagged import read_sentences
 from unrolled.data.text import read_lines, read_text
 from unrolled.data.transcripts import read_transcripts
 from unrolled.errors import Note, UserError
+from unrolled.search.frames.files import read_labels
+from unrolled.search.frames.lexicon import Lexicon
+from unrolled.search.ngram.texts import read_lines as ngram_lines
+from unrolled.text.large import scan
 
 ROWS = [("pos", "a fine film"), ("neg", "a poor film"), ("pos", "so, so fine")]
 CLASSIFY = ["label", "text"]
@@ -248,6 +254,22 @@ def test_byte_order_marks(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes("ab".encode("utf-16") + b"\0")
     with pytest.raises(UserError, match=r"bad\.txt is not whole UTF-16, as its first bytes say: truncated data at"):
         read_text(tmp_path / "bad.txt")
+
+
+def test_utf16_where_other_texts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard input, texts of n-gram models, lexicons and labels; a large text says what to do."""
+    (tmp_path / "t.txt").write_bytes("a b\nb ä\n".encode("utf-16"))
+    assert b"".join(ngram_lines(tmp_path / "t.txt")) == "a b\nb ä\n".encode()
+    assert read_labels(tmp_path / "t.txt") == ["a b", "b ä"]
+    (tmp_path / "words").write_bytes("ab\nba\n".encode("utf-16"))
+    assert Lexicon.read(tmp_path / "words", ["-", "a", "b"]).words == ["ab", "ba"]
+    with (tmp_path / "t.txt").open("rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        assert list(standard_input()) == ["a b\n", "b ä\n"]
+    with pytest.raises(
+        UserError, match=r"t\.txt is UTF-16, and a text of this size is read as UTF-8\. Convert it: iconv"
+    ):
+        scan(tmp_path / "t.txt")
 
 
 def test_fasttext(tmp_path: Path) -> None:
