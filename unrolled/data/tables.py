@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +133,11 @@ def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
         again = [number for number, row in body if row == rows[0][1]]
         note(f"{path}:{again[0]} repeats the header: {len(again)} such rows are left out.")
         body = [one for one in body if one[1] != rows[0][1]]
+    pick, nothing = itemgetter(*layout.positions), dict[str, Any]()
+    alone = len(layout.positions) == 1
     for number, row in body:
-        values = tuple(row[at] for at in layout.positions)
-        yield Row(values, f"{path}:{number}", {name: row[at] for name, at in kept})
+        values = (pick(row),) if alone else pick(row)
+        yield Row(values, f"{path}:{number}", {name: row[at] for name, at in kept} if kept else nothing)
 
 
 def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
