@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from unrolled.cli.run import standard_input
 from unrolled.data import read_pairs, read_table
 from unrolled.data.captions import read_captions
 from unrolled.data.column_names import ROLES
 from unrolled.data.label_checks import doubts, look_swapped
 from unrolled.data.labelled import Labelled, read_labelled
+from unrolled.data.series import read_series
 from unrolled.data.tables import read_texts
+from unrolled.data.tagged import read_sentences
 from unrolled.data.text import read_lines, read_text
 from unrolled.data.transcripts import read_transcripts
 from unrolled.errors import Note, UserError
+from unrolled.search.frames.files import read_labels
+from unrolled.search.frames.lexicon import Lexicon
+from unrolled.search.ngram.texts import read_lines as ngram_lines
+from unrolled.text.large import scan
 
 ROWS = [("pos", "a fine film"), ("neg", "a poor film"), ("pos", "so, so fine")]
 CLASSIFY = ["label", "text"]
 
 
-def write(path: Path, names: list[str], rows: list[tuple[str, ...]]) -> Path:
+def write(path: Path, names: list[str], rows: Sequence[tuple[str, ...]]) -> Path:
     """A table of any kind, by its ending."""
     if path.suffix in (".tsv", ".txt"):
         path.write_text("".join("\t".join(row) + "\n" for row in [names, *rows]))
@@ -130,6 +139,7 @@ def test_half_a_header_is_refused(tmp_path: Path) -> None:
         [("review", "A fine film, all in all."), ("news", "Rain."), ("review", "Poor.")],  # a class of that name
         [("review", "Sun"), ("news", "Rain"), ("review", "Poor")],
         [("pos", "text"), ("neg", "nothing else"), ("pos", "text")],
+        [("review", "comment"), ("news", "rain"), ("review", "message")],  # words to be classified
     ],
 )
 def test_examples_are_no_header(rows: list[tuple[str, str]], tmp_path: Path) -> None:
@@ -247,6 +257,22 @@ def test_byte_order_marks(encoding: str, tmp_path: Path) -> None:
         read_text(tmp_path / "bad.txt")
 
 
+def test_utf16_where_other_texts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard input, texts of n-gram models, lexicons and labels; a large text says what to do."""
+    (tmp_path / "t.txt").write_bytes("a b\nb ä\n".encode("utf-16"))
+    assert b"".join(ngram_lines(tmp_path / "t.txt")) == "a b\nb ä\n".encode()
+    assert read_labels(tmp_path / "t.txt") == ["a b", "b ä"]
+    (tmp_path / "words").write_bytes("ab\nba\n".encode("utf-16"))
+    assert Lexicon.read(tmp_path / "words", ["-", "a", "b"]).words == ["ab", "ba"]
+    with (tmp_path / "t.txt").open("rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        assert list(standard_input()) == ["a b\n", "b ä\n"]
+    with pytest.raises(
+        UserError, match=r"t\.txt is UTF-16, and a text of this size is read as UTF-8\. Convert it: iconv"
+    ):
+        scan(tmp_path / "t.txt")
+
+
 def test_fasttext(tmp_path: Path) -> None:
     path = tmp_path / "reviews.train"
     path.write_text("__label__good a fine film\n\n__label__bad\ta poor one\n")
@@ -291,7 +317,18 @@ def test_doubtful_labels() -> None:
     assert [text.split(":")[0] for text in doubts(floats, 200)] == ["The labels are numbers (0.000, 0.143, 0.286, …)"]
     assert doubts(Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180) == []  # ratings, 1.0 to 5.0
     assert doubts(Counter({str(number): 90 for number in range(20)}), 1800) == []  # numbers for names
-    assert len(doubts(Counter(str(number) for number in range(100)), 100)) == 2  # ids
+    assert len(doubts(Counter(str(number) for number in range(100)), 100)) == 1  # ids
     alone = doubts(Counter(f"a text of {number}" for number in range(30)), 30)
     assert len(alone) == 1
     assert alone[0].startswith("30 of 30 training examples have a label of their own")
+
+
+def test_json_lists_of_sentences_and_series(tmp_path: Path) -> None:
+    """What reads JSON lines reads a list of objects too."""
+    (tmp_path / "tags.json").write_text(json.dumps([{"tokens": ["a", "b"], "tags": ["X", "Y"]}]))
+    (one,) = read_sentences(tmp_path / "tags.json")
+    assert (one.words, one.tags) == (("a", "b"), ("X", "Y"))
+    (tmp_path / "rows.json").write_text(json.dumps([{"a": 1, "b": 2.5}, {"a": 3, "b": None}]))
+    (series,) = read_series(tmp_path / "rows.json", missing=True).series
+    assert series.values[0].tolist() == [1, 2.5]
+    assert series.place(1) == f"{tmp_path}/rows.json, record 2"

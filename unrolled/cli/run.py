@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -223,9 +225,12 @@ def holds_a_file(*, asked: bool) -> bool:
 
 
 def standard_input() -> Iterator[str]:
-    """Its lines, as they come; nothing before the first one tells that they are UTF-8, though some programs say so."""
+    """Its lines, as they come: UTF-8 with a byte order mark or without, or UTF-16 with one."""
     if not hasattr(sys.stdin, "buffer"):  # somebody put a text in its place
         yield from sys.stdin
+        return
+    if hasattr(sys.stdin.buffer, "peek") and sys.stdin.buffer.peek(2)[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
+        yield from _utf16_lines(sys.stdin.buffer)
         return
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
@@ -236,6 +241,16 @@ def standard_input() -> Iterator[str]:
                 "Convert it, for example: iconv -f latin1 -t utf-8",
             ) from None
         yield text
+
+
+def _utf16_lines(file: IO[bytes]) -> Iterator[str]:
+    text = io.TextIOWrapper(file, encoding="utf-16", newline="\n")
+    try:
+        yield from text
+    except UnicodeDecodeError as error:
+        raise UserError(f"Standard input is not whole UTF-16: {error.reason}.", "Convert it to UTF-8.") from None
+    finally:
+        text.detach()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from unrolled.errors import UserError
 
@@ -16,7 +16,7 @@ class Verb(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for option, times in Counter(given).items():
-            if times > 1 and option.param_type_name == "option" and not (option.multiple or option.is_flag):
+            if times > 1 and isinstance(option, TyperOption) and not (option.multiple or option.is_flag):
                 name = max(option.opts, key=len)
                 fix = "Give it once."
                 if name in ("--train", "--valid"):

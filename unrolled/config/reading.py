@@ -67,14 +67,10 @@ def read_config(
             lines = _line_numbers(text)
             given += [_Given(key, value, f"{path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
     given += [_Given(key, value, "") for key, value in _flatten(extra or {}, sections)]
-    seen: set[str] = set()
     for override in overrides:
         name, equals, value = override.partition("=")
         name = name.strip()
-        if name in seen and equals:
-            problems.append((len(given), UserError(f"--set: {name} is given twice.", "Give it once.")))
-        elif equals and name:
-            seen.add(name)
+        if equals and name:
             given.append(_Given(name, _parse(value, known.get(name)), "--set: "))
         else:
             key = name if name in known else next(iter(known), "key")

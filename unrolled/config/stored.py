@@ -13,6 +13,8 @@ from unrolled.errors import UserError
 
 Size = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 DAMAGED = "The file is damaged, or was not written by unrolled: use another copy of it, or train again."
 

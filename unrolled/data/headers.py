@@ -63,9 +63,11 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
     open_roles = [i for i, at in enumerate(asked) if at is None]
     if not open_roles and not by_name:
         return _numbered(wanted, names, taken, place)
-    found = dict(zip(open_roles, find_all(names, [roles[i] for i in open_roles], place, taken), strict=True))
+    wanted_roles = [roles[i] for i in open_roles]
+    certain = by_name or named_only  # that there is a header
+    found = dict(zip(open_roles, _find(wanted, rows, wanted_roles, taken, place, certain=certain), strict=True))
     complete = bool(rows) and all(at is not None for at in found.values())
-    if not (by_name or named_only or (complete and _is_header(wanted, rows, found, place))):
+    if not (certain or (complete and _is_header(wanted, rows, found, place))):
         _check_no_names(wanted, rows, place)
         return Layout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
     positions = []
@@ -81,6 +83,19 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
     if not (ours and (named_only or by_name)):
         _say(wanted, names, positions, place)
     return Layout(positions, header=True)
+
+
+def _find(
+    wanted: Wanted, rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *, certain: bool
+) -> list[int | None]:
+    """`find_all` in the first row. Unless that is `certain` to be a header, two candidates may be an example's."""
+    names = rows[0][1] if rows else []
+    try:
+        return find_all(names, roles, place, taken)
+    except UserError:
+        if certain or _names_something(wanted, rows, range(len(names))):
+            raise
+        return [None] * len(roles)
 
 
 def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place: str) -> Layout:
@@ -125,7 +140,8 @@ def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
     if not rows or len(rows[0][1]) < 2:
         return
     names, roles = rows[0][1], [*wanted.roles, *wanted.beside]
-    found = {role: at for role, at in zip(roles, find_all(names, roles, place), strict=True) if at is not None}
+    places = _find(wanted, rows, roles, (), place, certain=False)
+    found = {role: at for role, at in zip(roles, places, strict=True) if at is not None}
     if not found or not _names_something(wanted, rows, list(found.values())):
         return
     keys = [key_of(role) for role in wanted.roles if role not in found]

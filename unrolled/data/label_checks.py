@@ -54,7 +54,7 @@ def doubts(counts: Counter[str], examples: int) -> list[str]:
             "classifier. To predict a number, use data.kind=number; for classes, put the numbers into a few ranges."
         )
     alone = sum(count == 1 for count in counts.values())
-    if examples >= FEWEST and alone >= ALMOST_ALL * examples:
+    if not said and examples >= FEWEST and alone >= ALMOST_ALL * examples:
         said.append(
             f"{alone} of {examples} training examples have a label of their own, so that there is nothing to learn "
             f"from others: {_shown(counts)}. Are these the labels? See data.label_column and data.text_column."

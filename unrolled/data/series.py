@@ -18,11 +18,12 @@ from unrolled.data.arrays import read_ragged
 from unrolled.data.keys import AUTO, MOST_TWICE, NO_KEYS, NONE, Keys, columns_of, find_keys
 from unrolled.data.parquet import reading_parquet
 from unrolled.data.quoted import SEPARATORS, quoted_cells, quoted_rows, separator_of
+from unrolled.data.records import json_records
 from unrolled.data.text import read_text
 from unrolled.data.times import Seconds, Timeline, timeline_of
 from unrolled.errors import UserError, note, unknown_name
 
-KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".npz")
+KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".npz")
 MISSING = {"", "na", "n/a", "nan", "null", "none"}
 EMBEDDED_SERIES = "a membrane potential, 12,000 samples of 0.5 ms, that ships with matplotlib (membrane.dat)"
 LOOKED_AT = 100  # cells that decide whether a column is one of numbers
@@ -118,7 +119,7 @@ def read_series(
         for series in sheet.series:
             _check(series.values, sheet.columns, missing, series.place)
         return sheet
-    readers = {".jsonl": _json_lines, ".parquet": _parquet}
+    readers = {".jsonl": _json_lines, ".json": _json_lines, ".parquet": _parquet}
     said = [column for column in (sequence_column, time_column) if column not in (None, AUTO, NONE)]
     asked = {*(columns or ()), *keep, *(name for column in said for name in (column, *columns_of(str(column))))}
     cells = readers[suffix](path) if suffix in readers else _separated(path, suffix, asked)
@@ -244,22 +245,17 @@ def _separated(path: Path, suffix: str, asked: Collection[str]) -> _Cells:
 def _json_lines(path: Path) -> _Cells:
     names: list[str] = []
     columns: list[list[Any]] = []
-    lines = []
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = parsed(line)
-        except ValueError as error:
-            raise UserError(f"{path}:{number} is not JSON: {error}.", "Expected one object on each line.") from None
-        if not isinstance(record, dict) or (names and set(record) - set(names)):
-            raise UserError(f"{path}:{number} is not like the lines before it.", f"Expected the keys {names}.")
+    lines, before = [], f"{path}:"
+    for place, record in json_records(path):
+        if names and set(record) - set(names):
+            raise UserError(f"{place} is not like those before it.", f"Expected the keys {names}.")
         if not names:
             names, columns = list(record), [[] for _ in record]
         for name, column in zip(names, columns, strict=True):
             column.append(record.get(name))
-        lines.append(number)
-    return _Cells(names, columns, f"{path}:", lines)
+        before = place.rstrip("0123456789")
+        lines.append(int(place[len(before) :]))
+    return _Cells(names, columns, before, lines)
 
 
 def _parquet(path: Path) -> _Cells:

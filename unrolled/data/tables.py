@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from unrolled.data.column_names import find_all, key_of, our_name
+from unrolled.data.column_names import ROLES, find_all, key_of, our_name
 from unrolled.data.headers import Lines, Wanted, cut, kept_at, layout_of
 from unrolled.data.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
 from unrolled.data.records import json_records, names_in, open_parquet, parquet_records, value_of
@@ -132,9 +133,11 @@ def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
         again = [number for number, row in body if row == rows[0][1]]
         note(f"{path}:{again[0]} repeats the header: {len(again)} such rows are left out.")
         body = [one for one in body if one[1] != rows[0][1]]
+    pick, nothing = itemgetter(*layout.positions), dict[str, Any]()
+    alone = len(layout.positions) == 1
     for number, row in body:
-        values = tuple(row[at] for at in layout.positions)
-        yield Row(values, f"{path}:{number}", {name: row[at] for name, at in kept})
+        values = (pick(row),) if alone else pick(row)
+        yield Row(values, f"{path}:{number}", {name: row[at] for name, at in kept} if kept else nothing)
 
 
 def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
@@ -192,9 +195,8 @@ def _record_columns(
         if not has(name):
             what = f"no {name!r}" if record is not None else f"no column {name!r}"
             shown = ", ".join(names_in(record) if record is not None else names)
-            raise UserError(
-                f"{place} has {what}.", f"It has: {cut(shown, 200)}. Say which it is: --set {key_of(role)}=…"
-            )
+            fix = f" Say which it is: --set {key_of(role)}=…" if role in ROLES else ""
+            raise UserError(f"{place} has {what}.", f"It has: {cut(shown, 200)}.{fix}")
         columns.append(name)
     if any(at is not None and names[at] != our_name(r) for at, r in zip(found, _open(wanted), strict=True)):
         told = ", ".join(f"{role} {name!r}" for role, name in zip(wanted.roles, columns, strict=True))

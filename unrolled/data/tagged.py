@@ -24,6 +24,8 @@ def ending_of(path: Path) -> str:
 def format_of(path: Path) -> SentenceFormat:
     """What a file of sentences holds: told by its ending, or else by its text."""
     ending = ending_of(path)
+    if ending == ".json":
+        return "jsonl"
     if ending in (".conllu", ".jsonl", ".parquet"):
         kind: SentenceFormat = ending[1:]  # type: ignore[assignment]
         return kind

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unrolled.config import Section
-from unrolled.config.stored import DAMAGED, stored_entry
+from unrolled.config.stored import DAMAGED, Finite, Positive, stored_as, stored_entry
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.docstrings import DOCSTRINGS, embedded_labels
 from unrolled.data.label_checks import doubts, look_swapped
-from unrolled.data.labelled import Labelled, check_frames, is_fasttext, read_frames, read_labelled, without_labels
+from unrolled.data.labelled import Labelled, is_fasttext, read_frames, read_labelled, without_labels
 from unrolled.data.tables import Row, is_table, read_texts
 from unrolled.data.text import read_lines
 from unrolled.errors import UserError, note
@@ -31,13 +31,13 @@ from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.base import Data, Example, Given, Request, Task, copy_weights, nth
 from unrolled.tasks.classify_config import ClassifyConfig
+from unrolled.tasks.classify_examples import about_answers, check_shape, checked_inputs, key_of, ngrams_of, with_old
+from unrolled.tasks.classify_numbers import Measured, Numbers, check_settings, number_scores, numbers_of, scale_of
 from unrolled.tasks.classify_scores import Classified as Classified
 from unrolled.tasks.classify_scores import ClassifyAssets, judged, losses_of, per_class, report
 from unrolled.tasks.classify_trace import OPTIONS as TRACE_OPTIONS
-from unrolled.tasks.classify_trace import trace_classifier
+from unrolled.tasks.classify_trace import trace_classifier, trace_number
 from unrolled.tasks.reading import Reader, load_vectors
-from unrolled.text import split_words
-from unrolled.text.ngrams import ngram_ids
 from unrolled.text.vectors import Vectors
 from unrolled.training import Batches, Goal, Loss, consistency, hash_of
 from unrolled.training.consistency import twice
@@ -51,30 +51,35 @@ class Classify(Task):
     name: ClassVar[str] = "classify"
     config_class: ClassVar[type[Section]] = ClassifyConfig
     unit: ClassVar[str] = "examples"
-    inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "multi_label")
+    inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "multi_label", "kind")
     file_keys: ClassVar[tuple[str, ...]] = ("text_column", "label_column", "label_separator")
     keeps: ClassVar[bool] = True
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: ClassifyConfig, assets: ClassifyAssets) -> Goal:
+        if assets.scale is not None:
+            return Goal("rmse")
         return Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True)
 
     def read(self, config: ClassifyConfig) -> Data:
-        settings = config.data
+        settings, numbers = config.data, config.data.kind == "number"
+        if numbers:
+            check_settings(config)
         if settings.train is None:
             examples = [Labelled(line, (module,), "") for module, line in embedded_labels()]
         else:
             examples = self._read_file(config, settings.train)
-            for doubt in doubts(Counter(label for e in examples for label in e.labels), len(examples)):
+            labels = Counter(label for e in examples for label in e.labels)
+            for doubt in [] if numbers else doubts(labels, len(examples)):
                 note(doubt)
         if settings.valid is not None:
             train, valid = examples, self._read_file(config, settings.valid)
         else:
             if len(examples) < 2:
                 raise UserError(f"{settings.train} holds one example.", "Give more, or a file with data.valid.")
-            first, second = held_out([_key(example.input) for example in examples], settings.valid_fraction)
+            first, second = held_out([key_of(example.input) for example in examples], settings.valid_fraction)
             train, valid = [examples[i] for i in first], [examples[i] for i in second]
-        parts = (_key(e.input) + b"\0" + "\0".join(e.labels).encode() for e in (*train, *valid))
+        parts = (key_of(e.input) + b"\0" + "\0".join(e.labels).encode() for e in (*train, *valid))
         return Data(train, valid, settings.train or DOCSTRINGS, hash_of(b"%d" % len(train), *parts))
 
     def _read_file(self, config: ClassifyConfig, path: str | Path, known: Sequence[str] = ()) -> list[Labelled]:
@@ -86,7 +91,7 @@ class Classify(Task):
             label_column=settings.label_column,
             separator=settings.label_separator if settings.multi_label else None,
         )
-        if why := look_swapped(examples, known):
+        if settings.kind == "label" and (why := look_swapped(examples, known)):
             said = settings.text_column or settings.label_column
             columns = [settings.text_column or "2", settings.label_column or "1"]
             keys = " ".join(f"--set data.{k}_column={c}" for k, c in zip(("label", "text"), columns, strict=True))
@@ -96,42 +101,54 @@ class Classify(Task):
         return examples
 
     def make_assets(self, config: ClassifyConfig, data: Data, init: ClassifyAssets | None = None) -> ClassifyAssets:
+        inputs = [example.input for example in data.train]
+        reader = Reader.train(config.data, inputs) if init is None else init.reader.extended(inputs)
+        if config.data.kind == "number":
+            numbers_of(data.valid)  # what is none is said before training
+            numbers = numbers_of(data.train)
+            return ClassifyAssets((), (), reader, init.scale if init is not None else scale_of(numbers))
         counts = Counter(label for example in data.train for label in example.labels)
         if len(counts) < 2 and not (counts and config.data.multi_label):
             only = next(iter(counts), "none at all")
             raise UserError(f"All training examples have one label: {only!r}.", "Give examples of two classes or more.")
         labels = tuple(sorted(counts))
         if init is not None:
-            labels = _with_old(init.labels, labels, config.data.old_labels)
+            labels = with_old(init.labels, labels, config.data.old_labels)
         asked = {label for example in data.valid for label in example.labels}
         if config.data.valid is not None and asked and asked.isdisjoint(labels):
             raise UserError(
                 "No validation example has a label of the training examples, so that none says which network is best.",
                 f"Labels in training: {', '.join(labels[:5])}.",
             )
-        inputs = [example.input for example in data.train]
-        reader = Reader.train(config.data, inputs) if init is None else init.reader.extended(inputs)
         return ClassifyAssets(labels, tuple(counts[label] for label in labels), reader)
 
     def assets_to_json(self, assets: ClassifyAssets) -> Any:
-        return {"labels": list(assets.labels), "counts": list(assets.counts), "reader": assets.reader.to_json()}
+        stored = {"labels": list(assets.labels), "counts": list(assets.counts), "reader": assets.reader.to_json()}
+        return stored if assets.scale is None else {**stored, "scale": list(assets.scale)}
 
     def assets_from_json(self, stored: Any) -> ClassifyAssets:
         labels = stored_entry(stored, "labels", tuple[str, ...], "labels")
         counts = stored_entry(stored, "counts", tuple[int, ...], "counts of labels")
+        scale = None
+        if stored.get("scale") is not None:
+            scale = stored_as(tuple[Finite, Positive], stored["scale"], "scale of numbers")
         if not labels or len(counts) != len(labels) or len(set(labels)) < len(labels):
             raise UserError("The stored labels are damaged: expected each once, with a count.", DAMAGED)
-        return ClassifyAssets(labels, counts, Reader.from_json(stored_entry(stored, "reader", dict[str, Any], "model")))
+        reader = Reader.from_json(stored_entry(stored, "reader", dict[str, Any], "model"))
+        return ClassifyAssets(labels, counts, reader, scale)
 
     def transfer(self, old: Model, network: nn.Module, assets: ClassifyAssets) -> None:
         """The old weights; each class that is still there takes its scores along."""
+        if assets.scale is not None:
+            super().transfer(old, network, assets)
+            return
         places = {label: place for place, label in enumerate(old.assets.labels)}
         rows = [places[label] for label in assets.labels if label in places]  # kept labels come first, in their order
         copy_weights(old.network, network, {"scores.weight": 0, "scores.bias": 0, "ngrams.weight": 1}, rows)
 
     def build(self, config: ClassifyConfig, assets: ClassifyAssets) -> nn.Module:
         inputs = assets.reader.build(config.model)
-        return Classifier(config.model, inputs, len(assets.labels))
+        return Classifier(config.model, inputs, len(assets.labels) if assets.scale is None else 1)
 
     def initialize(self, network: nn.Module, config: ClassifyConfig, assets: ClassifyAssets, data: Data) -> None:
         assert isinstance(network, Classifier)
@@ -152,7 +169,7 @@ class Classify(Task):
         def collate(part: list[Labelled]) -> Batch:
             targets = assets.targets(part, config.data.multi_label)
             batch = assets.reader.batch([example.input for example in part], targets)
-            more = {**batch.more, **_ngrams([example.input for example in part], config.model.ngrams)}
+            more = {**batch.more, **ngrams_of([example.input for example in part], config.model.ngrams)}
             if balanced:
                 more["weights"] = assets.weights(targets)
             if smoothing:
@@ -180,6 +197,9 @@ class Classify(Task):
 
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
         assert isinstance(batches, Buckets)
+        if model.assets.scale is not None:
+            examples: Sequence[Any] = batches.examples
+            return number_scores(numbers_of(examples), self._numbers(model, batches))
         probabilities, loss = self._probabilities(model, batches)
         multi = _multi_label(model)
         scores, _, known = judged(model.assets, batches.examples, probabilities, multi)
@@ -201,12 +221,31 @@ class Classify(Task):
                     total += float(losses_of(scores, batch.targets).sum())
         return table, total
 
+    @torch.no_grad()
+    def _numbers(self, model: Model, batches: Buckets) -> Numbers:
+        """The answers (N,) of a model of numbers, in the order that examples were given."""
+        answers = np.zeros(len(batches.examples))
+        mean, deviation = model.assets.scale
+        model.network.eval()
+        for index in range(len(batches)):
+            scores = model.network(batches[index].to(model.device))[:, 0]
+            answers[batches.rows(index)] = mean + deviation * scores.double().cpu().numpy()
+        return answers
+
     def evaluate_file(self, model: Model, path: str | Path) -> dict[str, Any]:
         assets, multi = model.assets, _multi_label(model)
         assert isinstance(model.config, ClassifyConfig)
         examples = self._read_file(model.config, path, assets.labels)
-        _check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
+        check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
+        if empty := [e.place for e in examples if not len(e.input)]:
+            note(f"Empty inputs count like all others. There are {len(empty)}, the first at {empty[0]}.")
+        unknown = sum(assets.reader.unknowns(e.input) for e in examples)
         batches = self.batches(model.config, assets, examples, training=False)
+        if assets.scale is not None:
+            truth, found = numbers_of(examples), self._numbers(model, batches)
+            usual = number_scores(truth, np.full(len(truth), assets.scale[0]))["rmse"]
+            counts = {"examples": len(examples), "unknown_tokens": unknown}
+            return {**number_scores(truth, found), "rmse_of_training_mean": usual, **counts}
         probabilities, loss = self._probabilities(model, batches)
         scores, confusion, known = judged(assets, examples, probabilities, multi)
         unseen = [label for e in examples for label in e.labels if label not in set(assets.labels)]
@@ -216,14 +255,12 @@ class Classify(Task):
                 f"Labels never seen in training count as wrong. There are {len(unseen)}, the first at {first.place}: "
                 f"{', '.join(sorted(set(unseen))[:5])}."
             )
-        if empty := [e.place for e in examples if not len(e.input)]:
-            note(f"Empty inputs count like all others. There are {len(empty)}, the first at {empty[0]}.")
         result: dict[str, Any] = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
         if multi:
             result["micro_f1"] = scores.micro_f1
         labels = (*assets.labels, *sorted(set(unseen)))
         result |= {"nll": loss / known if known else None, "examples": len(examples), "unknown_labels": len(unseen)}
-        result["unknown_tokens"] = sum(assets.reader.unknowns(e.input) for e in examples)
+        result["unknown_tokens"] = unknown
         result["classes"] = per_class(labels, scores)
         if confusion is not None:
             named = [dict(zip(labels, row.tolist(), strict=True)) for row in confusion]
@@ -234,18 +271,22 @@ class Classify(Task):
         return report(scores)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Classified` for one input, a list of them for several: texts, or arrays of frames."""
+        """A `Classified` for one input, a list of them for several: texts, or arrays of frames; numbers: `Measured`."""
         check_options(self.name, options, [])
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
-        examples = _examples(model, [inputs] if alone else inputs)
-        table, _ = self._probabilities(model, self._unlabelled(model, examples))
-        answers = [_answer(model, row) for row in table]
+        examples = checked_inputs(model, [inputs] if alone else inputs)
+        answers: list[Classified] | list[Measured]
+        batches = self._unlabelled(model, examples)
+        if model.assets.scale is not None:
+            answers = [Measured(float(value)) for value in self._numbers(model, batches)]
+        else:
+            answers = [_answer(model, row) for row in self._probabilities(model, batches)[0]]
         return answers[0] if alone else answers
 
     @torch.no_grad()
     def embed(self, model: Model, inputs: Any) -> NDArray[np.float32]:
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
-        batches = self._unlabelled(model, _examples(model, [inputs] if alone else inputs))
+        batches = self._unlabelled(model, checked_inputs(model, [inputs] if alone else inputs))
         network = model.network
         assert isinstance(network, Classifier)
         network.eval()
@@ -266,10 +307,13 @@ class Classify(Task):
     def trace(self, model: Model, inputs: Any, **options: Any) -> ModelTrace:
         """Every gate and state on one input, and the loss of a label. Options: see `classify_trace.OPTIONS`."""
         chosen = read_options(self.trace_options, options)
-        (one,) = _examples(model, [inputs])
+        (one,) = checked_inputs(model, [inputs])
         batch = self._unlabelled(model, [one])[0].to(model.device)
         network, reader = model.network, model.assets.reader
         assert isinstance(network, Classifier)
+        tokens = reader.tokens(one)
+        if (scale := model.assets.scale) is not None:
+            return trace_number(network, batch, tokens, scale, **chosen)
 
         def score(texts: Sequence[str]) -> Tensor:
             batches = self._unlabelled(model, list(texts))
@@ -281,7 +325,7 @@ class Classify(Task):
         return trace_classifier(
             network,
             batch,
-            reader.tokens(one),
+            tokens,
             model.assets.labels,
             several=_multi_label(model),
             text=one if isinstance(one, str) else None,
@@ -301,7 +345,7 @@ class Classify(Task):
 
         def collate(part: list[Any]) -> Batch:
             batch = reader.batch(part, torch.zeros(0))
-            return replace(batch, more={**batch.more, **_ngrams(part, buckets)})
+            return replace(batch, more={**batch.more, **ngrams_of(part, buckets)})
 
         return Buckets(inputs, lengths, collate, batch_size=AT_ONCE)
 
@@ -338,10 +382,12 @@ class Classify(Task):
             empty += isinstance(one.input, str) and not one.input.strip()
             yield one
         if empty:
-            note(f"{empty} inputs are empty: their labels say nothing but what is frequent.")
+            note(f"{empty} inputs are empty: their answers say nothing but what is usual.")
 
-    def record(self, one: Any, answer: Classified) -> dict[str, Any]:
+    def record(self, one: Any, answer: Classified | Measured) -> dict[str, Any]:
         shown = one if isinstance(one, str) else f"{len(one)} frames"
+        if isinstance(answer, Measured):
+            return {"input": shown, "value": answer.value}
         several = {"labels": list(answer.labels)} if answer.several else {}
         return {"input": shown, "label": answer.label, **several, "probabilities": answer.probabilities}
 
@@ -351,53 +397,18 @@ class Classify(Task):
         return [f"Note: {empty} training examples are empty."] if empty else []
 
     def statistics(self, config: ClassifyConfig, data: Data, assets: ClassifyAssets) -> dict[str, Any]:
-        known = {_key(example.input) for example in data.train}
+        known = {key_of(example.input) for example in data.train}
         lengths = [assets.reader.length(example.input) for example in data.train]
-        shared = sum(_key(example.input) in known for example in data.valid)
-        unseen = sum(not set(e.labels) <= set(assets.labels) for e in data.valid)
-        order = sorted(zip(assets.labels, assets.counts, strict=True), key=lambda pair: -pair[1])
-        shown = ", ".join(f"{label} {count}" for label, count in order[:8]) + (", …" if len(order) > 8 else "")
+        shared = sum(key_of(example.input) in known for example in data.valid)
         return {
             "train examples": len(data.train),
             "valid examples": len(data.valid),
-            "labels": f"{len(assets.labels)}: {shown}",
-            "valid labels never in train": unseen,
+            **about_answers(assets, data),
             "reads": str(assets.reader),
             "length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)}",
             "valid tokens unknown": sum(assets.reader.unknowns(example.input) for example in data.valid),
             "valid inputs also in train": f"{shared} of {len(data.valid)}",
         }
-
-
-def _with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, ...]:
-    """The labels of a model that is trained further: those it had, in their order, and the new ones."""
-    gone = [label for label in old if label not in set(new)]
-    if gone:
-        shown = f"{', '.join(gone[:5])}{', …' if len(gone) > 5 else ''}"
-        if which == "drop":
-            note(f"{len(gone)} labels of the model to start from are dropped: {shown}.")
-        else:
-            note(
-                f"{len(gone)} labels of the model to start from are not in the new examples, and can still be "
-                f"answered: {shown}. To leave them out: --set data.old_labels=drop"
-            )
-    dropped = set(gone) if which == "drop" else set[str]()
-    return (*(label for label in old if label not in dropped), *(label for label in new if label not in set(old)))
-
-
-def _ngrams(inputs: Sequence[Any], buckets: int) -> dict[str, Tensor]:
-    """The n-grams of texts, end to end, for an EmbeddingBag; a text's weights have the length 1."""
-    if not buckets or not isinstance(inputs[0], str):
-        return {}
-    found = [ngram_ids(split_words(text), buckets) for text in inputs]
-    counts = torch.tensor([len(ids) for ids in found])
-    weights = (1 / counts.clamp(min=1).sqrt()).repeat_interleave(counts)
-    starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)[:-1]])
-    return {"ngrams": torch.from_numpy(np.concatenate(found)), "ngram_starts": starts, "ngram_weights": weights}
-
-
-def _key(one: Any) -> bytes:
-    return one.encode() if isinstance(one, str) else np.ascontiguousarray(one).tobytes()
 
 
 def _multi_label(model: Model) -> bool:
@@ -411,30 +422,3 @@ def _answer(model: Model, row: NDArray[np.float32]) -> Classified:
     if _multi_label(model):
         return Classified(tuple(label for label, p in probabilities.items() if p >= 0.5), probabilities, several=True)
     return Classified((labels[int(row.argmax())],), probabilities)
-
-
-def _examples(model: Model, inputs: Any) -> list[Any]:
-    reader: Reader = model.assets.reader
-    if not isinstance(inputs, (list, tuple)):
-        raise UserError(f"The input is {type(inputs).__name__}.", f"Expected {reader.expects}, or a list of them.")
-    if reader.frames:
-        given = [one.cpu().numpy() if isinstance(one, Tensor) else np.asarray(one) for one in inputs]
-        checked = [check_frames(one, f"Input {number}") for number, one in enumerate(given, 1)]
-        _check_shape(reader, checked, [f"Input {number}" for number in range(1, len(checked) + 1)])
-        return checked
-    for number, one in enumerate(inputs, 1):
-        if not isinstance(one, str):
-            raise UserError(f"Input {number} is {type(one).__name__}.", f"Expected {reader.expects}.")
-    return list(inputs)
-
-
-def _check_shape(reader: Reader, inputs: Sequence[Any], places: Sequence[str]) -> None:
-    for one, place in zip(inputs, places, strict=True):
-        if isinstance(one, str) == bool(reader.frames):
-            raise UserError(
-                f"{place} is {'text' if isinstance(one, str) else 'frames'}.", f"Expected {reader.expects}."
-            )
-        if reader.frames and one.shape[1:] != reader.frames:
-            raise UserError(
-                f"{place} has frames of shape {one.shape[1:]}.", f"Expected {reader.frames}, as in training."
-            )

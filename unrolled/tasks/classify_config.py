@@ -26,6 +26,9 @@ class ClassifyData(Section):
     label_column: str | None = Field(
         None, description="Name or number of the label's column; none: by its usual names, 1 in a .tsv without names."
     )
+    kind: Literal["label", "number"] = Field(
+        "label", description="What an answer is; number: the label column holds numbers, and errors are measured."
+    )
     multi_label: bool = Field(False, description="Any number of labels each, separated by label_separator.")
     label_separator: str = Field(",", min_length=1, description="Between the labels of one example.")
     old_labels: Literal["keep", "drop"] = Field(

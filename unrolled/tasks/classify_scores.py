@@ -15,6 +15,7 @@ from torch import Tensor
 from unrolled.data.labelled import Labelled
 from unrolled.metrics import ClassScores, class_scores, label_scores
 from unrolled.tasks.base import table_of
+from unrolled.tasks.classify_numbers import Scale, numbers_of
 from unrolled.tasks.reading import Reader
 
 MOST_CONFUSED = 20  # classes of which the report shows a confusion matrix
@@ -48,9 +49,13 @@ class ClassifyAssets:
     labels: tuple[str, ...]
     counts: tuple[int, ...]  # of each label in the training examples
     reader: Reader
+    scale: Scale | None = None  # of numbers, where these stand in place of labels
 
     def targets(self, examples: Sequence[Labelled], multi_label: bool) -> Tensor:
-        """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1."""
+        """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1; or (B,) scaled numbers."""
+        if self.scale is not None:
+            mean, deviation = self.scale
+            return torch.from_numpy((numbers_of(examples) - mean) / deviation).float()
         numbers = {label: number for number, label in enumerate(self.labels)}
         if not multi_label:
             return torch.tensor([numbers.get(example.labels[0], -1) for example in examples])
@@ -68,7 +73,9 @@ class ClassifyAssets:
 
 
 def losses_of(scores: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats: (B,), or (B, C) where every label stands for itself."""
+    """Cross-entropy in nats: (B,), or (B, C) where every label stands for itself; squared errors of numbers, (B,)."""
+    if targets.dim() == 1 and targets.is_floating_point():
+        return (scores[:, 0] - targets).square()
     if targets.dim() == 2:
         return F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
     # −1 stands for a label that training never saw: there is no score to compare it with
@@ -113,6 +120,8 @@ def _confusion_table(confusion: Mapping[str, Mapping[str, int]]) -> str:
 def report(scores: Mapping[str, Any]) -> str:
     """The scores of a file for a person to read: all in all, of each class, and what was taken for what."""
     plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
+    if "classes" not in scores:
+        return table_of(plain)
     width = max(len(label) for label in [*scores["classes"], "class"])
     lines = [f"{'class':<{width}}  precision  recall      f1   count"]
     for label, row in scores["classes"].items():

@@ -25,6 +25,53 @@ Score = Callable[[Sequence[str]], Tensor]
 """The scores of texts, (N, C)."""
 
 
+def trace_number(
+    network: Classifier,
+    batch: Batch,
+    tokens: list[str],
+    scale: tuple[float, float],
+    *,
+    hide: Sequence[int],
+    truth: Any,
+    target: str | None,
+    label: str | None,
+) -> ModelTrace:
+    """The same of a model of numbers.
+
+    The loss is the squared error, in deviations of the training numbers. Where the truth is not known, or the answer
+    was asked for, what is followed back is the answer itself, in deviations from the training mean.
+    """
+    if label is not None:
+        raise UserError("This model answers numbers: it has no labels.", "Leave the label out.")
+    if not tokens:
+        raise UserError("There is nothing to trace.", "Give an input with at least one step.")
+    network.eval()
+    check_memory(len(tokens), network)
+    probe = Probe(tokens, hide)
+    scores, trace = network.trace(batch, probe)
+    answer = scores[0, 0].float()
+    shown = f"{scale[0] + scale[1] * float(answer.detach()):.6g}"
+    known = None if truth is None else _number_of(truth)
+    follow = follows_truth(known, target)
+    loss = (answer - (known - scale[0]) / scale[1]) ** 2 if follow and known is not None else answer
+    return ModelTrace(
+        "classify",
+        shown,
+        [shown],
+        loss[None],
+        (Part("", tokens, trace),),
+        {"input": probe},
+        [[(shown, 1.0)]],
+        reasons={
+            "gates": "A vanilla RNN has no gates.",
+            "attention": "This model does not attend.",
+            "beams": "A number is not searched for: there is no beam.",
+        },
+        truth=None if known is None else f"{known:.6g}",
+        follows="truth" if follow else "answer",
+    )
+
+
 def trace_classifier(
     network: Classifier,
     batch: Batch,
@@ -90,6 +137,15 @@ def trace_classifier(
         attribute=None if text is None else attribute,
         notes=notes,
     )
+
+
+def _number_of(truth: Any) -> float:
+    """A number, or a text or list that holds one."""
+    one = truth[0] if isinstance(truth, (list, tuple)) and len(truth) == 1 else truth
+    try:
+        return float(one)
+    except (TypeError, ValueError):
+        raise UserError(f"truth={truth!r} is not a number.", "This model answers numbers: give one.") from None
 
 
 def _labels_of(truth: Any, several: bool) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Documents:
 
     def of_file(self, path: Path) -> Document:
         ending = ending_of(path)
-        if ending in (".jsonl", ".parquet"):
+        if ending in (".jsonl", ".json", ".parquet"):
             names = (self.columns.words or "tokens", *self.columns.features)
             return Document([sentence_of(row, names) for row in read_table(path, names, names)])
         text = read_text(path, exact=True)

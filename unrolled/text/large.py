@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,6 +62,12 @@ def scan(path: Path) -> Scan:
         end = path.stat().st_size
         begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         digest.update(_BOM[:begin])
+        file.seek(0)
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise UserError(
+                f"{path} is UTF-16, and a text of this size is read as UTF-8.",
+                f"Convert it: iconv -f utf-16 -t utf-8 {path} > converted.txt",
+            )
         for start, raw in _segments(file, begin, end):
             marks.append((start, characters))
             digest.update(raw)

@@ -24,19 +24,19 @@ class Doubts:
         if info.loss == 0.0 or zero:
             name = zero[0] if zero else "train loss"
             note(
-                f"The {name} is exactly 0 at the first evaluation, step {info.step}: there is nothing to learn, or what "
-                "was read is not what was meant. See it with `unrolled check`."
+                f"The {name} is exactly 0 at the first evaluation, step {info.step}: there is nothing to learn, or "
+                "what was read is not what was meant. See it with `unrolled check`."
             )
         if self.goal.metric == "accuracy" and info.scores["accuracy"] == 0.0:
             note(
-                f"The accuracy is exactly 0 at the first evaluation, step {info.step}. If it stays so, labels and texts "
-                "may have been taken for each other, or the validation labels are not those of training."
+                f"The accuracy is exactly 0 at the first evaluation, step {info.step}. If it stays so, labels and "
+                "texts may have been taken for each other, or the validation labels are not those of training."
             )
 
     def end(self, best: float | None) -> None:
         """After the run."""
         if self.goal.higher_is_better and best == 0.0:
             note(
-                f"The best {self.goal.metric} is 0: not one validation example was answered rightly. Such a model is of "
-                "no use: train it longer, or see with `unrolled check` what was read."
+                f"The best {self.goal.metric} is 0: not one validation example was answered rightly. Such a model is "
+                "of no use: train it longer, or see with `unrolled check` what was read."
             )

@@ -16,6 +16,7 @@ from unrolled.search.frames.decoder import Decoder
 from unrolled.search.frames.lexicon import Lexicon
 from unrolled.search.ngram import NGram
 from unrolled.text.array_files import ArrayError, read_npy, read_npz
+from unrolled.text.files import as_utf8
 
 LENGTHS = "lengths"
 MAGIC = b"\x93"  # the first byte of an .npy file
@@ -72,7 +73,7 @@ def read_labels(path: str | Path) -> list[str]:
     """A label in each line; a line of one blank is the label " "."""
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a label in each line.") from None
     except UnicodeDecodeError:

@@ -12,6 +12,7 @@ import torch
 
 from unrolled.errors import UserError, note
 from unrolled.search.ngram import NGram
+from unrolled.text.files import as_utf8
 
 Spelling = str | Sequence[str]
 
@@ -56,7 +57,7 @@ class Lexicon:
         """
         path = Path(path)
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            lines = as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
         except OSError as error:
             raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a word in each line.") from None
         except UnicodeDecodeError:

@@ -34,6 +34,7 @@ MOST_ORDER = 255
 MOST_SUM = 1.01  # of unigrams, which files round to a few digits
 LARGEST = 1000.0  # a log10 that is meant
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANKS = re.compile(r"[ \t]+")
 
 
@@ -55,8 +56,17 @@ def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
     lines = 0
     waiting = b""  # the beginning of a character whose end is in the next piece
     start = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+    utf16 = codecs.getincrementaldecoder("utf-16")() if start[:2] in UTF16 else None
     while True:
-        piece, start = start + file.read(PIECE), b""
+        read = file.read(PIECE)
+        piece, start = start + read, b""
+        if utf16 is not None:
+            try:
+                piece = utf16.decode(piece, final=not read).encode()
+            except UnicodeDecodeError:
+                raise UserError(f"{name}: The text is not whole UTF-16.", "Save it again, as UTF-8.") from None
+            if read and not piece:
+                continue
         try:
             decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:
