@@ -268,7 +268,10 @@ def test_mistakes_in_rows(given: str, message: str, folder: Path) -> None:
 def test_options_of_other_tasks_are_refused(folder: Path) -> None:
     code, _, err = call("run", folder, "--temperature", "1", given="1,2\n")
     assert code == 2
-    assert "--temperature is not for a model of forecast. It takes --seed, --steps, --sample, --hold-inputs, --interval." in err
+    assert (
+        "--temperature is not for a model of forecast. It takes --seed, --steps, --sample, --hold-inputs, --interval."
+        in err
+    )
 
 
 def test_draws_that_cannot_be(folder: Path) -> None:

@@ -87,6 +87,7 @@ class ModelTrace:
     beams: Beams | None = None
     frames: Frames | None = None  # CTC
     reasons: dict[str, str] = field(default_factory=dict)  # why there may be no figure of a kind
+    notes: tuple[str, ...] = ()  # what to know about the losses
 
     def __repr__(self) -> str:
         loss = float(self.losses.mean())

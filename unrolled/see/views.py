@@ -41,6 +41,7 @@ def overview(trace: ModelTrace) -> dict[str, Any]:
         },
         "kinds": trace.kinds,
         "missing": trace.missing,
+        "notes": list(trace.notes),
         "engine": trace.parts[0].trace.engine if trace.parts else "torch",
     }
 

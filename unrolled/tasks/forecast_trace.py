@@ -14,6 +14,7 @@ from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
 from unrolled.see import ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE
+from unrolled.tasks.forecast_about import ADDS_NOTHING, adds_nothing
 
 OPTIONS = (HIDE,)
 
@@ -51,6 +52,7 @@ def trace_rows(network: Forecaster, frame: Frame, rows: Numbers, hide: Sequence[
             "attention": "A recurrent forecaster has no attention.",
             "beams": "Numbers are not searched for: there is no beam.",
         },
+        notes=(ADDS_NOTHING,) if adds_nothing(network) else (),
     )
 
 
