@@ -14,6 +14,7 @@ from unrolled.data import read_table, read_text
 from unrolled.data.columns import DOCUMENT, ColumnsFile
 from unrolled.data.conllu import ConlluFile
 from unrolled.data.sentences import Columns, Sentence
+from unrolled.data.tag_names import usual_columns
 from unrolled.data.tagged import ending_of, looks_like_conllu, sentence_of
 from unrolled.errors import UserError
 from unrolled.tasks.base import Request
@@ -63,7 +64,7 @@ class Documents:
     def of_file(self, path: Path) -> Document:
         ending = ending_of(path)
         if ending in (".jsonl", ".parquet"):
-            names = (self.columns.words or "tokens", *self.columns.features)
+            names = (usual_columns(path, self.columns.words, "tags")[0], *self.columns.features)
             return Document([sentence_of(row, names) for row in read_table(path, names, names)])
         text = read_text(path, exact=True)
         if ending == ".conllu":
