@@ -52,7 +52,8 @@ def test_lines_in_tags_out(folder: Path) -> None:
     assert out == "Ada/B-PER saw/O Paul/B-PER in/O Rome/B-LOC ./O\n\nKurt/B-PER met/O Ada/B-PER ./O\n"
     records = [json.loads(line) for line in call("run", folder, "--json", given=given)[1].splitlines()]
     assert records[2]["tags"] == ["B-PER", "O", "B-PER", "O"]
-    assert call("run", folder, "--text", "Kurt", "--format", "csv")[1] == "sentence,token,tag\n1,Kurt,B-PER\n"
+    table = call("run", folder, "--text", "Kurt", "--format", "csv")[1]
+    assert table.startswith("sentence,token,tag,probability\n1,Kurt,B-PER,0.9")
 
 
 def test_a_file_comes_back(folder: Path, chunks: Path) -> None:

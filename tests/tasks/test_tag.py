@@ -284,13 +284,17 @@ def test_texts_come_back_in_every_format(model: Model, tmp_path: Path) -> None:
     assert run(model, files=[str(tmp_path / "lines.txt")]) == plain
     assert run(model, lines=[text + "\n" for text in texts]) == plain
     records = [json.loads(line) for line in run(model, texts=texts, format="jsonl").splitlines()]
+    chances = records[0].pop("probabilities")
     assert records[0] == {
         "tokens": ["Ada", "saw", "Paul", "in", "Rome", "."],
         "tags": ["B-PER", "O", "B-PER", "O", "B-LOC", "O"],
     }
-    assert records[1] == {"tokens": [], "tags": []}
+    assert chances == [round(p, 6) for _, _, p in model.predict(texts[0], probabilities=True)]
+    assert records[1] == {"tokens": [], "tags": [], "probabilities": []}
     rows = run(model, texts=["Kurt, Ada"], format="csv").splitlines()
-    assert rows == ["sentence,token,tag", "1,Kurt,B-PER", '1,",",O', "1,Ada,B-PER"]
+    assert [row.rpartition(",")[0] for row in rows] == ["sentence,token,tag", "1,Kurt,B-PER", '1,",",O', "1,Ada,B-PER"]
+    assert rows[0].endswith(",probability")
+    assert 0.5 < float(rows[1].rpartition(",")[2]) <= 1
     (tmp_path / "in.jsonl").write_text('{"tokens": ["Ada", "saw"]}\n')
     assert run(model, files=[str(tmp_path / "in.jsonl")]) == "Ada/B-PER saw/O\n"
 

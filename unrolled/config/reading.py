@@ -185,6 +185,8 @@ def _parse(text: str, key: Key | None) -> Any:
     except (ValueError, RecursionError):
         if re.fullmatch(r"[-+]?(\d+\.|\.\d)\d*(e[-+]?\d+)?", text.lower()):
             value = float(text)
+        elif list in kinds and str not in kinds and "," in text:  # 1,24 for [1, 24]
+            return _parse(f"[{text}]", key)
     takes_text = str in kinds or any(isinstance(choice, str) for choice in choices)
     kind = type(plain(value))
     fits = value in choices or kind in kinds or (kind is int and float in kinds)

@@ -30,6 +30,7 @@ class Columns:
     tags: str | None = None
     features: tuple[str, ...] = ()
     conllu: str = "upos"
+    names: tuple[str, ...] = ()  # what tags that are whole numbers stand for
 
 
 USUAL = Columns()

@@ -10,6 +10,7 @@ from unrolled.data.columns import ColumnsFile
 from unrolled.data.conllu import ConlluFile
 from unrolled.data.sentences import USUAL, Columns, Sentence
 from unrolled.data.tables import Row, read_table
+from unrolled.data.tag_names import named, say_nameless, stored_names, usual_columns
 from unrolled.data.text import read_text
 from unrolled.errors import UserError
 
@@ -51,16 +52,38 @@ def read_sentences(path: str | Path, columns: Columns = USUAL) -> list[Sentence]
     elif kind == "columns":
         sentences = ColumnsFile.read(path).sentences(columns)
     else:
-        names = (columns.words or "tokens", columns.tags or "tags", *columns.features)
-        sentences = [sentence_of(row, names, tagged=True) for row in read_table(path, names, names)]
+        sentences = _of_table(path, columns)
     if not any(len(sentence) for sentence in sentences):
         raise UserError(f"{path} holds no word.", "Give a file with at least one sentence.")
     return sentences
 
 
-def sentence_of(row: Row, names: Sequence[str], *, tagged: bool = False) -> Sentence:
-    """A sentence of a row that holds lists: the words, the tags if it is `tagged`, the features."""
-    lists = [_strings(value, name, row.place) for value, name in zip(row.values, names, strict=True)]
+def _of_table(path: Path, columns: Columns) -> list[Sentence]:
+    """The sentences of JSON lines or Parquet, whose tags may be numbers with names."""
+    words, tags = usual_columns(path, columns.words, columns.tags)
+    names = (words, tags, *columns.features)
+    rows = read_table(path, names, names)
+    known = list(columns.names) or stored_names(path, tags)
+    if known is None and any(_are_numbers(row.values[1]) for row in rows):
+        say_nameless(path, tags)
+    return [sentence_of(row, names, tagged=True, known=known) for row in rows]
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, int) and not isinstance(one, bool) for one in value)
+
+
+def sentence_of(
+    row: Row, names: Sequence[str], *, tagged: bool = False, known: Sequence[str] | None = None
+) -> Sentence:
+    """A sentence of a row that holds lists: the words, the tags if it is `tagged`, the features.
+
+    Tags may be whole numbers: those of the `known` names, or names themselves.
+    """
+    values = list(row.values)
+    if tagged and _are_numbers(values[1]) and all(type(one) is int for one in values[1]):
+        values[1] = list(named(values[1], known, names[1], row.place))
+    lists = [_strings(value, name, row.place) for value, name in zip(values, names, strict=True)]
     for name, values in zip(names, lists, strict=True):
         if len(values) != len(lists[0]):
             raise UserError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from torch import Tensor, nn
@@ -94,15 +95,18 @@ class Forecaster(nn.Module):
         ŷ = base + scale ∘ (W h_t + V [x_t ; Δx_t … Δx_{t−p+1}] + b)
 
     `base` is the last value of the target where that is an input, else 0; `scale` its usual change. The state is the
-    recurrent layers' and the last rows, so that a sequence can be cut anywhere.
+    recurrent layers' and the last rows, so that a sequence can be cut anywhere. Without `tune_linear` V gets no
+    gradient: it stays as it was fitted, and the recurrent layers learn what it leaves over.
     """
 
     change_scale: Tensor
     scale: Tensor
 
-    def __init__(self, settings: ForecasterSettings, layout: Layout, output: Output) -> None:
+    def __init__(
+        self, settings: ForecasterSettings, layout: Layout, output: Output, *, tune_linear: bool = True
+    ) -> None:
         super().__init__()
-        self.layout, self.output = layout, output
+        self.layout, self.output, self.tune_linear = layout, output, tune_linear
         self.rows = max(1, layout.lags)  # past rows kept in the state
         width = layout.features + (layout.inputs if layout.changes else 0)
         self.front = DenseFront(width, settings.front, settings.dropout)
@@ -124,7 +128,7 @@ class Forecaster(nn.Module):
         output, final = self.layer(self.front(self.read(x, seen)), carried, lengths=lengths, resets=resets)
         raw = self.head(self.dropout(output))
         if self.linear is not None:
-            raw = raw + self.linear(self.linear_features(seen))
+            raw = raw + self.linear_path(seen)
         ends = lengths if lengths is not None else torch.full((len(x),), x.shape[1], device=x.device)
         last = ends[:, None] + torch.arange(self.rows, device=x.device)  # (B, rows)
         kept = seen.gather(1, last[..., None].expand(-1, -1, seen.shape[-1]))
@@ -136,6 +140,11 @@ class Forecaster(nn.Module):
         if self.layout.changes:
             parts.append(calmed((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale))
         return torch.cat(parts, dim=-1)
+
+    def linear_path(self, seen: Tensor) -> Tensor:
+        assert self.linear is not None
+        weight = self.linear.weight if self.tune_linear else self.linear.weight.detach()
+        return F.linear(self.linear_features(seen), weight)
 
     def linear_features(self, seen: Tensor) -> Tensor:
         """All rows with the ones before them (B, rows + T, D) → what the linear path reads, (B, T, D · (1 + lags))."""
@@ -174,7 +183,7 @@ class Forecaster(nn.Module):
         trace: Trace = self.layer.trace(change(self.front(self.read(x, seen))))
         raw = self.head(trace.output)
         if self.linear is not None:
-            raw = raw + self.linear(self.linear_features(seen))
+            raw = raw + self.linear_path(seen)
         return self.place(raw, x), trace
 
     def past(self, x: Tensor, state: State | None, resets: Tensor | None = None) -> Tensor:

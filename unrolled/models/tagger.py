@@ -119,6 +119,14 @@ class Tagger(nn.Module):
         best = scores.argmax(-1).tolist()
         return [row[:length] for row, length in zip(best, batch.lengths.tolist(), strict=True)]
 
+    @torch.no_grad()
+    def probabilities(self, batch: Batch, scores: Tensor) -> Tensor:
+        """The probability of each tag at each word, (B, T, K), among the sequences that `decode` chooses from."""
+        assert batch.lengths is not None
+        if self.crf is None:
+            return scores.float().softmax(-1)
+        return self.crf.marginals(scores.float(), batch.lengths, self._forbidden(scores.device))
+
     def _forbidden(self, device: torch.device) -> Forbidden | None:
         if self.forbidden is None:
             return None

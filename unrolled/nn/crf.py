@@ -56,10 +56,33 @@ class CRF(nn.Module):
 
         `forbidden` are masks of transitions (K, K), first tags (K,) and last tags (K,) that may not be.
         """
-        scores: list[Tensor] = [self.transitions, self.start, self.end]
-        if forbidden is not None:
-            scores = [s.masked_fill(mask, FORBIDDEN) for s, mask in zip(scores, forbidden, strict=True)]
-        return viterbi(emissions, scores[0], scores[1], scores[2], lengths)
+        return viterbi(emissions, *self._allowed(forbidden), lengths)
+
+    @torch.no_grad()
+    def marginals(
+        self, emissions: Tensor, lengths: Tensor, forbidden: tuple[Tensor, Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """The probability of each tag at each step over all sequences, (B, T, K); those `forbidden` count as none.
+
+            p(y_t = k | x) = ∂ log Σ_y exp score(x, y) / ∂ emissions[t, k]
+
+        >>> crf = CRF(3)
+        >>> crf.marginals(torch.zeros(1, 2, 3), torch.tensor([2]))[0, 0]
+        tensor([0.3333, 0.3333, 0.3333])
+        """
+        with torch.enable_grad():
+            free = emissions.detach().to(self.start.dtype).requires_grad_()
+            total = log_partition(free, *(part.detach() for part in self._allowed(forbidden)), lengths).sum()
+            (chances,) = torch.autograd.grad(total, free)
+        return chances
+
+    def _allowed(self, forbidden: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, first and last tags, with what may not be far below all others."""
+        scores = (self.transitions, self.start, self.end)
+        if forbidden is None:
+            return scores
+        first, second, third = (s.masked_fill(mask, FORBIDDEN) for s, mask in zip(scores, forbidden, strict=True))
+        return first, second, third
 
 
 def log_partition(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor) -> Tensor:

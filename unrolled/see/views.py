@@ -69,6 +69,7 @@ def overview(trace: ModelTrace, first: int = 0) -> dict[str, Any]:
         "forecasts_in_all": len(trace.forecasts),
         "kinds": trace.kinds,
         "missing": trace.missing,
+        "notes": list(trace.notes),
         "engine": trace.parts[0].trace.engine if trace.parts else "torch",
     }
 

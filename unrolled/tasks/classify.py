@@ -132,7 +132,7 @@ class Classify(Task):
         scale = None
         if stored.get("scale") is not None:
             scale = stored_as(tuple[Finite, Positive], stored["scale"], "scale of numbers")
-        if not labels or len(counts) != len(labels) or len(set(labels)) < len(labels):
+        if bool(labels) == (scale is not None) or len(counts) != len(labels) or len(set(labels)) < len(labels):
             raise UserError("The stored labels are damaged: expected each once, with a count.", DAMAGED)
         reader = Reader.from_json(stored_entry(stored, "reader", dict[str, Any], "model"))
         return ClassifyAssets(labels, counts, reader, scale)

@@ -56,6 +56,10 @@ class ForecastTraining(TrainSettings):
     free_running: bool = Field(
         False, description="Choose the best model by roll-outs on its own predictions, not by its next step."
     )
+    tune_linear: bool = Field(
+        False,
+        description="Train the linear path too, after it was fitted; false: the recurrent layers learn what it leaves.",
+    )
     rollout_steps: int = Field(24, ge=1, description="Steps of the roll-outs that evaluations make.")
 
 
@@ -119,7 +123,9 @@ class Forecast(Task):
         return Frame.from_json(stored)
 
     def build(self, config: ForecastConfig, assets: Frame) -> nn.Module:
-        return Forecaster(config.model, layout_of(config.model, assets), output_of(config.model, assets))
+        output = output_of(config.model, assets)
+        tune = config.train.tune_linear or output.per_step  # a linear path of probabilities is not fitted
+        return Forecaster(config.model, layout_of(config.model, assets), output, tune_linear=tune)
 
     def initialize(self, network: nn.Module, config: ForecastConfig, assets: Frame, data: Data) -> None:
         """The scales of changes, and the linear path by least squares: training starts from a linear forecast."""

@@ -27,7 +27,8 @@ def adds_nothing(network: Any) -> bool:
 def roles_in_words(frame: Frame) -> dict[str, str]:
     """What each column is to the model."""
     roles = frame.roles
-    ahead = "the same step" if roles.aligned else f"{', '.join(map(str, roles.horizons))} steps ahead"
+    steps = "step" if roles.horizons == (1,) else "steps"
+    ahead = "the same step" if roles.aligned else f"{', '.join(map(str, roles.horizons))} {steps} ahead"
     step = f" ({frame.step})" if frame.step is not None else ""
     found = {
         "inputs": listed(roles.inputs),

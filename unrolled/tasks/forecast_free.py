@@ -24,7 +24,8 @@ MOST_ORIGINS = 256  # roll-outs of one evaluation
 class FreeRun:
     """Squared errors (steps, K) in scale, summed over roll-outs.
 
-    `free` reads its own predictions, `forced` the true past; `last` says the value at the beginning all along.
+    `free` reads its own predictions, `forced` the true past; `last` says the value at the beginning all along, and
+    `seasonal` the last period again and again, with `free_there` the errors of `free` at steps that have one.
     """
 
     frame: Frame
@@ -34,10 +35,13 @@ class FreeRun:
     free: Numbers = field(default_factory=lambda: np.zeros(0))
     forced: Numbers = field(default_factory=lambda: np.zeros(0))
     last: Numbers = field(default_factory=lambda: np.zeros(0))
+    seasonal: Numbers = field(default_factory=lambda: np.zeros(0))
+    free_there: Numbers = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         shape = (self.steps, len(self.frame.roles.targets))
         self.count, self.free, self.forced, self.last = (np.zeros(shape) for _ in range(4))
+        self.seasonal, self.free_there = np.zeros(shape), np.zeros(shape)
 
     def scores(self) -> dict[str, float]:
         """Means over all steps of all roll-outs, in the data's own units."""
@@ -51,6 +55,8 @@ class FreeRun:
         }
         if float(self.last.sum()) > 0:  # with each column in its scale; NaN where a target is not read
             scores["free_running_skill"] = 1 - float(self.free.sum() / self.last.sum())
+        if float(self.seasonal.sum()) > 0:
+            scores["free_running_seasonal_skill"] = 1 - float(self.free_there.sum() / self.seasonal.sum())
         return scores
 
 
@@ -99,6 +105,11 @@ def _roll(run: FreeRun, network: Forecaster, example: Steps, origins: NDArray[np
         truth = torch.from_numpy(example.targets[origins + k, following]).to(device)  # (N, K)
         guess = network.output.guess(estimate)
         _count(run, k, truth, network.output.point(estimate), forced[rows.to(device)], held)
+        if run.frame.period is not None:
+            back = torch.from_numpy(origins + 1 + k - run.frame.period * (1 + k // run.frame.period)).to(device)
+            before = _last_values(network, features[back.clamp(min=0)])
+            before[back < run.frame.start_row] = torch.nan
+            _compare(run, k, truth, network.output.point(estimate), before)
         if k + 1 < run.steps:
             x = network.with_guess(features[rows.to(device) + 1], guess)
             after, state = network(x[:, None], state)
@@ -135,3 +146,9 @@ def _count(run: FreeRun, k: int, truth: Tensor, free: Tensor, forced: Tensor, he
     for sums, guess in ((run.free, free), (run.forced, forced), (run.last, held)):
         errors = torch.where(scored, (guess - truth).double().square(), 0.0)
         sums[k] += errors.sum(0).cpu().numpy()
+
+
+def _compare(run: FreeRun, k: int, truth: Tensor, free: Tensor, before: Tensor) -> None:
+    there = ~truth.isnan() & ~before.isnan()
+    for sums, guess in ((run.seasonal, before), (run.free_there, free)):
+        sums[k] += torch.where(there, (guess - truth).double().square(), 0.0).sum(0).cpu().numpy()

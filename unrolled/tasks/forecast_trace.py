@@ -15,8 +15,10 @@ from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
 from unrolled.see import Forecasts, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, follows_truth
+from unrolled.tasks.forecast_about import ADDS_NOTHING, adds_nothing
 
 OPTIONS = (HIDE, TRUTH, TARGET)
+UNKNOWN = "It is not known what came, so each loss is the forecast itself: gradients say what it hangs on."
 
 
 def trace_rows(
@@ -64,9 +66,7 @@ def trace_rows(
         truth=_some(true) if true else None,
         follows="truth" if follow else "answer",
         forecasts=forecasts,
-        notes=()
-        if known
-        else ("It is not known what came, so each loss is the forecast itself: gradients say what it hangs on.",),
+        notes=(*([ADDS_NOTHING] if adds_nothing(network) else []), *([] if known else [UNKNOWN])),
     )
 
 

@@ -166,14 +166,28 @@ class Tag(Task):
     @torch.no_grad()
     def _paths(self, model: Model, batches: Buckets) -> list[list[int]]:
         """The numbers of the tags of all examples, in their order."""
+        return [path for path, _ in self._decoded(model, batches)]
+
+    @torch.no_grad()
+    def _decoded(
+        self, model: Model, batches: Buckets, *, probabilities: bool = False
+    ) -> list[tuple[list[int], list[float]]]:
+        """The numbers of the tags of all examples, in their order, and how likely each tag is, where that is asked."""
         network = model.network
         assert isinstance(network, Tagger)
         network.eval()
-        found: list[list[int]] = [[] for _ in batches.examples]
+        found: list[tuple[list[int], list[float]]] = [([], []) for _ in batches.examples]
+        same = torch.from_numpy(model.assets.same_tag()).to(model.device)
         for index in range(len(batches)):
-            paths = network.decode(batches[index].to(model.device))
-            for row, path in zip(batches.rows(index), paths, strict=True):
-                found[row] = path
+            batch = batches[index].to(model.device)
+            scores = network(batch)
+            chances = network.probabilities(batch, scores) if probabilities else None  # (B, T, K)
+            paths = network.decode(batch, scores)
+            for place, (row, path) in enumerate(zip(batches.rows(index), paths, strict=True)):
+                found[row] = (path, [])
+                if chances is not None and path:
+                    likely = (chances[place, : len(path)] * same[path]).sum(-1).clamp(max=1.0)
+                    found[row] = (path, likely.tolist())
         return found
 
     def _unseen(self, model: Model, sentences: Sequence[Sentence]) -> Buckets:
@@ -211,14 +225,17 @@ class Tag(Task):
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """[(word, tag), …] for a text; for a list of texts, or of lists of words, a list of those.
 
-        A model with feature columns needs them too: {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}.
+        With `probabilities` it is [(word, tag, probability), …]. A model with feature columns needs them too:
+        {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}.
         """
-        check_options("predict", options, [])
+        check_options("predict", {k: v for k, v in options.items() if k != "probabilities"}, ["probabilities"])
+        asked = bool(options.get("probabilities"))
         alone, sentences = _sentences(model, inputs)
-        answers = [
-            list(zip(s.words, tags, strict=True))
-            for s, tags in zip(sentences, self._tags(model, sentences), strict=True)
-        ]
+        answers: list[list[tuple[Any, ...]]] = []
+        found = self._decoded(model, self._unseen(model, sentences), probabilities=asked)
+        for sentence, (path, chances) in zip(sentences, found, strict=True):
+            columns = [sentence.words, model.assets.names(path), *([chances] if asked else [])]
+            answers.append(list(zip(*columns, strict=True)))
         return answers[0] if alone else answers
 
     def _tags(self, model: Model, sentences: Sequence[Sentence]) -> list[list[str]]:
@@ -269,11 +286,12 @@ class Tag(Task):
         """
         check_options("run", options, [])
         if request.format == "jsonl":
-            yield from super().run(model, request)
+            yield from super().run(model, request, probabilities=True)
         elif request.format == "csv":
-            yield "sentence,token,tag\n"
-            for number, (_, answer) in enumerate(self._answers(model, self.inputs(model, request)), 1):
-                yield "".join(csv_line((number, *pair)) for pair in answer)
+            yield "sentence,token,tag,probability\n"
+            found = self._answers(model, self.inputs(model, request), probabilities=True)
+            for number, (_, answer) in enumerate(found, 1):
+                yield "".join(csv_line((number, word, tag, round(p, 6))) for word, tag, p in answer)
         else:
             yield from in_a_row(self._written(model, one) for one in self._documents(model).of(request))
 
@@ -288,12 +306,15 @@ class Tag(Task):
     def _documents(self, model: Model) -> Documents:
         return Documents(_settings(model).columns, model.assets.tags, model.assets.features)
 
-    def _answers(self, model: Model, inputs: Iterator[Any]) -> Iterator[tuple[Any, list[tuple[str, str]]]]:
+    def _answers(
+        self, model: Model, inputs: Iterator[Any], **options: Any
+    ) -> Iterator[tuple[Any, list[tuple[Any, ...]]]]:
         while chunk := list(itertools.islice(inputs, READ_AT_ONCE)):
-            yield from zip(chunk, self.predict(model, chunk), strict=True)
+            yield from zip(chunk, self.predict(model, chunk, **options), strict=True)
 
-    def record(self, one: Any, answer: list[tuple[str, str]]) -> dict[str, Any]:
-        return {"tokens": [word for word, _ in answer], "tags": [tag for _, tag in answer]}
+    def record(self, one: Any, answer: list[tuple[str, str, float]]) -> dict[str, Any]:
+        words, tags, chances = zip(*answer, strict=True) if answer else ((), (), ())
+        return {"tokens": words, "tags": tags, "probabilities": [round(p, 6) for p in chances]}
 
     def line(self, one: Any, answer: list[tuple[str, str]]) -> str:
         return " ".join(f"{word}/{tag}" for word, tag in answer) + "\n"

@@ -68,6 +68,14 @@ class TagAssets:
             return tags
         return tags_of(spans_of(tags), len(tags), self.scheme)
 
+    def same_tag(self) -> NDArray[np.bool_]:
+        """Which tags of the network become one tag of the data, (K, K): with spans, B with S, and I with E."""
+        names = self.learnt.tokens
+        if self.inner is None:
+            return np.eye(len(names), dtype=np.bool_)
+        ends = [name.replace("S", "B", 1) if name[0] == "S" else name.replace("E", "I", 1) for name in names]
+        return np.array([[a == b for b in ends] for a in ends])
+
     def trained(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """Which words were in the training sentences."""
         ids = self.words.ids(words)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from unrolled.config import Section
 from unrolled.data.sentences import Columns
+from unrolled.data.tag_names import given_names
 from unrolled.data.tagged import format_of
 from unrolled.errors import UserError
 from unrolled.models.tagger import TaggerSettings
@@ -26,6 +27,11 @@ class TagData(Section):
     )
     word_column: int | str | None = Field(None, description="Other files: where words are; none: column 1, tokens.")
     tag_column: int | str | None = Field(None, description="Other files: where tags are; none: the last column, tags.")
+    tag_names: str | list[str] | None = Field(
+        None,
+        description="JSON lines, Parquet: the names of tags that are whole numbers, in their order: a list, text with "
+        "commas, or a file; none: those in the file's metadata.",
+    )
     feature_columns: int | str | list[int | str] = Field(
         [], description="Further columns for the model to read, such as parts of speech: numbers, or names."
     )
@@ -43,7 +49,8 @@ class TagData(Section):
 
     @property
     def columns(self) -> Columns:
-        return Columns(_text(self.word_column), _text(self.tag_column), self.features, self.column)
+        names = () if self.tag_names is None else tuple(given_names(self.tag_names))
+        return Columns(_text(self.word_column), _text(self.tag_column), self.features, self.column, names)
 
 
 class TagConfig(Section):

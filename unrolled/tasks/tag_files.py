@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from unrolled.data import read_table, read_text
 from unrolled.data.columns import DOCUMENT, ColumnsFile
 from unrolled.data.conllu import ConlluFile
 from unrolled.data.sentences import Columns, Sentence
+from unrolled.data.tag_names import usual_columns
 from unrolled.data.tagged import ending_of, looks_like_conllu, sentence_of
 from unrolled.errors import UserError
 from unrolled.tasks.base import Request
@@ -22,6 +24,13 @@ LOOKED_AT = 1000  # lines that tell what a stream holds
 COLUMN_ENDINGS = (".conll", ".iob", ".iob2", ".bio", ".bioes", ".col", ".cols")
 BYTE_ORDER_MARK = "\ufeff"
 JOINER = "\u200d"  # makes one emoji of several
+_SPACED = r"(?:(?![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])\w)"  # scripts with blanks
+STAYS_WHOLE = re.compile(
+    r"(?:\b[A-Za-z][A-Za-z0-9+.-]{0,20}://|\bwww\.)[^\s<>\"“”«»|]+"  # https://x.y
+    r"|\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+"  # a.b@c.org
+    rf"|(?<!\w)@{_SPACED}+|(?<!\w)#{_SPACED}+"  # @name, #tag
+)
+ENDS = ".,;:!?'\")]}…"  # signs that end a sentence, not an address
 
 Tags = Sequence[Sequence[str]]
 
@@ -55,7 +64,7 @@ class Documents:
     def of_file(self, path: Path) -> Document:
         ending = ending_of(path)
         if ending in (".jsonl", ".json", ".parquet"):
-            names = (self.columns.words or "tokens", *self.columns.features)
+            names = (usual_columns(path, self.columns.words, "tags")[0], *self.columns.features)
             return Document([sentence_of(row, names) for row in read_table(path, names, names)])
         text = read_text(path, exact=True)
         if ending == ".conllu":
@@ -173,23 +182,43 @@ def in_a_row(texts: Iterable[Iterator[str]]) -> Iterator[str]:
 def words_of(text: str) -> list[str]:
     """The words and signs of a text; a letter with its marks, or an emoji made of several, is in one piece.
 
+    So is an address of the web or of mail, an @name and a #tag.
+
     >>> [len(word) for word in words_of("ok 👩‍💻👍🏽!")]
     [2, 3, 2, 1]
+    >>> words_of("See https://x.y/a?b=1, @ada or #news (mail a.b@c.org).")
+    ['See', 'https://x.y/a?b=1', ',', '@ada', 'or', '#news', '(', 'mail', 'a.b@c.org', ')', '.']
     """
-    words: list[str] = []
-    for blank_free in text.split():
-        whole: list[str] = []
-        for part in split_words(blank_free):
-            marks = "".join(itertools.takewhile(_goes_on, part)) if whole else ""
-            if whole:
-                whole[-1] += marks
-            rest = part[len(marks) :]
-            if rest and whole and whole[-1].endswith(JOINER) and unicodedata.category(rest[0]) == "So":
-                whole[-1] += rest
-            elif rest:
-                whole.append(rest)
-        words += whole
-    return words
+    return [word for blank_free in text.split() for word in _parts(blank_free)]
+
+
+def _parts(text: str) -> list[str]:
+    """The words of a text without blanks: what stays whole, and what stands around it."""
+    parts, begin, at = [], 0, 0
+    while (found := STAYS_WHOLE.search(text, at)) is not None:
+        whole = found[0]
+        while whole[-1] in ENDS and not (whole[-1] == ")" and whole.count("(") >= whole.count(")")):
+            whole = whole[:-1]
+        at = found.start() + len(whole)
+        if len(whole) > 1:
+            parts += [*_words(text[begin : found.start()]), whole]
+            begin = at
+        at = max(at, found.start() + 1)
+    return parts + _words(text[begin:])
+
+
+def _words(text: str) -> list[str]:
+    whole: list[str] = []
+    for part in split_words(text):
+        marks = "".join(itertools.takewhile(_goes_on, part)) if whole else ""
+        if whole:
+            whole[-1] += marks
+        rest = part[len(marks) :]
+        if rest and whole and whole[-1].endswith(JOINER) and unicodedata.category(rest[0]) == "So":
+            whole[-1] += rest
+        elif rest:
+            whole.append(rest)
+    return whole
 
 
 def _goes_on(char: str) -> bool:
