@@ -125,6 +125,9 @@ NB_MODULE(_native, m) {
   nb::class_<Stepper>(m, "Stepper")
       .def(nb::init<int>())
       .def("add_layer", &Stepper::add_layer)
+      .def("look_at", [](Stepper& self, nb::list tensors, nb::list seen) {
+        self.watch.look_at(tensors.ptr(), seen.ptr());
+      })
       .def("step", [](const Stepper& self, nb::handle x, nb::handle state) {
         return owned(call_step(self, x.ptr(), state.ptr()));
       });

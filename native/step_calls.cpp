@@ -65,6 +65,7 @@ void run_step(const Stepper& stepper, int batch, Run run) {
 }  // namespace
 
 PyObject* call_step(const Stepper& stepper, PyObject* x, PyObject* state) {
+  if (!stepper.watch.unchanged()) return none();
   const int64_t x_sizes[] = {kAnySize, stepper.features()};
   int64_t batch = 0;
   const float* input = floats_of(x, x_sizes, 2, &batch);
@@ -84,6 +85,7 @@ PyObject* call_step(const Stepper& stepper, PyObject* x, PyObject* state) {
 
 PyObject* call_feed(Stream& stream, PyObject* x) {
   const Stepper& stepper = stream.stepper();
+  if (!stepper.watch.unchanged()) return none();
   const int64_t batch = stream.batch(), width = stepper.width(), row = stepper.depth() * width;
   const int64_t x_sizes[] = {batch, stepper.features()};
   const float* input = floats_of(x, x_sizes, 2);

@@ -8,7 +8,7 @@
 namespace unrolled {
 
 // x (B, D) and the state, a tuple of (B, L, size) → (the last layer's h (B, P), the new state). None if an argument is not
-// a contiguous float32 tensor of the right shape on the CPU; null with Python's error set if there is no memory.
+// a contiguous float32 tensor of the right shape on the CPU, or a watched tensor was written to; null with Python's error set if there is no memory.
 PyObject* call_step(const Stepper& stepper, PyObject* x, PyObject* state);
 
 // x (B, D) → the last layer's new h (B, P), in memory of its own; None and null as above.

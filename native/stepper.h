@@ -8,6 +8,7 @@
 
 #include "dispatch.h"
 #include "step.h"
+#include "watch.h"
 
 namespace unrolled {
 
@@ -32,6 +33,8 @@ class Stepper {
   bool has_memory() const { return static_cast<CellKind>(layers_.front().kind) == CellKind::lstm; }
   // Whether a step takes so long that other threads of Python should run meanwhile.
   bool is_long(int batch) const;
+
+  Watch watch;  // over the tensors that were copied
 
  private:
   const float* keep(const std::unordered_map<std::string, std::pair<uintptr_t, size_t>>& tensors, const char* name);

@@ -177,7 +177,7 @@ class TestMultiHead:
             "A dot score multiplies query and key: query_size=3, key_size=4. "
             "Use equal sizes, or the score 'general' or 'additive', which take any.",
         ),
-        (lambda: Attention("additive", 0, 4), "query_size=0 is not a size. Expected a whole number, 1 or more."),
+        (lambda: Attention("additive", 0, 4), "query_size must be greater than zero, got 0."),
         (lambda: MultiHeadAttention(130, 8), "size=130 is not divisible by num_heads=8. Use 128 or 136."),
         (lambda: MultiHeadAttention(3, 4), "size=3 is not divisible by num_heads=4. Use 4."),
     ],

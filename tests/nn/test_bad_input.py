@@ -46,30 +46,34 @@ def _gradients_after_backward() -> None:
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "rank": (
         lambda: LSTM(3, 4)(torch.zeros(1, 7, 2, 3)),
-        "The input has 4 dimensions, shape (1, 7, 2, 3). Expected 3 (batch, time, features; time first unless "
-        "batch_first=True) or 2 (time, features).",
+        "LSTM: Expected input to be 2D or 3D, got 4D instead: shape (1, 7, 2, 3). 3D is (batch, time, features), time "
+        "first unless batch_first=True; 2D is (time, features).",
     ),
     "not a tensor": (lambda: LSTM(3, 4)([[0.0]]), "The input must be a tensor, got list."),
     "features": (
         lambda: GRU(3, 4)(torch.zeros(7, 2, 5)),
-        "The input has 5 features, shape (7, 2, 5). Expected input_size=3 in the last dimension.",
+        "input.size(-1) must be equal to input_size. Expected 3, got 5: the input has shape (7, 2, 5). The last "
+        "dimension holds the features.",
     ),
     "dtype": (
         lambda: RNN(3, 4)(X.double()),
-        "The input is torch.float64, the weights are torch.float32. Use x.to(torch.float32) or "
-        "layer.to(torch.float64).",
+        "RNN input dtype (torch.float64) does not match weight dtype (torch.float32). Convert input: "
+        "input.to(torch.float32), or convert model: model.to(torch.float64).",
     ),
     "whole numbers": (
         lambda: RNN(3, 4)(X.long()),
-        "The input is torch.int64, the weights are torch.float32. Use x.to(torch.float32).",
+        "RNN input dtype (torch.int64) does not match weight dtype (torch.float32). Convert input: "
+        "input.to(torch.float32).",
     ),
     "device": (
         lambda: LSTM(3, 4)(X.to("meta")),
-        "The input is on meta, the weights on cpu. Use x.to('cpu').",
+        "Input and parameter tensors are not at the same device, found input tensor at meta and parameter tensor at "
+        "cpu. Use x.to('cpu').",
     ),
     "no steps": (
         lambda: LSTM(3, 4)(torch.zeros(0, 2, 3)),
-        "The input has no time steps. Expected at least one; use lengths=0 for empty sequences.",
+        "Expected sequence length to be larger than 0 in RNN: the input has no time steps. Use lengths=0 for empty "
+        "sequences.",
     ),
     "length above T": (
         lambda: LSTM(3, 4)(X, lengths=[7, 9]),
@@ -102,11 +106,13 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "state's shape": (
         lambda: GRU(3, 4, 2)(X, torch.zeros(1, 2, 4)),
-        "The initial state h_0 has shape (1, 2, 4). Expected (2, 2, 4): (layers · directions, batch, size).",
+        "Expected hidden size (2, 2, 4), got [1, 2, 4]: the initial state h_0 does not fit. Its shape is "
+        "(layers · directions, batch, size).",
     ),
     "memory's shape": (
         lambda: LSTM(3, 4, proj_size=2)(X, (torch.zeros(1, 2, 2), torch.zeros(1, 2, 2))),
-        "The initial state c_0 has shape (1, 2, 2). Expected (1, 2, 4): (layers · directions, batch, size).",
+        "Expected hidden[1] size (1, 2, 4), got [1, 2, 2]: the initial state c_0 does not fit. Its shape is "
+        "(layers · directions, batch, size).",
     ),
     "one state for an LSTM": (
         lambda: LSTM(3, 4)(X, torch.zeros(1, 2, 4)),
@@ -122,7 +128,21 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "state's device": (
         lambda: GRU(3, 4)(X, torch.zeros(1, 2, 4, device="meta")),
-        "The initial state h_0 is on meta, the input on cpu. Use h_0.to('cpu').",
+        "Input and hidden tensors are not at the same device, found input tensor at cpu and hidden tensor at meta. "
+        "Use h_0.to('cpu').",
+    ),
+    "state's rank": (
+        lambda: GRU(3, 4)(X, torch.zeros(1, 4)),
+        "For batched 3-D input, hx should also be 3-D but got 2-D tensor. Expected (layers · directions, batch, size).",
+    ),
+    "states' ranks": (
+        lambda: LSTM(3, 4)(X[:, 0], (torch.zeros(1, 4), torch.zeros(1, 1, 4))),
+        "For unbatched 2-D input, hx and cx should also be 2-D but got (2-D, 3-D) tensors. "
+        "Expected (layers · directions, size).",
+    ),
+    "a state that is none": (
+        lambda: LSTM(3, 4)(X, ([[0.0]], torch.zeros(1, 2, 4))),
+        "The initial state h_0 must be a tensor, got list.",
     ),
     "unknown cell": (lambda: layer("lstn", 3, 4), "Unknown cell 'lstn'. Did you mean 'lstm'? Choices: gru, lstm, rnn."),
     "not a cell": (
@@ -150,7 +170,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "unknown activation": (
         lambda: RNN(3, 4, nonlinearity="tahn"),
-        "Unknown activation 'tahn'. Did you mean 'tanh'? Choices: elu, gelu, hardsigmoid, hardtanh, identity, "
+        "Unknown nonlinearity 'tahn'. Did you mean 'tanh'? Choices: elu, gelu, hardsigmoid, hardtanh, identity, "
         "leaky_relu, relu, sigmoid, silu, softplus, softsign, tanh.",
     ),
     "not an activation": (
@@ -194,15 +214,33 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "The engine 'torch' cannot do this: it does not show its gates. Use backend='auto', which picks one that can, "
         "or backend='reference', which runs everything.",
     ),
-    "hidden size": (lambda: LSTM(3, 0), "hidden_size=0 is not a size. Expected a whole number, 1 or more."),
-    "input size": (lambda: GRU(2.5, 4), "input_size=2.5 is not a size. Expected a whole number, 1 or more."),  # type: ignore[arg-type]
+    "hidden size": (lambda: LSTM(3, 0), "hidden_size must be greater than zero, got 0."),
+    "no layers": (lambda: GRU(3, 4, 0), "num_layers must be greater than zero, got 0."),
+    "bias": (
+        lambda: GRU(3, 4, bias=1),  # type: ignore[arg-type]
+        "bias should be of type bool, got: int (1). Use bias=True or bias=False.",
+    ),
+    "dropout": (
+        lambda: LSTM(3, 4, 2, dropout=1.5),
+        "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, got 1.5.",
+    ),
+    "projection of a GRU": (
+        lambda: GRU(3, 4, proj_size=2),
+        "proj_size argument is only supported for LSTM, not RNN or GRU. Use LSTM, or leave it out.",
+    ),
+    "negative projection": (
+        lambda: LSTM(3, 4, proj_size=-1),
+        "proj_size should be a positive integer or zero to disable projections, got -1.",
+    ),
+    "input size": (lambda: GRU(2.5, 4), "input_size should be of type int, got: float (2.5)."),  # type: ignore[arg-type]
     "layers of a stack": (
         lambda: Recurrent(Adder, 3, 3, num_layers=0),
-        "num_layers=0 is not a size. Expected a whole number, 1 or more.",
+        "num_layers must be greater than zero, got 0.",
     ),
     "projection": (
         lambda: LSTM(3, 4, proj_size=4),
-        "proj_size=4 with hidden_size=4. Expected 0 (no projection) or less than 4: a projection makes h smaller.",
+        "proj_size has to be smaller than hidden_size: got proj_size=4 and hidden_size=4. A projection makes h "
+        "smaller; 0 is none.",
     ),
     "zoneout": (
         lambda: GRU(3, 4, zoneout=1.5),
@@ -286,6 +324,50 @@ def test_message(mistake: str) -> None:
     with pytest.raises(UserError) as error:
         make()
     assert str(error.value) == message
+
+
+TORCHS: dict[str, Callable[[Any], object]] = {
+    "rank": lambda layers: layers.LSTM(3, 4)(torch.zeros(1, 7, 2, 3)),
+    "features": lambda layers: layers.GRU(3, 4)(torch.zeros(7, 2, 5)),
+    "dtype": lambda layers: layers.RNN(3, 4)(X.double()),
+    "device": lambda layers: layers.LSTM(3, 4)(X.to("meta")),
+    "no steps": lambda layers: layers.LSTM(3, 4)(torch.zeros(0, 2, 3)),
+    "state's shape": lambda layers: layers.RNN(3, 4, 2)(X, torch.zeros(1, 2, 4)),
+    "h's shape": lambda layers: layers.LSTM(3, 4)(X, (torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))),
+    "c's shape": lambda layers: layers.LSTM(3, 4)(X, (torch.zeros(1, 2, 4), torch.zeros(1, 2, 3))),
+    "state's rank": lambda layers: layers.GRU(3, 4)(X, torch.zeros(1, 4)),
+    "state's rank, unbatched": lambda layers: layers.RNN(3, 4)(X[:, 0], torch.zeros(1, 1, 4)),
+    "states' ranks": lambda layers: layers.LSTM(3, 4)(X, (torch.zeros(1, 4), torch.zeros(1, 2, 4))),
+    "states' ranks, unbatched": lambda layers: layers.LSTM(3, 4)(X[:, 0], (torch.zeros(1, 4), torch.zeros(1, 2, 4))),
+    "hidden size": lambda layers: layers.LSTM(3, 0),
+    "input size": lambda layers: layers.RNN(0, 3),
+    "layers": lambda layers: layers.GRU(3, 4, 0),
+    "size in floats": lambda layers: layers.GRU(2.5, 4),
+    "bias": lambda layers: layers.GRU(3, 4, bias=1),
+    "batch_first": lambda layers: layers.RNN(3, 4, batch_first="True"),
+    "dropout": lambda layers: layers.LSTM(3, 4, 2, dropout=2),
+    "projection": lambda layers: layers.LSTM(3, 4, proj_size=4),
+    "negative projection": lambda layers: layers.LSTM(3, 4, proj_size=-1),
+    "projection of a GRU": lambda layers: layers.GRU(3, 4, proj_size=2),
+    "projection of an RNN": lambda layers: layers.RNN(3, 4, proj_size=2),
+}
+
+
+@pytest.mark.parametrize("mistake", TORCHS)
+def test_what_torch_raises_is_raised(mistake: str) -> None:
+    """torch.nn's exception, with its sentence in ours, in whichever version is installed."""
+    with pytest.raises(Exception, match=r".") as theirs:
+        TORCHS[mistake](torch.nn)
+    with pytest.raises(UserError) as ours:
+        TORCHS[mistake](unrolled)
+    assert isinstance(ours.value, theirs.type)
+    assert str(theirs.value).rstrip(".") in str(ours.value)
+
+
+def test_an_unknown_option_is_a_type_error() -> None:
+    for layers in (torch.nn, unrolled):
+        with pytest.raises(TypeError):
+            layers.LSTM(3, 4, peepholes=True)
 
 
 def test_a_cell_without_a_step_says_what_to_write() -> None:

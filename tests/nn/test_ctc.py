@@ -339,6 +339,11 @@ LOG_PROBS = torch.zeros(2, 3, 4)
             "No path of 3 frames reads as the target of 3 labels. A target needs a frame for each label, a blank "
             "between two that are the same, and probabilities above 0.",
         ),
+        (
+            lambda: ctc_loss(torch.rand(0, 0, 4), torch.tensor([], dtype=torch.long), [], [], reduction="none"),
+            "log_probs tensor must not be empty, got shape (0, 0, 4). Expected (batch, frames, labels); a sequence "
+            "without frames is a length of 0.",
+        ),
         (lambda: ctc_align(LOG_PROBS, [1]), "log_probs must be (frames, labels), got shape (2, 3, 4)."),
     ],
 )

@@ -239,7 +239,7 @@ class TestPositions:
             "The input has shape (2, 8). Expected (batch, positions, size) with size 8.",
         ),
         (lambda: TransformerEncoder(10, 4, 1), "size=10 is not divisible by num_heads=4. Use 8 or 12."),
-        (lambda: TransformerEncoder(8, 2, 0), "num_layers=0 is not a size. Expected a whole number, 1 or more."),
+        (lambda: TransformerEncoder(8, 2, 0), "num_layers must be greater than zero, got 0."),
         (
             lambda: TransformerEncoder(8, 2, 1, dropout=1.0),
             "dropout=1.0 is not a probability. Expected a number from 0 up to, not including, 1.",

@@ -187,6 +187,11 @@ def _job(
     if not log_probs.is_floating_point():
         raise UserError(f"log_probs must be floating-point numbers, got {log_probs.dtype}.")
     batch, steps, labels = log_probs.shape
+    if batch == 0 or labels == 0:
+        raise UserError(
+            f"log_probs tensor must not be empty, got shape {tuple(log_probs.shape)}.",
+            "Expected (batch, frames, labels); a sequence without frames is a length of 0.",
+        )
     if not 0 <= blank < labels:
         raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
     inputs = (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn
 
 _PLAIN = (Tensor, nn.Parameter)
+_TORCHS = (nn.LSTM, nn.GRU, nn.RNN)
 _OF_NO_ACCOUNT = ("init", "backend")  # options that change no number of a layer that exists
 _OF_TRAINING = ("variational_dropout", "dropconnect")
 
@@ -73,22 +74,22 @@ def beyond_torch(layer: DropIn) -> list[str]:
     """The options of a layer, as it is set now, that torch.nn's does not have."""
     passed = (*_OF_NO_ACCOUNT, *(() if layer.training else _OF_TRAINING))
     names = [name for name in layer._options if name not in passed]
-    if isinstance(layer, nn.RNN) and layer.nonlinearity not in ("tanh", "relu"):
+    if layer.mode.startswith("RNN") and layer.nonlinearity not in ("tanh", "relu"):
         names.append("nonlinearity")
     return names
 
 
 def as_torch(layer: DropIn) -> nn.RNNBase:
     """torch.nn's layer with the same options and the very same parameters."""
-    kind = next(base for base in (nn.LSTM, nn.GRU, nn.RNN) if isinstance(layer, base))
+    kind: Any = next(base for base in _TORCHS if isinstance(layer, base))
     missing = beyond_torch(layer)
     if missing:
         raise UserError(
             f"torch.nn.{kind.__name__} has no {', '.join(missing)}: this layer cannot become one.",
             "Use torch.export or torch.jit.trace, which record what the layer computes.",
         )
-    options: dict[str, Any] = {"proj_size": layer.proj_size} if kind is nn.LSTM else {}
-    if isinstance(layer, nn.RNN):
+    options: dict[str, Any] = {"proj_size": layer.proj_size} if layer.mode == "LSTM" else {}
+    if layer.mode.startswith("RNN"):
         options["nonlinearity"] = layer.nonlinearity
     names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
     with warnings.catch_warnings():  # of a dropout without effect the layer itself was warned
@@ -151,7 +152,7 @@ class Scriptable:
 
     @qconfig.setter
     def qconfig(self, value: object) -> None:
-        if not isinstance(self, nn.RNN):  # which torch does not quantise either
+        if getattr(self, "mode", "") in ("LSTM", "GRU"):  # torch does not quantise an RNN either
             kind = type(self).__name__
             note(
                 f"torch's quantisation knows torch.nn.{kind} by its exact class: unrolled.{kind} stays in floating "

@@ -66,8 +66,8 @@ class RNN(DropIn, nn.RNN):
         check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         check_flags(bias=bias, batch_first=batch_first)
         check_dropout(dropout)
-        nn.RNN.__init__(
-            self, input_size, hidden_size, num_layers, torch_name, bias, batch_first, dropout, bidirectional,
+        super().__init__(
+            input_size, hidden_size, num_layers, torch_name, bias, batch_first, dropout, bidirectional,
             device=device, dtype=dtype,
         )  # fmt: skip
         self.nonlinearity = nonlinearity
@@ -122,8 +122,8 @@ class LSTM(DropIn, nn.LSTM):
         check_flags(bias=bias, batch_first=batch_first)
         check_dropout(dropout)
         check_projection(proj_size, hidden_size)
-        nn.LSTM.__init__(
-            self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
             device=device, dtype=dtype,
         )  # fmt: skip
         given = {**self.own_options, **options}
@@ -187,8 +187,8 @@ class GRU(DropIn, nn.GRU):
         check_sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         check_flags(bias=bias, batch_first=batch_first)
         check_dropout(dropout)
-        nn.GRU.__init__(
-            self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
             device=device, dtype=dtype,
         )  # fmt: skip
         given = {**self.own_options, **options}

@@ -15,7 +15,7 @@ from unrolled.kernels import ENGINES, NOT_BUILT, cuda
 from unrolled.kernels.job import Job
 from unrolled.nn.stack import combine
 from unrolled.nn.stepper_graph import CapturedStep
-from unrolled.nn.watch import Watch, version
+from unrolled.nn.watch import Watch
 
 if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn
@@ -65,7 +65,6 @@ class Stepper:
         self._combine = layer.combine
         kept = {name: getattr(layer, name).detach().clone() for name in _names(layer)}
         self._watch = Watch(layer, kept)
-        self._watched = self._watch.watched
         self._combine_weight = kept.get("combine_weight")
         self._keep = tuple(layer.zoneout)
         self._learned = [tensor for name, tensor in kept.items() if name.startswith("initial_")]
@@ -102,8 +101,6 @@ class Stepper:
     def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x (B, D) and the state → output (B, O) and the new state."""
         # a step is microseconds, and so is a torch call: the reasons only when it was not done
-        if sum(map(version, self._watched)) != self._watch.seen:
-            self._watch.check()
         result = self._step(x, state)
         return self._checked_step(x, state) if result is None else result
 
@@ -113,6 +110,7 @@ class Stepper:
 
     def _checked_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The step with what can be put right put right, and an error for what cannot."""
+        self._watch.check()
         self._check_input(x)
         self._check_state(state, x.shape[0])
         state = tuple(_float32("state", s) for s in state)
@@ -164,6 +162,7 @@ class Stepper:
         from unrolled.kernels.native import kind_of
 
         packed = _native.Stepper(WEIGHTS.index(self.weights))
+        packed.look_at(self._watch.watched, self._watch.seen)
         keep_h, keep_c = self._keep if len(self._keep) == 2 else (*self._keep, 0.0)
         for cell in self._cells:
             tensors = {
@@ -190,6 +189,7 @@ class Stepper:
         return None if result is None else (self._output(result[1][0]), result[1])
 
     def _graph_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        self._watch.look()
         self._check_input(x)
         self._check_state(state, x.shape[0])
         if x.shape[0] not in self._captured:
@@ -210,6 +210,7 @@ class Stepper:
 
     @torch.no_grad()
     def _torch_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        self._watch.look()
         self._check_input(x)
         self._check_state(state, x.shape[0])
         new: list[State] = []
@@ -249,7 +250,7 @@ class Stream:
             raise UserError(f"batch_size={batch_size} is not a number of sequences.", "Use 1 or more.")
         self.batch_size = batch_size
         self._stepper = stepper
-        self._watch, self._watched = stepper._watch, stepper._watched
+        self._watch = stepper._watch
         self._native = stepper._native_stream(batch_size)
         on_gpu = stepper._cells[0].weight_hh.device.type == "cuda"
         self._captured = stepper._capture(batch_size) if on_gpu else None
@@ -258,15 +259,18 @@ class Stream:
 
     def feed(self, x: Tensor) -> Tensor:
         """One step: x (B, D) → output (B, O)."""
-        if sum(map(version, self._watched)) != self._watch.seen:
-            self._watch.check()
         if self._captured is not None:
+            self._watch.look()
             return self._captured.feed(self._checked(x))
         if self._native is None:
             shown, self._state = self._stepper(self._checked(x), self._state)
             return shown.clone()  # it may be a part of the state
         output: Tensor | None = self._native.feed(x)
-        return self._native.feed(_float32("input", self._checked(x))) if output is None else output
+        if output is None:
+            self._watch.check()
+            output = self._native.feed(_float32("input", self._checked(x)))
+            assert output is not None
+        return output
 
     @property
     def state(self) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import weakref
 from collections.abc import Mapping
 from functools import cache
@@ -17,23 +16,21 @@ from unrolled.errors import UserError
 if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn
 
-version = operator.attrgetter("_version")
-"""How often a tensor was written in place, as autograd counts."""
-
 
 class Watch:
     """Compares a layer with what was taken from it, without keeping the layer alive.
 
-    `sum(map(version, watch.watched)) != watch.seen` is the quick look, for every step: it sees what torch counts, and
-    every optimizer's step. `check()` looks closely, also for parameters that were replaced or given other data, and
-    raises if a number is not what it was. Writes to `parameter.data` in place leave no trace: neither sees them.
+    `look()` is quick, for every step: it sees what torch counts, and every optimizer's step. The native engine does the
+    same itself, from `watched` and `seen`. `check()` looks closely, also for parameters that were replaced or given
+    other data, and raises if a number is not what it was. Writes to `parameter.data` in place leave no trace: neither
+    sees them.
     """
 
     def __init__(self, layer: DropIn, kept: Mapping[str, Tensor]) -> None:
         """`kept` are copies of the layer's weights, by name."""
         self._kept = kept
         self.watched: list[Tensor] = []
-        self.seen = 0
+        self.seen = [0]  # what their counters add up to
         watched = self.watched
         self._layer = weakref.ref(layer, lambda _: watched.clear())
         self._remember(layer)
@@ -43,15 +40,23 @@ class Watch:
     def _remember(self, layer: DropIn) -> None:
         self._places = _places(layer)
         self.watched[:] = [p for p in layer.parameters() if not p.is_inference()]  # which have no counter
-        self.seen = sum(map(version, self.watched))
+        self.seen[0] = self._counted()
+
+    def _counted(self) -> int:
+        return sum(tensor._version for tensor in self.watched)
+
+    def look(self) -> None:
+        """Raises if a weight was written to, and has another value than the one taken."""
+        if self._counted() != self.seen[0]:
+            self.check()
 
     def check(self) -> None:
         """Raises if the layer's weights have other values than those taken."""
         layer = self._layer()
         if layer is None:
-            self.seen = 0
+            self.seen[0] = 0
             return
-        if _places(layer) == self._places and sum(map(version, self.watched)) == self.seen:
+        if _places(layer) == self._places and self._counted() == self.seen[0]:
             return
         if not all(_equal(kept, getattr(layer, name).detach()) for name, kept in self._kept.items()):
             raise UserError(
@@ -74,7 +79,7 @@ def _listen() -> None:
 def _distrust(*_: object) -> None:
     """After an optimizer's step: fused ones write without counting."""
     for watch in list(_watches):
-        watch.seen = -1
+        watch.seen[0] = -1
 
 
 def _places(layer: DropIn) -> list[tuple[int, int]]:

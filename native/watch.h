@@ -1,0 +1,45 @@
+// The tensors that a stepper has copied: whether torch has counted a write to one of them since.
+#pragma once
+
+#include <Python.h>
+
+namespace unrolled {
+
+class Watch {
+ public:
+  Watch() = default;
+  ~Watch() {
+    Py_XDECREF(tensors_);
+    Py_XDECREF(seen_);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // A list of tensors, and a list of one number, what their counters must add up to. Both may change later.
+  void look_at(PyObject* tensors, PyObject* seen) {
+    Py_XSETREF(tensors_, Py_NewRef(tensors));
+    Py_XSETREF(seen_, Py_NewRef(seen));
+  }
+
+  // Needs Python's lock.
+  bool unchanged() const {
+    if (!tensors_) return true;
+    static PyObject* const version = PyUnicode_InternFromString("_version");
+    long sum = 0;
+    for (Py_ssize_t i = 0, count = PyList_Size(tensors_); i < count; ++i) {
+      PyObject* const counted = PyObject_GetAttr(PyList_GetItem(tensors_, i), version);
+      if (!counted) {
+        PyErr_Clear();
+        return false;
+      }
+      sum += PyLong_AsLong(counted);
+      Py_DECREF(counted);
+    }
+    return sum == PyLong_AsLong(PyList_GetItem(seen_, 0));
+  }
+
+ private:
+  PyObject *tensors_ = nullptr, *seen_ = nullptr;
+};
+
+}  // namespace unrolled
