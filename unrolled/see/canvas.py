@@ -134,12 +134,21 @@ def power(value: float, place: object = None) -> str:
     return f"$10^{{{exponent}}}$" if head == 1 else f"${head}{{\\cdot}}10^{{{exponent}}}$"
 
 
-def legend(axis: Axes, **options: Any) -> None:
-    """Beside nothing: above the panel, at its right end, in at most two rows where that can be."""
-    handles = axis.get_legend_handles_labels()[1]
-    if handles:
-        columns = options.pop("ncols", len(handles) if len(handles) <= 4 else -(-len(handles) // 2))
-        axis.legend(
-            loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=columns, borderaxespad=0.1,
-            handlelength=1.2, columnspacing=0.9, handletextpad=0.4, labelspacing=0.2, **options,
-        )  # fmt: skip
+def legend(axis: Axes) -> None:
+    """Above the panel at its right end, in as many rows as it needs beside the title; inside where there is no room."""
+    names = axis.get_legend_handles_labels()[1]
+    if not names:
+        return
+    figure: Any = axis.figure
+    letter = 0.58 * figure.points / 72  # inches
+    title = max(len(axis.get_title(where)) for where in ("left", "center", "right"))
+    room = figure.get_figwidth() - 0.08 * figure.points - letter * (title + 1)
+    columns = min(len(names), int(room / (0.83 * letter * (max(map(len, names)) + 4))))
+    if columns < 1 or -(-len(names) // columns) > (1 if title else 4):
+        axis.legend(loc="best", framealpha=0.7, handlelength=1.2)
+        return
+    columns = -(-len(names) // -(-len(names) // columns))  # rows of about one length
+    axis.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=columns, borderaxespad=0.1,
+        handlelength=1.2, columnspacing=0.9, handletextpad=0.4, labelspacing=0.2,
+    )  # fmt: skip
