@@ -125,8 +125,8 @@ def log_axis(axis: Axes, values: NDArray[Any] | Sequence[float]) -> None:
 def power(value: float) -> str:
     """A number as a power of ten, for the ticks of an axis.
 
-    >>> power(1e-5), power(2e-5)
-    ('$10^{-5}$', '$2{\\cdot}10^{-5}$')
+    >>> print(power(1e-5), power(2e-5))
+    $10^{-5}$ $2{\\cdot}10^{-5}$
     """
     exponent = math.floor(math.log10(value) + 1e-9)
     head = round(value / 10**exponent)
