@@ -25,6 +25,14 @@ def inspect(
         str | None, typer.Option(metavar="FOLDER", help="Draw everything there is to see into this folder.")
     ] = None,
     format: Annotated[str, typer.Option(help="Of the figures: png, svg or pdf.")] = "png",
+    width: Annotated[
+        str | None,
+        typer.Option(metavar="INCHES|column|page", help="Of the figures: column is 3.3 in, page 6.9 in of a paper."),
+    ] = None,
+    only: Annotated[
+        Several,
+        typer.Option(metavar="NAME,…", help="Draw these figures alone: gates,gradients; names as their files'."),
+    ] = None,
     others: Annotated[
         Several, typer.Option("--with", metavar="MODEL", help="Another model beside it, on the same input; repeat.")
     ] = None,
@@ -55,8 +63,12 @@ def inspect(
     Without --figures, --html, --step or --places a page opens in the browser, on this machine alone.
     """
     from unrolled import api
+    from unrolled.see.style import read_width
     from unrolled.serve import Asked, Inspection, save_report, serve
 
+    inches, named = read_width(width), _names(only)
+    if figures is None and (width is not None or only is not None):
+        raise UserError(f"{'--width' if width is not None else '--only'} is about figures.", "Give --figures FOLDER.")
     asked = Asked(
         {name: api.load(name, device=device) for name in (model, *(others or ()))},
         text,
@@ -70,13 +82,20 @@ def inspect(
     if places is not None:
         typer.echo(str(asked.trace().places(unit, layer, places)))
     if figures is not None:
-        for path in asked.draw(Path(figures), format):
+        for path in asked.draw(Path(figures), format, inches, named):
             typer.echo(str(path))
     if html is not None:
         save_report(Inspection(asked), Path(html))
         typer.echo(html)
     if step is None and places is None and figures is None and html is None:
         serve(Inspection(asked), port, browser, lambda text: typer.echo(text, err=True))
+
+
+def _names(given: Several) -> list[str] | None:
+    """Names with commas between, in one option or several; None: all."""
+    if given is None:
+        return None
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
 def _pair(text: str) -> tuple[str, Any]:

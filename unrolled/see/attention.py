@@ -19,6 +19,7 @@ from unrolled.see.trace import AttentionMap, ModelTrace
 if TYPE_CHECKING:
     from unrolled.see.canvas import Picture
 
+HIGHEST = 9.0  # inches of a matrix
 CHOSEN = "#d55e00"
 SPECIAL = ("<bos>", "<eos>", "<pad>", "<unk>")
 
@@ -78,9 +79,10 @@ def _matrix(
     rows = [short(plain(token)) for token in target]
     beside = 0.0085 * size * max(map(columns, rows), default=1) + 0.09 * size  # inches: row labels and colour bar
     wide = width or min(USUAL, beside + 0.33 * max(4, len(source)))
-    each = min(0.36, (wide - beside) / max(1, len(source)))  # inches of a cell
+    highest = HIGHEST / max(1, len(target))
+    each = min(0.36, (wide - beside) / max(1, len(source)), highest)  # inches of a cell
     named = naming(source, each * len(source), size)
-    deep = max(each, 0.016 * size) if len(target) <= 60 else 9.0 / len(target)
+    deep = max(each, min(0.016 * size, highest))
     high = 0.06 * size + named.height + deep * max(2, len(target))
     figure = Picture(wide, high, width is not None)
     axis = figure.subplots()
@@ -114,6 +116,8 @@ def heads_figure(
 
 
 def _heads(found: AttentionMap, title: str, width: float | None, outlined: tuple[int, int] | None) -> Picture:
+    from matplotlib.ticker import MaxNLocator
+
     from unrolled.see.canvas import Picture, heat
 
     layers, heads, rows, across = found.weights.shape
@@ -141,6 +145,8 @@ def _heads(found: AttentionMap, title: str, width: float | None, outlined: tuple
         named.write(axis)
     if down.names:
         axes[0, 0].set_yticks(range(rows), down.names, fontsize=down.size, family=fonts("DejaVu Sans Mono"))
+    else:
+        axes[0, 0].yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
     figure.suptitle(drawable(title), family=fonts())
     return figure
 

@@ -117,29 +117,42 @@ def log_axis(axis: Axes, values: NDArray[Any] | Sequence[float]) -> None:
     decades = math.log10(positive.max() / positive.min())
     subs = (1.0, 2.0, 5.0) if decades < 2 else (1.0,)
     axis.yaxis.set_major_locator(LogLocator(base=10, subs=subs, numticks=7))
-    axis.yaxis.set_major_formatter(FuncFormatter(power))
+    short = positive.min() >= 1e-4 and positive.max() < 1e5
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if short else power(value)))
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def power(value: float, place: object = None) -> str:
-    """A number of a logarithmic axis: plain if it is short, else as a power of ten.
+def power(value: float) -> str:
+    """A number as a power of ten, for the ticks of an axis.
 
-    >>> power(0.02), power(500), power(1e-5), power(2e-5)
-    ('0.02', '500', '$10^{-5}$', '$2{\\\\cdot}10^{-5}$')
+    >>> print(power(1e-5), power(2e-5))
+    $10^{-5}$ $2{\\cdot}10^{-5}$
     """
-    if value <= 0 or 1e-3 <= value < 1e4:
-        return f"{value:g}"
     exponent = math.floor(math.log10(value) + 1e-9)
     head = round(value / 10**exponent)
     return f"$10^{{{exponent}}}$" if head == 1 else f"${head}{{\\cdot}}10^{{{exponent}}}$"
 
 
-def legend(axis: Axes, **options: Any) -> None:
-    """Beside nothing: above the panel, at its right end, in at most two rows where that can be."""
-    handles = axis.get_legend_handles_labels()[1]
-    if handles:
-        columns = options.pop("ncols", len(handles) if len(handles) <= 4 else -(-len(handles) // 2))
-        axis.legend(
-            loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=columns, borderaxespad=0.1,
-            handlelength=1.2, columnspacing=0.9, handletextpad=0.4, labelspacing=0.2, **options,
-        )  # fmt: skip
+def say_empty(axis: Axes, text: str) -> None:
+    """Says inside a panel why it shows nothing."""
+    axis.text(0.5, 0.65, text, transform=axis.transAxes, ha="center", va="center", color="0.4", zorder=9)
+
+
+def legend(axis: Axes) -> None:
+    """Above the panel at its right end, in as many rows as it needs beside the title; inside where there is no room."""
+    names = axis.get_legend_handles_labels()[1]
+    if not names:
+        return
+    figure: Any = axis.figure
+    letter = 0.58 * figure.points / 72  # inches
+    title = max(len(axis.get_title(where)) for where in ("left", "center", "right"))
+    room = figure.get_figwidth() - 0.08 * figure.points - letter * (title + 1)
+    columns = min(len(names), int(room / (0.83 * letter * (max(map(len, names)) + 4))))
+    if columns < 1 or -(-len(names) // columns) > (1 if title else 4):
+        axis.legend(loc="best", framealpha=0.7, handlelength=1.2)
+        return
+    columns = -(-len(names) // -(-len(names) // columns))  # rows of about one length
+    axis.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=columns, borderaxespad=0.1,
+        handlelength=1.2, columnspacing=0.9, handletextpad=0.4, labelspacing=0.2,
+    )  # fmt: skip

@@ -41,17 +41,23 @@ def _drawn(rows: list[dict[str, Any]], updates: Updates, metric: str) -> Picture
     _draw_scores(loss, rows, metric)
     rate.plot(updates.step, updates.rate, _mark(len(updates.step)))
     log_axis(rate, updates.rate)
+    if rate.get_yscale() == "linear":
+        rate.set_ylim(0, 1.2 * float(np.nanmax(np.append(updates.rate, 1e-12))))
     rate.set_ylabel("learning rate")
     rate.grid(alpha=0.3)
     draw_norms(norms, updates)
     norms.set_xlabel("updates")
     norms.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(updates.step) == 1:
+        norms.set_xticks(updates.step)
     figure.align_ylabels([loss, rate, norms])
     return figure
 
 
 def _draw_scores(axis: Axes, rows: list[dict[str, Any]], metric: str) -> None:
     """The training loss, and the score; one that is no loss has an axis of its own."""
+    from unrolled.see.canvas import say_empty
+
     steps, loss = [row["step"] for row in rows], metric == "loss" or metric.startswith("nats_per_")
     other = axis if loss else axis.twinx()
     axis.plot(steps, _numbers(rows, "train_loss"), "o-", color="C0", label="training loss")
@@ -65,8 +71,12 @@ def _draw_scores(axis: Axes, rows: list[dict[str, Any]], metric: str) -> None:
         axis.set_ylabel("loss")
     else:
         axis.set_ylabel("training loss", color="C0")
+        if len(rows) == 1 and (only := float(_numbers(rows, "train_loss")[0])) > 0:
+            axis.set_ylim(0, 1.3 * only)  # so that it does not lie under the score
         other.set_ylabel(f"validation {metric}; ★ the best", color="C1")
     axis.grid(alpha=0.3)
+    if not any(np.isfinite(_numbers(rows, name)).any() for name in ("train_loss", metric)):
+        say_empty(axis, "neither the loss nor the score was ever a finite number")
 
 
 def _numbers(rows: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
@@ -81,7 +91,7 @@ def draw_norms(axis: Axes, updates: Updates) -> None:
     Of many updates layers are drawn by their medians, so that they can be told apart. Of many layers those with the
     largest gradients are named and the others are grey.
     """
-    from unrolled.see.canvas import log_axis
+    from unrolled.see.canvas import log_axis, say_empty
 
     every = -(-len(updates.step) // MOST_MEDIANS)
     step, *layers = (_medians(values, every) for values in (updates.step, *updates.layers.values()))
@@ -89,10 +99,11 @@ def draw_norms(axis: Axes, updates: Updates) -> None:
     everything = "all" + (f", largest of {each}" if each > 1 else "")
     axis.plot(few.step, few.norm, _mark(len(few.step)), color="black", lw=0.7, label=everything)
     named = sorted(zip(updates.layers, layers, strict=True), key=lambda pair: -np.nan_to_num(pair[1][-1]))
+    most = len(named) if len(named) <= MOST_LAYERS else MOST_LAYERS - 1
     for number, (name, norms) in enumerate(named):
-        colour, label = (f"C{number}", name) if number < MOST_LAYERS else (GREY, None)
-        if number == MOST_LAYERS:
-            label = f"{len(named) - MOST_LAYERS} other layers"
+        colour, label = (f"C{number}", name) if number < most else (GREY, None)
+        if number == most:
+            label = f"{len(named) - most} other layers"
         axis.plot(step, norms, _mark(len(step)), lw=1.1, color=colour, label=label, zorder=2 if colour != GREY else 1)
     count, marked = int(updates.clipped.sum()), few.clipped
     if count:
@@ -104,6 +115,8 @@ def draw_norms(axis: Axes, updates: Updates) -> None:
     axis.set_ylabel("gradient norm before clipping" + (f"\nlayers: medians of {every} updates" if every > 1 else ""))
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     axis.grid(alpha=0.3)
+    if not np.isfinite(few.norm).any():
+        say_empty(axis, "no gradient was finite")
 
 
 def _mark(count: int) -> str:

@@ -15,7 +15,7 @@ from unrolled.see.beam_figure import draw_beams
 from unrolled.see.flow import contributions, largest_singular_values
 from unrolled.see.forecast_figure import draw_forecast
 from unrolled.see.frames_figure import draw_frames, draw_lattice
-from unrolled.see.gradients_figure import draw_gradients
+from unrolled.see.gradients_figure import compare_gradients, draw_gradients
 from unrolled.see.labels import GATES, SQUASHED, drawable, fonts
 from unrolled.see.steps import columns, naming, numbered, short
 from unrolled.see.style import USUAL, read_width, text_size
@@ -26,6 +26,7 @@ from unrolled.training.checkpoint import write_atomically
 if TYPE_CHECKING:
     from unrolled.see.canvas import Picture
 
+__all__ = ["DRAWINGS", "NEEDS", "compare_gradients", "make_folder", "save_all"]
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -106,7 +107,7 @@ def _heat(
         axis.set_title(GATES.get(name, name), loc="left")
         axis.set_ylabel("unit")
         numbered(axis, these, panel, 0.7 * size)
-        figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01, aspect=12)
+        figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01, aspect=22)
     named.write(axes[-1])
     which = ", ".join(_which(these, width) for width, these in chosen.items() if any(
         values.shape[1] == width for values in rows.values()))  # fmt: skip
@@ -155,15 +156,16 @@ def draw_norms(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
     axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axis, (part, what, found) in zip(axes, panels, strict=True):
         lines(axis, found)
-        legend(axis)
+        what = f"{part.name} {what}".strip()
+        if len(part.tokens) > 1:
+            legend(axis)
         axis.grid(alpha=0.3)
-        axis.set_title(part.name, loc="left")
         if len(part.tokens) == 1:
             axis.set_xlabel(f"{what} at {named[part.name].names[0]}", family=fonts())
         else:
             axis.set_ylabel(what)
             named[part.name].write(axis)
-        if what != "norm":
+        if not what.endswith("norm"):
             axis.set(**{"xlim" if len(part.tokens) == 1 else "ylim": (0, 1)})
     return figure
 
@@ -197,7 +199,7 @@ def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48, widt
     above.set_ylabel(stretch)
     log_axis(below, np.concatenate([*shares.values()]))
     below.set_ylabel(share)
-    below.set_title("each step's share of the weights' gradient", loc="left")
+    below.set_title("share of the weights' gradient", loc="left")
     legend(below)
     for axis in (above, below):
         axis.grid(alpha=0.3)
@@ -265,8 +267,6 @@ def save_all(
 def check_kinds(trace: ModelTrace, only: Sequence[str]) -> list[str]:
     """The figures that a user named, each of which this trace has."""
     for kind in only:
-        if kind not in DRAWINGS:
-            raise unknown_name("figure", kind, trace.kinds)
         if (reason := trace.why_not(kind)) is not None:
             raise UserError(reason, f"There are: {', '.join(trace.kinds)}.")
     if not only:

@@ -33,9 +33,9 @@ def draw_forecast(trace: ModelTrace, layer: str | None = None, units: int = 48, 
     axes = figure.subplots(len(some), 1, sharex=True, squeeze=False)[:, 0]
     mark = "o" if steps <= MARKED else ""
     for axis, (name, found) in zip(axes, some.items(), strict=True):
-        rows, truth = _came(found)
+        known, truth = _came(found)
         if np.isfinite(truth).any():
-            axis.plot(rows, truth, f"{mark}-", color="black", label="truth")
+            axis.plot(known, truth, f"{mark}-", color="black", label="truth")
         for number, (horizon, one) in enumerate(_spread(found)):
             said = "forecast" if not horizon else f"forecast {horizon} ahead"
             axis.plot(one.rows, one.forecast, f"{mark}--", color=f"C{number}", label=said, alpha=0.9)
@@ -44,6 +44,9 @@ def draw_forecast(trace: ModelTrace, layer: str | None = None, units: int = 48, 
     legend(axes[0])
     axes[-1].set_xlabel("row")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    rows = {row for found in some.values() for one in found.values() for row in one.rows}
+    if len(rows) == 1:
+        axes[-1].set_xticks(list(rows))
     if len(some) < len(targets):
         axes[-1].set_xlabel(f"row; {len(some)} of {len(targets)} targets")
     return figure

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def draw_lattice(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
     """Which state the path to the text is in at each moment, and the likeliest path; above it, the posteriors."""
-    from unrolled.see.canvas import Picture, heat
+    from unrolled.see.canvas import Picture, heat, legend
 
     frames = trace.frames
     assert frames is not None
@@ -37,9 +37,9 @@ def draw_lattice(trace: ModelTrace, layer: str | None = None, units: int = 48, w
     points = max(4.0, min(0.75 * size, 72 * deep * every / states / 1.1))
     axis.set_yticks(range(every - 1, states, every), labels[every - 1 :: every], fontsize=points, family=fonts())
     middles = (np.arange(steps) + 0.5) * (reading.end / max(1, steps))
-    axis.plot(middles, frames.path, color="#d55e00", label="the likeliest path")
-    axis.set_title("state of the path to the text, · for blanks", loc="left")
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, borderaxespad=0.0)
+    axis.plot(middles, frames.path, color="#d55e00", label="likeliest path")
+    axis.set_title("states of the text, · for blanks" if wide > 5 else "states of the text", loc="left")
+    legend(axis)
     axis.set(xlabel=reading.unit, xlim=(0, reading.end))
     figure.colorbar(image, ax=axis, label="probability", fraction=0.03, pad=0.01)
     return figure

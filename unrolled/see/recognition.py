@@ -112,6 +112,8 @@ def _room(reading: Reading, inches: float, size: float) -> float:
 
 def draw_spikes(axis: Axes, reading: Reading, rows: Sequence[int]) -> None:
     """A curve for each label: long silence of the blank, and spikes."""
+    from unrolled.see.canvas import legend
+
     steps = len(reading.posteriors)
     middles = (np.arange(steps) + 0.5) * (reading.end / max(1, steps))
     axis.plot(middles, reading.posteriors[:, 0], "--", color="0.6", linewidth=1, label="blank")
@@ -120,7 +122,7 @@ def draw_spikes(axis: Axes, reading: Reading, rows: Sequence[int]) -> None:
         (line,) = axis.plot(middles, curve)
         axis.fill_between(middles, curve, alpha=0.15, color=line.get_color())
     axis.set(ylabel="probability", ylim=(0, 1.05))
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, borderaxespad=0.0)
+    legend(axis)
     axis.grid(alpha=0.25)
 
 

@@ -66,7 +66,7 @@ def naming(tokens: Sequence[str], inches: float, size: float) -> Naming:
     for points in _sizes(size, 6.0):
         turned = [width * points > each - 0.15 * points for width in widths]
         fits = each >= 1.1 * points
-        if not any(turned) or (fits and sum(turned) <= FEW * len(names)):
+        if not any(turned) or (fits and sum(turned) <= max(1, FEW * len(names))):
             height = longest * points if any(turned) else 1.2 * points
             return Naming(names, points, turned, height / 72)
     for points in _sizes(size, SMALLEST):

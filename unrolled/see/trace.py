@@ -253,6 +253,8 @@ class ModelTrace:
         """Why there is no such figure; None: there is."""
         from unrolled.see.figures import NEEDS
 
+        if kind not in NEEDS:
+            raise unknown_name("figure", kind, NEEDS)
         return None if NEEDS[kind](self) else self.reasons.get(kind, f"A model of {self.task} has no {kind}.")
 
     def figure(
@@ -270,8 +272,6 @@ class ModelTrace:
         from unrolled.see.figures import DRAWINGS
         from unrolled.see.style import read_width, style, text_size
 
-        if kind not in DRAWINGS:
-            raise unknown_name("figure", kind, DRAWINGS)
         if (reason := self.why_not(kind)) is not None:
             raise UserError(reason, f"There are: {', '.join(self.kinds)}.")
         if layer is not None and layer not in self.probes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,13 +78,26 @@ class Asked:
         model = self.models[name] if name is not None else self._first
         return model.trace(self.given(model), **{**self.truth(model), **self.options})
 
-    def draw(self, folder: Path, format: str = "png") -> list[Path]:
-        """Everything there is to see; of several models each in a folder of its own, and gradients side by side."""
+    def draw(
+        self, folder: Path, format: str = "png", width: str | float | None = None, only: Sequence[str] | None = None
+    ) -> list[Path]:
+        """Everything there is to see, or the figures in `only`; of several models each in a folder of its own.
+
+        Gradients of several models are also drawn side by side.
+        """
         traces = {self.names[name]: self.trace(name) for name in self.models}
         if len(traces) == 1:
-            return save_all(next(iter(traces.values())), folder, format)
-        made = [path for name, trace in traces.items() for path in save_all(trace, folder / name, format)]
+            return save_all(next(iter(traces.values())), folder, format, width, only)
+        made = []
+        for name, trace in traces.items():
+            chosen = only if only is None else [kind for kind in only if trace.why_not(kind) is None]
+            if chosen is None or chosen:
+                made += save_all(trace, folder / name, format, width, chosen)
+        if only is not None and not made:
+            save_all(next(iter(traces.values())), folder, format, width, only)  # says why there are none
         make_folder(folder)
-        place = folder / f"gradients.{format}"
-        compare_gradients(traces).savefig(place, dpi=120)
-        return [*made, place]
+        if only is None or "gradients" in only:
+            place = folder / f"gradients.{format}"
+            compare_gradients(traces, width=width).savefig(place)
+            made.append(place)
+        return made
