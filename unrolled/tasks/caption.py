@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from unrolled.data.captions import (
     some_pictures,
 )
 from unrolled.data.glyphs import GLYPHS, embedded_glyphs
+from unrolled.data.pictures import decode
 from unrolled.data.views import Shape, View
 from unrolled.errors import UserError, note
 from unrolled.metrics.captions import CaptionScores, caption_scores
@@ -37,7 +39,7 @@ from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Request, Task, nth
+from unrolled.tasks.base import STANDARD_INPUT, Data, Request, Task, nth
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, Unread, describe, view_of
@@ -66,6 +68,7 @@ class Caption(Task):
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "size")
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
     reads_files: ClassVar[bool] = True
+    reads_bytes: ClassVar[bool] = True
 
     def __init__(self, encoder: MakeEncoder | None = None) -> None:
         self._make, self._shown = encoder, list[str]()
@@ -224,6 +227,11 @@ class Caption(Task):
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each picture; with `picture` the attention to one of them is drawn too."""
         check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        if request.raw is not None:
+            if picture is not None:
+                raise UserError("Attention is drawn over a file, and standard input is none.", "Give a file.")
+            yield from self._run_pipe(model, request, options)
+            return
         request = replace(request, texts=None, lines=(), files=_files(request))
         if picture is not None:
             place = check_picture(picture)
@@ -235,6 +243,15 @@ class Caption(Task):
         if request.format != "text":
             options = {"attention": model.network.attends, **options}
         yield from super().run(model, request, **options)
+
+    def _run_pipe(self, model: Model, request: Request, options: dict[str, Any]) -> Iterator[str]:
+        """The one picture that standard input holds."""
+        assert request.raw is not None
+        pixels, _ = decode(io.BytesIO(request.raw.read()), "Standard input")
+        one = Captioned(fitted_view(View(pixels), model.assets.shape, "Standard input"), (), STANDARD_INPUT)
+        if request.format != "text":
+            options = {"attention": model.network.attends, **options}
+        yield from self.written([(one, self.predict(model, one, **options))], request.format)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Captioned | Unread]:
         """Every picture of the files that a request names; names in lines and texts are paths, too."""
