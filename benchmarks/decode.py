@@ -1,11 +1,15 @@
 """Decoding posteriors against flashlight-text and pyctcdecode, one thread each.
 
-    UNROLLED_DATA=... python benchmarks/decode.py [--pyctcdecode PYTHON] [--seconds 3]
+    UNROLLED_DATA=... python benchmarks/decode.py [--pyctcdecode PYTHON] [--seconds 3] [--only same,defaults,margins]
+        [--models FOLDER]
 
 Sentences of the Penn treebank's test part are turned into posteriors of T = 500 frames and V = 32 labels, peaky ones
 (spikes between blanks, some of them wrong) and flat ones (labels over several frames in noise). The 3-gram is trained
 on its training part; the lexicons are its words, and these with those of a word list. The same beam and margin for
 all; a decoder's word error is in the table beside its time. pyctcdecode pins numpy 1: name a Python that has it.
+
+`defaults` has both tools at their own defaults, `margins` what a margin costs in errors; both on posteriors of real
+lines and recordings, from models that are kept in FOLDER. Parts that are not measured stay in the file as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import interleaved, machine, row, show, write
+from decode_defaults import at_own_defaults, what_margins_cost
+from measure import RESULTS, interleaved, machine, row, show, write
+from real_posteriors import real_sets
 
 from unrolled.search import Decoder, Lexicon, NGram, prefix_search
 
@@ -266,8 +272,21 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--pyctcdecode", metavar="PYTHON", help="a Python that has pyctcdecode")
+    parser.add_argument("--only", default="same,defaults,margins")
+    parser.add_argument("--models", type=Path, default=Path(tempfile.gettempdir()) / "unrolled-real-posteriors")
+    parser.add_argument("--repeats", type=int, default=3, help="of `defaults`; the middle one counts")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    parts: dict[str, tuple[list[Any], list[Any]]] = {}
+    if "same" in options.only:
+        parts["same"] = at_the_same_limits(options)
+    if "defaults" in options.only or "margins" in options.only:
+        parts |= on_real_posteriors(options)
+    show("Decoding, one thread", [row for rows, _ in parts.values() for row in rows])
+    merge_results(parts)
+
+
+def at_the_same_limits(options: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     with tempfile.TemporaryDirectory() as folder:
         arpa = Path(folder) / "lm.arpa"
         NGram.train([" ".join(words) for words in text_of("train") if words], order=3).save(arpa)
@@ -278,7 +297,31 @@ def main() -> None:
             against_pyctcdecode(options, arpa, lm) if options.pyctcdecode else ([], []),
         ):
             rows, details = rows + more_rows, details + more_details
-    show("Decoding, T 500, V 32, one thread", rows)
+    return rows, details
+
+
+def on_real_posteriors(options: argparse.Namespace) -> dict[str, tuple[list[Any], list[Any]]]:
+    found: dict[str, tuple[list[Any], list[Any]]] = {}
+    for real in real_sets(options.models):
+        lm = NGram.train(real.sentences, order=2)
+        if "defaults" in options.only and options.pyctcdecode:
+            rows, details = at_own_defaults(real, lm, options.pyctcdecode, options.repeats)
+            found.setdefault("defaults", ([], []))[0].extend(rows)
+            found["defaults"][1].extend(details)
+        if "margins" in options.only:
+            found.setdefault("margins", ([], []))[1].extend(what_margins_cost(real, lm))
+    return found
+
+
+def merge_results(parts: dict[str, tuple[list[Any], list[Any]]]) -> None:
+    """Writes the parts that were measured; the others stay as they are in the file."""
+    path = RESULTS / "decode.json"
+    kept = json.loads(path.read_text()) if path.is_file() else {"table": [], "details": []}
+    rows = [one for one in kept["table"] if one.get("part", "same") not in parts]
+    details = [one for one in kept["details"] if one.get("part", "same") not in parts]
+    for name, (more_rows, more_details) in parts.items():
+        rows += [{**one, "part": name} for one in more_rows]
+        details += [{**one, "part": name} for one in more_details]
     write("decode", machine(), rows, details)
 
 

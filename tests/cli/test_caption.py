@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ from PIL import Image
 
 from tests.cli.test_generate import call
 from tests.tasks.test_caption import SMALL, scenes, write
+from unrolled import load
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
 
@@ -123,3 +128,49 @@ def test_mistakes_leave_nothing_behind(folder: Path, table: Path, tmp_path: Path
     code, _, said = call("eval", folder, table, "--target", table)
     assert code == 2
     assert said.startswith("unrolled: --target is not for a model of caption. It is for translate.")
+
+
+def test_scores_say_their_search(folder: Path, table: Path) -> None:
+    """Those of training are of greedy captions, and eval --beam 1 has the same."""
+    scores = json.loads(call("eval", folder, table, "--json")[1])
+    assert scores["search"] == "beam 5, gnmt 1"
+    assert list(scores["searches"]) == ["greedy", "beam 5, gnmt 1"]
+    assert scores["searches"]["beam 5, gnmt 1"]["bleu4"] == scores["bleu4"]
+    greedy = json.loads(call("eval", folder, table, "--beam", "1", "--json")[1])
+    assert (greedy["search"], list(greedy["searches"])) == ("greedy", ["greedy"])
+    trained = load(folder).scores
+    for name in ("bleu1", "bleu4", "chrf", "cider", "exact_match"):
+        assert greedy[name] == pytest.approx(trained[name])
+        assert scores["searches"]["greedy"][name] == pytest.approx(trained[name])
+    chosen = json.loads(call("eval", folder, table, "--beam", "3", "--length-penalty", "none", "--json")[1])
+    assert chosen["search"] == "beam 3"
+    said = call("eval", folder, table)[1]
+    assert "search           bleu1   bleu4    chrf   cider   words" in said
+    assert "\ngreedy  " in said
+
+
+def test_unreadable_pictures_keep_their_names(folder: Path, table: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"none")
+    code, out, _ = call("run", folder, bad, picture(table), "--json")
+    broken, good = map(json.loads, out.splitlines())
+    assert code == 2
+    assert set(broken) == {"input", "error"}
+    assert (broken["input"], good["input"], good["image"]) == (str(bad), str(picture(table)), str(picture(table)))
+    code, out, _ = call("run", folder, bad, picture(table), "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["input"] for row in rows] == [str(bad), str(picture(table))]
+    assert "is no picture that can be read" in rows[0]["error"]
+    assert (rows[0]["caption"], rows[1]["error"]) == ("", "")
+    assert rows[1]["caption"] in scenes()[0][2]
+
+
+def test_a_picture_on_standard_input(folder: Path, table: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "unrolled", "run", str(folder), "-"],
+        input=picture(table).read_bytes(),
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert result.stdout.decode().strip() in scenes()[0][2]

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
+import re
 import subprocess
 import sys
 import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 
 from tests.tasks.recognition import RATE, SMALL, manifest, tone, words, write_lines, write_recordings
+from unrolled import load
 from unrolled.cli.app import main
+from unrolled.data.media import Medium
 from unrolled.errors import Note
 from unrolled.tasks.recognize import Recognize
+from unrolled.tasks.recognize_read import hear
 
 
-def run(*parts: str, text: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*parts: str, text: str | bytes = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The command in this process: starting Python anew takes seconds."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
@@ -32,7 +38,11 @@ def run(*parts: str, text: str = "", folder: Path | None = None) -> subprocess.C
     ):
         warnings.simplefilter("always", Note)
         patch.setattr(sys, "argv", ["unrolled", *parts])
-        patch.setattr(sys, "stdin", io.StringIO(text))
+        patch.setattr(
+            sys,
+            "stdin",
+            io.TextIOWrapper(io.BufferedReader(io.BytesIO(text if isinstance(text, bytes) else text.encode()))),
+        )
         patch.chdir(folder or ".")
         try:
             main()
@@ -194,3 +204,85 @@ def test_notes_tell_what_is_unusual(folder: Path) -> None:
         "Note: Symbols never seen in training cannot be recognised. There are 1, the first at strange.tsv:1: 'ä'."
         in (result.stderr)
     )
+
+
+def test_a_table_keeps_what_could_not_be_read(folder: Path) -> None:
+    result = run("run", "m", "missing.wav", "test0.wav", "text.txt", "--format", "csv", folder=folder)
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["input"] for row in rows] == ["missing.wav", "test0.wav", "text.txt"]
+    assert [row["text"] for row in rows] == ["", words(10, seed=1)[0], ""]
+    assert rows[0]["error"] == "missing.wav does not exist. Give the path of a recording or picture."
+    assert rows[1]["error"] == ""
+    assert rows[2]["error"].startswith("text.txt is no recording that can be read")
+    assert all(None not in row and None not in row.values() for row in rows)  # every row has every column
+    assert result.returncode == 2
+
+
+def test_a_recording_that_ends_early_is_said(folder: Path) -> None:
+    whole = (folder / "test0.wav").read_bytes()
+    (folder / "cut.wav").write_bytes(whole[: 44 + 2 * RATE // 4])
+    declared = (len(whole) - 44) / 2 / RATE
+    result = run("run", "m", "cut.wav", folder=folder)
+    assert result.returncode == 0
+    assert f"Note: cut.wav ends early: it declares {declared:.2f} seconds, and 0.25 are there." in result.stderr
+    assert "ends early" not in run("run", "m", "test0.wav", folder=folder).stderr
+    manifest(folder / "cut.tsv", [("cut.wav", "a"), ("test0.wav", "b")])
+    result = run("check", "recognize", "--train", "cut.tsv", "--set", "data.valid=test.tsv", folder=folder)
+    assert "1 of 2 recordings end before what they declare, the first at cut.tsv:1." in result.stderr
+
+
+def test_a_recording_on_standard_input(folder: Path) -> None:
+    expected, raw = words(10, seed=1)[0], (folder / "test0.wav").read_bytes()
+    for parts, given in (
+        (("-",), raw),
+        ((), raw),  # what it is can be seen
+        (("-",), raw[:40] + b"\xff\xff\xff\xff" + raw[44:]),  # a length that nobody knew
+        (("-", "--rate", str(RATE)), raw[44:]),
+        (("--rate", str(RATE)), raw[44:]),
+    ):
+        result = run("run", "m", *parts, text=given, folder=folder)
+        assert (result.stdout, result.returncode) == (f"{expected}\n", 0), result.stderr
+        assert "iconv" not in result.stderr
+    (folder / "test0.raw").write_bytes(raw[44:])
+    assert run("run", "m", "test0.raw", "--rate", str(RATE), folder=folder).stdout == f"{expected}\n"
+    assert "test0.raw is samples, which do not say" in run("run", "m", "test0.raw", folder=folder).stderr
+    both = run("run", "m", "-", "test0.wav", text=raw, folder=folder)
+    assert "- is standard input, and there are files beside it. Give one or the other." in both.stderr
+    record = json.loads(run("run", "m", "-", "--json", text=raw, folder=folder).stdout)
+    assert (record["input"], record["text"]) == ("-", expected)
+
+
+def test_run_and_decode_have_one_schema(folder: Path) -> None:
+    model = load(folder / "m")
+    np.savez(folder / "heard.npz", one=next(hear(model, [Medium.named(str(folder / "test0.wav"))]))[0].log_probs)
+    (folder / "labels.txt").write_text("".join(f"{name}\n" for name in model.assets.labels.names))
+    options = ("--lexicon", "words.txt", "--n-best", "2", "--json")
+    ran = json.loads(run("run", "m", "test0.wav", *options, folder=folder).stdout)
+    given = ("heard.npz", "--labels", "labels.txt", "--frame-seconds", "0.02")
+    read = json.loads(run("decode", *given, *options, folder=folder).stdout)
+
+    def keys(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: keys(one) for key, one in value.items()}
+        return keys(value[0]) if isinstance(value, list) else type(value).__name__
+
+    assert keys(ran) == keys(read)
+    assert {**ran, "input": ""} == {**read, "input": ""}
+    assert len(ran["n_best"]) == 2
+    assert all(one["words"] and one["labels"] for one in ran["n_best"])
+
+
+def test_weights_are_tuned(folder: Path) -> None:
+    options = ("--lexicon", "words.txt", "--lm", "lm.arpa", "--tune")
+    shown = run("eval", "m", "test.tsv", *options, folder=folder).stdout
+    assert re.search(r"^tuned +--lm-weight [0-9.]+ --word-bonus [-0-9.]+$", shown, re.MULTILINE)
+    said = run("eval", "m", "test.tsv", "--tune", folder=folder)
+    assert (said.returncode, "tune is for lm_weight and word_bonus" in said.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("names", ["file\ttext", "File\tText"])
+def test_a_manifest_may_have_a_header(names: str, folder: Path) -> None:
+    (folder / "named.tsv").write_text(f"{names}\n" + (folder / "test.tsv").read_text())
+    result = run("eval", "m", "named.tsv", "--json", folder=folder)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["examples"] == 10

@@ -21,7 +21,7 @@ from unrolled.cli.run import (
 )
 from unrolled.errors import UserError
 
-OPTIONS = ("beam", *RECOGNIZE)
+OPTIONS = ("beam", "length_penalty", "alpha", *RECOGNIZE, "tune")
 
 
 def evaluate(
@@ -52,6 +52,14 @@ def evaluate(
     word_bonus: WordBonus = None,
     unknown_penalty: UnknownPenalty = None,
     window: Window = None,
+    tune: Annotated[
+        bool | None,
+        typer.Option("--tune", help="recognize: find --lm-weight and --word-bonus with the fewest errors on FILE."),
+    ] = None,
+    length_penalty: Annotated[
+        str | None, typer.Option(help="caption: none, average or gnmt, what log P is divided by (gnmt).")
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="caption: exponent of gnmt; more: longer captions (1).")] = None,
 ) -> None:
     """Score a model on a file."""
     from unrolled import api

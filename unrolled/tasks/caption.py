@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from unrolled.data.captions import (
     some_pictures,
 )
 from unrolled.data.glyphs import GLYPHS, embedded_glyphs
+from unrolled.data.pictures import decode
 from unrolled.data.views import Shape, View
 from unrolled.errors import UserError, note
 from unrolled.metrics.captions import CaptionScores, caption_scores
@@ -37,14 +39,14 @@ from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import Data, Example, Request, Task, nth
+from unrolled.tasks.base import STANDARD_INPUT, Data, Example, Request, Task, nth
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, Unread, describe, view_of
 from unrolled.tasks.caption_trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.caption_trace import trace_caption
 from unrolled.tasks.side import Reading, choose_level, trained_side
-from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, once_drawn, with_guesses, with_targets
+from unrolled.tasks.writing import OPTIONS, FreeRun, RunOptions, named, once_drawn, with_guesses, with_targets
 from unrolled.training import Batches, Goal, Loss, hash_of
 from unrolled.training.consistency import twice
 
@@ -55,6 +57,7 @@ WORDS_FOR_BLEU = 6  # in a caption, the mean: BLEU of fewer than four is 0 whate
 AT_ONCE = 64  # pictures in a batch when there are no gradients
 ENOUGH = 2000  # pictures to know how their numbers are spread
 SHOWN = 3  # captions shown while a model learns
+SHOWN_SCORES = ("bleu1", "bleu4", "chrf", "cider", "words")  # of each search
 
 
 class Caption(Task):
@@ -67,6 +70,7 @@ class Caption(Task):
     reads_files: ClassVar[bool] = True
     file_keys: ClassVar[tuple[str, ...]] = ("image_column", "caption_column")
     parallel: ClassVar[bool] = True
+    reads_bytes: ClassVar[bool] = True
 
     def __init__(self, encoder: MakeEncoder | None = None) -> None:
         self._make, self._shown = encoder, list[str]()
@@ -175,19 +179,42 @@ class Caption(Task):
         return self.evaluate_with(model, path)
 
     def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
-        """`evaluate_file` with a search as `RunOptions` say."""
+        """`evaluate_file` with a search as `RunOptions` say, and beside it those of greedy captions."""
         check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         assert isinstance(model.config, CaptionConfig)
         table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
         examples = _read(model.config, table, images, model.assets.shape)
-        answers = describe(model, [example.view for example in examples], RunOptions(**options))
-        scores = _scores(model, [answer.text for answer in answers], examples)
+        views, asked = [example.view for example in examples], RunOptions(**options)
+        ways = {named(one): one for one in (RunOptions(beam=1), asked)}
+        found = {name: describe(model, views, one) for name, one in ways.items()}
+        table = {name: _scores(model, [one.text for one in answers], examples) for name, answers in found.items()}
+        search = named(asked)
         return {
-            **asdict(scores),
+            **asdict(table[search]),
+            "search": search,
             "pictures": len(examples),
             "captions": sum(len(example.captions) for example in examples),
-            "not_ended": sum(not answer.ended for answer in answers),
+            "not_ended": sum(not answer.ended for answer in found[search]),
+            "searches": {
+                name: {**_numbers(scores), "words": _mean_words(found[name])} for name, scores in table.items()
+            },
         }
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        """Scores of the search that was asked for, then a table of all."""
+        table: Mapping[str, Mapping[str, float]] = scores["searches"]
+        width = max(map(len, [*table, "search"]))
+        lines = [f"{'search':<{width}}  " + "  ".join(f"{name:>6}" for name in SHOWN_SCORES)]
+        lines += [
+            f"{name:<{width}}  " + "  ".join(f"{row[one]:6.2f}" for one in SHOWN_SCORES) for name, row in table.items()
+        ]
+        return f"{super().report(scores)}\n\n" + "\n".join(lines)
+
+    def warnings(self, config: CaptionConfig, batches: Batches) -> list[str]:
+        return [
+            f"Scores in training are of greedy captions of up to {config.train.valid_free:,} validation pictures. "
+            "`unrolled eval` has those beside the scores of a beam."
+        ]
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Description` of a picture (a path, a PIL image, an array), or a list of them. Options: `RunOptions`."""
@@ -202,6 +229,11 @@ class Caption(Task):
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each picture; with `picture` the attention to one of them is drawn too."""
         check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        if request.raw is not None:
+            if picture is not None:
+                raise UserError("Attention is drawn over a file, and standard input is none.", "Give a file.")
+            yield from self._run_pipe(model, request, options)
+            return
         request = replace(request, texts=None, lines=(), files=_files(request))
         if picture is not None:
             place = check_picture(picture)
@@ -213,6 +245,15 @@ class Caption(Task):
         if request.format != "text":
             options = {"attention": model.network.attends, **options}
         yield from super().run(model, request, **options)
+
+    def _run_pipe(self, model: Model, request: Request, options: dict[str, Any]) -> Iterator[str]:
+        """The one picture that standard input holds."""
+        assert request.raw is not None
+        pixels, _ = decode(io.BytesIO(request.raw.read()), "Standard input")
+        one = Captioned(fitted_view(View(pixels), model.assets.shape, "Standard input"), (), STANDARD_INPUT)
+        if request.format != "text":
+            options = {"attention": model.network.attends, **options}
+        yield from self.written([(one, self.predict(model, one, **options))], request.format)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Captioned | Unread]:
         """Every picture of the files that a request names; names in lines and texts are paths, too."""
@@ -227,6 +268,7 @@ class Caption(Task):
 
     def record(self, one: Captioned, answer: Description) -> dict[str, Any]:
         return {
+            "input": one.name,
             "image": one.name,
             **_told(answer),
             "n_best": [_told(other) for other in (answer, *answer.others)] if answer.others else [],
@@ -340,14 +382,14 @@ def _files(request: Request) -> list[str]:
 def _free_running(model: Model, pictures: Sequence[Captioned]) -> tuple[dict[str, float], list[str]]:
     """What greedy captions are worth, and a few of them with what they should be, to be shown."""
     assets: CaptionAssets = model.assets
-    run = FreeRun(assets.target, [])
+    run = FreeRun(assets.target, [], forbid_unknown=True)  # as `eval --beam 1` writes
     for first in range(0, len(pictures), AT_ONCE):
         part = pictures[first : first + AT_ONCE]
         ids = [assets.target.ids(example.captions[0]) for example in part]
         batch = with_targets(view_batch([example.view for example in part]), assets.target, ids)
         run.add(model.network.eval(), batch.to(model.device), ids, assets.most_tokens)
     outputs = [assets.target.text(tokens) for tokens in run.outputs]
-    scores = {k: v for k, v in asdict(_scores(model, outputs, pictures)).items() if isinstance(v, float)}
+    scores = _numbers(_scores(model, outputs, pictures))
     shown = [
         f"{pictures[i].name}\n  is      {pictures[i].captions[0]}\n  became  {outputs[i]}"
         for i in range(0, len(outputs), max(1, len(outputs) // SHOWN))
@@ -359,6 +401,14 @@ def _scores(model: Model, outputs: Sequence[str], examples: Sequence[Captioned])
     references = [example.captions for example in examples]
     tokenize = bleu_tokenizer([texts[0] for texts in references])
     return caption_scores(outputs, references, tokenize=tokenize, lowercase=model.assets.target.tokenizer.lowercase)
+
+
+def _numbers(scores: CaptionScores) -> dict[str, float]:
+    return {name: value for name, value in asdict(scores).items() if isinstance(value, float)}
+
+
+def _mean_words(answers: Sequence[Description]) -> float:
+    return sum(len(answer.text.split()) for answer in answers) / max(1, len(answers))
 
 
 def _drawable(given: Any) -> NDArray[np.uint8] | None:

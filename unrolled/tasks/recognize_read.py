@@ -190,8 +190,8 @@ def _whole(reader: InputReader, given: Any) -> tuple[NDArray[np.float32], float]
         if line.lines > 1:
             what = given if isinstance(given, Medium) else "The picture"
             note(
-                f"{what} seems to hold {line.lines} lines of text. This model reads one line at a time: cut the picture "
-                "into lines, and give each of them."
+                f"{what} seems to hold {line.lines} lines of text. This model reads one line at a time: cut the "
+                "picture into lines, and give each of them."
             )
         return reader.features(line.columns), line.scale
     return reader.features(reader.base(given)), 1.0

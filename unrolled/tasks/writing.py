@@ -127,6 +127,26 @@ class RunOptions:
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
+
+
+def named(options: RunOptions) -> str:
+    """How outputs are found, in words.
+
+    >>> named(RunOptions()), named(RunOptions(beam=1)), named(RunOptions(beam=8, length_penalty="none"))
+    ('beam 5, gnmt 1', 'greedy', 'beam 8')
+    >>> named(RunOptions(temperature=0.5))
+    'draws at temperature 0.5'
+    """
+    if options.temperature is not None:
+        return f"draws at temperature {options.temperature:g}"
+    search, ranking = options.search, options.search.ranking
+    if search.size == 1:
+        return "greedy"
+    penalty = {"none": "", "average": ", average"}.get(ranking.length_penalty, f", gnmt {ranking.alpha:g}")
+    coverage = f", coverage {ranking.coverage:g}" if ranking.coverage else ""
+    return f"beam {search.size}{penalty}{coverage}"
+
+
 MOST_SHOWN = 5  # outputs of a search that is watched
 
 
@@ -300,11 +320,13 @@ class FreeRun:
     forced: int = 0
     free: int = 0
     tokens: int = 0
+    forbid_unknown: bool = False  # as a search does that never writes <unk>
 
     @torch.no_grad()
     def add(self, network: Any, batch: Batch, targets: Sequence[Ids], most: int) -> None:
         """Writes for each row of a batch, `most` tokens at the most."""
         best = network.scores(network(batch).features).argmax(-1).cpu()
+        unknown = self.target.tokenizer.vocabulary.unk
         found = sample(
             network,
             [[self.target.begin]] * len(targets),
@@ -312,7 +334,7 @@ class FreeRun:
             memory=network.encode(batch),
             sampling=Sampling(temperature=0),
             end_tokens=[self.target.end],
-            forbidden=[self.target.begin],
+            forbidden=[self.target.begin, *([unknown] if self.forbid_unknown and unknown is not None else [])],
         )
         for row, (target, output) in enumerate(zip(targets, found, strict=True)):
             truth = [*target.tolist(), self.target.end]
