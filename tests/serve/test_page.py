@@ -279,9 +279,7 @@ def test_a_body_that_is_too_large_is_not_read(run_of: Runs) -> None:
         assert sent[0]["status"] == 413
         assert len(read) <= most
         problem = json.loads(sent[1]["body"])["problem"]
-        assert problem.startswith(
-            "The question has 300,000,000 bytes;" if headers else "The question has over 8,388,608"
-        )
+        assert problem.startswith(f"The question has {'300,000,000' if headers else 'over 8,388,608'} bytes;")
         assert problem.endswith("Give a long text as a file: unrolled inspect MODEL --file FILE")
 
 
