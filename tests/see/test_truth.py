@@ -89,7 +89,11 @@ def test_a_true_transcript_is_aligned(model_of: Find) -> None:
     with torch.no_grad():
         log_probs, _ = model.network(features_batch([whole(model.assets.reader, input_of("recognize")).features]))
     expected = torch.nn.functional.ctc_loss(
-        log_probs[0], torch.tensor(model.assets.labels.ids("ba")), (len(log_probs[0]),), (2,), reduction="sum"
+        log_probs[0],
+        torch.tensor(model.assets.labels.ids("ba")),
+        torch.tensor(len(log_probs[0])),
+        torch.tensor(2),
+        reduction="sum",
     )
     close(trace.losses[0], expected)
     assert trace.frames is not None

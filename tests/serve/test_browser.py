@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -118,10 +119,15 @@ def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path
         page.goto(address)
         opened(page, "overview")
         assert trace.answer in page.text_content("#answer")
-        close(plotted(page)["y"], trace.losses)
+        drawn = page.evaluate("[...document.querySelectorAll('.plot')].map(p => [p.data[0].name, p.data[0].y])")
+        assert ("loss" in dict(drawn)) == (len(trace.losses) > 1)  # one loss is said, not drawn as a dot
+        if len(trace.losses) > 1:
+            close(dict(drawn)["loss"], trace.losses)
+        assert len(drawn) == len(trace.forecasts) + (len(trace.losses) > 1)
         tabs = page.query_selector_all("#tabs button:not([disabled])")
         names = [tab.get_attribute("id").removeprefix("tab-") for tab in tabs]
-        wanted = {"overview", "gradients", "words", "runs"} | ({"states", "step"} if trace.parts else set())
+        wanted = {"overview", "gradients", "runs"} | ({"states", "step"} if trace.parts else set())
+        wanted |= {"words"} if trace.task in ("generate", "classify", "tag", "translate") else set()
         wanted |= {view for view in ("attention", "beams", "frames") if view in trace.kinds}
         assert set(names) == wanted
         for tab in page.query_selector_all("#tabs button[disabled]"):
@@ -131,8 +137,9 @@ def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path
             opened(page, name)
             page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
             assert (tmp_path / f"{name}.png").stat().st_size > 5000
-            if name != "words":  # not every model looks words up
-                assert page.query_selector(".problem") is None
+            assert page.query_selector(".problem") is None
+            for words in page.evaluate("[...document.querySelectorAll('.plot')].map(p => p.ariaLabel)"):
+                assert re.search(r"(from|search|order|values)", words)  # a chart says what it shows
 
 
 def close(shown: Any, expected: torch.Tensor) -> None:
@@ -165,7 +172,7 @@ def test_numbers_are_the_traces(page: Any, run_of: Runs, model_of: Models, data:
         page.click("#tab-step")
         opened(page, "step")
         lines = trace.by_hand(0, 0, "decoder.l0").lines
-        assert page.text_content("#equations tr:last-child strong") == f"= {float(f'{lines[-1].value:.4g}'):.4f}"
+        assert page.text_content("#equations tr:last-child strong") == f"= {lines[-1].shown}"
 
 
 def test_what_if(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
@@ -207,7 +214,7 @@ def test_units_by_a_mark_on_the_text(page: Any, run_of: Runs, model_of: Models, 
         page.click("#marker summary")
         page.click("#marker >> text=place in the word")
         page.wait_for_selector("#correlations")
-        shown = page.text_content("#correlations")
+        shown = page.text_content("#correlations").replace("−", "-")
         places, count = [], 0
         for token in trace.tokens:
             count = 0 if token in " \n" else count + 1
@@ -220,6 +227,15 @@ def test_units_by_a_mark_on_the_text(page: Any, run_of: Runs, model_of: Models, 
         opened(page, "states")
         page.click("#find-places")
         page.wait_for_selector("#places mark")
+        page.fill("#long-text", "pasted")
+        page.select_option("#view select >> nth=1", "h")  # the view is drawn anew
+        opened(page, "states")
+        assert page.input_value("#long-text") == "pasted"
+        page.click("#marker >> text=inside quotes")  # there are none: the picture stays
+        page.wait_for_selector("#marker .problem")
+        opened(page, "states")
+        assert page.text_content("#marker .problem").startswith("inside quotes: The mark is the same everywhere.")
+        assert len(plotted(page)["z"]) == 12
 
 
 def test_several_models_and_keys_alone(page: Any, run_of: Runs, data: Path) -> None:
@@ -316,9 +332,7 @@ def test_a_report_opens_from_a_file(page: Any, run_of: Runs, data: Path, tmp_pat
         opened(page, name)
         assert page.query_selector(".problem") is None, name
     assert page.is_disabled("#text")
-    page.click("#tab-words")
-    opened(page, "words")
-    assert "has no word vectors" in page.text_content(".problem")
+    assert "has no word vectors" in page.get_attribute("#tab-words[disabled]", "title")
 
 
 def test_a_long_text_is_binned_and_zoomed_into(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
@@ -337,3 +351,92 @@ def test_a_long_text_is_binned_and_zoomed_into(page: Any, run_of: Runs, model_of
         opened(page, "states")
         assert plotted(page)["x"] == list(range(300, 350))
         close(plotted(page)["z"], values[300:350].T)
+
+
+def test_the_truth_and_the_words_that_speak_for_it(page: Any, run_of: Runs) -> None:
+    path = str(run_of("classify"))
+    inspection = Inspection(Asked({path: api.load(path)}, example=0))
+    trace = inspection.asked.trace()
+    with served(inspection) as address:
+        page.goto(address)
+        opened(page, "overview")
+        assert page.text_content("#truth") == trace.truth
+        assert ("✓ right" if trace.right else "✗ wrong") in page.text_content("#answer")
+        shown = {row.text_content() for row in page.query_selector_all("#weights tr")}
+        found = trace.attribution
+        for word, score in zip(found.words, found.scores, strict=True):
+            assert f"{word}{float(f'{score:.4g}'):.4f}".replace("-", "−") in shown
+        page.select_option("#view select", "answer")
+        until(page, "location.hash.includes('o.target=answer')")
+        opened(page, "overview")
+        assert "of the model's own answer" in page.text_content("#view h2")
+        page.fill("#text", "one poor")
+        page.press("#text", "Enter")  # another text, whose truth nobody knows
+        until(page, "location.hash.includes('text=one+poor')")
+        opened(page, "overview")
+        assert page.query_selector("#truth") is None
+        page.fill("#text", "two poor")  # typed and not looked at: an option does not lose it
+        if not page.is_visible("[name='o.hide']"):
+            page.click("#changes summary")
+        page.fill("[name='o.hide']", "0")
+        page.press("[name='o.hide']", "Tab")
+        until(page, "location.hash.includes('text=two+poor')")
+
+
+def test_a_step_by_the_arrow_keys_with_its_numbers_on_the_wires(page: Any, run_of: Runs, data: Path) -> None:
+    inspection = inspection_of(run_of, "generate-lstm", data)
+    inspection.asked.opens = {"unit": "3"}
+    trace = inspection.asked.trace()
+    with served(inspection) as address:
+        page.goto(f"{address}#view=step")
+        opened(page, "step")
+        page.focus("#view")
+        page.keyboard.press("ArrowRight")
+        until(page, "location.hash.includes('step=1')")
+        opened(page, "step")
+        drawn = page.text_content("#unrolled").replace("−", "-")
+        for value in trace.values("l1", "c")[:8, 3].tolist():
+            assert f"c {float(f'{value:.4g}'):.2f}" in drawn
+        cell = page.get_attribute(".cell-diagram", "aria-label").replace("−", "-")
+        hidden = float(trace.values("l0", "h")[1, 3])
+        assert cell.endswith(f"h {float(f'{hidden:.4g}'):.4f}")
+        assert page.evaluate("document.querySelectorAll('#equations math msub').length") > 10
+        page.click("#unrolled [data-step='2'][data-layer='l1']")
+        until(page, "location.hash.includes('step=2') && location.hash.includes('layer=l1')")
+
+
+def test_a_clicked_row_colours_the_text(page: Any, run_of: Runs, data: Path) -> None:
+    inspection = inspection_of(run_of, "generate-rnn", data)
+    values = inspection.asked.trace().values("l0", "h")
+    with served(inspection) as address:
+        page.goto(f"{address}#view=states")
+        opened(page, "states")
+        page.evaluate("document.querySelector('.plot').emit('plotly_click', {points: [{y: 5}]})")
+        until(page, "document.querySelector('#coloured h2').textContent.endsWith('of unit 5')")
+        titles = page.evaluate("[...document.querySelectorAll('#coloured .tokens button')].map(b => b.title)")
+        assert titles == [
+            f"step {t}: {float(f'{v:.4g}'):.4f}".replace("-", "−") for t, v in enumerate(values[:, 5].tolist())
+        ]
+
+
+def test_a_very_long_text_in_the_dark(browser: Any, run_of: Runs, data: Path) -> None:
+    """What is left out is said; dark colours and larger text reach the charts."""
+    inspection = inspection_of(run_of, "generate-rnn", data)
+    inspection.asked.text = "3 and 4 make 7\n" * 4000
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    with served(inspection) as address:
+        for view in ("overview", "states", "gradients"):
+            page.goto("about:blank")
+            page.goto(f"{address}#view={view}")
+            opened(page, view)
+            assert page.query_selector(".problem") is None, view
+        assert "of 60,000 losses, evenly spread" in page.text_content(".note")
+        assert page.is_visible("#long")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
+        assert page.evaluate("document.querySelector('.plot').layout.font.color") == "#e6e6e6"
+        size = "parseFloat(getComputedStyle(document.body).fontSize)"
+        before = page.evaluate(size)
+        page.click("#larger")
+        assert page.evaluate(size) == pytest.approx(1.2 * before)
+    context.close()

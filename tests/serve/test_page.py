@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
 import json
 import re
@@ -21,6 +23,7 @@ from unrolled.see import views
 from unrolled.see.report import MODULES
 from unrolled.serve import Asked, Inspection, save_report
 from unrolled.serve import page as page_module
+from unrolled.serve.inspection import VIEWS
 from unrolled.serve.page import find_port, make_app, serve
 
 pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
@@ -72,8 +75,9 @@ def test_numbers_are_the_traces(client: TestClient, model_of: Callable[[str], Mo
     values = model_of("generate-lstm").trace("3 and 4").values("l1", "f")
     torch.testing.assert_close(torch.tensor(found["z"]), values.T, rtol=1e-3, atol=1e-4)
     assert found["tokens"][:3] == ["↵", "3", "␣"]
-    lively = client.post("/api/values", json={**query, "order": "lively"}).json()["units"]
-    assert lively[0] == int(values.std(0).argmax())
+    for quantity in ("f", "c"):  # one set and order of units for all panels, by number
+        lively = client.post("/api/values", json={**query, "quantity": quantity, "order": "lively"}).json()["units"]
+        assert lively == list(range(12))
     marked = client.post("/api/values", json={**query, "order": "mark", "mark": "0,0,1,0,0,0,1"}).json()
     best = model_of("generate-lstm").trace("3 and 4").units_like([0, 0, 1, 0, 0, 0, 1], "l1", "f")
     assert marked["units"][0] == best[0][0]
@@ -198,18 +202,34 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_browser_the_address_is_printed(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
+    """And not before something answers there."""
     import webbrowser
 
     import uvicorn
 
     said: list[str] = []
-    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: None)
+    answered: list[bytes] = []
+    servers: list[uvicorn.Server] = []
+    usual = uvicorn.Server.startup
+
+    async def started(self: uvicorn.Server, sockets: Any = None) -> None:
+        assert said == []
+        servers.append(self)
+        await usual(self, sockets)
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) == 1:
+            with socket.create_connection(("127.0.0.1", int(re.findall(r":(\d+)/", text)[0]))):
+                answered.append(b"")
+        else:
+            servers[0].should_exit = True
+
+    monkeypatch.setattr(uvicorn.Server, "startup", started)
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    serve(inspection_of(run_of, "generate-rnn"), None, True, said.append)
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join()
+    monkeypatch.setattr(uvicorn.Server, "capture_signals", lambda _: contextlib.nullcontext())
+    serve(inspection_of(run_of, "generate-rnn"), None, True, say)
+    assert answered
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/  \(Ctrl-C ends\)", said[0])
     assert re.fullmatch(r"No browser was found: open http://127\.0\.0\.1:\d+/ in one\.", said[1])
 
@@ -237,3 +257,124 @@ def test_reports_in_wrong_places(run_of: Runs, tmp_path: Path) -> None:
         code, _, said = call("inspect", run_of("generate-rnn"), "3", "--html", tmp_path / place)
         assert code == 2
         assert message in said
+
+
+def test_a_body_that_is_too_large_is_not_read(run_of: Runs) -> None:
+    """Refused by what it declares, and, where it declares nothing, as soon as it is too much."""
+    app = make_app(inspection_of(run_of, "generate-lstm"), 8650)
+    for headers, most in (([(b"content-length", b"300000000")], 1), ([], 10)):
+        read: list[int] = []
+        sent: list[dict[str, Any]] = []
+
+        async def receive(read: list[int] = read) -> dict[str, Any]:
+            read.append(len(read))
+            return {"type": "http.request", "body": b"x" * 2**20, "more_body": len(read) < 300}
+
+        async def send(message: Any, sent: list[dict[str, Any]] = sent) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http"}
+        scope |= {"path": "/api/overview", "raw_path": b"/api/overview", "query_string": b"", "root_path": ""}
+        asyncio.run(app({**scope, "headers": [(b"host", b"127.0.0.1:8650"), *headers]}, receive, send))
+        assert sent[0]["status"] == 413
+        assert len(read) <= most
+        problem = json.loads(sent[1]["body"])["problem"]
+        assert problem.startswith(f"The question has {'300,000,000' if headers else 'over 8,388,608'} bytes;")
+        assert problem.endswith("Give a long text as a file: unrolled inspect MODEL --file FILE")
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"{", b"[" * 100000, b'{"text": "\\ud800"}', b"\xff", b"3"])
+def test_a_body_that_is_no_question(client: TestClient, body: bytes) -> None:
+    answer = client.post("/api/overview", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["problem"].startswith("The question is no JSON object of texts.")
+
+
+def test_numbers_that_are_none_are_null_and_said(run_of: Runs, tmp_path: Path) -> None:
+    """A model whose weights became NaN is looked at to see where."""
+    path = str(run_of("generate-lstm"))
+    model = api.load(path)
+    with torch.no_grad():
+        model.network.get_parameter("scores.weight")[0, 0] = torch.nan
+    inspection = Inspection(Asked({path: model}, "3 and 4"))
+    client = TestClient(make_app(inspection, 8650), base_url=ADDRESS)
+    for kind in ("overview", "values", "gradients", "flow", "norms", "unit", "unrolled", "step", "places"):
+        answer = client.post(f"/api/{kind}", json={"text": "3 and 4", "layer": "l0"})
+        assert answer.status_code == 200, kind
+        assert ("note" in answer.json()) == (kind in ("overview", "gradients", "flow")), kind
+    overview = client.post("/api/overview", json={"text": "3 and 4"}).json()
+    assert None in overview["losses"]
+    assert re.fullmatch(r"\d+ of these numbers are NaN or infinite\. They are shown as gaps\.", overview["note"])
+    save_report(inspection, tmp_path / "a.html")
+
+
+def test_a_fault_of_ours_is_a_sentence_too(client: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setitem(VIEWS, "norms", lambda self, query: 1 / 0)
+    answer = client.post("/api/norms", json={"text": "3"})
+    assert answer.status_code == 500
+    assert answer.json()["problem"].startswith("The server failed with ZeroDivisionError: division by zero.")
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_answers_about_a_long_text_are_bounded(run_of: Runs) -> None:
+    """However long it is: no list is longer than what is drawn, and few losses and steps are followed."""
+    inspection = inspection_of(run_of, "generate-rnn", text="3 and 4 make 7\n" * 600)
+    query = {"text": "3 and 4 make 7\n" * 600}
+
+    def longest(data: Any) -> int:
+        inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+        return max([len(data) if isinstance(data, list) else 0, *(longest(one) for one in inner)])
+
+    for kind in ("overview", "values", "norms", "gradients", "flow", "unit", "unrolled"):
+        found = inspection.view(kind, {**query, "layer": "l0"})
+        assert longest(found) <= views.MOST_TOKENS, kind
+    (found,) = inspection.view("gradients", {**query, "layer": "l0"})["models"].values()
+    assert (len(found["rows"]), found["losses_in_all"]) == (29, 9000)
+    (found,) = inspection.view("gradients", {**query, "layer": "l0", "follow": "40"})["models"].values()
+    assert len(found["rows"]) == 40
+    flow = inspection.view("flow", {**query, "layer": "l0"})
+    assert (len(flow["steps"]), flow["steps_in_all"]) == (512, 9000)
+    later = inspection.view("overview", {**query, "from": "8000"})
+    assert (later["first"], len(later["losses"]), later["steps"]) == (8000, 1000, 9000)
+    assert later["losses"][0] == views.rounded(float(inspection.asked.trace().losses[8000]))
+
+
+def test_marks_of_the_page(client: TestClient, model_of: Callable[[str], Model]) -> None:
+    query = {"text": "3 and 4", "layer": "l0", "quantity": "h", "order": "mark"}
+    named = client.post("/api/values", json={**query, "mark": "place in the word"}).json()
+    assert named["marks"] == [0.0, 1.0, 0.0, 1.0, 2.0, 3.0, 0.0]
+    picked = client.post("/api/values", json={**query, "mark": "@2,6"}).json()
+    assert picked["marks"] == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    for mark, problem in (("inside quotes", "The mark is the same everywhere."), ("@x", "'@x' is no mark.")):
+        assert client.post("/api/values", json={**query, "mark": mark}).json()["problem"].startswith(problem)
+
+
+def test_a_report_shows_the_unit_that_was_asked_for(run_of: Runs, tmp_path: Path) -> None:
+    code, _, _ = call("inspect", run_of("generate-rnn"), "3 and", "--unit", "3", "--html", tmp_path / "a.html")
+    assert code == 0
+    page = (tmp_path / "a.html").read_text()
+    recorded: dict[str, Any] = json.loads(re.search(r'id="recorded">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    assert recorded['["about"]']["opens"] == {"unit": "3"}
+    asked = [dict(json.loads(key)[1:]) for key in recorded if json.loads(key)[0] in ("step", "unrolled")]
+    assert {query["unit"] for query in asked} == {"3"}
+
+
+def test_one_number_looks_the_same_in_every_line(run_of: Runs) -> None:
+    """c_t = 3.9721 is not 3.9720 in the line before: values are written once, by one function."""
+    inspection = inspection_of(run_of, "generate-lstm", text="3 and 4")
+    for step in range(7):
+        lines = inspection.view("step", {"text": "3 and 4", "layer": "l0", "step": str(step), "unit": "3"})["lines"]
+        shown = {name: value for name, _, _, value in lines}
+        output = next(numbers for name, _, numbers, _ in lines if name == "h_t")
+        assert output == f"{shown['o']}·tanh({shown['c_t']})"
+
+
+def test_embeddings_where_there_are_some(run_of: Runs) -> None:
+    for kind, words, sentences in (
+        ("generate-lstm", True, False),
+        ("classify", True, True),
+        ("forecast", False, False),
+    ):
+        (about,) = inspection_of(run_of, kind).about()["models"]
+        assert (about["words"] is None, about["sentences"]) == (words, sentences)
+    assert about["words"].startswith("A model of forecast has no word vectors.")

@@ -23,7 +23,7 @@ def as_html(trace: ModelTrace) -> str:
     trace.figure(kind).savefig(file, format="png", dpi=80)
     picture = base64.b64encode(file.getvalue()).decode()
     return (
-        f"<div><p>{html.escape(trace.task)}: {html.escape(trace.answer)}</p><p>{''.join(cells)}</p>"
+        f"<div><p>{html.escape(trace.task)}: {html.escape(trace.summary)}</p><p>{''.join(cells)}</p>"
         f'<img alt="{kind}" src="data:image/png;base64,{picture}">'
         f"<p>figure(kind): {', '.join(trace.kinds)}</p></div>"
     )

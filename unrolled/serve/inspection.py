@@ -13,7 +13,7 @@ import numpy as np
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model
-from unrolled.see import ModelTrace, views
+from unrolled.see import ModelTrace, layer_views, views
 from unrolled.see.marks import mark_of
 from unrolled.see.places import Place
 from unrolled.see.runs import run_rows
@@ -142,7 +142,7 @@ def _values(self: Inspection, query: Query) -> dict[str, Any]:
     trace = self.trace(query)
     layer = _layer(query, trace)
     mark = mark_of(query.get("mark", ""), trace.part_of(layer).tokens)
-    found = views.values(
+    found = layer_views.values(
         trace,
         layer,
         query.get("quantity", "h"),
@@ -159,7 +159,7 @@ def _values(self: Inspection, query: Query) -> dict[str, Any]:
 def _unit(self: Inspection, query: Query) -> dict[str, Any]:
     trace = self.trace(query)
     where = _layer(query, trace), query.get("quantity", "h")
-    return views.unit(trace, *where, _whole(query, "unit", 0), _whole(query, "from", 0))
+    return layer_views.unit(trace, *where, _whole(query, "unit", 0), _whole(query, "from", 0))
 
 
 def _gradients(self: Inspection, query: Query) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _gradients(self: Inspection, query: Query) -> dict[str, Any]:
         of = query.get("layer") or trace.default_layer()
         if of not in trace.layers and of not in trace.probes and len(names) > 1:
             of = trace.default_layer()
-        found[self.asked.names[name]] = {**views.gradients(trace, of, _whole(query, "follow")), "layer": of}
+        found[self.asked.names[name]] = {**layer_views.gradients(trace, of, _whole(query, "follow")), "layer": of}
     return {"models": found}
 
 
@@ -209,14 +209,14 @@ VIEWS: dict[str, View] = {
     "overview": lambda self, q: views.overview(self.trace(q), _whole(q, "from", 0)),
     "attribution": lambda self, q: views.attribution(self.trace(q)),
     "values": _values,
-    "norms": lambda self, q: views.norms(self.trace(q), q.get("part", "")),
+    "norms": lambda self, q: layer_views.norms(self.trace(q), q.get("part", "")),
     "gradients": _gradients,
     "unit": _unit,
-    "unrolled": lambda self, q: views.unrolled(
+    "unrolled": lambda self, q: layer_views.unrolled(
         self.trace(q), q.get("part", ""), _whole(q, "unit", 0), _whole(q, "first", 0)
     ),
-    "flow": lambda self, q: views.flow(
-        self.trace(q), _layer(q, self.trace(q)), _whole(q, "follow") or views.FLOW_STEPS
+    "flow": lambda self, q: layer_views.flow(
+        self.trace(q), _layer(q, self.trace(q)), _whole(q, "follow") or layer_views.FLOW_STEPS
     ),
     "attention": lambda self, q: views.attention(self.trace(q), q.get("map", ""), q.get("specials", "yes") == "yes"),
     "beams": lambda self, q: views.beams(self.trace(q)),

@@ -60,7 +60,7 @@ def trace_translation(
     found = watched(network, memory, side, beam=beam, prefix=prefix, most=assets.most_tokens(len(ids) + 1))
     answer = side.text(found.best.tokens)
     follow = follows_truth(truth, target)
-    tokens = side.ids(truth).tolist() if follow else found.best.tokens
+    tokens = side.ids(truth).tolist() if follow and truth is not None else found.best.tokens
     batch = pair_batch(assets, [(ids, np.array(tokens, dtype=np.int32))]).to(model.device)
     written = ["<bos>", *side.shown(tokens)]
     probes = {"source": Probe(read, hide), "target": Probe(written)}

@@ -34,7 +34,7 @@ export function tokenAxis(places, tokens, extra = {}, { most = MOST_LABELS, widt
   return {
     range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same under a heat map and under curves
     tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => shortened(tokens[i])),
-    tickfont: { family: "monospace", size: rem(0.72) }, tickangle: upright ? 0 : -90, automargin: true, ...extra,
+    tickfont: { family: "monospace", size: rem(0.72) }, tickangle: upright ? 0 : -90, automargin: !upright || extra.autorange === "reversed" || extra.side === "top", ...extra,
   };
 }
 
@@ -51,8 +51,15 @@ export function logAxis(series, extra = {}) {
   const few = low > -2.5 && high < 3.5;
   const ticks = high - low > 2
     ? decades.filter((power) => power % every === 0).map((power) => [10 ** power, few ? plain(10 ** power) : `10<sup>${power}</sup>`])
-    : decades.flatMap((power) => [1, 2, 5].map((times) => [times * 10 ** power, plain(times * 10 ** power)]));
+    : between(decades, low - pad, high + pad).map((value) => [value, plain(value)]);
   return { type: "log", range: [low - pad, high + pad], tickmode: "array", tickvals: ticks.map(([value]) => value), ticktext: ticks.map(([, text]) => text), ...extra };
+}
+
+// Round numbers between two powers of ten: as few as make three ticks.
+function between(decades, low, high) {
+  const inside = (times) => decades.flatMap((power) => times.map((one) => one * 10 ** power)).filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
+  const found = [[1, 2, 5], [1, 1.5, 2, 3, 5, 7], [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9]].map(inside);
+  return found.find((ticks) => ticks.length > 2) ?? found.at(-1);
 }
 
 function plain(value) { return value >= 0.001 && value < 10000 ? String(Number(value.toPrecision(2))) : value.toExponential(0).replace("e", "·10<sup>").replace("+", "") + "</sup>"; }
