@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.config.stored import parsed
 from unrolled.data.arrays import read_ragged
 from unrolled.data.keys import AUTO, MOST_TWICE, NO_KEYS, NONE, Keys, columns_of, find_keys
 from unrolled.data.parquet import reading_parquet

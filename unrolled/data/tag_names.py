@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from unrolled.config.stored import parsed
+from unrolled.data.records import json_records
 from unrolled.data.text import read_text, reading
 from unrolled.errors import UserError, note
 
@@ -30,16 +31,12 @@ def usual_columns(path: Path, words: str | None, tags: str | None) -> tuple[str,
 
 
 def column_names(path: Path) -> list[str]:
-    """The names in a Parquet file, or in the first line of JSON lines; none where there is no such thing."""
+    """The names in a Parquet file, or in the first record of a JSON file."""
     if path.suffix == ".parquet":
         schema = _schema(path)
         return [] if schema is None else list(schema.names)
-    first = next((line for line in read_text(path).split("\n") if line.strip()), "")
-    try:
-        record = json.loads(first)
-    except (ValueError, RecursionError):
-        return []
-    return list(map(str, record)) if isinstance(record, dict) else []
+    _, record = next(json_records(path), ("", {}))
+    return list(map(str, record))
 
 
 def stored_names(path: Path, column: str) -> list[str] | None:
@@ -48,7 +45,7 @@ def stored_names(path: Path, column: str) -> list[str] | None:
     if schema is None or not schema.metadata or b"huggingface" not in schema.metadata:
         return None
     try:
-        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        features = parsed(schema.metadata[b"huggingface"])["info"]["features"]
         return _names_in(features[column])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -64,7 +61,7 @@ def given_names(said: str | Sequence[str]) -> list[str]:
     text = read_text(path)
     if text.lstrip()[:1] in "[{":
         try:
-            found = _names_in(json.loads(text))
+            found = _names_in(parsed(text))
         except (ValueError, RecursionError):
             found = None
         if found is None:

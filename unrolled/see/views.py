@@ -38,7 +38,6 @@ def overview(trace: ModelTrace, first: int = 0) -> dict[str, Any]:
         "follows": trace.follows,
         "compared": [[plain(word), *tags] for word, *tags in trace.compared[window]],
         "attributes": trace.attribute is not None,
-        "notes": list(trace.notes),
         "first": window.start,
         "steps": len(trace.losses_of),
         "losses_of": named(trace.losses_of, window),
