@@ -20,7 +20,9 @@ import safetensors.torch
 
 from unrolled import UserError, api
 from unrolled.training import checkpoint
+from unrolled.training.loop import StepInfo
 from unrolled.training.run import Run
+from unrolled.training.updates import UpdateLog
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12))
 
@@ -200,6 +202,27 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number: int, code: int, te
     assert (folder / "checkpoint").is_dir()
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert_nothing_unfinished(folder)
+
+
+@pytest.mark.parametrize(("number", "left"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_stopped_between_two_evaluations(
+    number: int, left: type[BaseException], text: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = UpdateLog.add
+
+    def ask(log: UpdateLog, info: StepInfo) -> None:
+        original(log, info)
+        if info.step == 6:
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UpdateLog, "add", ask)
+        with pytest.raises(left):
+            api.train("generate", train=text, out=tmp_path / "run", set=SETTINGS, quiet=True)
+    state, _ = checkpoint.load(tmp_path / "run")
+    assert state["progress"]["step"] == 6
+    api.resume(tmp_path / "run", quiet=True)
+    assert_same(tmp_path / "run", whole)
 
 
 def test_a_programs_own_handler_of_sigterm_stays() -> None:
