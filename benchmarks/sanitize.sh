@@ -22,5 +22,5 @@ libraries="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so
   for isa in avx512 avx2 plain; do
     echo "$isa: $(LD_PRELOAD="$libraries" UNROLLED_ISA=$isa "$python" benchmarks/sanitized_tests.py "$build" 2>&1 | tail -n 3 | tr '\n' ' ')"
   done
-  echo "fuzz: $(LD_PRELOAD="$libraries" "$python" benchmarks/sanitized_fuzz.py "$build" "${FUZZ:-2000}" 2>&1 | tail -n 3 | tr '\n' ' ')"
+  echo "fuzz: $(LD_PRELOAD="$libraries" PYTHONPATH=. "$python" benchmarks/sanitized_fuzz.py "$build" "${FUZZ:-2000}" 2>&1 | tail -n 3 | tr '\n' ' ')"
 } | tee benchmarks/results/sanitize.txt

@@ -10,8 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks.sanitized import use_extension
+from sanitized import use_extension
 
 READERS = ("arpa", "decode-", "lm-", "model-classify", "prompt-classify")
 

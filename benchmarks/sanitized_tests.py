@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks.sanitized import use_extension
+from sanitized import use_extension
 
 use_extension(sys.argv[1])
 

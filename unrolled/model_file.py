@@ -73,7 +73,7 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -156,11 +156,11 @@ def _whole_numbers(section: Any, path: str = "") -> Iterator[tuple[str, int]]:
         yield path, section
 
 
-class _Bounded(TorchDispatchMode):
+class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the tensors that are made and their numbers, and refuses one that would be too many, before it is made."""
 
     def __init__(self, path: Path, numbers: int, calls: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.path, self.numbers, self.calls = path, numbers, calls
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

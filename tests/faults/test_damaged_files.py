@@ -304,8 +304,8 @@ def test_an_archive_that_declares_more_than_it_can_hold(tmp_path: Path) -> None:
 def test_nesting_and_half_characters_in_json(content: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(content + "\n")
-    for read in (read_labelled, read_series):
-        assert f"{path}:1 is not JSON: it " in refusal(lambda read=read: read(path))
+    assert f"{path}:1 is not JSON: it " in refusal(lambda: read_labelled(path))
+    assert f"{path}:1 is not JSON: it " in refusal(lambda: read_series(path))
 
 
 def test_nesting_in_a_config(tmp_path: Path) -> None:

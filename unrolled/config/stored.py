@@ -23,7 +23,9 @@ def parsed(text: str | bytes) -> Any:
     """The value of a JSON text. Whatever is wrong with it is a ValueError, nesting without end too."""
     try:
         value = json.loads(text)
-        if (b"\\ud" if isinstance(text, bytes) else "\\ud") in text.lower():  # half a character stands so
+        if (
+            "\\ud" in (text if isinstance(text, str) else text.decode(errors="replace")).lower()
+        ):  # how half of one stands
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from tests.faults.fuzz.harness import fuzz, input_for, limit_memory, tried
+from tests.faults.fuzz.harness import input_for, limit_memory, tried
 from tests.faults.fuzz.targets import Target, make_targets
 
 PATIENCE = 60.0  # seconds without a word from the worker
@@ -68,7 +68,8 @@ def _work(options: argparse.Namespace) -> int:
 
 
 def _drive(options: argparse.Namespace) -> int:
-    began, first, names = time.perf_counter(), options.first, []
+    began, first = time.perf_counter(), options.first
+    names: list[str] = []
     tally: defaultdict[str, Counter[str]] = defaultdict(Counter)
     slowest: defaultdict[str, float] = defaultdict(float)
     kinds: Counter[str] = Counter()
@@ -189,8 +190,6 @@ def _replay(options: argparse.Namespace) -> int:
     print(f"{outcome.seconds:.2f} s, {outcome.grown / 2**20:.0f} MiB")
     return 1 if outcome.fault else 0
 
-
-__all__ = ["fuzz"]
 
 if __name__ == "__main__":
     sys.exit(main())

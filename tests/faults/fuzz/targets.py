@@ -31,6 +31,7 @@ from unrolled.reproduce import read_recipe
 from unrolled.search import NGram
 from unrolled.search.frames.files import decoder_from_files, read_posteriors
 from unrolled.see.runs import run_rows
+from unrolled.tasks import TASKS
 from unrolled.tasks.base import Request
 from unrolled.text import Vectors
 from unrolled.training import Run
@@ -152,7 +153,7 @@ def _reads(task: str, **keys: Any) -> Callable[[Path], object]:
         config = api.configure(
             task, [], {"data.train": str(path), **{k.replace("__", "."): v for k, v in keys.items()}}
         )
-        read = api.TASKS[task]()
+        read = TASKS[task]()
         examples = read.read(config)
         return read.make_assets(config, examples)
 
@@ -243,7 +244,7 @@ def _media_targets(data: Path, models: Path) -> Iterator[Target]:
 
     def caption(path: Path) -> object:
         config = api.configure("caption", [], {"data.train": str(captions), "data.images": str(path)})
-        return api.TASKS["caption"]().read(config)
+        return TASKS["caption"]().read(config)
 
     yield Target("train-caption-zip", "zip", ".zip", packed.getvalue(), caption)
     named = _npz(
@@ -419,7 +420,7 @@ def _arpa_facts(model: NGram) -> object:
     return model.order, model.counts, scores
 
 
-def _agree(act: Callable[[str], object]) -> object:
+def _agree(act: Callable[[Any], object]) -> object:
     """Both engines must say the same: the same facts, or the same refusal."""
     said: list[object] = []
     for backend in ("native", "reference"):

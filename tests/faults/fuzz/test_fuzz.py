@@ -34,7 +34,7 @@ def test_damaged_inputs_are_answered_or_refused(targets: dict[str, Target], tmp_
 
 def test_the_harness_sees_faults(tmp_path: Path) -> None:
     def fails(path: Path) -> object:
-        return {}[path.read_bytes()]
+        return {b"1": 1}[path.read_bytes()]
 
     target = Target("one", "text", ".txt", b"1 2 3\n", fails)
     assert "KeyError" in tried(target, 1, b"x", tmp_path).fault
