@@ -68,8 +68,8 @@ def tabs_are_quoted(text: str) -> bool:
         if inside is None:
             bare = bare or not (not plain.strip() or _NUMBER.fullmatch(plain))
         else:
-            doubled = doubled or '""' in inside
-            broken = broken or "\t" in inside or "\n" in inside
+            torn = "\t" in inside or "\n" in inside
+            broken, doubled = broken or torn, doubled or ('""' in inside and not torn)
             needless = needless or not re.search(r'["\t\n,]', inside)
         width += 1
         at = cell.end()
@@ -77,12 +77,10 @@ def tabs_are_quoted(text: str) -> bool:
             if width > 1 or plain or inside:
                 widths.add(width)
             width = 0
-    if len(widths) > 1:
+    if len(widths) != 1 or widths == {1}:
         return False
-    whole_lines = {line.count("\t") for line in text.split("\n") if line}
-    if broken and len(whole_lines) == 1:
-        return False  # every line is a row as it stands
-    return not bare or (not needless and (doubled or broken))
+    rows_as_they_stand = len({line.count("\t") for line in text.split("\n") if line}) == 1
+    return not bare or (not needless and (doubled or (broken and not rows_as_they_stand)))
 
 
 def quoted_rows(text: str, separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
