@@ -315,7 +315,7 @@ def _from_table(
             order = np.argsort(keys.seconds[where], kind="stable")
             moved += int((order != np.arange(len(order))).any())
             where, times = where[order], keys.seconds[where][order]
-        kept = {name: [cells.columns[positions[name]][row] for row in where] for name in {*keys.names, *keep}}
+        kept = {name: [cells.columns[positions[name]][row] for row in where] for name in (*keys.names, *keep)}
         text = "/".join(map(str, key))
         name = f"{path}, {','.join(keys.series)} {text}" if key else str(path)
         series.append(Series(values[where], name, text, cells.file, lines[where], times, kept))
