@@ -302,7 +302,7 @@ def test_a_small_gain_over_the_linear_path_is_found(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", inputs=values[:, None], lengths=[1200])
     keys = {"data.train": str(tmp_path / "a.npz"), "train.max_steps": 200, "train.eval_every": 200}
     job = api.Job(api.configure("forecast", [], {**keys, "model.hidden_size": 32}))
-    linear = job.model.network.linear.weight.clone()
+    linear = job.model.network.get_parameter("linear.weight").clone()
     scores = [info.scores["mse"] for info in job.trainer().steps() if info.scores is not None]
     assert scores[-1] < 0.98 * scores[0]
-    assert job.model.network.linear.weight.equal(linear)
+    assert job.model.network.get_parameter("linear.weight").equal(linear)

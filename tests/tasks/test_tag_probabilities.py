@@ -14,6 +14,9 @@ import torch
 from unrolled import Model, UserError, api
 from unrolled.data.sentences import Sentence
 from unrolled.errors import Note
+from unrolled.models.tagger import Tagger
+from unrolled.tasks.tag import Tag
+from unrolled.tasks.tag_config import TagConfig
 from unrolled.tasks.tag_files import words_of
 
 SMALL: dict[str, Any] = {
@@ -25,7 +28,7 @@ SMALL: dict[str, Any] = {
 }
 NAMES = ["O", "B-PER", "I-PER", "B-LOC"]
 PEOPLE = ["Ada", "Kurt", "Alan", "Grace"]
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"tokens": [PEOPLE[i % 4], "met", PEOPLE[i // 4 % 4], "in", ("Rome", "Oslo")[i % 2]], "ner_tags": [1, 0, 1, 0, 3]}
     for i in range(40)
 ]
@@ -56,6 +59,7 @@ def test_probabilities_are_those_of_the_network(output: str, bioes: bool, file: 
         batch = model.assets.collate([Sentence(tuple(sentence))])  # alone: how they are batched changes nothing
         with torch.no_grad():
             scores = model.network(batch)
+        assert isinstance(model.network, Tagger)
         chances = model.network.probabilities(batch, scores)[0]
         assert chances.sum(-1) == pytest.approx(torch.ones(len(sentence)), abs=1e-5)
         for t, (_, tag, probability) in enumerate(answer):
@@ -113,9 +117,10 @@ def test_tags_that_are_numbers(tmp_path: Path) -> None:
     (tmp_path / "names.json").write_text(json.dumps({"ner_tags": {"feature": {"names": NAMES}}}))
     for names in (",".join(NAMES), str(tmp_path / "names.txt"), str(tmp_path / "names.json")):
         config = api.configure("tag", [], {"data.train": str(path), "data.tag_names": names})
-        assert api.TASKS["tag"]().read(config).train[0].tags == ("B-PER", "O", "B-PER", "O", "B-LOC")
+        assert isinstance(config, TagConfig)
+        assert Tag().read(config).train[0].tags == ("B-PER", "O", "B-PER", "O", "B-LOC")
     config = api.configure("tag", ["data.tag_names=O,B-PER"], {"data.train": str(path)})
     with pytest.raises(
         UserError, match=r"a\.jsonl:1: ner_tags holds 3, and there are 2 names\. Expected numbers from 0"
     ):
-        api.TASKS["tag"]().read(config)
+        Tag().read(config)
