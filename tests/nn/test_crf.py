@@ -175,3 +175,26 @@ def test_forbidden_is_below_any_real_score() -> None:
     masked = torch.tensor([[0.0, FORBIDDEN], [0.0, FORBIDDEN]])
     start = torch.tensor([0.0, FORBIDDEN])
     assert viterbi(scores, masked, start, torch.zeros(2), torch.tensor([2])) == [[0, 0]]
+
+
+@pytest.mark.parametrize("legal", [False, True])
+def test_marginals_are_sums_over_all_paths(legal: bool) -> None:
+    """Of those that may be: with masks, the others count as none."""
+    crf, lengths, tags = random_crf(3), [4, 0, 1, 3], 3
+    emissions = torch.randn(len(lengths), 5, tags, dtype=DOUBLE)
+    masks = (torch.eye(tags, dtype=torch.bool), torch.tensor([False, True, False]), torch.tensor([True, False, False]))
+    got = crf.marginals(emissions, torch.tensor(lengths), masks if legal else None)
+    expected = torch.zeros_like(emissions)
+    for row, length in enumerate(lengths):
+        paths = [path for path in all_paths(tags, length) if length]
+        if legal:
+            paths = [p for p in paths if not masks[1][p[0]] and not masks[2][p[-1]]]
+            paths = [p for p in paths if not any(masks[0][a, b] for a, b in itertools.pairwise(p))]
+        if not paths:
+            continue
+        chances = torch.stack([path_score(crf, emissions[row], path) for path in paths]).softmax(0)
+        for path, chance in zip(paths, chances, strict=True):
+            for t, tag in enumerate(path):
+                expected[row, t, tag] += chance.detach()
+    assert_close(got, expected)
+    assert not got.requires_grad

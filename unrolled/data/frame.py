@@ -206,8 +206,8 @@ def fit_frame(
     center, scale = np.where(binary, 0.0, center), np.where(binary, 1.0, scale)
     targets = [roles.names.index(name) for name in roles.targets]
     mean = np.nanmean(rows[:, targets], axis=0)
-    scales = (tuple(numbers.tolist()) for numbers in (center, scale, mean))
-    return Frame(roles, *scales, tuple(binary), missing, start_row, **more)
+    scales = [tuple(numbers.tolist()) for numbers in (center, scale, mean)]
+    return Frame(roles, scales[0], scales[1], scales[2], tuple(binary), missing, start_row, **more)
 
 
 def _check_scales(roles: Roles, parts: Sequence[Part], center: Numbers, scale: Numbers) -> None:

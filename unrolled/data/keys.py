@@ -77,11 +77,12 @@ def find_keys(
     seconds = None if found is None else _seconds(cells_of(table, found[0]), found[1], place, found[0])
     chosen = asked
     if series == AUTO:
-        used = {*taken, *(found[0] if found else ())}
-        chosen = _find_series([one for one in _candidates(table) if one.name not in used], seconds)
+        free = [one for one in _candidates(table) if one.name not in (*taken, *(found[0] if found else ()))]
+        chosen = _find_series(free, seconds, list(table))
     if found is not None and found[1].kind == "number" and time == AUTO and _twice(table, chosen, seconds):
         found = seconds = None  # such as the hour of the day under the name "time"
-    left_out = tuple(_useless(table, {*(found[0] if found else ()), *chosen, *taken}))
+    used = {*(found[0] if found else ()), *chosen, *taken}
+    left_out = tuple(_useless(table, used, times=time == AUTO, ids=series == AUTO))
     return Keys(found[0] if found else (), chosen, found[1] if found else None, seconds, left_out)
 
 
@@ -187,7 +188,7 @@ def _candidates(table: dict[str, Sequence[Any]]) -> list[Column]:
     return sorted(found, key=lambda one: (not _is_series(one.name), not one.text))
 
 
-def _find_series(candidates: Sequence[Column], seconds: Seconds | None) -> tuple[str, ...]:
+def _find_series(candidates: Sequence[Column], seconds: Seconds | None, order: Sequence[str]) -> tuple[str, ...]:
     """The column, or the two, without which one time would stand in many rows; else one that is named so."""
     if seconds is not None and (before := _duplicates(seconds, None)):
         for chosen in _choices(candidates):
@@ -196,7 +197,7 @@ def _find_series(candidates: Sequence[Column], seconds: Seconds | None) -> tuple
             ids = all(one.text or _is_series(one.name) for one in chosen)
             allowed = before // 10 if ids else 0  # numbers of another kind tell series apart exactly or not at all
             if _duplicates(seconds, codes) <= allowed and (ids or (sizes.min() > 2 and sizes.min() > sizes.max() / 2)):
-                return tuple(one.name for one in chosen)
+                return tuple(sorted((one.name for one in chosen), key=order.index))
         return ()
     for one in candidates:
         often = len(one.codes) >= 3 * one.values
@@ -231,16 +232,16 @@ def _twice(table: dict[str, Sequence[Any]], chosen: Sequence[str], seconds: Seco
     return _duplicates(seconds, codes) > MOST_TWICE * len(seconds)
 
 
-def _useless(table: dict[str, Sequence[Any]], used: Collection[str]) -> Iterator[str]:
-    """Columns of numbers that are ids, counters or epochs and serve as nothing."""
+def _useless(table: dict[str, Sequence[Any]], used: Collection[str], *, times: bool, ids: bool) -> Iterator[str]:
+    """Columns of numbers that are epochs or counters, or ids, and serve as nothing."""
     for name, cells in table.items():
         if name in used or (whole := _whole(cells)) is None:
             continue
         unique = len(np.unique(whole)) == len(whole) > 2
         form = find_format(cells, named=False)
         epoch = form is not None and form.kind == "epoch"
-        counter = unique and (_plain(name) in COUNTERS or _is_numbered(name))
-        if epoch or counter or (_is_numbered(name) and len(np.unique(whole)) > 1):
+        counter = unique and _plain(name) in COUNTERS and _counts(cells)
+        if (times and (epoch or counter)) or (ids and _is_numbered(name) and len(np.unique(whole)) > 1):
             yield name
 
 

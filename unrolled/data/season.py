@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from unrolled.data.times import Step
 
 Numbers = NDArray[np.float64]
+Floats = TypeVar("Floats", np.float32, np.float64)
 
 LONGEST = 10_000  # rows of a period that is looked for
 MOST_ROWS = 100_000  # of a series that are looked at
@@ -55,7 +57,7 @@ def find_period(runs: Sequence[Numbers], step: Step | None = None) -> int | None
     return best if clear or errors[best] < BETTER * _error(runs, 1) else None
 
 
-def repeated(values: NDArray[np.float32], horizon: int, period: int) -> NDArray[np.float32]:
+def repeated(values: NDArray[Floats], horizon: int, period: int) -> NDArray[Floats]:
     """At each row of values (T, …) the forecast for `horizon` rows later: what was there whole periods before.
 
     NaN where the series had not begun.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,15 @@ from numpy.typing import NDArray
 
 from unrolled.data.arrays import read_ragged
 from unrolled.data.keys import AUTO, MOST_TWICE, NO_KEYS, NONE, Keys, columns_of, find_keys
+from unrolled.data.number_cells import is_header, number_of, number_separator, with_points
 from unrolled.data.parquet import reading_parquet
-from unrolled.data.quoted import SEPARATORS, quoted_cells, quoted_rows, separator_of
+from unrolled.data.quoted import SEPARATORS, quoted_rows
 from unrolled.data.records import json_records
 from unrolled.data.text import read_text
 from unrolled.data.times import Seconds, Timeline, timeline_of
 from unrolled.errors import UserError, note, unknown_name
 
 KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".npz")
-MISSING = {"", "na", "n/a", "nan", "null", "none"}
 EMBEDDED_SERIES = "a membrane potential, 12,000 samples of 0.5 ms, that ships with matplotlib (membrane.dat)"
 LOOKED_AT = 100  # cells that decide whether a column is one of numbers
 
@@ -144,77 +142,6 @@ def kind_of(path: Path) -> str:
     return suffix
 
 
-def number_of(cell: Any) -> float | None:
-    """The number in a cell, NaN where it is missing, None where it is something else.
-
-    >>> number_of(" 2.5 "), number_of("NA"), number_of("12 March"), number_of("1_000")
-    (2.5, nan, None, None)
-    """
-    if isinstance(cell, (bool, int, float, Decimal)):
-        try:
-            return float(cell)
-        except OverflowError:  # a whole number of hundreds of digits
-            return float("inf")
-    if cell is None:
-        return float("nan")
-    if not isinstance(cell, str):
-        return None
-    text = cell.strip().lower()
-    if text in MISSING:
-        return float("nan")
-    try:
-        return None if "_" in text else float(text)
-    except ValueError:
-        return None
-
-
-def number_separator(first_line: str) -> str:
-    """`separator_of` for numbers: beside semicolons, commas that stand between digits only are decimal commas.
-
-    >>> number_separator("1,5;2,5"), number_separator("1,5")
-    (';', ',')
-    """
-    decimal = ";" in first_line and not re.search(r"(?<!\d),|,(?!\d)", first_line)
-    return ";" if decimal else separator_of(first_line)
-
-
-def split_line(line: str, separator: str, place: str) -> list[str]:
-    """The cells of a line; beside semicolons a decimal comma becomes a point."""
-    cells = quoted_cells(line, separator, place)
-    return _with_points(cells) if separator == ";" else cells
-
-
-def is_header(first: Sequence[str], below: Sequence[Sequence[str]] = (), asked: Collection[str] = ()) -> bool:
-    """Whether a row is one of names, by the rows below it and the names that are asked for.
-
-    It is if all of its cells are text; or if one is text and is asked for, or names what stands below.
-
-    >>> is_header(["day", "y"], [["2020-01-01", "20"]]), is_header(["2020-01-01", "20"], [["2020-01-02", "21"]])
-    (True, False)
-    """
-    numbers = [number_of(cell) for cell in first]
-    text = [i for i, number in enumerate(numbers) if number is None]
-    if not text or len(text) == len(first):
-        return bool(text)
-    if not below and all(number is None or number != number for number in numbers):
-        return True
-    return any(first[i].strip() in asked or _names(first[i], [row[i] for row in below]) for i in text)
-
-
-def _names(cell: str, below: Sequence[str]) -> bool:
-    """Whether text is the name of the cells below: they are numbers, or all empty, or dates under a word."""
-    value = next((other for other in below if (number := number_of(other)) is None or number == number), None)
-    if value is None or number_of(value) is not None:
-        return bool(below)
-    return not any(map(str.isdigit, cell)) and value.strip()[:1].isdigit()
-
-
-def _with_points(cells: Sequence[str]) -> list[str]:
-    """Cells in which a decimal comma is a point."""
-    pointed = [cell.replace(",", ".") if "," in cell else cell for cell in cells]
-    return [cell if number_of(new) is None else new for cell, new in zip(cells, pointed, strict=True)]
-
-
 def _separated(path: Path, suffix: str, asked: Collection[str]) -> _Cells:
     text = read_text(path)
     first = next((line for line in io.StringIO(text) if line.strip()), "")
@@ -230,7 +157,7 @@ def _separated(path: Path, suffix: str, asked: Collection[str]) -> _Cells:
                 f"{path}:{line} has {len(row)} {SEPARATORS[separator]}-separated columns, expected {width}.",
                 "Make every row the same.",
             )
-        rows.append(_with_points(row) if separator == ";" else row)
+        rows.append(with_points(row) if separator == ";" else row)
         lines.append(line)
     _need_rows(path, len(rows))
     names = [str(i + 1) for i in range(len(rows[0]))]
@@ -307,7 +234,7 @@ def _from_table(
             order = np.argsort(keys.seconds[where], kind="stable")
             moved += int((order != np.arange(len(order))).any())
             where, times = where[order], keys.seconds[where][order]
-        kept = {name: [cells.columns[positions[name]][row] for row in where] for name in {*keys.names, *keep}}
+        kept = {name: [cells.columns[positions[name]][row] for row in where] for name in (*keys.names, *keep)}
         text = "/".join(map(str, key))
         name = f"{path}, {','.join(keys.series)} {text}" if key else str(path)
         series.append(Series(values[where], name, text, cells.file, lines[where], times, kept))

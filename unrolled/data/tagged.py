@@ -80,10 +80,10 @@ def sentence_of(
 
     Tags may be whole numbers: those of the `known` names, or names themselves.
     """
-    values = list(row.values)
-    if tagged and _are_numbers(values[1]) and all(type(one) is int for one in values[1]):
-        values[1] = list(named(values[1], known, names[1], row.place))
-    lists = [_strings(value, name, row.place) for value, name in zip(values, names, strict=True)]
+    given = list(row.values)
+    if tagged and _are_numbers(given[1]) and all(type(one) is int for one in given[1]):
+        given[1] = list(named(given[1], known, names[1], row.place))
+    lists = [_strings(value, name, row.place) for value, name in zip(given, names, strict=True)]
     for name, values in zip(names, lists, strict=True):
         if len(values) != len(lists[0]):
             raise UserError(

@@ -23,6 +23,7 @@ DAYS = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y.%m.%d", 
 DAYS_IN_WORDS = ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%b %Y", "%d-%b-%y", "%a %b %d %Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S")
 LOOKED_AT = 100  # cells that decide about the format
+MOST = 0.9  # of them that must be times; the others are mistakes then, and said
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
 _MONTH = re.compile(r"\d{4}-\d{2}")
 
@@ -79,7 +80,7 @@ class TimeFormat:
 
 
 def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | None:
-    """The format in which all cells are times; None where they are something else.
+    """The format in which cells are times, nearly all of the first; None where they are something else.
 
     Whole numbers are times only if they look like epochs; in a column that is `named` as one of times, other numbers
     count too. Where day and month cannot be told apart, the reading with the more regular steps is taken.
@@ -93,18 +94,23 @@ def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | No
         return TimeFormat("date" if whole else "object")
     if (numbers := _numbers(first)) is not None:
         return _number_format(numbers, _numbers(cells), named)
-    if not all(isinstance(cell, str) for cell in first):
+    if sum(isinstance(cell, str) for cell in first) < MOST * len(first):
         return None
-    texts = [cell.strip() for cell in cells]
-    if all(_is_iso(text) for text in texts[:LOOKED_AT]):
-        return _iso_format(texts[0])
-    if not any(map(str.isdigit, texts[0])):
+    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    iso = [text for text in texts[:LOOKED_AT] if _is_iso(text)]
+    if len(iso) >= MOST * len(first):
+        return _iso_format(iso[0])
+    if sum(any(map(str.isdigit, text)) for text in texts[:LOOKED_AT]) < MOST * len(first):
         return None
-    fitting = [TimeFormat("pattern", pattern) for pattern in _patterns() if _fits(pattern, texts[:LOOKED_AT])]
-    fitting = [one for one in fitting if all(_fits(one.pattern, texts[i : i + 1]) for i in _sampled(len(texts)))]
+    some = [texts[i] for i in _sampled(len(texts))]
+    fitting = [TimeFormat("pattern", pattern) for pattern in _patterns() if _share(pattern, texts[:5]) > 0]
+    shares = {one: _share(one.pattern, some) for one in fitting}
+    fitting = [one for one in fitting if shares[one] >= max(MOST, *shares.values())]
     if len(fitting) < 2:
         return fitting[0] if fitting else None
-    return max(fitting, key=lambda one: _regularity(np.array([one.seconds(text) for text in texts[:1000]])))
+    return max(
+        fitting, key=lambda one: _regularity(np.array([one.seconds(t) for t in some if _fits(one.pattern, [t])]))
+    )
 
 
 def is_time_of_day(cells: Sequence[Any]) -> bool:
@@ -169,6 +175,10 @@ def _fits(pattern: str, texts: Sequence[str]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _share(pattern: str, texts: Sequence[str]) -> float:
+    return sum(_fits(pattern, [text]) for text in texts) / max(1, len(texts))
 
 
 def _patterns() -> list[str]:

@@ -262,8 +262,8 @@ class Stepping:
 
     def _by_network(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
         estimates = []
-        for row in torch.from_numpy(x).to(self._network.scale.device).split(1):
-            estimate, state = self._network(row[None], state)
+        for row in torch.from_numpy(x).to(self._network.scale.device):
+            estimate, state = self._network(row[None, None], state)
             estimates.append(estimate[0])
         return torch.cat(estimates), state
 

@@ -72,7 +72,8 @@ class CRF(nn.Module):
         """
         with torch.enable_grad():
             free = emissions.detach().to(self.start.dtype).requires_grad_()
-            total = log_partition(free, *(part.detach() for part in self._allowed(forbidden)), lengths).sum()
+            transitions, start, end = (part.detach() for part in self._allowed(forbidden))
+            total = log_partition(free, transitions, start, end, lengths).sum()
             (chances,) = torch.autograd.grad(total, free)
         return chances
 

@@ -15,16 +15,8 @@ import numpy as np
 
 from unrolled.data.frame import Frame
 from unrolled.data.keys import AUTO, NONE, Keys, join_time
-from unrolled.data.series import (
-    Numbers,
-    Series,
-    Sheet,
-    is_header,
-    number_of,
-    number_separator,
-    read_series,
-    split_line,
-)
+from unrolled.data.number_cells import is_header, number_of, number_separator, split_line
+from unrolled.data.series import Numbers, Series, Sheet, read_series
 from unrolled.data.times import Clock, TimeFormat, find_format
 from unrolled.errors import UserError, note
 from unrolled.model import Model
