@@ -128,7 +128,7 @@ def check_forward(name: str, info: Any, dtype: torch.dtype, training: bool) -> N
             torch.testing.assert_close(mine, referred)
         leaves = flat(arguments)
         for layer, numbers in ((ours, found), (theirs, wanted)):
-            layer.found = torch.autograd.grad(sum(n.sum() for n in numbers), [*leaves, *layer.parameters()])
+            layer.found = torch.autograd.grad([n.sum() for n in numbers], [*leaves, *layer.parameters()])
         for mine, other in zip(ours.found, theirs.found, strict=True):
             torch.testing.assert_close(mine, other)
 

@@ -325,11 +325,12 @@ class TestWithTorch:
         for engine in ("native", "reference"):
             torch.manual_seed(0)
             job = self.job(**changes)
+            assert isinstance(job.cell, BuiltIn)
             leaves = [t for t in (job.x, job.cell.weight_ih, job.cell.weight_hh, *job.state) if t.requires_grad]
             output, final = ENGINES[engine].run(job)
             loss = output.pow(2).sum() + final[-1].sum()
             first = torch.autograd.grad(loss, leaves, create_graph=True)
-            second = torch.autograd.grad(sum(g.pow(2).sum() for g in first), leaves)
+            second = torch.autograd.grad([g.pow(2).sum() for g in first], leaves)
             found.append([*first, *second])
         assert len(found[0]) >= 6
         for mine, other in zip(*found, strict=True):

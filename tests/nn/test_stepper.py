@@ -286,7 +286,8 @@ STALE = r"^The layer's weights have changed since this stepper was made; .* Make
 @pytest.mark.parametrize("engine", ["auto", "torch"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_weights_are_noticed_at_the_next_step(change: str, engine: str) -> None:
-    layer = unrolled.GRU(3, 4, **({} if engine == "auto" else {"activation": "softsign"}))
+    options: dict[str, Any] = {} if engine == "auto" else {"activation": "softsign"}
+    layer = unrolled.GRU(3, 4, **options)
     stepper, x = layer.stepper(), torch.randn(1, 3)
     stream, state = stepper.stream(), stepper.initial_state(1)
     stepper(x, state)

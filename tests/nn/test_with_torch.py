@@ -22,6 +22,9 @@ from unrolled.errors import Note, UserError
 from unrolled.nn import to_torch
 
 NAMES = ["RNN", "GRU", "LSTM"]
+jit: Any = torch.jit  # these have no types
+quantize_dynamic: Any = torch.ao.quantization.quantize_dynamic
+per_sample: Any = call_for_per_sample_grads
 X = torch.linspace(-1, 1, 30).view(5, 2, 3)  # (T, B, D)
 LONGER = torch.linspace(-1, 1, 63).view(7, 3, 3)
 
@@ -53,7 +56,7 @@ class TestTrace:
     @pytest.mark.parametrize("name", NAMES)
     def test_it_records_torchs_layer(self, name: str) -> None:
         ours = model(name, num_layers=2, bidirectional=False)
-        traced: Any = torch.jit.trace(ours, (X,))
+        traced: Any = jit.trace(ours, (X,))
         assert {"RNN": "rnn_tanh", "GRU": "gru", "LSTM": "lstm"}[name] in str(traced.inlined_graph)
         for x in (X, LONGER):
             assert_close(traced(x), ours(x))
@@ -62,7 +65,7 @@ class TestTrace:
     def test_states_and_packed_sequences(self, name: str) -> None:
         layer: Any = getattr(unrolled, name)(3, 4)
         h = torch.ones(1, 2, 4)
-        traced: Any = torch.jit.trace(layer, (X, (h, h) if name == "LSTM" else h))
+        traced: Any = jit.trace(layer, (X, (h, h) if name == "LSTM" else h))
         expected, _ = layer(X, (h, h) if name == "LSTM" else h)
         assert_close(traced(X, (h, h) if name == "LSTM" else h)[0], expected)
 
@@ -76,7 +79,7 @@ class TestTrace:
                 return output
 
         packed = pack_sequence([X[:, 0], X[:3, 1]])
-        recorded: Any = torch.jit.trace(Packing(), (packed.data, packed.batch_sizes))
+        recorded: Any = jit.trace(Packing(), (packed.data, packed.batch_sizes))
         assert_close(recorded(packed.data, packed.batch_sizes), layer(packed)[0].data)
 
     @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ class TestTrace:
     )
     def test_other_options_are_a_loop_of_that_length(self, name: str, options: dict[str, Any]) -> None:
         ours = model(name, **options)
-        traced: Any = torch.jit.trace(ours, (X,))
+        traced: Any = jit.trace(ours, (X,))
         assert_close(traced(X * 2), ours(X * 2))
 
     def test_lengths(self) -> None:
@@ -99,7 +102,7 @@ class TestTrace:
                 return output
 
         ours: Any = Ragged()
-        traced: Any = torch.jit.trace(ours, (X, torch.tensor([5, 3])))
+        traced: Any = jit.trace(ours, (X, torch.tensor([5, 3])))
         for lengths in (torch.tensor([5, 3]), torch.tensor([2, 5])):
             assert_close(traced(X * 2, lengths), ours(X * 2, lengths))
 
@@ -107,13 +110,14 @@ class TestTrace:
         with pytest.raises(
             UserError, match=r"'native' cannot do this: torch\.jit\.trace records torch's own operators"
         ):
-            torch.jit.trace(model("LSTM", backend="native"), (X,))
+            jit.trace(model("LSTM", backend="native"), (X,))
 
     @pytest.mark.parametrize("name", NAMES)
     def test_the_legacy_onnx_export(self, name: str) -> None:
         ours, file = model(name, num_layers=2, bidirectional=False), io.BytesIO()
         axes = {"x": {0: "time", 1: "batch"}}
-        torch.onnx.export(ours, (X,), file, dynamo=False, input_names=["x"], dynamic_axes=axes)
+        export: Any = torch.onnx.export
+        export(ours, (X,), file, dynamo=False, input_names=["x"], dynamic_axes=axes)
         session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
         for x in (X, LONGER):
             (found,) = session.run(None, {"x": x.numpy()})
@@ -125,13 +129,13 @@ class TestScript:
     def test_a_scripted_layer_is_torchs(self, name: str) -> None:
         ours = model(name, num_layers=2, bidirectional=False)
         expected = ours(LONGER)
-        scripted: Any = torch.jit.script(to_torch(ours))
+        scripted: Any = jit.script(to_torch(ours))
         assert type(ours.rnn) is getattr(unrolled, name)
         assert_close(scripted(LONGER), expected)
         file = io.BytesIO()
-        torch.jit.save(scripted, file)
+        jit.save(scripted, file)
         file.seek(0)
-        assert_close(torch.jit.load(file)(LONGER), expected)
+        assert_close(jit.load(file)(LONGER), expected)
 
     @pytest.mark.parametrize("name", NAMES)
     def test_without_asking_it_is_said(self, name: str) -> None:
@@ -139,20 +143,26 @@ class TestScript:
         ours, weight = model(name), None
         expected, weight = ours(X), ours.rnn.weight_hh_l0
         with pytest.warns(Note, match=rf"compiles torch\.nn\.{name}, and leaves it in the model"):
-            scripted: Any = torch.jit.script(ours)
+            scripted: Any = jit.script(ours)
         assert_close(scripted(X), expected)
         assert ours.rnn.weight_hh_l0 is weight
 
     def test_other_options_are_refused(self) -> None:
         with pytest.raises(UserError, match=r"torch\.nn\.LSTM has no peephole, layer_norm.*torch\.jit\.trace"):
-            torch.jit.script(model("LSTM", peephole=True, layer_norm=True))
+            jit.script(model("LSTM", peephole=True, layer_norm=True))
 
 
 class TestToTorch:
     @pytest.mark.parametrize("name", NAMES)
     def test_every_layer_becomes_torchs(self, name: str) -> None:
-        options = {"num_layers": 2, "bidirectional": True, "batch_first": True, "bias": False, "dropout": 0.1}
-        own = {"RNN": {"nonlinearity": "relu"}, "GRU": {}, "LSTM": {"proj_size": 2}}[name]
+        options: dict[str, Any] = {
+            "num_layers": 2,
+            "bidirectional": True,
+            "batch_first": True,
+            "bias": False,
+            "dropout": 0.1,
+        }
+        own: Any = {"RNN": {"nonlinearity": "relu"}, "GRU": {}, "LSTM": {"proj_size": 2}}[name]
         layer = getattr(unrolled, name)(3, 4, **options, **own, init="orthogonal")
         shared = nn.ModuleList([layer, nn.ModuleDict({"again": layer}), nn.Linear(2, 2)]).eval()
         made: Any = to_torch(shared)
@@ -192,7 +202,7 @@ class TestQuantisation:
     @pytest.mark.parametrize("name", ["GRU", "LSTM"])
     def test_dynamic(self, name: str) -> None:
         ours = model(name, num_layers=2)
-        quantised: Any = torch.ao.quantization.quantize_dynamic(to_torch(ours), {getattr(nn, name), nn.Linear})
+        quantised: Any = quantize_dynamic(to_torch(ours), {getattr(nn, name), nn.Linear})
         assert type(quantised.rnn) is getattr(torch.ao.nn.quantized.dynamic, name)
         assert (quantised(X) - ours(X)).abs().max() < 0.05
 
@@ -201,13 +211,13 @@ class TestQuantisation:
         with pytest.warns(
             Note, match=r"unrolled\.LSTM stays in floating point\. Quantise unrolled\.nn\.to_torch\(model"
         ):
-            quantised: Any = torch.ao.quantization.quantize_dynamic(model("LSTM"), what)
+            quantised: Any = quantize_dynamic(model("LSTM"), what)
         assert type(quantised.rnn) is unrolled.LSTM
 
     def test_torch_does_not_quantise_an_rnn_either(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Note)
-            torch.ao.quantization.quantize_dynamic(model("RNN"))
+            quantize_dynamic(model("RNN"))
 
     def test_fx(self) -> None:
         from torch.ao.quantization import QConfigMapping, default_dynamic_qconfig, quantize_fx
@@ -236,7 +246,7 @@ class TestPerSampleGradients:
     def test_expanded_weights(self, name: str, batch_first: bool) -> None:
         layer = getattr(unrolled, name)(3, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
         x = X.transpose(0, 1) if batch_first else X
-        call: Any = call_for_per_sample_grads(layer, batch_size=2, loss_reduction="sum", batch_first=batch_first)
+        call: Any = per_sample(layer, batch_size=2, loss_reduction="sum", batch_first=batch_first)
         call(x)[0].pow(2).sum().backward()
         for row in range(2):
             alone = x[row : row + 1] if batch_first else x[:, row : row + 1]
@@ -245,7 +255,7 @@ class TestPerSampleGradients:
                 assert_close(parameter.grad_sample[row], gradient)
 
     def test_other_options_point_to_torch_func(self) -> None:
-        call: Any = call_for_per_sample_grads(unrolled.LSTM(3, 4, peephole=True), batch_size=2, batch_first=False)
+        call: Any = per_sample(unrolled.LSTM(3, 4, peephole=True), batch_size=2, batch_first=False)
         with pytest.raises(UserError, match=r"know torch\.nn's own LSTM alone: torch\.nn has no peephole.*torch\.func"):
             call(X)
 
@@ -328,7 +338,8 @@ class TestCompile:
             compiled(X)
         torch._dynamo.reset()
         ours = model(name)
-        assert_close(torch.compile(ours, backend="eager")(X), ours(X))
+        eager: Any = torch.compile(ours, backend="eager")
+        assert_close(eager(X), ours(X))
 
 
 class TestExport:
@@ -336,7 +347,7 @@ class TestExport:
     @pytest.mark.parametrize("name", NAMES)
     def test_a_program_holds_torchs_operators(self, name: str, strict: bool) -> None:
         ours = model(name)
-        program = torch.export.export(ours, (LONGER,), strict=strict)
+        program: Any = torch.export.export(ours, (LONGER,), strict=strict)
         operators = {str(node.target).split(".")[0] for node in program.graph.nodes if node.op == "call_function"}
         assert "unrolled" not in operators
         assert_close(program.module()(LONGER), ours(LONGER))
@@ -346,7 +357,7 @@ class TestExport:
         if "native" not in ON_CPU:
             pytest.skip("the native engine is not built here")
         ours, time = model("GRU", backend="native"), torch.export.Dim("time", min=2, max=1000)
-        program = torch.export.export(ours, (LONGER,), dynamic_shapes={"x": {0: time}})
+        program: Any = torch.export.export(ours, (LONGER,), dynamic_shapes={"x": {0: time}})
         x = torch.randn(20, 3, 3)
         assert_close(program.module()(x), ours(x))
 

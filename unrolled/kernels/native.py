@@ -47,7 +47,7 @@ def refuses(job: Job) -> str | None:
     if not torch.compiler.is_compiling():
         if transformed():
             return "it has no torch.func transforms and no forward-mode derivatives"
-        if torch.jit.is_tracing():
+        if torch._C._is_tracing():
             return "torch.jit.trace records torch's own operators alone"
     masks = [cell.hidden_mask, *(job.keep or ())]
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):

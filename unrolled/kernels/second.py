@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
+from unrolled.cells import GRUCell, LSTMCell, RNNCell
 from unrolled.kernels import reference
 from unrolled.kernels.job import Job
 from unrolled.kernels.native_buffers import GRU_RESET_AFTER, GRU_RESET_BEFORE, LSTM, RNN_RELU
@@ -59,7 +59,7 @@ def run_reference(given: Mapping[str, Any]) -> tuple[Tensor, ...]:
     return output, *final
 
 
-def _cell(given: Mapping[str, Any]) -> BuiltIn:
+def _cell(given: Mapping[str, Any]) -> RNNCell | LSTMCell | GRUCell:
     kind, weights = given["kind"], {name: given[name] for name in WEIGHTS}
     if kind == LSTM:
         weights |= {name: given[name] for name in LSTM_WEIGHTS}

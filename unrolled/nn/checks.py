@@ -135,7 +135,7 @@ def check_flags(**flags: object) -> None:
 
 def check_dropout(value: object) -> None:
     """torch.nn's, which, unlike the probabilities below, may be 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
         raise UserError(
             "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
             f"got {value!r}."

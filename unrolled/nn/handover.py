@@ -30,7 +30,7 @@ def unusual(input: object, weight: Tensor) -> bool:
         return False
     if type(input) is not Tensor and not isinstance(input, PackedSequence) and _overrides(input):
         return True
-    return (type(weight) not in _PLAIN and _overrides(weight)) or torch.jit.is_tracing()
+    return (type(weight) not in _PLAIN and _overrides(weight)) or torch._C._is_tracing()
 
 
 def _overrides(value: object) -> bool:

@@ -80,7 +80,7 @@ def refuses(job: Job) -> str | None:
     if not torch.compiler.is_compiling():
         if _transformed():
             return "it has no torch.func transforms and no forward-mode derivatives"
-        if torch.jit.is_tracing():
+        if torch._C._is_tracing():
             return "torch.jit.trace records torch's own operators alone"
     return compiler.missing() or _refuses_gpu(job)
 
