@@ -153,9 +153,9 @@ def test_text_is_smaller_in_a_column_and_settings_of_the_user_come_back(model_of
 
     before = dict(matplotlib.rcParams)
     trace = model_of("classify").trace(input_of("classify"))
-    sizes = {}
+    sizes: dict[Any, float] = {}
     for width in ("column", "page", None):
-        figure = trace.figure("losses", width=width)
+        figure: Any = trace.figure("losses", width=width)
         figure.savefig(io.BytesIO())
         sizes[width] = figure.axes[0].xaxis.label.get_fontsize()
         assert figure.axes[0].get_xticklabels()[0].get_fontsize() >= 6
@@ -258,7 +258,7 @@ def test_many_lines_have_few_names() -> None:
     from unrolled.see.canvas import Picture, legend, lines
 
     with style(8):
-        axis = Picture(3.3, 2).subplots()
+        axis: Any = Picture(3.3, 2).subplots()
         lines(axis, {f"l{i}": np.arange(5.0) * i for i in range(48)})
         legend(axis)
     names = [text.get_text() for text in axis.get_legend().get_texts()]
@@ -288,6 +288,7 @@ def test_ticks_of_logarithms_do_not_collide() -> None:
 
 def test_a_single_loss_shows_what_was_likely(model_of: Find) -> None:
     trace = model_of("classify").trace(input_of("classify"))
+    axis: Any
     (axis,) = trace.figure("losses").axes
     assert labels(axis) == [name for name, _ in trace.guesses[0]]
     widths = [bar.get_width() for bar in axis.patches]
