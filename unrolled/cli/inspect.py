@@ -31,7 +31,11 @@ def inspect(
     ] = None,
     only: Annotated[
         Several,
-        typer.Option(metavar="NAME,…", help="Draw these figures alone: gates,gradients; names as their files'."),
+        typer.Option(
+            metavar="NAME,…",
+            help="Draw these alone, of losses, forecast, states, gates, norms, gradients, flow, attention, beams, "
+            "frames and lattice.",
+        ),
     ] = None,
     others: Annotated[
         Several, typer.Option("--with", metavar="MODEL", help="Another model beside it, on the same input; repeat.")

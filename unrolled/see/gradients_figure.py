@@ -82,7 +82,8 @@ def _squares(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> P
     rows, columns = (count + 1, 1) if stacked else (1, count + 1)
     figure = Picture(wide, high * rows + 0.02 * size, width is not None)
     *heats, curve = figure.subplots(rows, columns, squeeze=False).ravel()
-    shades = {name: _logarithm(trace.gradients(of)) for name, (trace, of) in found.items()}
+    norms = {name: trace.gradients(of) for name, (trace, of) in found.items()}
+    shades = {name: _logarithm(table) for name, table in norms.items()}
     low, high_shade = _range(list(shades.values()))
     image = None
     for axis, (name, (trace, of)) in zip(heats, found.items(), strict=True):
@@ -90,7 +91,7 @@ def _squares(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> P
         _label_square(axis, trace, of, drawable(name), each - 0.12 * size, high - 0.1 * size, size)
     assert image is not None
     figure.colorbar(image, ax=heats, label=rf"$\log_{{10}}$ {NORM}", fraction=0.05, pad=0.02, aspect=25)
-    _draw_distances(curve, found)
+    _draw_distances(curve, found, norms)
     return figure
 
 
@@ -113,14 +114,14 @@ def _label_square(axis: Axes, trace: ModelTrace, of: str, name: str, wide: float
             one.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
-def _draw_distances(axis: Axes, found: dict[str, tuple[ModelTrace, str]]) -> None:
+def _draw_distances(axis: Axes, found: dict[str, tuple[ModelTrace, str]], norms: dict[str, Tensor]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     from unrolled.see.canvas import lines, log_axis
 
     means = {}
     for name, (trace, of) in found.items():
-        mean = by_distance(trace.gradients(of), trace.gradient_rows(), trace.counts_back(of))
+        mean = by_distance(norms[name], trace.gradient_rows(), trace.counts_back(of))
         means[drawable(name) or of] = _positive(mean)
     lines(axis, means)
     back = all(trace.counts_back(of) for trace, of in found.values())

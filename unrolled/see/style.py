@@ -57,7 +57,7 @@ def style(size: float) -> Iterator[None]:
             yield
 
 
-def _settings(size: float) -> dict[str, Any]:
+def _settings(size: float) -> Any:
     return {
         "font.size": size,
         "axes.titlesize": "medium",
