@@ -370,6 +370,11 @@ def test_the_truth_and_the_words_that_speak_for_it(page: Any, run_of: Runs) -> N
         until(page, "location.hash.includes('o.target=answer')")
         opened(page, "overview")
         assert "of the model's own answer" in page.text_content("#view h2")
+        page.click("#tab-gradients")  # in every view
+        opened(page, "gradients")
+        assert page.text_content(".beside-line").endswith(f" · truth: {trace.truth} · losses of the answer")
+        page.click("#tab-overview")
+        opened(page, "overview")
         page.fill("#text", "one poor")
         page.press("#text", "Enter")  # another text, whose truth nobody knows
         until(page, "location.hash.includes('text=one+poor')")
