@@ -370,6 +370,11 @@ def test_the_truth_and_the_words_that_speak_for_it(page: Any, run_of: Runs) -> N
         until(page, "location.hash.includes('o.target=answer')")
         opened(page, "overview")
         assert "of the model's own answer" in page.text_content("#view h2")
+        page.click("#tab-gradients")  # in every view
+        opened(page, "gradients")
+        assert page.text_content(".beside-line").endswith(f" · truth: {trace.truth} · losses of the answer")
+        page.click("#tab-overview")
+        opened(page, "overview")
         page.fill("#text", "one poor")
         page.press("#text", "Enter")  # another text, whose truth nobody knows
         until(page, "location.hash.includes('text=one+poor')")
@@ -422,7 +427,7 @@ def test_a_clicked_row_colours_the_text(page: Any, run_of: Runs, data: Path) -> 
 def test_a_very_long_text_in_the_dark(browser: Any, run_of: Runs, data: Path) -> None:
     """What is left out is said; dark colours and larger text reach the charts."""
     inspection = inspection_of(run_of, "generate-rnn", data)
-    inspection.asked.text = "3 and 4 make 7\n" * 4000
+    inspection.asked.text = "3 and 4 make 7\n" * 600
     context = browser.new_context(color_scheme="dark")
     page = context.new_page()
     with served(inspection) as address:
@@ -431,8 +436,11 @@ def test_a_very_long_text_in_the_dark(browser: Any, run_of: Runs, data: Path) ->
             page.goto(f"{address}#view={view}")
             opened(page, view)
             assert page.query_selector(".problem") is None, view
-        assert "of 60,000 losses, evenly spread" in page.text_content(".note")
-        assert page.is_visible("#long")
+        assert "of 9,000 losses, evenly spread" in page.text_content(".note")
+        remembered = """async () => { const { remember, state, tooLong } = await import("unrolled/state");
+            remember({ text: "x".repeat(60000) });
+            return [state.text.length, tooLong(), location.hash.length < 500]; }"""
+        assert page.evaluate(remembered) == [60000, True, True]  # the address cannot hold it, the page does
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
         assert page.evaluate("document.querySelector('.plot').layout.font.color") == "#e6e6e6"
         size = "parseFloat(getComputedStyle(document.body).fontSize)"

@@ -273,7 +273,13 @@ def test_a_body_that_is_too_large_is_not_read(run_of: Runs) -> None:
         async def send(message: Any, sent: list[dict[str, Any]] = sent) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http"}
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+        }
         scope |= {"path": "/api/overview", "raw_path": b"/api/overview", "query_string": b"", "root_path": ""}
         asyncio.run(app({**scope, "headers": [(b"host", b"127.0.0.1:8650"), *headers]}, receive, send))
         assert sent[0]["status"] == 413

@@ -79,7 +79,11 @@ def inspect(
         file,
         dict(_pair(one) for one in changes or ()),
         example,
-        {name: str(value) for name, value in (("unit", unit or None), ("layer", layer)) if value is not None},
+        {
+            name: str(value)
+            for name, value in (("unit", unit or None), ("layer", layer), ("step", step))
+            if value is not None
+        },
     )
     if step is not None:
         typer.echo(str(asked.trace().by_hand(step, unit, layer)))

@@ -6,11 +6,11 @@ const WIDE = 124, HIGH = 92, BOX = { width: 58, height: 44 }, LEFT = 84;
 
 // `found` is the view `unrolled`; a click on a cell picks its step and layer.
 export function unrolledDiagram(found, { step, layer, unit, onpick }) {
-  const { layers, tokens, first } = found, width = LEFT + WIDE * tokens.length + 40, height = HIGH * layers.length + 96;
+  const { layers, tokens, first } = found, width = LEFT + WIDE * tokens.length + 40, height = HIGH * layers.length + 108;
   const y = (row) => height - 70 - HIGH * (row + 1) + 20, x = (t) => LEFT + WIDE * t;
   const arrow = draw("marker", { id: "way", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, draw("path", { d: "M0 0 L8 4 L0 8 z", class: "arrow" }));
   const words = `The network unrolled over steps ${first} to ${first + tokens.length - 1}. Unit ${unit}: ${layers.map((one) => `${one.name} h ${(one.values.h ?? []).map((v) => said(v, 2)).join(", ")}`).join("; ")}`;
-  const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `width:${width / 16}rem`, role: "img", "aria-label": words, id: "unrolled" }, draw("defs", {}, arrow));
+  const drawing = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `width:${width / 16}rem;max-width:max(100%, ${0.62 * width / 16}rem)`, role: "img", "aria-label": words, id: "unrolled" }, draw("defs", {}, arrow));
   const line = (x1, y1, x2, y2) => draw("line", { x1, y1, x2, y2, class: "wire", "marker-end": "url(#way)" });
   const label = (x, y, text, kind = "value", anchor = "middle") => draw("text", { x, y, class: kind, "text-anchor": anchor }, text);
   tokens.forEach((token, t) => {

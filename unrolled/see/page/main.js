@@ -99,6 +99,14 @@ tabs.addEventListener("keydown", (event) => {
   document.getElementById(next.id).focus();
 });
 
+// Answer and truth in a line, above every view of an input.
+function beside({ answer, truth, right, follows }) {
+  const short = (text) => (text.length > 160 ? `${text.slice(0, 159)}…` : text || "(nothing)");
+  const judged = right === null ? "" : right ? " ✓ right" : " ✗ wrong";
+  return make("p", { class: "quiet beside-line" }, make("strong", {}, short(answer)), judged,
+    truth === null ? "" : ` · truth: ${short(truth)} · losses of the ${follows}`);
+}
+
 function shown() { return state.view in VIEWS ? state.view : "overview"; }
 
 async function draw() {
@@ -120,6 +128,7 @@ async function draw() {
     fillTabs();
     panel.replaceChildren(place);  // before it is filled: charts take the width that they find
     const reason = usable(view);
+    if (overview !== null && view.needsInput && shown() !== "overview") place.append(beside(overview));
     if (reason !== null) place.append(make("p", { class: "problem" }, reason));
     else await view.show(place, { overview, about, model: model(), state });
   } catch (problem) {

@@ -46,7 +46,7 @@ function losses(place, overview) {
   const unit = overview.task === "forecast" ? "" : ", in nats";
   const whose = overview.task === "generate" && overview.follows === "truth" ? "" : ` ${WHOSE[overview.follows]}`;
   if (overview.steps === 1) {
-    place.append(make("h2", {}, `Loss${whose}${unit}: ${said(overview.losses[0])} for “${overview.losses_of[0]}”`), detail);
+    place.append(make("h2", {}, `Loss${whose}${unit}: ${said(overview.losses[0])} for “${overview.losses_of[0]}”${overview.guesses.length && overview.losses[0] !== null ? `, p = ${(100 * Math.exp(-overview.losses[0])).toFixed(1)} %` : ""}`), detail);
     if (overview.guesses.length) expected(detail, overview, 0); else detail.remove();
     return;
   }
