@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_generate import call
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
-from unrolled.model import read_about
+from unrolled.model_file import read_about
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,
@@ -245,7 +245,7 @@ def test_intervals_of_quantiles_and_of_none(file: Path, tmp_path: Path) -> None:
 def test_a_model_of_an_earlier_version(file: Path, tmp_path: Path) -> None:
     """Without times in its file, and with the series in its config alone, it loads and answers the same."""
     model = small(file, tmp_path / "run", data__target_columns="load", data__sequence_column="store")
-    about = read_about(tmp_path / "run" / "best.safetensors")
+    about: Any = read_about(tmp_path / "run" / "best.safetensors").model_dump()
     for name in ("time", "series", "step", "period"):
         del about["assets"][name]
     for name in ("time_column", "period"):

@@ -39,7 +39,7 @@ from unrolled.see import ModelTrace
 from unrolled.see.captions import attention_maps
 from unrolled.see.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.base import STANDARD_INPUT, Data, Example, Request, Task, nth
+from unrolled.tasks.base import STANDARD_INPUT, Data, Example, Given, Request, Task, nth
 from unrolled.tasks.caption_batch import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption_config import CaptionConfig
 from unrolled.tasks.caption_run import Description, Unread, describe, view_of
@@ -253,7 +253,7 @@ class Caption(Task):
         one = Captioned(fitted_view(View(pixels), model.assets.shape, "Standard input"), (), STANDARD_INPUT)
         if request.format != "text":
             options = {"attention": model.network.attends, **options}
-        yield from self.written([(one, self.predict(model, one, **options))], request.format)
+        yield from self.written([(Given(one), self.predict(model, one, **options))], request.format)
 
     def inputs(self, model: Model, request: Request) -> Iterator[Captioned | Unread]:
         """Every picture of the files that a request names; names in lines and texts are paths, too."""

@@ -34,7 +34,7 @@ from unrolled.see.runs import run_rows
 from unrolled.tasks import TASKS
 from unrolled.tasks.base import Request
 from unrolled.text import Vectors
-from unrolled.training import Run
+from unrolled.training import Origin, Run
 
 MODELS = [
     *("generate-lstm", "generate-transformer", "generate-feedforward", "classify", "tag-crf", "tag-softmax"),
@@ -104,11 +104,11 @@ def _training_targets(folder: Path, data: Path) -> Iterator[Target]:
     config = apply(_config("generate-lstm", data), {"train.max_steps": 4, "train.eval_every": 2})
     if not whole.exists():
         job = api.Job(config)
-        made = Run(whole, job.trainer(), job.model.save, job.data.fingerprint)
+        made = Run(whole, job.trainer(), job.model.save, Origin(data=job.data.fingerprint), lambda: ["one", "two"])
         whole.mkdir()
         (whole / "config.toml").write_text(write_toml(config, comments=False))
         for _ in made.steps():
-            made.keep_samples(2, ["one", "two"])
+            pass
     job = api.Job(config)
 
     def resume(name: str) -> Callable[[Path], object]:
@@ -127,7 +127,7 @@ def _training_targets(folder: Path, data: Path) -> Iterator[Target]:
             if name.startswith("checkpoint/"):  # the generation before takes its place; without it there is one message
                 if path.stat().st_size % 2:
                     shutil.rmtree(copy / "checkpoint.previous", ignore_errors=True)
-                again = Run(copy, job.trainer(), job.model.save, job.data.fingerprint)
+                again = Run(copy, job.trainer(), job.model.save, Origin(data=job.data.fingerprint))
                 return again.resume()
             return run_rows(copy)
 
