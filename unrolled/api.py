@@ -248,8 +248,9 @@ class Job:
         """Goes on with a run, whose config was `old` where it is changed."""
         trainer = self.trainer()
         run = self._run(folder, trainer)
-        notes = run.resume(None if old is None else trainer.total_of(old.train))
-        if trainer.progress.step == trainer.total_steps and any(line.startswith(END) for line in changes):
+        before = None if old is None else trainer.total_of(old.train)
+        notes = run.resume(before)
+        if before == trainer.total_steps and any(line.startswith(END) for line in changes):
             notes.append(
                 f"It still ends after {trainer.total_steps} updates: {' and '.join(END)} both hold, "
                 "and the earlier end counts."
@@ -284,7 +285,7 @@ class Job:
             for note in notes:
                 report.say(note)
             report.say(self._introduction(folder, trainer))
-            if trainer.progress.finished:
+            if trainer.progress.step >= trainer.total_steps:
                 longer = f"unrolled train --resume {folder} --set train.max_steps={2 * trainer.total_steps}"
                 report.say(f"The run had come to its end already. To make it longer: {longer}")
             try:
@@ -307,7 +308,8 @@ class Job:
             self._draw(folder)
             if trainer.stalled and trainer.progress.step < trainer.total_steps:
                 report.say(
-                    f"Stopped early: no better {self.goal.metric} in {trainer.patience} evaluations. "
+                    f"Stopped early: no better {self.goal.metric} than at step {trainer.progress.best_step} "
+                    f"in {trainer.progress.stalled} evaluations (train.patience). "
                     f"To train on: unrolled train --resume {folder} --set train.patience=0"
                 )
         best = load(

@@ -158,6 +158,11 @@ def test_stopped_early_it_goes_on_with_more_patience(text: Path, tmp_path: Path,
     capfd.readouterr()
     api.resume(tmp_path / "run", set={"train.max_steps": 20})
     said = capfd.readouterr().err
-    assert f"To train on: unrolled train --resume {tmp_path / 'run'} --set train.patience=0\n" in said
+    best = max(row["step"] for row in map(json.loads, rows) if row["best"])
+    assert (
+        f"Stopped early: no better nats_per_token than at step {best} in 2 evaluations (train.patience). "
+        f"To train on: unrolled train --resume {tmp_path / 'run'} --set train.patience=0\n"
+    ) in said
+    assert "come to its end" not in said
     api.resume(tmp_path / "run", set={"train.patience": 0, "train.max_steps": 12}, quiet=True)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (tmp_path / "long" / "metrics.jsonl").read_bytes()

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from unrolled.errors import UserError, note
@@ -85,7 +85,8 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        (folder / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):  # without the file the lock is as good
+            (folder / LOCK).unlink()
         os.close(handle)
 
 
@@ -114,7 +115,7 @@ def _lock(folder: Path) -> int:
         except OSError as error:
             note(f"{folder} is on a disk without locks ({error.strerror}): do not train into it twice at once.")
             break
-    with disk_errors(folder, then="try again, or copy the run to another place."):
+    with suppress(OSError):  # on a full disk others are not told who has it
         os.truncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
     return handle
