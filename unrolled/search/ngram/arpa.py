@@ -161,7 +161,7 @@ class _Reader:
         if not line or self._begins_section(line):
             return
         match = re.fullmatch(r"ngram [ \t]*([0-9]+)[ \t]*=[ \t]*([0-9]+)", line)
-        if match is None:
+        if match is None or max(int(match[1]), int(match[2])) >= 1 << 64:
             self._wrong(f"Got '{line}'.", "Expected a line such as: ngram 2=1000")
         order = int(match[1])
         if order != len(self.counts) + 1 or order > MOST_ORDER:
@@ -199,7 +199,7 @@ class _Reader:
                 f"Expected a log10 probability, {order} {'word' if order == 1 else 'words'}, and a back-off or none.",
             )
         prob = self._number(fields[0], "a log10 probability")
-        if prob > 0:
+        if np.float32(prob) > 0:
             self._wrong(f"The log10 probability {fields[0]} is above 0.")
         backoff = self._number(fields[-1], "a back-off") if len(fields) == order + 2 else 0.0
         if backoff != 0 and order == len(self.counts):
