@@ -31,6 +31,7 @@ from unrolled.text.files import opened, written
 
 PIECE = 1 << 20  # bytes
 MOST_ORDER = 255
+LONGEST = 300  # characters of what is said about a line
 MOST_SUM = 1.01  # of unigrams, which files round to a few digits
 LARGEST = 1000.0  # a log10 that is meant
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -120,7 +121,11 @@ def at_line(error: RuntimeError, name: str) -> RuntimeError:
     if isinstance(error, UserError) or len(parts) != 3:
         return error
     line, problem, fix = parts
-    return UserError(f"{name}:{line}: {problem}", fix)
+    return UserError(f"{name}:{line}: {_cut(problem)}", fix)
+
+
+def _cut(problem: str) -> str:
+    return problem if len(problem) <= LONGEST else f"{problem[:LONGEST]}…"
 
 
 class _Reader:
@@ -147,7 +152,7 @@ class _Reader:
         return self.model
 
     def _wrong(self, problem: str, fix: str = "") -> NoReturn:
-        raise UserError(f"{self.name}:{self.line}: {problem}", fix)
+        raise UserError(f"{self.name}:{self.line}: {_cut(problem)}", fix)
 
     def _before(self, line: str) -> None:
         if line == "\\data\\":
@@ -160,7 +165,7 @@ class _Reader:
     def _count(self, line: str) -> None:
         if not line or self._begins_section(line):
             return
-        match = re.fullmatch(r"ngram [ \t]*([0-9]+)[ \t]*=[ \t]*([0-9]+)", line)
+        match = re.fullmatch(r"ngram [ \t]*([0-9]{1,20})[ \t]*=[ \t]*([0-9]{1,20})", line)
         if match is None or max(int(match[1]), int(match[2])) >= 1 << 64:
             self._wrong(f"Got '{line}'.", "Expected a line such as: ngram 2=1000")
         order = int(match[1])
