@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unrolled.data.media import Medium
 from unrolled.errors import UserError
+from unrolled.text.files import is_file
 
 if TYPE_CHECKING:
     import soundfile
@@ -77,7 +78,7 @@ def is_silent(samples: Samples) -> bool:
 def _file(medium: Medium) -> soundfile.SoundFile:
     soundfile = _soundfile()
     # a file on disk is read as it is needed, a member of an archive is unpacked first
-    if not medium.member and medium.path.is_file():
+    if not medium.member and is_file(medium.path):
         source: object = str(medium.path)
     else:
         source = io.BytesIO(medium.read())

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Grey = NDArray[np.uint8]
 FIX = "Expected a whole picture of one line: png, jpeg, tiff, …"
 REACH = 4.0  # how many mean distances of ink from the line's middle are shown above and below it
+MOST_PIXELS = 40_000_000  # a line across the largest sheets at 600 dots an inch has fewer
 WIDEST = 65_000  # columns of a line at its final height that are read at once; a picture that needs more is no line
 
 
@@ -42,6 +43,8 @@ def line_facts(medium: Medium) -> LineFacts:
 def read_line(medium: Medium, height: int, center: bool = True) -> Line:
     """The line at a height of `height`: see `prepared_line`."""
     picture = _opened(medium)
+    if picture.width * picture.height > MOST_PIXELS:
+        raise UserError(f"{medium} has {picture.width} × {picture.height} pixels: too many for one line.", FIX)
     try:
         grey = _grey(picture)
     except Exception as error:  # what Pillow raises depends on the format and the damage

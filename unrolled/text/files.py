@@ -35,6 +35,14 @@ def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have, such as a very long one, is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 @contextmanager
 def opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
     """A file's bytes, unpacked as they are read where its name ends in .gz."""
