@@ -25,7 +25,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as work:
         targets = [t for name, t in make_targets(Path(work) / "seeds").items() if name.startswith(READERS)]
         numbers = range(-(-inputs // len(targets)))
-        for outcome in fuzz(targets, seed, numbers, Path(work) / "input"):
+        for outcome in fuzz(targets, seed, numbers, Path(work) / "input", measure=False):
             refused += outcome.refused
             slow = outcome.fault.startswith("It took")  # as everything under sanitizers is
             faults += bool(outcome.fault) and not slow

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import shutil
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import soundfile
+from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from unrolled import api
 from unrolled.data.arrays import read_arrays
+from unrolled.data.audio import read_audio
 from unrolled.data.labelled import read_labelled
+from unrolled.data.line_images import read_line
+from unrolled.data.media import Medium
+from unrolled.data.pictures import open_pictures
 from unrolled.data.series import read_series
+from unrolled.data.text import read_text
 from unrolled.errors import Note, UserError
 from unrolled.model import Model
 from unrolled.see.curves import curves
@@ -314,6 +323,38 @@ def test_nesting_in_a_config(tmp_path: Path) -> None:
     assert "nested too deeply" in refusal(lambda: api.configure(path))
     path.write_text('task = ["generate"]\n')
     assert "Unknown task ['generate']" in refusal(lambda: api.configure(path))
+
+
+def test_a_recording_whose_head_declares_years(tmp_path: Path) -> None:
+    path = tmp_path / "a.flac"
+    soundfile.write(path, np.zeros(800, dtype=np.float32), 8000)
+    raw = bytearray(path.read_bytes())
+    raw[21] |= 0x0F  # the last 36 bits of these 8 bytes are the number of samples
+    raw[22:26] = b"\xff" * 4
+    path.write_bytes(raw)
+    with contextlib.suppress(UserError):
+        assert len(read_audio(Medium(path), 8000)) == 800
+
+
+def test_a_small_picture_of_many_pixels(tmp_path: Path) -> None:
+    path = tmp_path / "a.gif"
+    Image.new("L", (8, 8)).save(path)
+    raw = bytearray(path.read_bytes())
+    raw[6:10] = b"\x00\x10\x00\x81"  # 4,096 by 33,024
+    path.write_bytes(raw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's own
+        assert "4096 × 33024 pixels: too many for one line" in refusal(lambda: read_line(Medium(path), 48))
+        assert "has too many pixels" in refusal(lambda: open_pictures(path, single=True).read("a.gif", "here"))
+
+
+def test_a_small_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unrolled.data.text.LARGEST", 10_000)
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"a" * 200_000, mtime=0))
+    assert f"{path} has {path.stat().st_size:,} bytes and unpacks to more than" in refusal(lambda: read_text(path))
+    path.write_bytes(gzip.compress(b"some text\n" * 10))
+    assert read_text(path) == "some text\n" * 10
 
 
 def test_corrupt_pages_of_parquet(tmp_path: Path) -> None:

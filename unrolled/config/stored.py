@@ -22,10 +22,9 @@ DAMAGED = "The file is damaged, or was not written by unrolled: use another copy
 def parsed(text: str | bytes) -> Any:
     """The value of a JSON text. Whatever is wrong with it is a ValueError, nesting without end too."""
     try:
+        text = text if isinstance(text, str) else text.decode()
         value = json.loads(text)
-        if (
-            "\\ud" in (text if isinstance(text, str) else text.decode(errors="replace")).lower()
-        ):  # how half of one stands
+        if "\\ud" in text or "\\uD" in text:  # how half a character stands there
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

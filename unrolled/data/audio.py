@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from unrolled.data.media import Medium
 from unrolled.data.wav import missing_seconds
 from unrolled.errors import UserError, note
+from unrolled.text.files import is_file
 
 if TYPE_CHECKING:
     import soundfile
 
 Samples = NDArray[np.float32]
+BLOCK = 1 << 20  # samples decoded at a time
 SILENT = 1e-4  # a recording that never passes this, 80 dB below the loudest there can be, says nothing
 FIX = "Expected a whole wav, flac, ogg or mp3 file."
 
@@ -81,7 +83,7 @@ def is_silent(samples: Samples) -> bool:
 def _file(medium: Medium) -> soundfile.SoundFile:
     soundfile = _soundfile()
     # a file on disk is read as it is needed, a member of an archive is unpacked first
-    if not medium.member and medium.path.is_file():
+    if not medium.member and is_file(medium.path):
         source: object = str(medium.path)
     else:
         source = io.BytesIO(medium.read())
@@ -111,11 +113,17 @@ def _soundfile() -> Any:
 def _decoded(file: soundfile.SoundFile, size: int, medium: Medium) -> NDArray[np.float32]:
     import soundfile
 
+    parts: list[NDArray[np.float32]] = []
+    wanted = size if size >= 0 else file.frames
     try:
-        samples: NDArray[np.float32] = file.read(size, dtype="float32", always_2d=True)
-    except soundfile.SoundFileError as error:
+        while True:  # a damaged head may declare any length: no room is made for it at once
+            part = file.read(min(BLOCK, wanted), dtype="float32", always_2d=True)
+            parts.append(part)
+            wanted -= len(part)
+            if wanted <= 0 or len(part) < BLOCK:
+                return np.concatenate(parts) if len(parts) > 1 else part
+    except (soundfile.SoundFileError, ValueError, MemoryError) as error:
         raise UserError(f"{medium} is damaged: {_reason(error)}.", FIX) from None
-    return samples
 
 
 def _mean(samples: NDArray[np.float32], medium: Medium) -> Samples:

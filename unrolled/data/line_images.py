@@ -21,6 +21,7 @@ NEARLY = 0.4  # of the highest band: a lower one is no line of its own
 LEAST_ROWS = 8  # of a line that could be read
 WIDE = 4.0  # heights: what is narrower is a letter or a sign
 REACH = 4.0  # how many mean distances of ink from the line's middle are shown above and below it
+MOST_PIXELS = 40_000_000  # a line across the largest sheets at 600 dots an inch has fewer
 WIDEST = 65_000  # columns of a line at its final height that are read at once; a picture that needs more is no line
 
 
@@ -52,6 +53,8 @@ def read_line(medium: Medium, height: int, center: bool = True) -> Line:
 def grey_of(data: bytes, place: str) -> Grey:
     """The picture of an image file in grey (H, W)."""
     picture = _opened(data, place)
+    if picture.width * picture.height > MOST_PIXELS:
+        raise UserError(f"{place} has {picture.width} × {picture.height} pixels: too many for one line.", FIX)
     try:
         return _grey(picture)
     except Exception as error:  # what Pillow raises depends on the format and the damage

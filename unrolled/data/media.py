@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unrolled.errors import UserError, unknown_name
-from unrolled.text.files import reading
+from unrolled.text.files import is_file, reading
 
 AUDIO = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64")
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".pgm", ".pbm", ".ppm", ".pnm")
@@ -37,7 +37,7 @@ class Medium:
         """
         path = Path(name) if folder is None else folder / name
         for archive in path.parents:
-            if archive.suffix.lower() == ".zip" and archive.is_file():
+            if archive.suffix.lower() == ".zip" and is_file(archive):
                 return cls(archive, path.relative_to(archive).as_posix(), place)
         return cls(path, "", place)
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from unrolled.data.views import View, check_view, views_of_arrays
 from unrolled.errors import UserError
-from unrolled.text.files import reading
+from unrolled.text.files import is_file, reading
 
 Pixels = NDArray[np.uint8]
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+MOST_PIXELS = 100_000_000  # of a picture: what is more would fill the memory
 MOST_NAMES = 20_000  # among which the nearest is looked for
 LARGEST = 64  # pixels on a side, where the config does not say
 
@@ -72,7 +73,7 @@ class Folder:
 
     def read(self, name: str | int, place: str) -> View:
         path = self.folder / str(name)
-        if not path.is_file():
+        if not is_file(path):
             found = (str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
             raise missing(str(name), place, str(self.folder), list(itertools.islice(found, MOST_NAMES)))
         with reading(path, "picture"), path.open("rb") as file:
@@ -164,6 +165,8 @@ def decode(file: IO[bytes], place: str) -> tuple[Pixels, int]:
 
     try:
         with Image.open(file) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise Image.DecompressionBombError
             frames = int(getattr(image, "n_frames", 1))
             image.load()
             return pixels_of(ImageOps.exif_transpose(image), place), frames

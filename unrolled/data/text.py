@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import zlib
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from unrolled.errors import UserError
 from unrolled.text.files import as_utf8
 from unrolled.text.files import reading as reading
 
+LARGEST = 1 << 28  # bytes that any gzip file may unpack to
+PACKED = 200  # times as many as it has, beyond that: text is packed to a tenth or so
 EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 
 
@@ -24,10 +27,7 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
     with reading(path):
         raw = path.read_bytes()
     if path.suffix == ".gz":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise UserError(f"{path} is not a whole gzip file: {error}.") from None
+        raw = _unpacked(path, raw)
     raw = as_utf8(raw, path)
     if not raw.removeprefix(codecs.BOM_UTF8).strip():
         raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
@@ -42,6 +42,21 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
             f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
         ) from None
     return text if exact else text.replace("\r\n", "\n")
+
+
+def _unpacked(path: Path, raw: bytes) -> bytes:
+    """The content of a gzip file; a small one that would fill the memory is refused."""
+    most = max(LARGEST, len(raw) * PACKED)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            content = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is not a whole gzip file: {error}.") from None
+    if len(content) > most:
+        raise UserError(
+            f"{path} has {len(raw):,} bytes and unpacks to more than {most:,}.", "Unpack it, and look at it."
+        )
+    return content
 
 
 def read_lines(path: str | Path) -> list[str]:

@@ -61,6 +61,14 @@ def as_text(start: bytes) -> str:
     return start.decode("utf-8", "replace")
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have, such as a very long one, is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 @contextmanager
 def opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
     """A file's bytes, unpacked as they are read where its name ends in .gz."""

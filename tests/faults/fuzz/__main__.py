@@ -19,6 +19,7 @@ from typing import Any
 from tests.faults.fuzz.harness import input_for, limit_memory, tried
 from tests.faults.fuzz.targets import Target, make_targets
 
+_TARGETS: dict[str, Target] = {}  # for storing inputs
 PATIENCE = 60.0  # seconds without a word from the worker
 
 
@@ -67,51 +68,63 @@ def _work(options: argparse.Namespace) -> int:
     return 0
 
 
+class _Tally:
+    """What became of the inputs so far."""
+
+    def __init__(self) -> None:
+        self.first, self.names = 0, list[str]()
+        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.slowest: defaultdict[str, float] = defaultdict(float)
+        self.kinds: Counter[str] = Counter()
+
+
 def _drive(options: argparse.Namespace) -> int:
-    began, first = time.perf_counter(), options.first
-    names: list[str] = []
-    tally: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    slowest: defaultdict[str, float] = defaultdict(float)
-    kinds: Counter[str] = Counter()
-    while first < options.inputs and time.perf_counter() - began < options.seconds:
-        worker = _start(options, first)
-        said: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=_listen, args=(worker, said), daemon=True).start()
-        ended = ""
-        while True:
+    began, tally = time.perf_counter(), _Tally()
+    try:
+        while tally.first < options.inputs and time.perf_counter() - began < options.seconds:
+            ended = _follow(options, tally, began)
+            if ended and not tally.names:
+                print(f"The worker did not begin: {ended}.")
+                return 1
+            if ended and tally.first < options.inputs:
+                name = tally.names[tally.first % len(tally.names)]
+                tally.counts[name]["fault"] += 1
+                _keep(options, name, tally.first // len(tally.names), ended, tally.kinds)
+                tally.first += 1
+    except KeyboardInterrupt:
+        print("Stopped.")
+    return _report(options, tally, time.perf_counter() - began)
+
+
+def _follow(options: argparse.Namespace, tally: _Tally, began: float) -> str:
+    """Counts what a worker says; why it ended, if that is a fault."""
+    worker = _start(options, tally.first)
+    said: queue.Queue[str | None] = queue.Queue()
+    threading.Thread(target=_listen, args=(worker, said), daemon=True).start()
+    try:
+        while time.perf_counter() - began < options.seconds:
             try:
-                line = said.get(timeout=PATIENCE if names else 600)
+                line = said.get(timeout=PATIENCE if tally.names else 600)
             except queue.Empty:
-                ended = f"no answer in {PATIENCE:.0f} s"
-                break
+                return f"no answer in {PATIENCE:.0f} s"
             if line is None:
-                ended = f"the process ended with code {worker.wait()}" if worker.wait() else ""
-                break
+                return f"the process ended with code {worker.returncode}" if worker.wait() else ""
             told: dict[str, Any] = json.loads(line)
             if "targets" in told:
-                names = told["targets"]
+                tally.names = told["targets"]
             elif "target" not in told:
-                first = told["at"]
+                tally.first = told["at"]
             else:
-                first = told["at"] + 1
+                tally.first = told["at"] + 1
                 name, fault = told["target"], told["fault"]
-                tally[name]["fault" if fault else "refused" if told["refused"] else "answer"] += 1
-                slowest[name] = max(slowest[name], told["seconds"])
+                tally.counts[name]["fault" if fault else "refused" if told["refused"] else "answer"] += 1
+                tally.slowest[name] = max(tally.slowest[name], told["seconds"])
                 if fault:
-                    _keep(options, name, told["number"], fault, kinds)
-            if time.perf_counter() - began > options.seconds:
-                break
+                    _keep(options, name, told["number"], fault, tally.kinds)
+        return ""
+    finally:
         worker.kill()
         worker.wait()
-        if ended and not names:
-            print(f"The worker did not begin: {ended}.")
-            return 1
-        if ended and first < options.inputs:
-            name = names[first % len(names)]
-            tally[name]["fault"] += 1
-            _keep(options, name, first // len(names), ended, kinds)
-            first += 1
-    return _report(options, tally, slowest, kinds, time.perf_counter() - began)
 
 
 def _start(options: argparse.Namespace, first: int) -> subprocess.Popen[str]:
@@ -139,14 +152,17 @@ def _keep(options: argparse.Namespace, name: str, number: int, fault: str, kinds
     if kinds[kind] > 3:
         return
     options.faults.mkdir(parents=True, exist_ok=True)
-    target = make_targets(options.work / "seeds")[name]
+    if not _TARGETS:
+        _TARGETS.update(make_targets(options.work / "seeds"))
+    target = _TARGETS[name]
     stored = options.faults / f"{name}-{options.seed}-{number}{target.suffix}"
     stored.write_bytes(input_for(target, options.seed, number))
     if kinds[kind] == 1:
         print(f"FAULT {kind}\n  {last[:300]}\n  again: python -m tests.faults.fuzz --replay {stored}", flush=True)
 
 
-def _report(options: argparse.Namespace, tally: Any, slowest: Any, kinds: Counter[str], seconds: float) -> int:
+def _report(options: argparse.Namespace, found: _Tally, seconds: float) -> int:
+    tally, slowest = found.counts, found.slowest
     total: Counter[str] = sum(tally.values(), Counter())
     print(f"{'target':<34} {'answers':>9} {'refused':>9} {'faults':>7} {'slowest':>8}")
     for name in sorted(tally):
@@ -156,7 +172,7 @@ def _report(options: argparse.Namespace, tally: Any, slowest: Any, kinds: Counte
         f"{sum(total.values()):,} inputs in {seconds:.0f} s: "
         f"{total['answer']:,} answers, {total['refused']:,} refused, {total['fault']:,} faults."
     )
-    for kind, count in kinds.most_common():
+    for kind, count in found.kinds.most_common():
         print(f"{count:>6} × {kind}")
     if options.record:
         rows = json.loads(options.record.read_text()) if options.record.exists() else []

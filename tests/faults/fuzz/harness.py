@@ -43,19 +43,22 @@ def input_for(target: Target, seed: int, number: int) -> bytes:
     return target.seed if number == 0 else mutated(target.seed, target.kind, Random(f"{target.name} {seed} {number}"))
 
 
-def fuzz(targets: Sequence[Target], seed: int, numbers: Sequence[int], folder: Path) -> Iterator[Outcome]:
+def fuzz(
+    targets: Sequence[Target], seed: int, numbers: Sequence[int], folder: Path, *, measure: bool = True
+) -> Iterator[Outcome]:
     """The numbered inputs of all targets, one of each after the other."""
     for number in numbers:
         for target in targets:
-            yield tried(target, number, input_for(target, seed, number), folder)
+            yield tried(target, number, input_for(target, seed, number), folder, measure=measure)
 
 
-def tried(target: Target, number: int, content: bytes, folder: Path) -> Outcome:
+def tried(target: Target, number: int, content: bytes, folder: Path, *, measure: bool = True) -> Outcome:
+    """What becomes of an input; without `measure` its memory is not looked at, which is slow under sanitizers."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"input{target.suffix}"
     path.write_bytes(content)
     fault, refused = "", False
-    before, began = _memory(reset=True), time.process_time()
+    before, began = _memory(reset=True) if measure else 0, time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -66,7 +69,7 @@ def tried(target: Target, number: int, content: bytes, folder: Path) -> Outcome:
             fault = f"A message of {len(str(error)):,} characters: {str(error)[:200]}"
     except Exception:
         fault = traceback.format_exc()
-    seconds, grown = time.process_time() - began, max(0, _memory(peak=True) - before)
+    seconds, grown = time.process_time() - began, max(0, _memory(peak=True) - before) if measure else 0
     if not fault and seconds > MOST_SECONDS:
         fault = f"It took {seconds:.1f} s."
     if not fault and grown > MOST_BYTES:

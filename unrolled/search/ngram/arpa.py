@@ -31,6 +31,7 @@ from unrolled.text.files import opened, written
 
 PIECE = 1 << 20  # bytes
 MOST_ORDER = 255
+LONGEST = 300  # characters of what is said about a line
 MOST_SUM = 1.01  # of unigrams, which files round to a few digits
 LARGEST = 1000.0  # a log10 that is meant
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -130,7 +131,11 @@ def at_line(error: RuntimeError, name: str) -> RuntimeError:
     if isinstance(error, UserError) or len(parts) != 3:
         return error
     line, problem, fix = parts
-    return UserError(f"{name}:{line}: {problem}", fix)
+    return UserError(f"{name}:{line}: {_cut(problem)}", fix)
+
+
+def _cut(problem: str) -> str:
+    return problem if len(problem) <= LONGEST else f"{problem[:LONGEST]}…"
 
 
 class _Reader:
@@ -157,7 +162,7 @@ class _Reader:
         return self.model
 
     def _wrong(self, problem: str, fix: str = "") -> NoReturn:
-        raise UserError(f"{self.name}:{self.line}: {problem}", fix)
+        raise UserError(f"{self.name}:{self.line}: {_cut(problem)}", fix)
 
     def _before(self, line: str) -> None:
         if line == "\\data\\":
@@ -170,8 +175,8 @@ class _Reader:
     def _count(self, line: str) -> None:
         if not line or self._begins_section(line):
             return
-        match = re.fullmatch(r"ngram [ \t]*([0-9]+)[ \t]*=[ \t]*([0-9]+)", line)
-        if match is None:
+        match = re.fullmatch(r"ngram [ \t]*([0-9]{1,20})[ \t]*=[ \t]*([0-9]{1,20})", line)
+        if match is None or max(int(match[1]), int(match[2])) >= 1 << 64:
             self._wrong(f"Got '{line}'.", "Expected a line such as: ngram 2=1000")
         order = int(match[1])
         if order != len(self.counts) + 1 or order > MOST_ORDER:
@@ -209,7 +214,7 @@ class _Reader:
                 f"Expected a log10 probability, {order} {'word' if order == 1 else 'words'}, and a back-off or none.",
             )
         prob = self._number(fields[0], "a log10 probability")
-        if prob > 0:
+        if np.float32(prob) > 0:
             self._wrong(f"The log10 probability {fields[0]} is above 0.")
         backoff = self._number(fields[-1], "a back-off") if len(fields) == order + 2 else 0.0
         if backoff != 0 and order == len(self.counts):
