@@ -140,6 +140,7 @@ def test_half_a_header_is_refused(tmp_path: Path) -> None:
         [("review", "Sun"), ("news", "Rain"), ("review", "Poor")],
         [("pos", "text"), ("neg", "nothing else"), ("pos", "text")],
         [("review", "comment"), ("news", "rain"), ("review", "message")],  # words to be classified
+        [("English", "Post"), ("Greek", "Antonopoulos"), ("English", "Smith")],  # names
     ],
 )
 def test_examples_are_no_header(rows: list[tuple[str, str]], tmp_path: Path) -> None:

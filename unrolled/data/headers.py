@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,9 +65,10 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
         return _numbered(wanted, names, taken, place)
     wanted_roles = [roles[i] for i in open_roles]
     certain = by_name or named_only  # that there is a header
-    found = dict(zip(open_roles, _find(wanted, rows, wanted_roles, taken, place, certain=certain), strict=True))
+    found = dict(zip(open_roles, _find(rows, wanted_roles, taken, place, certain=certain), strict=True))
     complete = bool(rows) and all(at is not None for at in found.values())
-    if not (certain or (complete and _is_header(wanted, rows, found, place))):
+    # A row that names two roles is no example. The name of a single one may be a value.
+    if not (certain or (complete and (len(found) > 1 or _looks_like_header(rows)))):
         _check_no_names(wanted, rows, place)
         return Layout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
     positions = []
@@ -85,15 +86,13 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
     return Layout(positions, header=True)
 
 
-def _find(
-    wanted: Wanted, rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *, certain: bool
-) -> list[int | None]:
+def _find(rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *, certain: bool) -> list[int | None]:
     """`find_all` in the first row. Unless that is `certain` to be a header, two candidates may be an example's."""
     names = rows[0][1] if rows else []
     try:
         return find_all(names, roles, place, taken)
     except UserError:
-        if certain or _names_something(wanted, rows, range(len(names))):
+        if certain or _looks_like_header(rows):
             raise
         return [None] * len(roles)
 
@@ -117,22 +116,12 @@ def _say(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: 
     note(f"{place} is a header; columns: {wanted.told(names, positions)}.")
 
 
-def _is_header(wanted: Wanted, rows: Lines, found: Mapping[int, int | None], place: str) -> bool:
-    """Whether the first row, which names all roles that are open, is no example.
-
-    Of two roles or more it is none. The name of a single one must not be a value of its column.
-    """
-    if len(found) > 1:
-        return True
-    return _names_something(wanted, rows, [at for at in found.values() if at is not None])
-
-
-def _names_something(wanted: Wanted, rows: Lines, at: Sequence[int]) -> bool:
-    """Whether the first row looks like names, of which those `at` some places do not come again below."""
+def _looks_like_header(rows: Lines) -> bool:
+    """Whether the first row looks like names, and none of them is a value of its column too."""
     names = rows[0][1]
     if len(rows) < 2 or not looks_like_names([name for name in names if name.strip()]):
         return False
-    return all(names[i] not in {row[i] for _, row in rows[1:] if i < len(row)} for i in at)
+    return all(name not in {row[i] for _, row in rows[1:] if i < len(row)} for i, name in enumerate(names))
 
 
 def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
@@ -140,9 +129,9 @@ def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
     if not rows or len(rows[0][1]) < 2:
         return
     names, roles = rows[0][1], [*wanted.roles, *wanted.beside]
-    places = _find(wanted, rows, roles, (), place, certain=False)
+    places = _find(rows, roles, (), place, certain=False)
     found = {role: at for role, at in zip(roles, places, strict=True) if at is not None}
-    if not found or not _names_something(wanted, rows, list(found.values())):
+    if not found or not _looks_like_header(rows):
         return
     keys = [key_of(role) for role in wanted.roles if role not in found]
     missing = " and ".join(role for role in wanted.roles if role not in found)

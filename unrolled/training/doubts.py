@@ -6,6 +6,7 @@ from unrolled.errors import note
 from unrolled.training.loop import Goal, StepInfo
 
 LOSSES = ("nll", "nats_per_token", "nats_per_label", "loss")
+SHARES = ("accuracy", "micro_f1")  # of short runs even these are hardly ever 0; BLEU and whole matches may be
 
 
 class Doubts:
@@ -35,7 +36,7 @@ class Doubts:
 
     def end(self, best: float | None) -> None:
         """After the run."""
-        if self.goal.higher_is_better and best == 0.0:
+        if self.goal.metric in SHARES and best == 0.0:
             note(
                 f"The best {self.goal.metric} is 0: not one validation example was answered rightly. Such a model is "
                 "of no use: train it longer, or see with `unrolled check` what was read."
