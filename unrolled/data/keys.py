@@ -179,7 +179,10 @@ def _candidates(table: dict[str, Sequence[Any]]) -> list[Column]:
         if not cells or isinstance(cells[0], (list, dict)) or _has_fractions(cells):
             continue
         known: dict[Any, int] = {}
-        codes = [known.setdefault(cell, len(known)) for cell in cells]
+        try:
+            codes = [known.setdefault(cell, len(known)) for cell in cells]
+        except TypeError:  # lists in JSON
+            continue
         if None in known or "" in known:
             continue
         if 1 < len(known) <= len(codes) / 2 or (_is_series(name) and len(known) == 1):
@@ -228,7 +231,9 @@ def _duplicates(seconds: Seconds, codes: NDArray[np.int64] | None) -> int:
 
 def _twice(table: dict[str, Sequence[Any]], chosen: Sequence[str], seconds: Seconds | None) -> bool:
     assert seconds is not None
-    codes = _joint([one for one in _candidates(table) if one.name in chosen]) if chosen else None
+    known: dict[tuple[str, ...], int] = {}
+    rows = zip(*(map(str, table[name]) for name in chosen), strict=True)
+    codes = np.array([known.setdefault(row, len(known)) for row in rows], dtype=np.int64) if chosen else None
     return _duplicates(seconds, codes) > MOST_TWICE * len(seconds)
 
 
