@@ -240,3 +240,14 @@ def test_what_was_there_a_period_before() -> None:
             while past > t or (horizon == 0 and past >= t):
                 past -= period
             assert forecast[t] == past if past >= 0 else np.isnan(forecast[t])
+
+
+def test_a_series_column_that_was_said_may_be_anything_but_lists(tmp_path: Path) -> None:
+    rows = [[i, f"s{i}", i / 3] for i in range(6)]  # every row a series of its own
+    sheet = read_series(
+        write(tmp_path / "a.csv", ["time", "who", "y"], rows), time_column="auto", sequence_column="who"
+    )
+    assert len(sheet.series) == 6
+    (tmp_path / "a.jsonl").write_text('{"who": [1], "y": 2}\n{"who": [2], "y": 3}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl:1, column 'who': \[1\] is no name of a series\. Expected a text"):
+        read_series(tmp_path / "a.jsonl", sequence_column="who")

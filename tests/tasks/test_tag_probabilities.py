@@ -120,6 +120,7 @@ def test_tags_that_are_numbers(tmp_path: Path) -> None:
         assert isinstance(config, TagConfig)
         assert Tag().read(config).train[0].tags == ("B-PER", "O", "B-PER", "O", "B-LOC")
     config = api.configure("tag", ["data.tag_names=O,B-PER"], {"data.train": str(path)})
+    assert isinstance(config, TagConfig)
     with pytest.raises(
         UserError, match=r"a\.jsonl:1: ner_tags holds 3, and there are 2 names\. Expected numbers from 0"
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -77,13 +78,13 @@ class Frame:
     step: Step | None = None
     period: int | None = None
 
-    @property
+    @cached_property
     def positions(self) -> list[int]:
         """For each target its place among the inputs, −1 where it is none."""
         inputs = self.roles.inputs
         return [inputs.index(name) if name in inputs else -1 for name in self.roles.targets]
 
-    @property
+    @cached_property
     def target_columns(self) -> list[int]:
         """For each target its place in `roles.names`."""
         return [self.roles.names.index(name) for name in self.roles.targets]
@@ -94,13 +95,19 @@ class Frame:
 
     def scaled(self, values: Numbers) -> Numbers:
         """Values (…, C) of all columns in their scales."""
-        scaled: Numbers = (values - np.array(self.center)) / np.array(self.scale)
+        center, scale = self._scales
+        scaled: Numbers = (values - center) / scale
         return scaled
+
+    @cached_property
+    def _scales(self) -> tuple[Numbers, Numbers]:
+        """`center` and `scale` as arrays: a stream asks for them at every row."""
+        return np.array(self.center), np.array(self.scale)
 
     def check_size(self, values: Numbers, place: Callable[[int], str]) -> None:
         """Refuses what the network cannot reckon with, in values (T, …) of the first columns of `roles.names`."""
         width = values.shape[1]
-        center, scale = np.array(self.center)[:width], np.array(self.scale)[:width]
+        center, scale = (numbers[:width] for numbers in self._scales)
         with np.errstate(over="ignore"):
             far = np.abs(values - center) > FARTHEST * scale
         if far.any():
@@ -118,7 +125,8 @@ class Frame:
         features are 1 where a value is there.
         """
         width = len(self.roles.inputs)
-        values = (values - np.array(self.center[:width])) / np.array(self.scale[:width])
+        center, scale = self._scales
+        values = (values - center[:width]) / scale[:width]
         last = np.zeros(width) if last is None else last
         if self.missing:
             here = ~np.isnan(values)
@@ -156,12 +164,17 @@ class Frame:
 
     def unscaled(self, targets: NDArray[Any]) -> Numbers:
         """Scaled targets (…, K) in the data's own units."""
-        columns = self.target_columns
-        values: Numbers = targets.astype(np.float64) * np.array(self.scale)[columns] + np.array(self.center)[columns]
+        center, scale = self._target_scales
+        values: Numbers = targets.astype(np.float64) * scale + center
         return values
 
     def target_scale(self) -> Numbers:
-        return np.array(self.scale)[self.target_columns]
+        return self._target_scales[1]
+
+    @cached_property
+    def _target_scales(self) -> tuple[Numbers, Numbers]:
+        center, scale = self._scales
+        return center[self.target_columns], scale[self.target_columns]
 
     def scaled_mean(self) -> Numbers:
         """The training mean of each target in its scale."""

@@ -176,15 +176,18 @@ def _candidates(table: dict[str, Sequence[Any]]) -> list[Column]:
     """Columns of text, or of whole numbers, with fewer values than rows; those named as ids first, then text."""
     found = []
     for name, cells in table.items():
-        if not cells or isinstance(cells[0], (list, dict)):
+        if not cells or isinstance(cells[0], (list, dict)) or _has_fractions(cells):
             continue
-        keys = [str(cell) for cell in cells]
-        numbers = _whole(cells)
-        if "" in keys or "None" in keys or (numbers is None and _fractions(cells)):
+        known: dict[Any, int] = {}
+        try:
+            codes = [known.setdefault(cell, len(known)) for cell in cells]
+        except TypeError:  # lists in JSON
             continue
-        values, codes = np.unique(np.array(keys), return_inverse=True)
-        if 1 < len(values) <= len(keys) / 2 or (_is_series(name) and len(values) == 1):
-            found.append(Column(name, codes, len(values), numbers is None))
+        if None in known or "" in known:
+            continue
+        if 1 < len(known) <= len(codes) / 2 or (_is_series(name) and len(known) == 1):
+            text = _whole(list(known)) is None
+            found.append(Column(name, np.array(codes, dtype=np.int64), len(known), text))
     return sorted(found, key=lambda one: (not _is_series(one.name), not one.text))
 
 
@@ -228,14 +231,16 @@ def _duplicates(seconds: Seconds, codes: NDArray[np.int64] | None) -> int:
 
 def _twice(table: dict[str, Sequence[Any]], chosen: Sequence[str], seconds: Seconds | None) -> bool:
     assert seconds is not None
-    codes = _joint([one for one in _candidates(table) if one.name in chosen]) if chosen else None
+    known: dict[tuple[str, ...], int] = {}
+    rows = zip(*(map(str, table[name]) for name in chosen), strict=True)
+    codes = np.array([known.setdefault(row, len(known)) for row in rows], dtype=np.int64) if chosen else None
     return _duplicates(seconds, codes) > MOST_TWICE * len(seconds)
 
 
 def _useless(table: dict[str, Sequence[Any]], used: Collection[str], *, times: bool, ids: bool) -> Iterator[str]:
     """Columns of numbers that are epochs or counters, or ids, and serve as nothing."""
     for name, cells in table.items():
-        if name in used or (whole := _whole(cells)) is None:
+        if name in used or _has_fractions(cells) or (whole := _whole(cells)) is None:
             continue
         unique = len(np.unique(whole)) == len(whole) > 2
         form = find_format(cells, named=False)
@@ -280,14 +285,17 @@ def _is_numbered(name: str) -> bool:
 
 def _whole(cells: Sequence[Any]) -> NDArray[np.float64] | None:
     """Cells as whole numbers; None where one is something else."""
+    if _floats(cells[:100]) is None:
+        return None
     values = _floats(cells)
     return values if values is not None and bool((values == np.round(values)).all()) else None
 
 
-def _fractions(cells: Sequence[Any]) -> bool:
-    """Whether most of the first cells are numbers, which tell nothing apart."""
-    some = [_floats([cell]) is not None for cell in cells[:100]]
-    return sum(some) > len(some) / 2
+def _has_fractions(cells: Sequence[Any]) -> bool:
+    """Whether most of the first cells are numbers, and not all of them whole: they tell nothing apart."""
+    found = [_floats([cell]) for cell in cells[:100]]
+    numbers = [float(one[0]) for one in found if one is not None]
+    return len(numbers) > len(found) / 2 and not all(number.is_integer() for number in numbers)
 
 
 def _floats(cells: Sequence[Any]) -> NDArray[np.float64] | None:

@@ -226,6 +226,11 @@ def _from_table(
     rows: dict[Any, list[int]] = {}
     named = [cells.columns[positions[name]] for name in keys.series]
     for row, key in enumerate(zip(*named, strict=True) if named else [()] * len(lines)):
+        if any(isinstance(part, (list, dict)) for part in key):
+            raise UserError(
+                f"{cells.place(row)}, column {','.join(keys.series)!r}: {str(key[0])[:40]} is no name of a series.",
+                "Expected a text or a number.",
+            )
         rows.setdefault(key, []).append(row)
     series, moved = [], 0
     for key, found in rows.items():

@@ -93,6 +93,8 @@ def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | No
         whole = all(not isinstance(cell, datetime) for cell in first)
         return TimeFormat("date" if whole else "object")
     if (numbers := _numbers(first)) is not None:
+        if not named and not ((numbers == np.round(numbers)) & (numbers >= EARLIEST)).all():
+            return None
         return _number_format(numbers, _numbers(cells), named)
     if sum(isinstance(cell, str) for cell in first) < MOST * len(first):
         return None

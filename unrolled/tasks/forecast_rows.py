@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -111,7 +112,9 @@ class Streams:
         form = self.formats.get(key[0]) or find_format([cell], named=True)
         if form is None:
             return cells
-        return {**cells, frame.time[0]: form.cell(frame.step.later(form.seconds(cell), step))}
+        with contextlib.suppress(ValueError, TypeError, OverflowError):  # no such time, or beyond the year 9999
+            return {**cells, frame.time[0]: form.cell(frame.step.later(form.seconds(cell), step))}
+        return cells
 
 
 @dataclass

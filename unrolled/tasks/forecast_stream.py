@@ -73,7 +73,7 @@ class RowStream:
         if not len(features):
             return np.zeros((0, len(self._frame.roles.targets)))
         parts = [self._advance(features[i : i + AT_ONCE]) for i in range(0, len(features), AT_ONCE)]
-        return self._read(torch.cat(parts), single)
+        return self._read(parts[0] if len(parts) == 1 else torch.cat(parts), single)
 
     def roll_out(
         self, steps: int, *, sample: bool = False, seed: int | None = None, hold_inputs: bool = False
