@@ -158,7 +158,7 @@ class DropIn(Scriptable, nn.RNNBase):
         `resets` is True where a new sequence begins, in the input's layout (batch and time as there), or (B,) for
         the first step: the state returns to zero, or to the learned initial state.
         """
-        if unusual(input, self._weight()):
+        if unusual(input, self._parameters.get("weight_hh_l0")):
             done = handed_over(self, input, hx, lengths, resets)
             if done is not None:
                 return done

@@ -24,13 +24,16 @@ _OF_NO_ACCOUNT = ("init", "backend")  # options that change no number of a layer
 _OF_TRAINING = ("variational_dropout", "dropconnect")
 
 
-def unusual(input: object, weight: Tensor) -> bool:
-    """Whether a call is being recorded, or has tensors whose class decides what is done with them."""
+def unusual(input: object, weight: Tensor | None) -> bool:
+    """Whether a call is being recorded, or has tensors whose class decides what is done with them.
+
+    `weight` is one of the layer's parameters as it stands; None where there are parametrizations.
+    """
     if torch.compiler.is_compiling():  # it looks through our engines
         return False
     if type(input) is not Tensor and not isinstance(input, PackedSequence) and _overrides(input):
         return True
-    return (type(weight) not in _PLAIN and _overrides(weight)) or torch._C._is_tracing()
+    return (type(weight) not in _PLAIN and weight is not None and _overrides(weight)) or torch._C._is_tracing()
 
 
 def _overrides(value: object) -> bool:
