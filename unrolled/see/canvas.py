@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from unrolled.see.style import SIZE, style
+from unrolled.see.style import style
 
 SCREEN, PRINT = 150, 300  # dots in an inch
 MOST_CELLS = 8000  # of a heat map that is drawn as shapes; more would make a large file, and are an image
@@ -33,11 +33,6 @@ class Picture(Figure):
         self.dots = PRINT if printed else SCREEN
         engine: Any = self.get_layout_engine()
         engine.set(w_pad=0.03, h_pad=0.03)
-
-    @property
-    def scale(self) -> float:
-        """The size of the text against that on a screen: heights and margins follow it."""
-        return self.points / SIZE
 
     def draw(self, renderer: Any) -> None:
         with style(self.points):
