@@ -11,7 +11,7 @@ import sys
 import time
 
 import numpy as np
-from pyctcdecode import build_ctcdecoder  # type: ignore[import-not-found]
+from pyctcdecode import build_ctcdecoder
 
 logging.disable(logging.CRITICAL)
 job = json.loads(sys.stdin.readline())
