@@ -32,7 +32,7 @@ from unrolled.tasks.recognize_batches import features_batch
 DATA = Path(os.environ["UNROLLED_DATA"])
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RATE = 8000
-SCORED = 120  # inputs of each set
+SCORED = 60  # inputs of each set
 SETTINGS: dict[str, dict[str, Any]] = {
     "lines": {"train.max_steps": 700, "train.eval_every": 700, "train.batch_size": 16, "train.average": 0.98},
     "speech": {

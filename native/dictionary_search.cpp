@@ -49,6 +49,7 @@ DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary,
   begin.blank.score = 0;
   slots_.push_back(begin);
   unknown_in_tree_.push_back(0);
+  child_stayed_.push_back(0);
 }
 
 void DictionarySearch::feed(const Frames& frames) {
@@ -160,11 +161,15 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
     path.fresh = true;
     path.word = -1;
     const double hope = path.score + std::max(options_.word_bonus, 0.0);
-    if (!options_.sum && hope < bar_ && unknowns_.find(spelt, label) < 0) continue;  // new slots that would not stay
+    if (!options_.sum && hope < bar_) {  // new slots would not stay; old ones may wait for this
+      if (child_stayed_[spelt] != frame_ + 1 && !unknown_ends_[label]) continue;
+      if (unknowns_.find(spelt, label) < 0) continue;
+    }
     const int32_t longer = unknowns_.child(spelt, label);
     if (longer == static_cast<int32_t>(unknown_in_tree_.size())) {
       const int32_t same = unknown_in_tree_[spelt];
       unknown_in_tree_.push_back(same < 0 ? -1 : lexicon_->find(same, label));
+      child_stayed_.push_back(0);
     }
     const int32_t same = unknown_in_tree_[longer];
     if (same < 0 || !(*lexicon_)[same].word_count) end_word(slot, path, label, kUnknownWord, NGramModel::kUnknown, -1 - longer);
@@ -234,8 +239,15 @@ void DictionarySearch::raise_bar(const float* x) {
   for (const Slot& slot : next_) {
     const uint64_t hash = key_hash(slot.node, slot.lm, slot.history);
     staying_[hash % kStaying / 64] |= uint64_t{1} << hash % 64;
-    if (lm_ && slot.node >= ends_at() && slot.node < unknowns_at()) note_end(slot);
+    if (slot.node >= unknowns_at()) child_stayed_[unknowns_[slot.node - unknowns_at()].parent] = frame_ + 1;
+    else if (slot.node >= ends_at() && lm_) note_end(slot);
+    else if (slot.node >= ends_at()) any_end_[slot.node - ends_at()] = 1;
     scores_.push_back(merged(slot.blank.score, slot.label.score, options_.sum));
+  }
+  if (options_.unknown_penalty > kNever) {
+    unknown_ends_.resize(options_.labels);
+    for (int32_t label = 0; label < options_.labels; ++label)
+      unknown_ends_[label] = lm_ ? !no_end_stays(label, NGramModel::kUnknown) : any_end_[label];
   }
   bar_ = *std::max_element(scores_.begin(), scores_.end()) - options_.margin;
   const auto beam = static_cast<size_t>(options_.beam);

@@ -114,6 +114,8 @@ class DictionarySearch {
   GrowingTree histories_;  // of word sequences, where they are told apart
   GrowingTree unknowns_;   // of what unknown words have been spelt
   std::vector<int32_t> unknown_in_tree_;  // the node of the lexicon that has the same spelling, or -1
+  std::vector<int64_t> child_stayed_;  // by node of `unknowns_`: the frame after the last in which a child was a slot
+  std::vector<uint8_t> unknown_ends_;  // by label: whether a slot at the end of an unknown word may wait for it
   static constexpr uint64_t kStaying = 1 << 14;
   std::vector<uint64_t> staying_ = std::vector<uint64_t>(kStaying / 64);  // a bit for the hash of each slot that stays
   std::vector<uint64_t> ends_ = std::vector<uint64_t>(kStaying / 64);  // the same for label and word of those at word ends

@@ -51,7 +51,7 @@ def decode(
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(help="Most nats below the best hypothesis; inf: no limit (10; with a lexicon 15 to 30 and more)."),
+        typer.Option(help="Most nats below the best hypothesis; inf: no limit (10; with a lexicon 30 and more)."),
     ] = None,
     per_node: Annotated[int | None, typer.Option(min=1, help="Most hypotheses at one node of the tree.")] = None,
     merge: Annotated[str | None, typer.Option(help="max or sum: of paths that read the same.")] = None,

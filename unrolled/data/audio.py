@@ -29,7 +29,6 @@ class AudioFacts(NamedTuple):
     rate: int  # samples a second
     channels: int
     samples: int
-    missing: float = 0.0  # seconds that a wav file declares and does not have
 
     @property
     def seconds(self) -> float:
@@ -39,8 +38,7 @@ class AudioFacts(NamedTuple):
 def audio_facts(medium: Medium) -> AudioFacts:
     """Rate, channels and length, without decoding the file."""
     with _file(medium) as file:
-        missing = _missing(medium) if file.format in ("WAV", "WAVEX") else 0.0
-        return AudioFacts(file.samplerate, file.channels, file.frames, missing)
+        return AudioFacts(file.samplerate, file.channels, file.frames)
 
 
 def read_audio(medium: Medium, rate: int) -> Samples:
@@ -94,7 +92,8 @@ def _file(medium: Medium) -> soundfile.SoundFile:
     return file
 
 
-def _missing(medium: Medium) -> float:
+def missing_audio(medium: Medium) -> float:
+    """How many seconds a wav file declares that are not there."""
     if not medium.member and medium.path.is_file():
         with medium.path.open("rb") as file:
             return missing_seconds(file)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.config.stored import DAMAGED, stored_as
-from unrolled.data.audio import AudioFacts, audio_facts, read_audio, resampled
+from unrolled.data.audio import AudioFacts, audio_facts, missing_audio, read_audio, resampled
 from unrolled.data.augment import changed_line, changed_spectrum, masked_spectrum
 from unrolled.data.labelled import check_frames
 from unrolled.data.line_images import grey_of, line_facts, prepared_line, read_line
@@ -243,15 +243,15 @@ def usual_height(examples: Sequence[Transcribed]) -> int:
 
 def usual_rate(examples: Sequence[Transcribed]) -> int:
     """The rate of most of the recordings, 16,000 at the most; what is unusual about them is said."""
-    found = [(example, audio_facts(example.input)) for example in examples if isinstance(example.input, Medium)]
-    if not found:
+    files = [(example.input, example.place) for example in examples if isinstance(example.input, Medium)]
+    if not files:
         raise UserError("Arrays of samples do not say their rate.", "Give data.sample_rate.")
-    facts = [one for _, one in found]
+    facts = [audio_facts(medium) for medium, _ in files]
     tell_about(facts)
-    early = [example for example, one in found if one.missing]
+    early = [place for medium, place in files if missing_audio(medium)]
     if early:
         note(
-            f"{len(early):,} of {len(facts):,} recordings end before what they declare, the first at {early[0].place}. "
+            f"{len(early):,} of {len(facts):,} recordings end before what they declare, the first at {early[0]}. "
             "What is there is read."
         )
     return min(MOST_RATE, Counter(one.rate for one in facts).most_common(1)[0][0])

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data.audio import Samples, audio_blocks, audio_facts, is_silent
+from unrolled.data.audio import Samples, audio_blocks, audio_facts, is_silent, missing_audio
 from unrolled.data.media import Medium
 from unrolled.errors import UserError, note
 from unrolled.model import Model
@@ -77,8 +77,10 @@ def hear(model: Model, inputs: Sequence[Any], window: float | None = None) -> It
     rest = (number for number in range(len(inputs)) if number not in streamed)
     windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
     while pool := list(itertools.islice(windows, POOL)):
-        times = [moments(model, len(one.features), one.start, one.scale) for one in pool]
-        yield [Heard(one.number, *rest) for one, *rest in zip(pool, _posteriors(model, pool), times, strict=True)]
+        yield [
+            Heard(one.number, log_probs, moments(model, len(one.features), one.start, one.scale))
+            for one, log_probs in zip(pool, _posteriors(model, pool), strict=True)
+        ]
     for number in streamed:
         log_probs, frames = _through(model, inputs[number])
         yield [Heard(number, log_probs, moments(model, frames))]
@@ -221,9 +223,9 @@ def _blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
         note(f"{medium} has {facts.channels} channels: their mean is read.")
     if facts.rate < reader.rate:
         note(f"{medium} has {facts.rate:,} samples a second; the model learnt from {reader.rate:,}.")
-    if facts.missing:
+    if missing := missing_audio(medium):
         note(
-            f"{medium} ends early: it declares {facts.seconds + facts.missing:.2f} seconds, "
+            f"{medium} ends early: it declares {facts.seconds + missing:.2f} seconds, "
             f"and {facts.seconds:.2f} are there. These are read."
         )
     loudest = 0.0

@@ -353,3 +353,15 @@ def test_a_plain_model_and_a_native_search() -> None:
         "The language model runs on the reference engine, the search on the native one. "
         "Load it with backend='native', or use backend='reference' for both."
     )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_usual_margin_holds_what_a_word_can_cost(backend: str) -> None:
+    frames = torch.eye(4)[[1, 0, 2, 0, 2]].mul(12).log_softmax(-1)  # reads "abb", which is no word
+    usual = Decoder(LABELS, ["aba"], backend=backend)
+    assert usual.options.usual_margin == 30.0
+    assert usual.decode(frames)[0].text == "aba"
+    lm = trained(["aba aba"], 1, backend)
+    strong = Decoder(LABELS, ["aba"], lm, lm_weight=50.0, word_bonus=-3.0, backend=backend)
+    assert strong.options.usual_margin == 30.0 * 50 + 3
+    assert Decoder(LABELS, ["aba"], unknown_penalty=-4.0, word_bonus=2.0).options.usual_margin == 16.0

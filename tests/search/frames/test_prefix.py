@@ -161,3 +161,13 @@ def test_kinds_of_posteriors() -> None:
     assert best_path(logits, kind="logits") == expected
     assert best_path(logits.softmax(-1).numpy(), kind="probs").labels == expected.labels
     assert best_path(logits.log_softmax(-1).half()).labels == expected.labels
+
+
+def test_the_best_alone_has_a_margin_and_lists_have_none() -> None:
+    log_probs = log_probs_of(60, 6, scale=1.0)
+    assert prefix_search(log_probs) == prefix_search(log_probs, margin=10.0)
+    assert prefix_search(log_probs, n_best=40) == prefix_search(log_probs, margin=math.inf, n_best=40)
+    # "b" is 12 nats below "a" after the first frame
+    probs = torch.tensor([[1e-9, 1 - 6e-6, 6e-6], [1e-12, 1e-12, 1.0]]).log()
+    assert prefix_search(probs, 10, margin=math.inf, n_best=2)[1].labels == [2]
+    assert prefix_search(probs, 10, margin=10.0, n_best=2)[1:] == []

@@ -9,7 +9,7 @@ from typing import Any
 from unrolled.errors import UserError, unknown_name
 from unrolled.search.frames.prefix import MERGES, check_limits
 
-CLOSED_MARGIN, OPEN_MARGIN = 30.0, 15.0  # nats
+CLOSED_MARGIN, OPEN_MARGIN = 30.0, 10.0  # nats
 
 
 @dataclass(frozen=True)
