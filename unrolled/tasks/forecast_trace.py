@@ -17,6 +17,7 @@ from unrolled.see import Forecasts, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, follows_truth
 
 OPTIONS = (HIDE, TRUTH, TARGET)
+UNKNOWN = "It is not known what came, so each loss is the forecast itself: gradients say what it hangs on."
 
 
 def trace_rows(
@@ -64,9 +65,7 @@ def trace_rows(
         truth=_some(true) if true else None,
         follows="truth" if follow else "answer",
         forecasts=forecasts,
-        notes=()
-        if known
-        else ("It is not known what came, so each loss is the forecast itself: gradients say what it hangs on.",),
+        notes=() if known else (UNKNOWN,),
     )
 
 
