@@ -1,7 +1,7 @@
 // Plotly's charts in one manner: colours that everyone can tell apart, values on hover, room for labels, words for all of it.
 
 import { largest, make } from "unrolled/elements";
-import { back, colours, grid, ink, rem } from "unrolled/theme";
+import { colours, grid, ink, rem } from "unrolled/theme";
 
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
@@ -149,4 +149,3 @@ export function draw(parent, data, { title, about, ...extra }, height, width, ag
   return inner;
 }
 
-export { back };
