@@ -180,7 +180,6 @@ def _report(options: argparse.Namespace, found: _Tally, seconds: float) -> int:
             {
                 "date": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()),
                 "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-                "sanitizers": bool(os.environ.get("UNROLLED_SANITIZED")),
                 "seed": options.seed,
                 "inputs": sum(total.values()),
                 "seconds": round(seconds, 1),
