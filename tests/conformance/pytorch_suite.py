@@ -6,7 +6,7 @@
 A wheel of torch has no test files: `git clone --depth 1 --branch v2.13.0 https://github.com/pytorch/pytorch` has them,
 and needs `pip install pytest expecttest hypothesis` beside it. Each file runs twice, with torch.nn's own classes and
 with ours. A test counts if torch.nn's classes pass it. What ours are known to do otherwise stands in `DIFFERENCES`;
-anything else that fails is an error, and so is a known difference that has gone.
+anything else that fails is an error.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ DIFFERENCES: dict[str, str] = {
         "torch's quantisation knows modules by their exact class: ours stay in floating point, and say so; "
         "unrolled.nn.to_torch(model) is quantised"
     ),
-    r"test_nn\.py::.*cudnn_weight_format.*": "it looks for a warning of cuDNN's, whose weights ours need not be",
 }
 
 

@@ -328,6 +328,14 @@ def test_what_changes_no_number_does_not_matter() -> None:
         assert torch.equal(stepper.stream().feed(x), expected)
 
 
+def test_another_models_training_does_not_matter() -> None:
+    layer = unrolled.GRU(3, 4)
+    stepper, seen = layer.stepper(), layer.stepper()._watch.seen
+    _optimize(unrolled.GRU(3, 4), fused=True)
+    assert stepper._watch.seen == seen
+    stepper(torch.randn(1, 3), stepper.initial_state(1))
+
+
 def test_a_layer_is_not_kept_alive() -> None:
     layer = unrolled.GRU(3, 4)
     stepper, x = layer.stepper(), torch.randn(1, 3)

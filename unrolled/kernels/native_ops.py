@@ -473,7 +473,7 @@ recurrence.register_autograd(_recurrence_backward, setup_context=_set_up)
 def refuse_double_backward(ctx: Any, *gradients: object) -> None:
     """The derivative of a backward pass of this engine that was compiled, traced by `layer.trace`, or is another's."""
     raise UserError(
-        "The native engine has no second derivative here.",
+        "The native engine has no second derivative.",
         "Use backend='reference', which has derivatives of any order.",
     )
 

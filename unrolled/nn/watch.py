@@ -76,10 +76,13 @@ def _listen() -> None:
     register_optimizer_step_post_hook(_distrust)
 
 
-def _distrust(*_: object) -> None:
-    """After an optimizer's step: fused ones write without counting."""
-    for watch in list(_watches):
-        watch.seen[0] = -1
+def _distrust(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """After an optimizer's step over watched weights: fused ones write without counting."""
+    watches = list(_watches)
+    written = {id(p) for group in optimizer.param_groups for p in group["params"]} if watches else set()
+    for watch in watches:
+        if any(id(p) in written for p in watch.watched):
+            watch.seen[0] = -1
 
 
 def _places(layer: DropIn) -> list[tuple[int, int]]:
