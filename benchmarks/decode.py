@@ -274,6 +274,7 @@ def main() -> None:
     parser.add_argument("--pyctcdecode", metavar="PYTHON", help="a Python that has pyctcdecode")
     parser.add_argument("--only", default="same,defaults,margins")
     parser.add_argument("--models", type=Path, default=Path(tempfile.gettempdir()) / "unrolled-real-posteriors")
+    parser.add_argument("--inputs", type=int, default=120, help="of each real set")
     parser.add_argument("--repeats", type=int, default=3, help="of `defaults`; the middle one counts")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -302,7 +303,7 @@ def at_the_same_limits(options: argparse.Namespace) -> tuple[list[Any], list[Any
 
 def on_real_posteriors(options: argparse.Namespace) -> dict[str, tuple[list[Any], list[Any]]]:
     found: dict[str, tuple[list[Any], list[Any]]] = {}
-    for real in real_sets(options.models):
+    for real in real_sets(options.models, options.inputs):
         lm = NGram.train(real.sentences, order=2)
         if "defaults" in options.only and options.pyctcdecode:
             rows, details = at_own_defaults(real, lm, options.pyctcdecode, options.repeats)

@@ -19,7 +19,7 @@ from real_posteriors import RealSet
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.search import Decoder, Lexicon, NGram, prefix_search
 
-MARGINS = (math.inf, 30.0, 20.0, 15.0, 10.0, 6.0)
+MARGINS = (math.inf, 50.0, 30.0, 20.0, 15.0, 12.0, 10.0, 8.0, 6.0)
 ROUNDS = 3  # the best of so many, taking turns
 Texts = Callable[[torch.Tensor], str]
 

@@ -32,7 +32,6 @@ from unrolled.tasks.recognize_batches import features_batch
 DATA = Path(os.environ["UNROLLED_DATA"])
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RATE = 8000
-SCORED = 60  # inputs of each set
 SETTINGS: dict[str, dict[str, Any]] = {
     "lines": {"train.max_steps": 700, "train.eval_every": 700, "train.batch_size": 16, "train.average": 0.98},
     "speech": {
@@ -58,8 +57,8 @@ class RealSet:
     sentences: list[str]
 
 
-def real_sets(folder: Path) -> list[RealSet]:
-    """Lines and speech, each as it is and disturbed."""
+def real_sets(folder: Path, inputs: int = 120) -> list[RealSet]:
+    """Lines and speech, so many of each, as they are and disturbed."""
     found = []
     for name, make in (("lines", _lines), ("speech", _speech)):
         work = folder / name
@@ -69,7 +68,7 @@ def real_sets(folder: Path) -> list[RealSet]:
         reader, labels = model.assets.reader, model.assets.labels
         sentences = [labels.reference(text) for _, text in train]
         words = sorted({word for text in sentences for word in text.split()})
-        scored = random.Random(0).sample(test, min(SCORED, len(test)))
+        scored = random.Random(0).sample(test, min(inputs, len(test)))
         texts = [labels.reference(text) for _, text in scored]
         noise = np.random.default_rng(0)
         for disturbed in (False, True):

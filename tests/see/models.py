@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tests.tasks.recognition import marks, tone, write_lines, write_recordings
+from tests.tasks.recognition import RATE, marks, tone, write_lines, write_recordings
 from unrolled import api
 from unrolled.model import Model
 
@@ -146,7 +146,7 @@ def train(kind: str, data: Path, out: Path) -> Model:
 def input_of(kind: str) -> Any:
     """What the kind's model is looked at with."""
     if kind == "recognize":
-        return tone("ab")
+        return (tone("ab"), RATE)
     if kind in ("recognize-transformer", "caption"):
         return marks("ab")
     return waves(20) if kind == "forecast" else KINDS[kind][3]
