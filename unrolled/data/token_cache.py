@@ -75,7 +75,7 @@ class TokenCache:
         stored = tokenizer.to_json()
         place = self.folder / "tokens" / _key(_named(text), stored)
         with self._locked(place):
-            if place.exists() and (problem := _problem(place)) is not None:
+            if place.exists() and (problem := _problem(place, _smallest_type(len(tokenizer)))) is not None:
                 note(f"The token cache {place} is damaged ({problem}) and is made again.")
                 shutil.rmtree(place)
             if not place.exists():
@@ -200,11 +200,13 @@ def _blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
-def _problem(place: Path) -> str | None:
+def _problem(place: Path, dtype: str) -> str | None:
     """What is wrong with a cache, or None."""
     try:
         about = parsed((place / ABOUT).read_text())
-        expected = about["tokens"] * np.dtype(about["dtype"]).itemsize
+        expected = about["tokens"] * np.dtype(dtype).itemsize
+        if about["dtype"] != dtype:
+            return f"ids of type {about['dtype']!r:.20}"
         if about["format"] != FORMAT:
             return f"format {about['format']}"
         if (size := (place / IDS).stat().st_size) != expected:

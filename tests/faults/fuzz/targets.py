@@ -400,9 +400,9 @@ def _cache_targets(folder: Path, data: Path) -> Iterator[Target]:
             read, _ = damaged.text(book)
             damaged.tokenizer(read, {"level": "char"}, lambda pieces: tokenizer)
             if inside.parts[0] == "tokens":  # it would be made again by a process: slow, and tested elsewhere
-                from unrolled.data.token_cache import _problem
+                from unrolled.data.token_cache import _problem, _smallest_type
 
-                if _problem(copy / inside.parent) is not None:
+                if _problem(copy / inside.parent, _smallest_type(len(tokenizer))) is not None:
                     return None
             ids = damaged.ids(read, tokenizer, processes=1)
             assert np.array_equal(ids, expected), "the cache gave other tokens"

@@ -18,7 +18,7 @@ import codecs
 import gzip
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
@@ -39,7 +39,7 @@ UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLANKS = re.compile(r"[ \t]+")
 
 
-def pieces(path: Path, kind: str = "text file") -> Iterator[bytes]:
+def pieces(path: Path, kind: str = "text file") -> Generator[bytes, None, None]:
     """The bytes of a file, checked to be UTF-8 text, unpacked where its name ends in .gz."""
     with opened(path, kind) as file:
         yield from checked_pieces(file, str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -81,11 +82,12 @@ class NGram:
     def load(cls, path: str | Path, *, backend: Backend = "auto") -> NGram:
         """Reads an ARPA file, unpacking one that ends in .gz."""
         path = Path(path)
-        pieces = arpa.pieces(path, "ARPA file")
-        if picked(backend) == "native":
-            reader = NATIVE.ArpaReader(arpa.most_ngrams(path))
-            return cls(NativeNGram(arpa.read_native(pieces, str(path), reader)))
-        return cls(arpa.read_plain(arpa.lines_of(pieces), str(path)))
+        native = picked(backend) == "native"
+        with contextlib.closing(arpa.pieces(path, "ARPA file")) as pieces:  # the file too, where a line is bad
+            if native:
+                reader = NATIVE.ArpaReader(arpa.most_ngrams(path))
+                return cls(NativeNGram(arpa.read_native(pieces, str(path), reader)))
+            return cls(arpa.read_plain(arpa.lines_of(pieces), str(path)))
 
     @classmethod
     def train(
