@@ -3,6 +3,8 @@
 
 #include <Python.h>
 
+#include <utility>
+
 namespace unrolled {
 
 class Watch {
@@ -17,8 +19,10 @@ class Watch {
 
   // A list of tensors, and a list of one number, what their counters must add up to. Both may change later.
   void look_at(PyObject* tensors, PyObject* seen) {
-    Py_XSETREF(tensors_, Py_NewRef(tensors));
-    Py_XSETREF(seen_, Py_NewRef(seen));
+    Py_INCREF(tensors);
+    Py_INCREF(seen);
+    Py_XDECREF(std::exchange(tensors_, tensors));  // Py_XSETREF is not in the stable ABI
+    Py_XDECREF(std::exchange(seen_, seen));
   }
 
   // Needs Python's lock.
