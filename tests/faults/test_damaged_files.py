@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile
+import torch
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -296,6 +297,14 @@ def test_arrays_that_are_none(content: bytes, message: str, tmp_path: Path) -> N
     assert message in refusal(lambda: read_labelled(path))
     said = refusal(lambda: Vectors.read(npz(tmp_path / "v.npz", vectors=content, words=content)))
     assert message.replace("frames", "vectors") in said
+
+
+@pytest.mark.parametrize("kind", [">f4", "<f8", "<f2", np.longdouble])
+def test_numbers_of_any_machine_are_read(kind: Any, tmp_path: Path) -> None:
+    table = np.arange(6).reshape(3, 2) / 2
+    np.savez(tmp_path / "a.npz", frames=table.astype(kind))
+    found = read_arrays(tmp_path / "a.npz", ["frames"])["frames"]
+    assert torch.from_numpy(found).tolist() == table.tolist()
 
 
 def test_an_archive_that_declares_more_than_it_can_hold(tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def _filled(file: IO[bytes], shape: Any, fortran: bool, dtype: np.dtype[Any], si
             raise
         raise ArrayError(_short(error)) from None
     _check_text(array)
-    return array
+    own = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
+    return array.astype(own, copy=False)  # this machine's order of bytes, and no numbers that torch does not have
 
 
 def _check_text(array: NDArray[Any]) -> None:
