@@ -21,6 +21,7 @@ from tests.tolerances import assert_close
 from unrolled.errors import Note, UserError
 from unrolled.nn import to_torch
 
+needs_native = pytest.mark.skipif("native" not in ON_CPU, reason="the native engine is not built here")
 NAMES = ["RNN", "GRU", "LSTM"]
 jit: Any = torch.jit  # these have no types
 quantize_dynamic: Any = torch.ao.quantization.quantize_dynamic
@@ -106,6 +107,7 @@ class TestTrace:
         for lengths in (torch.tensor([5, 3]), torch.tensor([2, 5])):
             assert_close(traced(X * 2, lengths), ours(X * 2, lengths))
 
+    @needs_native
     def test_an_engine_by_name_that_cannot(self) -> None:
         with pytest.raises(
             UserError, match=r"'native' cannot do this: torch\.jit\.trace records torch's own operators"
@@ -314,7 +316,7 @@ def test_other_kinds_of_tensors(name: str) -> None:
 
 
 class TestCompile:
-    @pytest.mark.parametrize("engine", ["auto", *(engine for engine in ON_CPU if engine != "torch")])
+    @pytest.mark.parametrize("engine", [pytest.param("auto", marks=needs_native), *(e for e in ON_CPU if e != "torch")])
     @pytest.mark.parametrize("name", NAMES)
     def test_a_model_is_one_graph_with_dynamos_switch(self, name: str, engine: str) -> None:
         ours = model(name, backend=engine)
@@ -353,9 +355,8 @@ class TestExport:
         assert_close(program.module()(LONGER), ours(LONGER))
         assert not any(isinstance(w, torch._subclasses.FakeTensor) for w in ours.rnn._flat_weights)
 
+    @needs_native
     def test_an_engine_by_name_stays_and_takes_any_length(self) -> None:
-        if "native" not in ON_CPU:
-            pytest.skip("the native engine is not built here")
         ours, time = model("GRU", backend="native"), torch.export.Dim("time", min=2, max=1000)
         program: Any = torch.export.export(ours, (LONGER,), dynamic_shapes={"x": {0: time}})
         x = torch.randn(20, 3, 3)
