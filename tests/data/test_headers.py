@@ -193,7 +193,7 @@ def test_names_reach_into_objects(tmp_path: Path) -> None:
             't.json is one object. Expected a list of objects, [{"text": …}, …]',
         ),
         ('{\n"data": []}', "t.json is one object. Expected a list of objects"),
-        ("[" * 100_000, "t.json: the JSON is nested too deeply."),
+        ("[" * 100_000, "t.json is not JSON: it is nested too deeply."),
         ("{\n", "t.json:1 is not JSON"),
     ],
 )

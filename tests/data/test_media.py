@@ -176,7 +176,7 @@ def test_manifests_of_every_kind(tmp_path: Path) -> None:
         ("a.jsonl", '{"file": "1.wav"}\n', r"a\.jsonl:1 has no 'text'\. It has: file\."),
         ("a.jsonl", '{"file": "1.wav", "text": 3}\n', r"a\.jsonl:1: the transcript is int\. Expected a string\."),
         ("a.jsonl", '{"file": "", "text": "x"}\n', r"a\.jsonl:1 names no file\."),
-        ("a.csv", "file,words\n1.wav,x\n", r"a\.csv:1 has no column 'text'\. Its first row: file, words\."),
+        ("a.csv", "file,mood\n1.wav,x\n", r"a\.csv:1 has no column 'text'\. Its first row: file, mood\."),
         ("a.tsv", "", r"a\.tsv is empty\."),
     ],
 )

@@ -324,7 +324,10 @@ def test_captions_of_several_rows_belong_together(tmp_path: Path) -> None:
         (['{"image": "a", "captions": ["x", " "]}'], "{}:1 has an empty caption. Write one, or leave it out."),
         (['{"image": "a", "captions": [3]}'], "{}:1: a caption is int 3. Expected a text."),
         (['{"image": "", "captions": ["x"]}'], "{}:1: the image is ''. Expected the name of a picture, or its row."),
-        (['{"image": "a", "caption": "x"}'], "{}:1 has no 'captions'. It has: image, caption."),
+        (
+            ['{"image": "a", "mood": "x"}'],
+            "{}:1 has no 'captions'. It has: image, mood. Say which it is: --set data.caption_column=…",
+        ),
     ],
 )
 def test_tables_that_cannot_be(lines: list[str], message: str, tmp_path: Path) -> None:
@@ -350,12 +353,12 @@ def test_sizes() -> None:
 
 def test_a_column_that_is_not_there_is_told_with_its_key(tmp_path: Path) -> None:
     table = tmp_path / "c.csv"
-    table.write_text("image,caption\na.png,a dog\n")
+    table.write_text("image,mood\na.png,a dog\n")
     with pytest.raises(UserError) as error:
         read_captions(table)
     assert str(error.value) == (
-        f"{table}:1 has no column 'captions'. Its first row: image, caption. Say which it is, by its name there or its "
-        "number: data.caption_column."
+        f"{table}:1 has no column 'captions'. Its first row: image, mood. Say which it is, by its name there or its "
+        "number: --set data.caption_column=…"
     )
     assert read_captions(table, caption_column="caption")[0].captions == ("a dog",)
 

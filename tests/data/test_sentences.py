@@ -178,7 +178,7 @@ def test_json_lines_and_parquet(tmp_path: Path) -> None:
         ),
         (
             "a.jsonl",
-            '{"tokens": ["a"], "tags": [1]}\n',
+            '{"tokens": ["a"], "tags": [1.5]}\n',
             '{path}:1: tags is not a list of texts. Expected for example {{"tags": ["a", "b"]}}.',
         ),
         ("a.jsonl", '{"tokens": ["a"]}\n', "{path}:1 has no 'tags'. It has: tokens."),

@@ -349,8 +349,9 @@ def test_frames_of_a_recogniser(model_of: Find) -> None:
     trace = model.trace(input_of("recognize"), text="ab", beam=4)
     frames = trace.frames
     assert frames is not None
+    reader = model.assets.reader
     with torch.no_grad():
-        log_probs, _ = model.network(features_batch([whole(model.assets.reader, input_of("recognize")).features]))
+        log_probs, _ = model.network(features_batch([whole(reader, reader.given(input_of("recognize"))).features]))
     close(frames.posteriors, log_probs[0].exp())
     assert [label for _, label, _ in frames.spikes] == ["a", "b"]
     assert frames.states == ("<blank>", "a", "<blank>", "b", "<blank>")

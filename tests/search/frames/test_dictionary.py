@@ -273,7 +273,7 @@ def test_lexicon_files(tmp_path: Path) -> None:
         f"{path}:3: The word 'ax' is spelt with 'x', which is none of the labels. "
         "Spell it with labels, or leave such words out with skip_unspellable (--skip-unspellable)."
     )
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(b"ab\n\xff\n")
     with pytest.raises(UserError, match=r"words.txt is not UTF-8. Convert it, for example with iconv."):
         Lexicon.read(path, LABELS)
     with pytest.raises(UserError, match=r"Cannot read .*nowhere: No such file or directory. Give a file"):
