@@ -360,7 +360,7 @@ def test_a_column_that_is_not_there_is_told_with_its_key(tmp_path: Path) -> None
         f"{table}:1 has no column 'captions'. Its first row: image, mood. Say which it is, by its name there or its "
         "number: --set data.caption_column=…"
     )
-    assert read_captions(table, caption_column="caption")[0].captions == ("a dog",)
+    assert read_captions(table, caption_column="mood")[0].captions == ("a dog",)
 
 
 def test_features_of_another_size_are_refused() -> None:
