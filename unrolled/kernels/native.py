@@ -73,7 +73,7 @@ def outdone(job: Job) -> str | None:
     assert isinstance(cell, BuiltIn)
     if aten.refuses(job) is not None:
         return None
-    if torch.compiler.is_exporting():
+    if torch.compiler._is_exporting_flag:  # is_exporting() is True inside of torch 2.11's torch.compile as well
         return "an exported program is to hold torch's own operators"
     if torch.is_autocast_enabled("cpu") and job.lengths is None:
         return "torch is faster in autocast's precision"

@@ -41,6 +41,8 @@ def chosen_blank(labels: Sequence[str], posteriors: Iterable[Tensor] | None = No
     Where no label has the name of a blank, the first one is taken, as long as the posteriors agree: the blank is the
     likeliest label of more frames than any other.
     """
+    if not labels:
+        raise UserError("There are no labels.", "Give one for each column, the blank among them.")
     column = find_blank(labels)
     if column is not None:
         if column or always_say:
