@@ -138,7 +138,7 @@ def test_a_blank_that_nothing_tells_is_asked_for(folder: Path) -> None:
     (folder / "first.txt").write_text("N\nA\nC\n")
     with pytest.warns(Note, match=r"No label is named as a blank: the first one, 'N', is taken."):
         assert run("first.npz", "--labels", "first.txt") == "one\tAC\n"
-    (folder / "first.txt").write_text("\n")
+    (folder / "first.txt").write_text("")
     with pytest.raises(UserError, match=r"There are no labels\. Give one for each column, the blank among them\."):
         run("first.npz", "--labels", "first.txt")
 

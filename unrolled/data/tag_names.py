@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from unrolled.config.stored import parsed
-from unrolled.data.records import json_records
-from unrolled.data.text import read_text, reading
+from unrolled.data.records import json_records, open_parquet
+from unrolled.data.text import read_text
 from unrolled.errors import UserError, note
 
 WORDS = ("tokens", "words")
@@ -33,8 +33,7 @@ def usual_columns(path: Path, words: str | None, tags: str | None) -> tuple[str,
 def column_names(path: Path) -> list[str]:
     """The names in a Parquet file, or in the first record of a JSON file."""
     if path.suffix == ".parquet":
-        schema = _schema(path)
-        return [] if schema is None else list(schema.names)
+        return list(_schema(path).names)
     _, record = next(json_records(path), ("", {}))
     return list(map(str, record))
 
@@ -101,12 +100,5 @@ def _names_in(value: Any) -> list[str] | None:
 
 
 def _schema(path: Path) -> Any:
-    """The schema of a Parquet file; None where it cannot be read, which the reader of its rows says."""
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with reading(path, "Parquet file"):
-            return pyarrow.parquet.read_schema(path)
-    except pyarrow.ArrowInvalid:
-        return None
+    """The schema of a Parquet file, with the metadata that whoever wrote it left there."""
+    return open_parquet(path).schema_arrow
