@@ -125,6 +125,15 @@ class TestTrace:
             (found,) = session.run(None, {"x": x.numpy()})
             assert_close(torch.from_numpy(found), ours(x).detach())
 
+    @pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("LSTM", {"peephole": True})])
+    def test_a_layer_alone_is_exported(self, name: str, options: dict[str, Any]) -> None:
+        """The exporter gives the defaults of all arguments by position."""
+        ours, file = getattr(unrolled, name)(3, 4, **options).eval(), io.BytesIO()
+        export: Any = torch.onnx.export
+        export(ours, (X,), file, dynamo=False, input_names=["x"])
+        session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+        assert_close(torch.from_numpy(session.run(None, {"x": X.numpy()})[0]), ours(X)[0].detach())
+
 
 class TestScript:
     @pytest.mark.parametrize("name", NAMES)

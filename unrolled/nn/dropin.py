@@ -148,8 +148,7 @@ class DropIn(Scriptable, nn.RNNBase):
         self,
         input: Tensor | PackedSequence,
         hx: Tensor | tuple[Tensor, Tensor] | None = None,
-        *,
-        lengths: Tensor | Iterable[int] | None = None,
+        lengths: Tensor | Iterable[int] | None = None,  # by position too: so the legacy ONNX exporter calls a layer
         resets: Tensor | None = None,
     ) -> Any:
         """As torch.nn's: input and initial state → output and final state.
