@@ -529,3 +529,9 @@ def test_weights_are_tuned_on_a_file(listener: Model, place: Path) -> None:
     assert again["searches"]["lexicon + lm"] == scores["searches"]["lexicon + lm"]
     with pytest.raises(UserError, match=r"tune is for lm_weight and word_bonus, which need a lexicon"):
         listener.evaluate(test, tune=True)
+
+
+def test_a_picture_of_dots_is_one_line() -> None:
+    dots = np.full((12, 30), 255, dtype=np.uint8)
+    dots[np.arange(12), np.arange(12)] = 0
+    assert prepared_line(dots, 16).lines == 1

@@ -95,6 +95,8 @@ def text_lines(ink: Grey) -> int:
     if not across.any():
         return 0
     filled = across > max(1.0, SPECKS * float(across.max()))
+    if not filled.any():  # a dot in each row at the most
+        return 1
     edges = np.flatnonzero(np.diff(np.concatenate([[False], filled, [False]])))
     bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     highest = max(end - start for start, end in bands)
