@@ -34,6 +34,7 @@ from tests.tasks.recognition import (
 )
 from tests.tolerances import assert_close
 from unrolled import Model, api
+from unrolled.data.line_images import prepared_line
 from unrolled.data.wav import SoundPipe
 from unrolled.errors import Note, UserError
 from unrolled.search import NGram
