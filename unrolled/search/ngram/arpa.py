@@ -149,7 +149,7 @@ class _Reader:
 
     def feed(self, line: str) -> None:
         self.line += 1
-        self.read(line.strip(" \t\r"))
+        self.read(line.lstrip(" \t").rstrip(" \t\r"))
 
     def finish(self) -> PlainNGram:
         if self.read == self._before:
