@@ -421,7 +421,7 @@ def check(target: str | Path, overrides: list[str] | None = None, extra: Mapping
     began = time.perf_counter()
     info = trainer.update()
     seconds = time.perf_counter() - began
-    slow = too_slow_a_rise(config.train, trainer.total_steps)
+    slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
     if job.device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(job.device)
     else:
