@@ -40,7 +40,8 @@ from unrolled.training.folder import (
     locked,
 )
 from unrolled.training.loop import StepInfo
-from unrolled.training.report import Report
+from unrolled.training.report import Report, stopped_early
+from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.stopping import interruptible
 
 FILE_KEYS = (
@@ -257,6 +258,8 @@ class Job:
             )
         if changes:
             self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
+        if before not in (None, trainer.total_steps) and trainer.progress.step:
+            run.checkpoint()  # patience may count anew, also for a run that is killed before its next checkpoint
         return self._drive(run, quiet, [*changes, *notes])
 
     def _run(self, folder: Path, trainer: Trainer) -> Run:
@@ -308,8 +311,7 @@ class Job:
             self._draw(folder)
             if trainer.stalled and trainer.progress.step < trainer.total_steps:
                 report.say(
-                    f"Stopped early: no better {self.goal.metric} than at step {trainer.progress.best_step} "
-                    f"in {trainer.progress.stalled} evaluations (train.patience). "
+                    f"{stopped_early(self.goal, trainer.progress, run.scores)} "
                     f"To train on: unrolled train --resume {folder} --set train.patience=0"
                 )
         best = load(
@@ -361,13 +363,16 @@ class Job:
         text = (
             f"{self.task.name} on {self.data.source}\n"
             + "".join(f"{name:<8}  {text}\n" for name, text in self.task.roles(self.assets).items())
-            + f"{self.model.num_parameters:,} parameters, {len(trainer.batches)} batches an epoch, "
+            + f"{self.model.num_parameters:,} parameters, {_in_an_epoch(trainer)}, "
             f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
             "Ctrl-C stops and saves"
         )
         if type(self.task).samples is not Task.samples:
             text += "; lines marked │ are samples of what the model does"
-        return "\n".join([text, *self.task.warnings(self.config, trainer.batches)])
+        slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
+        return "\n".join(
+            [text, *self.task.warnings(self.config, trainer.batches), *([f"Note: {slow}"] if slow else [])]
+        )
 
 
 def compare(
@@ -416,6 +421,7 @@ def check(target: str | Path, overrides: list[str] | None = None, extra: Mapping
     began = time.perf_counter()
     info = trainer.update()
     seconds = time.perf_counter() - began
+    slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
     if job.device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(job.device)
     else:
@@ -427,11 +433,17 @@ def check(target: str | Path, overrides: list[str] | None = None, extra: Mapping
             **job.task.statistics(config, job.data, job.assets),
             "parameters": f"{job.model.num_parameters:,}",
             "loss of the second update": f"{info.loss:.4f}",
-            "updates": f"{trainer.total_steps} ({len(trainer.batches)} batches an epoch)",
+            "updates": f"{trainer.total_steps} ({_in_an_epoch(trainer)})",
+            **({"learning rate": slow} if slow else {}),
             "time, estimated": f"{seconds * trainer.total_steps / 60:.1f} minutes on {job.device}, evaluations apart",
             "memory": f"{memory / 2**30:.2f} GiB at the most so far",
         }
     )
+
+
+def _in_an_epoch(trainer: Trainer) -> str:
+    number = len(trainer.batches)
+    return f"{number} {'batch' if number == 1 else 'batches'} an epoch"
 
 
 def _is_out_of_memory(error: Exception) -> bool:

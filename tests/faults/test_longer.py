@@ -156,13 +156,69 @@ def test_stopped_early_it_goes_on_with_more_patience(text: Path, tmp_path: Path,
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert len(rows) < 12
     capfd.readouterr()
-    api.resume(tmp_path / "run", set={"train.max_steps": 20})
+    api.resume(tmp_path / "run")
     said = capfd.readouterr().err
-    best = max(row["step"] for row in map(json.loads, rows) if row["best"])
+    found = [json.loads(row)["nats_per_token"] for row in rows]
+    better = 1 + found.index(min(found))
     assert (
-        f"Stopped early: no better nats_per_token than at step {best} in 2 evaluations (train.patience). "
+        f"Stopped early: no better nats_per_token than at step {better} in the last 2 evaluations (train.patience). "
         f"To train on: unrolled train --resume {tmp_path / 'run'} --set train.patience=0\n"
     ) in said
     assert "come to its end" not in said
-    api.resume(tmp_path / "run", set={"train.patience": 0, "train.max_steps": 12}, quiet=True)
+    api.resume(tmp_path / "run", set={"train.patience": 0}, quiet=True)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (tmp_path / "long" / "metrics.jsonl").read_bytes()
+
+
+STALLS = {"train__lr": 1e-12, "train__eval_every": 1, "train__max_steps": 12, "train__patience": 2}
+
+
+@pytest.mark.parametrize("key", ["train.max_steps", "train.epochs"])
+def test_stopped_early_it_trains_on_when_the_end_is_moved(text: Path, tmp_path: Path, capfd: Any, key: str) -> None:
+    end = {"train__max_steps": None, "train__epochs": 3} if key == "train.epochs" else {}
+    train(text, tmp_path, **{**STALLS, **end})
+    rows = (tmp_path / "metrics.jsonl").read_text()
+    made = json.loads(rows.splitlines()[-1])["step"]
+    capfd.readouterr()
+    api.resume(tmp_path, set={key: 20, "train.lr": 0.01})
+    assert "It had stopped early (train.patience): it trains on, and patience counts anew from here.\n" in (
+        capfd.readouterr().err
+    )
+    longer = (tmp_path / "metrics.jsonl").read_text()
+    assert longer.startswith(rows)
+    assert json.loads(longer.splitlines()[-1])["step"] >= made + 2
+
+
+def test_it_trains_on_where_patience_ended_with_the_last_update(text: Path, tmp_path: Path) -> None:
+    train(text, tmp_path / "one", **STALLS)
+    made = len((tmp_path / "one" / "metrics.jsonl").read_text().splitlines())
+    train(text, tmp_path / "run", **{**STALLS, "train__max_steps": made})
+    api.resume(tmp_path / "run", set={"train.max_steps": made + 3}, quiet=True)
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) >= made + 2
+
+
+def test_stopped_early_moved_and_killed_it_still_trains_on(text: Path, tmp_path: Path) -> None:
+    train(text, tmp_path, **STALLS)
+    made = len((tmp_path / "metrics.jsonl").read_text().splitlines())
+
+    def die(run: Run, info: Any, scores: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "_evaluated", die)
+        with pytest.raises(Killed):
+            api.resume(tmp_path, set={"train.max_steps": 20}, quiet=True)
+    api.resume(tmp_path, quiet=True)
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) >= made + 2
+
+
+def test_a_warm_up_longer_than_the_run_is_said(text: Path, tmp_path: Path, capfd: Any) -> None:
+    said = (
+        "train.warmup_steps=20 is more than the run's 8 updates: the learning rate rises to 0.0016 at the last of them "
+        "and never reaches train.lr=0.004. Use fewer, such as train.warmup_steps=0."
+    )
+    keys = [f"{key}={'none' if value is None else value}" for key, value in KEYS.items()]
+    assert api.check("generate", keys, {"data.train": str(text)}).facts["learning rate"] == said
+    api.train("generate", train=text, out=tmp_path / "run", set=KEYS)
+    assert f"\nNote: {said}\n" in capfd.readouterr().err
+    api.resume(tmp_path / "run", set={"train.max_steps": 20})
+    assert "train.warmup_steps=20 is more" not in capfd.readouterr().err

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 from tests.tolerances import assert_close
+from unrolled.config.stored import stored_as
 from unrolled.data import Batch
-from unrolled.training import Goal, Loss, Trainer, TrainSettings
+from unrolled.training import Goal, Loss, Progress, Trainer, TrainSettings
 from unrolled.training.loop import noisy_weights
+from unrolled.training.report import stopped_early
 
 
 class One:
@@ -85,6 +90,65 @@ def test_of_equal_scores_the_last_is_the_best() -> None:
     made.evaluate = lambda: {"score": next(scores)}
     best = [(info.is_best, made.progress.best_step, made.progress.stalled) for info in made.steps()]
     assert best == [(True, 1, 0), (True, 2, 1), (True, 3, 0), (True, 4, 1), (False, 4, 2)]
+
+
+def judged(scores: list[dict[str, float]], progress: Progress | None = None, **options: Any) -> tuple[Trainer, str]:
+    """A run over evaluations with these scores, judged by the first; a letter for each: b is best."""
+    metric, given = next(iter(scores[0])), iter(scores)
+    first = 0 if progress is None else progress.step
+    made = trainer(nn.Linear(3, 1, bias=False), max_steps=first + len(scores), **{"eval_every": 1, **options})
+    made.goal, made.evaluate = Goal(metric, higher_is_better=True), lambda: next(given)
+    made.progress = made.progress if progress is None else progress
+    return made, "".join("b" if info.is_best else "-" for info in made.steps())
+
+
+def ties(score: float, losses: list[float], loss: str = "nll") -> list[dict[str, float]]:
+    return [{"accuracy": score, loss: value} for value in losses]
+
+
+@pytest.mark.parametrize("loss", ["nll", "nats_per_token", "nats_per_label", "loss"])
+def test_while_scores_are_equal_a_lower_loss_is_progress(loss: str) -> None:
+    """Exact matches stay at 0 for long while a model learns: such a run must not end."""
+    made, best = judged(ties(0.0, [1.9 - 0.01 * i for i in range(10)], loss), patience=2)
+    assert (made.progress.step, best, made.stalled) == (10, "b" * 10, False)
+    made, best = judged(ties(0.0, [1.9, 1.8, 1.8, 1.85, 1.7], loss), patience=2)
+    assert (best, made.progress.step, made.progress.best_step, made.progress.better_step) == ("bbb-", 4, 3, 2)
+
+
+def test_of_equal_scores_the_lower_loss_is_kept() -> None:
+    made, best = judged(ties(0.6667, [0.8, 0.9, 1.0, 0.7, 1.1]), patience=0)
+    assert (best, made.progress.best_step, made.progress.best_loss) == ("b--b-", 4, 0.7)
+    better = {"accuracy": 0.7, "nll": 5.0}
+    made, best = judged([*ties(0.6667, [0.8]), better, *ties(0.6667, [0.1]), *ties(0.7, [float("nan")])], patience=0)
+    assert (best, made.progress.best_step, made.progress.best_loss) == ("bb--", 2, 5.0)
+
+
+def test_plateau_leaves_the_learning_rate_while_the_loss_of_equal_scores_falls() -> None:
+    plateau: dict[str, Any] = {"schedule": "plateau", "plateau_patience": 0, "patience": 0}
+    assert judged(ties(0.0, [3.0, 2.0, 1.0]), **plateau)[0].progress.plateau == 1.0
+    assert judged(ties(0.0, [1.0, 2.0, 3.0]), **plateau)[0].progress.plateau == 0.25
+
+
+def test_a_run_that_goes_on_knows_the_loss_of_its_best() -> None:
+    made, _ = judged(ties(0.5, [0.8, 0.9]), patience=0)
+    stored = json.loads(json.dumps(asdict(made.progress))) | {"finished": False}
+    again, best = judged(ties(0.5, [0.85, 0.7]), stored_as(Progress, stored, "progress"), patience=0)
+    assert (best, again.progress.best_step) == ("-b", 4)
+    older = {key: value for key, value in stored.items() if key not in ("best_loss", "better_step")}
+    again, best = judged(ties(0.5, [0.85, 0.9]), stored_as(Progress, older, "progress"), patience=0)
+    assert (best, again.progress.best_step) == ("b-", 3)
+
+
+def test_a_run_that_stops_early_names_the_evaluation_that_was_better() -> None:
+    """Not the last of its equals."""
+    for scores, said in (
+        (ties(0.5, [0.8, 0.9, 0.8]), "accuracy than at step 1, nor a lower nll with an equal one, in the last 2"),
+        ([{"accuracy": 0.5}] * 3, "accuracy than at step 1 in the last 2"),
+    ):
+        made, _ = judged([*scores, *scores], patience=2)
+        assert made.stalled
+        text = stopped_early(made.goal, made.progress, scores[-1])
+        assert text == f"Stopped early: no better {said} evaluations (train.patience)."
 
 
 def test_as_many_updates_as_are_asked_for() -> None:

@@ -35,7 +35,10 @@ def check_changes(folder: Path, old: Any, new: Any, files: Sequence[str]) -> lis
 
 
 def end_moved(trainer: Trainer, old_total: int) -> list[str]:
-    """What another number of updates means for the rest of a run; an error where the run is past it."""
+    """What another number of updates means for the rest of a run; an error where the run is past it.
+
+    A run that had stopped early goes on: its patience counts anew.
+    """
     step, total, schedule = trainer.progress.step, trainer.total_steps, trainer.settings.schedule
     if total == old_total:
         return []
@@ -45,6 +48,9 @@ def end_moved(trainer: Trainer, old_total: int) -> list[str]:
             f"Ask for more than {step}, with {' or '.join(END)}.",
         )
     lines = [f"The run now ends after {total} updates in place of {old_total}; {step} are made."]
+    if trainer.progress.finished and (step < old_total or trainer.stalled):
+        trainer.progress.stalled = 0
+        lines.append("It had stopped early (train.patience): it trains on, and patience counts anew from here.")
     if schedule in ("cosine", "geometric"):
         before, now, last = trainer.rate(max(0, step - 1), old_total), trainer.rate(step), trainer.rate(total - 1)
         lines.append(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from unrolled.errors import note
-from unrolled.training.loop import Goal, StepInfo
+from unrolled.training.loop import LOSSES, Goal, StepInfo
 
-LOSSES = ("nll", "nats_per_token", "nats_per_label", "loss")
 SHARES = ("accuracy", "micro_f1")  # of short runs even these are hardly ever 0; BLEU and whole matches may be
 
 

@@ -22,6 +22,7 @@ from unrolled.training.tbptt import LossOf, TruncatedBPTT
 
 USUAL_PATIENCE = 0.4  # of a run's evaluations
 LEAST_PATIENCE = 4
+LOSSES = ("nll", "nats_per_token", "nats_per_label", "loss")  # names of the validation loss among scores
 
 
 class Batches(Protocol):
@@ -44,8 +45,10 @@ class Progress:
     batch: int = 0  # batches consumed in this epoch
     tokens: int = 0  # targets seen in all
     best_score: float | None = None
+    best_loss: float | None = None  # the validation loss of the best, where there is one
     best_step: int = 0
-    stalled: int = 0  # evaluations since the best one
+    better_step: int | None = None  # of the last evaluation that was progress; none: not known, or none yet
+    stalled: int = 0  # evaluations since then
     plateau: float = 1.0  # what the plateau schedule has multiplied the learning rate by
     finished: bool = False
 
@@ -77,6 +80,12 @@ class Goal:
         if best is None or not math.isfinite(best):
             return math.isfinite(score)
         return score > best if self.higher_is_better else score < best
+
+    def loss_in(self, scores: dict[str, float]) -> tuple[str, float] | None:
+        """The validation loss that decides between equal scores: its name and value. None where the score is one."""
+        if self.metric in LOSSES:
+            return None
+        return next(((name, scores[name]) for name in LOSSES if name in scores), None)
 
 
 class Trainer:
@@ -236,14 +245,29 @@ class Trainer:
             raise UserError(*self._non_finite(score))
         if self.average is not None:
             self.average.judged(score, self.goal.better)
-        is_better = self.goal.better(score, progress.best_score)
-        is_best = is_better or score == progress.best_score  # of equals the one that was trained longest
-        if is_best:
-            progress.best_score, progress.best_step = score, progress.step
-        progress.stalled = 0 if is_better else progress.stalled + 1
+        is_best = self._compare(score, self.goal.loss_in(scores))
         if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
             progress.plateau *= self.settings.plateau_factor
         return replace(info, scores=scores, is_best=is_best)
+
+    def _compare(self, score: float, found: tuple[str, float] | None) -> bool:
+        """Whether an evaluation is the best so far, which `progress` then remembers.
+
+        Of equal scores the lower validation loss is better, and that is progress too. Without a loss, or with equal
+        losses, the network that was trained longest is kept, but that is no progress.
+        """
+        progress = self.progress
+        loss = found[1] if found is not None and math.isfinite(found[1]) else None
+        is_better, is_best = self.goal.better(score, progress.best_score), False
+        if score == progress.best_score:
+            is_better = loss is not None and progress.best_loss is not None and loss < progress.best_loss
+            is_best = progress.best_loss is None or loss == progress.best_loss
+        if is_better or is_best:
+            progress.best_score, progress.best_loss, progress.best_step = score, loss, progress.step
+        if is_better:
+            progress.better_step = progress.step
+        progress.stalled = 0 if is_better else progress.stalled + 1
+        return is_better or is_best
 
     def averaged(self) -> AbstractContextManager[None]:
         """A block in which the network has the weights that are evaluated and kept."""

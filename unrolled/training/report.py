@@ -87,6 +87,17 @@ class Report:
         self.say(f"{info.step:>14}  {train:>14.4f}  {values}{'  best' if info.is_best else ''}")
 
 
+def stopped_early(goal: Goal, progress: Progress, scores: dict[str, float]) -> str:
+    """Why a run stopped before its end; `scores` are those of its last evaluation."""
+    step = progress.best_step if progress.better_step is None else progress.better_step  # earlier versions kept none
+    loss = goal.loss_in(scores)
+    same = "" if loss is None else f", nor a lower {loss[0]} with an equal one,"
+    return (
+        f"Stopped early: no better {goal.metric} than at step {step}{same} "
+        f"in the last {progress.stalled} evaluations (train.patience)."
+    )
+
+
 class _Bar:
     """rich's progress bar, for terminals and notebooks."""
 

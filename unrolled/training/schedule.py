@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from unrolled.training.settings import TrainSettings
+
 
 def learning_rate(
     step: int,
@@ -34,3 +36,21 @@ def learning_rate(
     if schedule == "cosine":
         return base * plateau * (decay_to + (1 - decay_to) * 0.5 * (1 + math.cos(math.pi * done)))
     return base * plateau * (decay_to**done if schedule == "geometric" else 1.0)
+
+
+def too_slow_a_rise(settings: TrainSettings, total_steps: int) -> str | None:
+    """What to tell the user of a warm-up that is longer than the run.
+
+    >>> print(too_slow_a_rise(TrainSettings(warmup_steps=100, lr=0.002), 60))
+    train.warmup_steps=100 is more than the run's 60 updates: the learning rate rises to 0.0012 at the last of them and
+    never reaches train.lr=0.002. Use fewer, such as train.warmup_steps=6.
+    >>> too_slow_a_rise(TrainSettings(warmup_steps=100), 100)
+    """
+    if settings.warmup_steps <= total_steps:
+        return None
+    highest = settings.lr * total_steps / settings.warmup_steps
+    return (
+        f"train.warmup_steps={settings.warmup_steps} is more than the run's {total_steps} updates: the learning rate "
+        f"rises to {highest:.3g} at the last of them and never reaches train.lr={settings.lr:g}. "
+        f"Use fewer, such as train.warmup_steps={total_steps // 10}."
+    )

@@ -64,8 +64,8 @@ class TrainSettings(Section):
     patience: int | None = Field(
         None,
         ge=0,
-        description="Stop after this many evaluations without a better score; 0: never; none: after two fifths of a "
-        "run's evaluations, 4 at the least.",
+        description="Stop after this many evaluations without a better score, or an equal one with a lower loss; "
+        "0: never; none: after two fifths of a run's evaluations, 4 at the least.",
     )
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")
 
