@@ -89,9 +89,9 @@ def decode(
     if tune and references is None:
         raise UserError("--tune needs to know what the utterances say.", "Give their texts: --references FILE.")
     utterances = files.read_posteriors(posteriors)
-    several = len(utterances) > 1
+    several, columns = len(utterances) > 1, len(files.read_labels(labels)) or None
     frames = [
-        as_log_probs(array, kind, name=f"posteriors[{i}]" if several else "posteriors")
+        as_log_probs(array, kind, columns, name=f"posteriors[{i}]" if several else "posteriors")
         for i, array in enumerate(utterances.values())
     ]
     given = {"lm_weight": lm_weight, "margin": margin, "merge": merge, **of_words}
