@@ -164,6 +164,18 @@ def test_weights_are_tuned_on_references(folder: Path, capsys: pytest.CaptureFix
         run(*given)
 
 
+def test_a_tie_of_weights_is_said(folder: Path) -> None:
+    np.savez("posteriors.npz", only=one_hot([1, 2, 3, 2], height=90.0))
+    (folder / "texts.tsv").write_text("only\tab b\n")
+    given = (*COMMON, "--lexicon", "words.txt", "--lm", "lm.arpa", "--separator", "|", "--references", "texts.tsv")
+    result = CliRunner().invoke(app, ["decode", *given, "--tune"], catch_exceptions=False)
+    assert re.search(
+        r"Of (\d+) settings the best: --lm-weight 1 --word-bonus 0\n"
+        r"All \1 make the same errors: of these it is the nearest to --lm-weight 1 --word-bonus 0\. ",
+        result.stderr,
+    )
+
+
 @pytest.mark.parametrize(
     ("array", "message"),
     [

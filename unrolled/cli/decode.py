@@ -142,6 +142,8 @@ def _tune(
     found = tune(errors, has_lm=decoder.lm is not None, lm_weight=lm_weight, word_bonus=word_bonus)
     errors(found.lm_weight, found.word_bonus)
     typer.echo(f"Of {len(found.tried)} settings the best: {found.options}", err=True)
+    if found.tie:
+        typer.echo(found.tie, err=True)
 
 
 def _record(name: str, readings: Sequence[Decoded], labels: Sequence[str], seconds: float | None) -> dict[str, Any]:
