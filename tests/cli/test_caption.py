@@ -85,6 +85,13 @@ def test_attention_is_drawn(folder: Path, table: Path, tmp_path: Path) -> None:
     code, _, said = call("run", folder, table.parent / "images", "--attention", tmp_path / "b.png")
     assert code == 2
     assert said.startswith("unrolled: A drawing shows one picture, and there are 36. Give one.")
+    (tmp_path / "cut.png").write_bytes(picture(table).read_bytes()[:40])
+    code, out, said = call("run", folder, tmp_path / "cut.png", picture(table), "--attention", tmp_path / "b.png")
+    assert (code, out) == (2, "")
+    assert said.startswith("unrolled: A drawing shows one picture, and there are 2. Give one.")
+    code, _, said = call("run", folder, tmp_path / "cut.png", "--attention", tmp_path / "b.png")
+    assert (code, (tmp_path / "b.png").exists()) == (2, False)
+    assert said.startswith(f"unrolled: {tmp_path / 'cut.png'} is damaged or cut off.")
 
 
 def test_scores(folder: Path, table: Path, tmp_path: Path) -> None:
@@ -104,7 +111,9 @@ def test_scores(folder: Path, table: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "raw", "message"),
     [
-        ("a.jpg", b"\xff\xd8\xff\xe0", "unrolled: {} is no picture that can be read. Expected one of .png, .jpg"),
+        ("a.jpg", b"\xff\xd8\xff\xe0", "unrolled: {} is damaged or cut off. Get the file again, or leave it out."),
+        ("a.png", b"text", "unrolled: {} is no picture that can be read. Expected one of .png, .jpg"),
+        ("a.png", b"", "unrolled: {} is empty. Get the file again, or leave it out."),
         ("a.txt", b"text", "unrolled: {} holds no pictures: its name ends in '.txt'. Give a folder, a .zip or a .npz."),
         ("a.zip", b"zip", "unrolled: {} is not a whole zip file: File is not a zip file."),
     ],

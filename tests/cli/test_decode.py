@@ -164,6 +164,35 @@ def test_weights_are_tuned_on_references(folder: Path, capsys: pytest.CaptureFix
         run(*given)
 
 
+def test_a_tie_of_weights_is_said(folder: Path) -> None:
+    np.savez("posteriors.npz", only=one_hot([1, 2, 3, 2], height=90.0))
+    (folder / "texts.tsv").write_text("only\tab b\n")
+    given = (*COMMON, "--lexicon", "words.txt", "--lm", "lm.arpa", "--separator", "|", "--references", "texts.tsv")
+    result = CliRunner().invoke(app, ["decode", *given, "--tune"], catch_exceptions=False)
+    assert re.search(
+        r"Of (\d+) settings the best: --lm-weight 1 --word-bonus 0\n"
+        r"All \1 make the same errors: of these it is the nearest to --lm-weight 1 --word-bonus 0\. ",
+        result.stderr,
+    )
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((9, 3), np.float32), r"posteriors has 3 columns, but there are 4 labels\. Name one label for each"),
+        (
+            np.ascontiguousarray(one_hot([1, 2, 3, 2, 1]).T),
+            r"posteriors has shape \(4, 5\), and there are 4 labels: it looks transposed\. .*\(frames, labels\)",
+        ),
+        (np.ones((9, 4), np.float32), r"they look like logits\. .*kind='logits' \(--kind logits\)"),
+    ],
+)
+def test_the_shape_is_checked_before_the_numbers(folder: Path, array: Any, message: str) -> None:
+    np.savez("posteriors.npz", only=array)
+    with pytest.raises(UserError, match=message):
+        run(*COMMON)
+
+
 def test_padded_arrays_and_other_kinds(folder: Path) -> None:
     padded = np.full((2, 6, 4), np.nan, np.float32)
     padded[0, :4], padded[1, :3] = one_hot([1, 2, 3, 2]), one_hot([2, 0, 2])
@@ -230,7 +259,7 @@ def test_options_without_effect(folder: Path, arguments: list[str], message: str
             ["probs.npz", "--labels", "labels.txt"],
             "posteriors are not log-probabilities: they look like probabilities, "
             "each row adds up to 1. Take log_softmax of logits and the logarithm of probabilities, "
-            "or say kind='logits' or kind='probs'.",
+            "or say kind='logits' (--kind logits) or kind='probs' (--kind probs).",
         ),
         (
             ["shapes.npz", "--labels", "labels.txt"],

@@ -226,6 +226,17 @@ def test_a_recording_that_ends_early_is_said(folder: Path) -> None:
     assert result.returncode == 0
     assert f"Note: cut.wav ends early: it declares {declared:.2f} seconds, and 0.25 are there." in result.stderr
     assert "ends early" not in run("run", "m", "test0.wav", folder=folder).stderr
+    piped = run("run", "m", "-", text=whole[: 44 + 2 * RATE // 4], folder=folder)
+    assert (piped.stdout, piped.returncode) == (result.stdout, 0)
+    assert f"Note: Standard input ends early: it declares {declared:.2f} seconds, and 0.25 are there." in piped.stderr
+    (folder / "odd.wav").write_bytes(whole[:-1])
+    last = run("run", "m", "odd.wav", folder=folder).stderr
+    assert last == "Note: odd.wav ends early: its last sample is not there. The others are read.\n"
+    (folder / "head.wav").write_bytes(whole[:44])
+    none = run("run", "m", "head.wav", folder=folder).stderr
+    assert (
+        none == f"Note: head.wav ends early: it declares {declared:.2f} seconds, and none are there: it says nothing.\n"
+    )
     manifest(folder / "cut.tsv", [("cut.wav", "a"), ("test0.wav", "b")])
     result = run("check", "recognize", "--train", "cut.tsv", "--set", "data.valid=test.tsv", folder=folder)
     assert "1 of 2 recordings end before what they declare, the first at cut.tsv:1." in result.stderr

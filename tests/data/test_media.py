@@ -75,6 +75,8 @@ def test_what_cannot_be_read_says_which_row(tmp_path: Path) -> None:
         read_audio(broken(tmp_path, "a.wav", b"RIFF nothing"), 8000)
     with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.png is no picture that can be read"):
         line_facts(broken(tmp_path, "a.png", b"PNG nothing"))
+    with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.png is damaged or cut off"):
+        line_facts(broken(tmp_path, "a.png", b"\x89PNG\r\n\x1a\n"))
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 200), dtype=np.uint8)).save(file, "PNG")
     half = broken(tmp_path, "half.png", file.getvalue()[:3000])

@@ -120,7 +120,7 @@ def deep() -> bytes:
         (broken_jpeg, r"a.png is damaged: .*truncated.* Get the file again, or leave it out."),
         (broken_crc, r"a.png is damaged: .* Get the file again, or leave it out."),
         (lambda: b"no picture", r"a.png is no picture that can be read. Expected one of .png, .jpg, .*"),
-        (lambda: b"", r"a.png is no picture that can be read. Expected one of .png, .jpg, .*"),
+        (lambda: b"", r"a.png is empty. Get the file again, or leave it out."),
         (fractions, r"a.png has fractions as pixels. Expected 8 or 16 bits."),
         (deep, r"a.png has values from 1048576 to 1048576. Expected 8 or 16 bits."),
     ],
@@ -275,8 +275,13 @@ def rows(*names: str) -> Callable[[Path], None]:
         ("f.zip", rows("x/a.png", "y/a.png"), "here: {} holds 'a.png' more than once: x/a.png, y/a.png. Name one."),
         (
             "f.zip",
+            rows("x/a1.png"),
+            "here names the picture 'a.png', and {} has none of that name. Did you mean 'a1.png'",
+        ),
+        (  # the ending alone is nothing in common
+            "f.zip",
             rows("x/b.png"),
-            "here names the picture 'a.png', and {} has none of that name. Did you mean 'b.png'",
+            "here names the picture 'a.png', and {} has none of that name. Give the folder, zip or npz file",
         ),
         ("f.zip", lambda path: path.write_bytes(b"PK"), "{} is not a whole zip file: File is not a zip file."),
         ("f.doc", lambda path: path.write_bytes(b"-"), "{} holds no pictures: its name ends in '.doc'. Give a folder"),

@@ -487,7 +487,7 @@ def test_pipes_that_hold_no_recording(listener: Model, reader: Model) -> None:
     file = io.BytesIO()
     Image.fromarray(marks("ab c")).save(file, "PNG")
     assert "".join(piped(reader, io.BytesIO(file.getvalue()))) == "ab c\n"
-    with pytest.raises(UserError, match="Standard input is no picture that can be read"):
+    with pytest.raises(UserError, match="Standard input is damaged or cut off"):
         piped(reader, io.BytesIO(b"\x89PNG"))
 
 

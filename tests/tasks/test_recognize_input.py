@@ -178,6 +178,14 @@ def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
         viewer.predict(7)
     with pytest.raises(UserError, match=r"train\.tsv:1: .*train0\.png is a picture\. This model expects a recording"):
         listener.evaluate(tmp_path / "b" / "train.tsv")
+    for numbers in ([0.0, 0.5], tuple(np.zeros(9, np.float32))):
+        what = type(numbers).__name__
+        with pytest.raises(
+            UserError, match=rf"^The input is a {what} of numbers\. Make a NumPy array of it: np\.array"
+        ):
+            listener.predict(numbers, rate=RATE)
+    with pytest.raises(UserError, match=r"^Input 1 is list\. Expected .* Make a NumPy array of it: np\.array"):
+        listener.predict([[0.0, 0.5]], rate=RATE)
     with pytest.raises(UserError, match="a picture shows 4,000 at the most"):
         listener.task.drawing(listener, np.ones(60 * RATE, dtype=np.float32), rate=RATE)
 
@@ -186,6 +194,9 @@ def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
     ("given", "message"),
     [
         (np.zeros(800, np.int16), r"holds int16\. Expected floats from −1 to 1: divide 16-bit integers by 32768"),
+        (np.zeros(800, np.int32), r"holds int32\. Expected floats from −1 to 1: divide by 2147483648\."),
+        (np.zeros(800, np.uint8), r"holds uint8\. Expected floats from −1 to 1: take 128 from 8-bit .*divide by 128\."),
+        (np.zeros(800, complex), r"holds complex128\. Expected floats from −1 to 1\.$"),
         (np.zeros(800, np.bool_), r"holds bool\. Expected floats from −1 to 1"),
         (np.array([0.0, np.inf]), r"holds samples that are not finite\. Expected numbers from −1 to 1"),
         (np.full(800, 1e30), r"holds samples as large as 1e\+30\. Expected numbers from −1 to 1"),

@@ -89,9 +89,9 @@ def decode(
     if tune and references is None:
         raise UserError("--tune needs to know what the utterances say.", "Give their texts: --references FILE.")
     utterances = files.read_posteriors(posteriors)
-    several = len(utterances) > 1
+    several, columns = len(utterances) > 1, len(files.read_labels(labels)) or None
     frames = [
-        as_log_probs(array, kind, name=f"posteriors[{i}]" if several else "posteriors")
+        as_log_probs(array, kind, columns, name=f"posteriors[{i}]" if several else "posteriors")
         for i, array in enumerate(utterances.values())
     ]
     given = {"lm_weight": lm_weight, "margin": margin, "merge": merge, **of_words}
@@ -142,6 +142,8 @@ def _tune(
     found = tune(errors, has_lm=decoder.lm is not None, lm_weight=lm_weight, word_bonus=word_bonus)
     errors(found.lm_weight, found.word_bonus)
     typer.echo(f"Of {len(found.tried)} settings the best: {found.options}", err=True)
+    if found.tie:
+        typer.echo(found.tie, err=True)
 
 
 def _record(name: str, readings: Sequence[Decoded], labels: Sequence[str], seconds: float | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.media import Medium
+from unrolled.data.pictures import unreadable
 from unrolled.errors import UserError
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _opened(data: bytes, place: str) -> Image.Image:
     try:
         return Image.open(io.BytesIO(data))
     except Exception:
-        raise UserError(f"{place} is no picture that can be read.", FIX) from None
+        raise unreadable(data[:12], place) from None
 
 
 def _grey(picture: Image.Image) -> Grey:

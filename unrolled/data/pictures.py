@@ -20,6 +20,8 @@ from unrolled.text.files import is_file, reading
 
 Pixels = NDArray[np.uint8]
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")  # of files that Pillow knows
+AGAIN = "Get the file again, or leave it out."
 MOST_PIXELS = 100_000_000  # of a picture: what is more would fill the memory
 MOST_NAMES = 20_000  # among which the nearest is looked for
 LARGEST = 64  # pixels on a side, where the config does not say
@@ -151,8 +153,11 @@ class Arrays:
 
 def missing(name: str, place: str, where: str, names: Sequence[str]) -> UserError:
     """The error for a picture that is not there, with the nearest name."""
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else "Give the folder, zip or npz file that holds it: --images."
+    stems = [PurePosixPath(one).stem for one in names]  # folders and endings are alike whatever the names are
+    near = difflib.get_close_matches(PurePosixPath(name).stem, set(stems), n=1)
+    alike = [one for one, stem in zip(names, stems, strict=True) if stem in near]
+    nearest = difflib.get_close_matches(name, alike, n=1, cutoff=0.0)
+    hint = f"Did you mean {nearest[0]!r}?" if nearest else "Give the folder, zip or npz file that holds it: --images."
     return UserError(f"{place} names the picture {name!r}, and {where} has none of that name.", hint)
 
 
@@ -173,11 +178,25 @@ def decode(file: IO[bytes], place: str) -> tuple[Pixels, int]:
     except Image.DecompressionBombError:
         raise UserError(f"{place} has too many pixels.", "Make it smaller: 10,000 × 10,000 is enough.") from None
     except UnidentifiedImageError:
-        raise UserError(f"{place} is no picture that can be read.", f"Expected one of {', '.join(IMAGES)}.") from None
+        raise unreadable(_begins(file), place) from None
     except UserError:
         raise
     except Exception as error:  # what Pillow raises depends on the format and the damage
-        raise UserError(f"{place} is damaged: {str(error)[:200]}.", "Get the file again, or leave it out.") from None
+        raise UserError(f"{place} is damaged: {str(error)[:200]}.", AGAIN) from None
+
+
+def unreadable(begins: bytes, place: str) -> UserError:
+    """The error for a file that Pillow does not know, by its first bytes: it is empty, damaged or of another kind."""
+    if not begins:
+        return UserError(f"{place} is empty.", AGAIN)
+    if begins.startswith(SIGNATURES) or (begins[:4], begins[8:12]) == (b"RIFF", b"WEBP"):
+        return UserError(f"{place} is damaged or cut off.", AGAIN)
+    return UserError(f"{place} is no picture that can be read.", f"Expected one of {', '.join(IMAGES)}.")
+
+
+def _begins(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read(12)
 
 
 def pixels_of(image: Any, place: str) -> Pixels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.errors import UserError
+from unrolled.errors import UserError, note
 
 Samples = NDArray[np.float32]
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
@@ -91,6 +92,22 @@ def missing_seconds(file: IO[bytes]) -> float:
     return max(0, header.declared - present) / header.bytes_per_second
 
 
+def cut_short(name: object, rate: int, present: float, missing: float) -> str:
+    """What to say of a recording in which `missing` of the seconds that it declares are not there.
+
+    >>> cut_short("a.wav", 8000, 0.4, 0.4)
+    'a.wav ends early: it declares 0.80 seconds, and 0.40 are there. These are read.'
+    """
+    declared = f"{present + missing:.2f}"
+    if not present:
+        return f"{name} ends early: it declares {declared} seconds, and none are there: it says nothing."
+    if f"{present:.2f}" != declared:
+        return f"{name} ends early: it declares {declared} seconds, and {present:.2f} are there. These are read."
+    samples = math.ceil(missing * rate - 1e-6)  # a part of a sample is lost as a whole one
+    lost = "its last sample is" if samples == 1 else f"its last {samples:,} samples are"
+    return f"{name} ends early: {lost} not there. The others are read."
+
+
 class SoundPipe:
     """A recording that comes through a pipe: iterating gives samples of one channel, as soon as they are there.
 
@@ -139,7 +156,7 @@ class SoundPipe:
         kind, channels = ("<i2", 1) if self.header is None else (self.header.type, self.header.channels)
         block = 2 if self.header is None else self.header.block
         left = None if self.header is None else self.header.declared
-        held = self._begun
+        held, read = self._begun, 0
         while left is None or left > 0:
             raw = _some(self._file, AT_ONCE if left is None else min(left, AT_ONCE))
             if not raw:
@@ -148,8 +165,11 @@ class SoundPipe:
             held += raw
             whole = len(held) // block * block
             if whole:
+                read += whole // block
                 yield _numbers(held[:whole], kind, channels)
                 held = held[whole:]
+        if left and self.header is not None:
+            note(cut_short("Standard input", self.rate, read / self.rate, left / block / self.rate))
 
 
 def _numbers(raw: bytes, kind: str, channels: int) -> Samples:

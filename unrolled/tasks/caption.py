@@ -237,9 +237,11 @@ class Caption(Task):
         request = replace(request, texts=None, lines=(), files=_files(request))
         if picture is not None:
             place = check_picture(picture)
-            found = list(some_pictures(request.files))
+            found = list(pictures_or_errors(request.files))
             if len(found) != 1:
                 raise UserError(f"A drawing shows one picture, and there are {len(found)}.", "Give one.")
+            if isinstance(found[0][1], UserError):
+                raise found[0][1]
             options = once_drawn(options)
             self.drawing(model, found[0][1], **options).savefig(place, dpi=150)
         if request.format != "text":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -200,6 +201,11 @@ class Recognize(Task):
         check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         alone = not isinstance(inputs, (list, tuple)) or is_sound(inputs)
         several, reader, chosen = [inputs] if alone else list(inputs), model.assets.reader, RunOptions(**options)
+        if not alone and several and all(isinstance(one, Real) for one in several):
+            raise UserError(
+                f"The input is a {type(inputs).__name__} of numbers.",
+                f"Make a NumPy array of it: np.array(…). Expected {reader.expects}.",
+            )
         if chosen.rate is not None and several and not any(reader.needs_rate(one) for one in several):
             raise UserError(
                 f"rate={chosen.rate:g} is for arrays of samples and raw files, and there are none.", "Leave it out."

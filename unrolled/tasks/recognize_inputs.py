@@ -113,7 +113,8 @@ class InputReader:
         if isinstance(one, Tensor):
             one = one.detach().cpu().numpy()
         if not isinstance(one, np.ndarray):
-            raise UserError(f"{place} is {type(one).__name__}.", f"Expected {self.expects}.")
+            hint = " Make a NumPy array of it: np.array(…)." if isinstance(one, (list, tuple)) else ""
+            raise UserError(f"{place} is {type(one).__name__}.", f"Expected {self.expects}.{hint}")
         return self._resampled(self.samples(one, place), rate, place) if self.kind == "audio" else one
 
     def from_bytes(self, data: bytes) -> Any:
@@ -162,7 +163,7 @@ class InputReader:
             raise UserError(f"{place} has shape {samples.shape}.", f"Expected samples (N,) at {self.rate} Hz.")
         if samples.dtype.kind != "f":
             raise UserError(
-                f"{place} holds {samples.dtype}.", "Expected floats from −1 to 1: divide 16-bit integers by 32768."
+                f"{place} holds {samples.dtype}.", f"Expected floats from −1 to 1{_to_floats(samples.dtype)}."
             )
         if not np.isfinite(samples).all():
             raise UserError(f"{place} holds samples that are not finite.", "Expected numbers from −1 to 1.")
@@ -239,6 +240,15 @@ def usual_height(examples: Sequence[Transcribed]) -> int:
     some = examples[:: max(1, len(examples) // 200)]
     heights = [line_facts(e.input).height if isinstance(e.input, Medium) else e.input.shape[0] for e in some]
     return max(8, min(USUAL_HEIGHT, int(np.median(heights))))
+
+
+def _to_floats(kind: np.dtype[Any]) -> str:
+    """How samples of such a type become floats, where it is known."""
+    if kind == np.uint8:
+        return ": take 128 from 8-bit unsigned integers, and divide by 128"
+    if kind == np.int16:
+        return ": divide 16-bit integers by 32768"
+    return f": divide by {-np.iinfo(kind).min}" if kind.kind == "i" else ""
 
 
 def usual_rate(examples: Sequence[Transcribed]) -> int:

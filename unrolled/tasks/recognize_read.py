@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unrolled.data.audio import Samples, audio_blocks, audio_facts, is_silent, missing_audio
 from unrolled.data.media import Medium
+from unrolled.data.wav import cut_short
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
@@ -224,15 +225,13 @@ def _blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
     if facts.rate < reader.rate:
         note(f"{medium} has {facts.rate:,} samples a second; the model learnt from {reader.rate:,}.")
     if missing := missing_audio(medium):
-        note(
-            f"{medium} ends early: it declares {facts.seconds + missing:.2f} seconds, "
-            f"and {facts.seconds:.2f} are there. These are read."
-        )
+        note(cut_short(medium, facts.rate, facts.seconds, missing))
     loudest = 0.0
     for block in audio_blocks(medium, reader.rate, 10.0):
         loudest = max(loudest, float(np.abs(block).max(initial=0.0)))
         yield block
-    if is_silent(np.array([loudest], dtype=np.float32)):
+    nothing = not facts.samples and missing  # it was said
+    if is_silent(np.array([loudest], dtype=np.float32)) and not nothing:
         what = f"{medium}'s mean" if facts.channels > 1 else medium
         note(f"{what} is {'silent' if facts.samples else 'empty'}: it says nothing.")
 

@@ -77,6 +77,8 @@ def _tuned(
     given = {"lm_weight": options.lm_weight, "word_bonus": options.word_bonus}
     found = tune_weights(errors, has_lm=options.lm is not None, **given)
     chosen = replace(options, lm_weight=found.lm_weight, word_bonus=found.word_bonus)
+    if found.tie:
+        note(f"Of {len(found.tried)} settings the best: {found.options}. {found.tie}")
     return chosen, {"settings_tried": len(found.tried), "tuned": found.options}
 
 

@@ -330,7 +330,8 @@ PLAIN_LM = trained(["A B", "B A", "A A B"], 2, "reference")
         (
             lambda: Decoder(LABELS, ["a"]).decode_batch([torch.zeros(0, 4), torch.zeros(2, 4)]),
             "posteriors[1] are not log-probabilities: the exponentials of row 0 add up to 4, so they look like logits. "
-            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' or kind='probs'.",
+            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' (--kind logits) or "
+            "kind='probs' (--kind probs).",
         ),
     ],
 )

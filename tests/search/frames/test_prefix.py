@@ -111,17 +111,29 @@ GOOD = torch.full((3, 4), math.log(0.25))
         (
             lambda: prefix_search(GOOD.exp()),
             "posteriors are not log-probabilities: they look like probabilities, each row adds up to 1. "
-            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' or kind='probs'.",
+            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' (--kind logits) or "
+            "kind='probs' (--kind probs).",
         ),
         (
             lambda: prefix_search(torch.tensor([[1.0, 2.0]])),
             "posteriors are not log-probabilities: the exponentials of row 0 add up to 10.1, so they look like logits. "
-            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' or kind='probs'.",
+            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' (--kind logits) or "
+            "kind='probs' (--kind probs).",
         ),
         (
             lambda: prefix_search(torch.tensor([[1.0, 2.0]]), kind="probs"),
             "The rows of posteriors are not probabilities: the exponentials of row 0 add up to 10.1, so they look like "
-            "logits. Say what they are.",
+            "logits. Say what they are: kind='logits' (--kind logits) or kind='log_probs' (--kind log_probs).",
+        ),
+        (
+            lambda: prefix_search(GOOD, kind="probs"),
+            "The rows of posteriors are not probabilities: they look like log-probabilities, the exponentials of each "
+            "row add up to 1. Say what they are: kind='logits' (--kind logits) or kind='log_probs' (--kind log_probs).",
+        ),
+        (
+            lambda: best_path(GOOD.T),
+            "The exponentials of each column of posteriors add up to 1, not those of each row: it looks transposed. "
+            "Expected (frames, labels): take its transpose, array.T.",
         ),
         (
             lambda: best_path(torch.tensor([[0.0, -torch.inf], [torch.nan, 0.0]])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import re
 import warnings
@@ -142,6 +143,22 @@ def test_text_that_is_not_utf8(backend: Any, tmp_path: Path, monkeypatch: pytest
     path.write_bytes(b"\\data\\\n\0")
     with pytest.raises(UserError, match=r"bad\.arpa:2: A zero byte: this is not text\.$"):
         NGram.load(path, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_files_that_are_no_text(backend: Any, tmp_path: Path) -> None:
+    path = tmp_path / "bad.arpa"
+    for raw, message in (
+        (b"", f"{path} is empty. Give an n-gram model, .arpa or .arpa.gz."),
+        (codecs.BOM_UTF8, f"{path} is empty. Give an n-gram model, .arpa or .arpa.gz."),
+        (b"PK\x03\x04-\0\0\0\xde\xe8", f"{path}:1: The byte 0x03: this is not text."),
+        (b"a\n\xde\xe8\0", f"{path}:2: A zero byte: this is not text."),
+        (gzip.compress(SMALL.encode()), f"{path} is packed with gzip. Give it a name that ends in .gz, or unpack it."),
+    ):
+        path.write_bytes(raw)
+        with pytest.raises(UserError) as caught:
+            NGram.load(path, backend=backend)
+        assert str(caught.value) == message
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from unrolled.errors import UserError, unknown_name
 Kind = Literal["log_probs", "probs", "logits"]
 KINDS = ("log_probs", "probs", "logits")
 IMPOSSIBLE = -1e30  # what some write for the logarithm of 0
+TRANSPOSE = "Expected (frames, labels): take its transpose, array.T."
 OFF = 0.05  # how far from 1 a row of rounded probabilities may add up to
 
 
@@ -30,6 +31,11 @@ def as_log_probs(
     if frames.dim() != 2:
         raise UserError(f"{name} must be (frames, labels), got shape {tuple(frames.shape)}.")
     if labels is not None and frames.shape[1] != labels:
+        if frames.shape[0] == labels:
+            raise UserError(
+                f"{name} has shape {tuple(frames.shape)}, and there are {labels} labels: it looks transposed.",
+                TRANSPOSE,
+            )
         raise UserError(
             f"{name} has {frames.shape[1]} columns, but there are {labels} labels.",
             "Name one label for each column, the blank included.",
@@ -40,14 +46,22 @@ def as_log_probs(
         raise UserError(f"{name}[{frame}, {label}] is {frames[frame, label].item()}.", "Posteriors must be numbers.")
     if kind == "probs":
         if bool((frames < 0).any()) or _far(frames.sum(1), 1.0):
-            raise UserError(f"The rows of {name} are not probabilities: {_looks(frames)}.", "Say what they are.")
+            raise UserError(
+                f"The rows of {name} are not probabilities: {_looks(frames)}.",
+                f"Say what they are: {_say('logits', 'log_probs')}.",
+            )
         return frames.log()
     if kind == "logits":
         return frames.log_softmax(1)
     if _far(frames.exp().sum(1), 1.0):
+        if len(frames) > 1 and not _far(frames.exp().sum(0), 1.0):
+            raise UserError(
+                f"The exponentials of each column of {name} add up to 1, not those of each row: it looks transposed.",
+                TRANSPOSE,
+            )
         raise UserError(
             f"{name} are not log-probabilities: {_looks(frames)}.",
-            "Take log_softmax of logits and the logarithm of probabilities, or say kind='logits' or kind='probs'.",
+            f"Take log_softmax of logits and the logarithm of probabilities, or say {_say('logits', 'probs')}.",
         )
     return frames.masked_fill(frames < IMPOSSIBLE, -torch.inf).contiguous()
 
@@ -56,9 +70,16 @@ def _far(values: Tensor, wanted: float) -> bool:
     return bool(((values - wanted).abs() > OFF).any())
 
 
+def _say(*kinds: str) -> str:
+    """As it is written in Python and typed in a command."""
+    return " or ".join(f"kind={kind!r} (--kind {kind})" for kind in kinds)
+
+
 def _looks(frames: Tensor) -> str:
     if bool((frames >= 0).all()) and not _far(frames.sum(1), 1.0):
         return "they look like probabilities, each row adds up to 1"
     sums = frames.exp().sum(1)
+    if not _far(sums, 1.0):
+        return "they look like log-probabilities, the exponentials of each row add up to 1"
     row = int((sums - 1).abs().argmax())
     return f"the exponentials of row {row} add up to {sums[row].item():.3g}, so they look like logits"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 BONUSES = (-2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
+WEIGHT, BONUS = 1.0, 0.0  # what a decoder has where nothing is said
 
 Errors = tuple[float, float]
 """The error rate that counts, and one that decides between equals: of words, and of characters."""
@@ -27,6 +28,17 @@ class Tuned:
         weight = "" if self.lm_weight is None else f"--lm-weight {self.lm_weight:g} "
         return f"{weight}--word-bonus {self.word_bonus:g}"
 
+    @property
+    def tie(self) -> str:
+        """What to say where other settings make as few errors."""
+        equal = sum(errors == self.errors for errors in self.tried.values())
+        if equal == 1:
+            return ""
+        usual = "" if self.lm_weight is None else f"--lm-weight {WEIGHT:g} "
+        usual += f"--word-bonus {BONUS:g}"
+        which = f"All {equal}" if equal == len(self.tried) else f"{equal} of them"
+        return f"{which} make the same errors: of these it is the nearest to {usual}. More references tell them apart."
+
 
 def tune(
     errors: Callable[[float | None, float], Errors],
@@ -35,9 +47,10 @@ def tune(
     lm_weight: float | None = None,
     word_bonus: float | None = None,
 ) -> Tuned:
-    """Tries a grid, then twice the neighbours of the best at half the distance; of equals the most cautious counts.
+    """Tries a grid, then twice the neighbours of the best at half the distance.
 
-    What is given is not changed. `errors(lm_weight, word_bonus)` are those of a setting.
+    Of settings with the same errors the nearest to WEIGHT and BONUS is the best. What is given is not changed.
+    `errors(lm_weight, word_bonus)` are those of a setting.
 
     >>> found = tune(lambda weight, bonus: (abs(weight - 0.6) + abs(bonus - 1.3), 0.0), has_lm=True)
     >>> found.options, len(found.tried)
@@ -51,7 +64,7 @@ def tune(
         for weight, bonus in settings:
             if (weight, bonus) not in tried:
                 tried[weight, bonus] = errors(weight, bonus)
-        return min(tried, key=lambda one: (tried[one], one[0] or 0.0, abs(one[1])))
+        return min(tried, key=lambda one: (tried[one], *_from_usual(*one)))
 
     best = best_of((weight, bonus) for weight in weights for bonus in bonuses)
     for size in (0.25, 0.125):
@@ -59,6 +72,10 @@ def tune(
         beside = [best[1]] if word_bonus is not None else _near(best[1], 2 * size)
         best = best_of((weight, bonus) for weight in around for bonus in beside)
     return Tuned(*best, tried[best], tried)
+
+
+def _from_usual(weight: float | None, bonus: float) -> tuple[float, float]:
+    return 0.0 if weight is None else abs(weight - WEIGHT), abs(bonus - BONUS)
 
 
 def _near(value: float, step: float, least: float = float("-inf")) -> list[float]:

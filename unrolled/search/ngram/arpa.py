@@ -36,6 +36,8 @@ MOST_SUM = 1.01  # of unigrams, which files round to a few digits
 LARGEST = 1000.0  # a log10 that is meant
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+GZIP = b"\x1f\x8b"
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # all control characters but white space and escape
 _BLANKS = re.compile(r"[ \t]+")
 
 
@@ -71,19 +73,29 @@ def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
         try:
             decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:
+            _check_is_text(piece, name, lines)
             place = waiting + piece
             line = lines + place.count(b"\n", 0, error.start) + 1
             raise UserError(
                 f"{name}:{line}: The text is not UTF-8: byte 0x{place[error.start]:02x}.",
                 f"Convert it, for example: iconv -f latin1 -t utf-8 {name} > converted.txt",
             ) from None
-        if (zero := piece.find(b"\0")) >= 0:
-            raise UserError(f"{name}:{lines + piece.count(10, 0, zero) + 1}: A zero byte: this is not text.")
+        if b"\0" in piece:
+            _check_is_text(piece, name, lines)
         if not piece:
             return
         waiting = decoder.getstate()[0]
         lines += piece.count(b"\n")
         yield piece
+
+
+def _check_is_text(piece: bytes, name: str, lines: int) -> None:
+    """Refuses bytes that no text has, in whatever encoding; so many lines came before."""
+    if piece.startswith(GZIP) and not lines:
+        raise UserError(f"{name} is packed with gzip.", "Give it a name that ends in .gz, or unpack it.")
+    if (found := _BINARY.search(piece)) is not None:
+        what = "A zero byte" if found[0] == b"\0" else f"The byte 0x{found[0][0]:02x}"
+        raise UserError(f"{name}:{lines + piece.count(10, 0, found.start()) + 1}: {what}: this is not text.")
 
 
 def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
@@ -102,6 +114,8 @@ def read_plain(lines: Iterable[str], name: str) -> PlainNGram:
     reader = _Reader(name)
     for line in lines:
         reader.feed(line)
+    if not reader.line:
+        raise _empty(name)
     model = reader.finish()
     _check_sum(reader.unigram_sum, name)
     return model
@@ -110,13 +124,21 @@ def read_plain(lines: Iterable[str], name: str) -> PlainNGram:
 def read_native(pieces: Iterable[bytes], name: str, reader: Any) -> Any:
     """The same in C++: `reader` is an ArpaReader."""
     try:
+        some = False
         for piece in pieces:
             reader.feed(piece)
+            some = True
+        if not some:
+            raise _empty(name)
         model = reader.finish()
     except RuntimeError as error:
         raise at_line(error, name) from None
     _check_sum(reader.unigram_sum, name)
     return model
+
+
+def _empty(name: str) -> UserError:
+    return UserError(f"{name} is empty.", "Give an n-gram model, .arpa or .arpa.gz.")
 
 
 def _check_sum(unigrams: float, name: str) -> None:
