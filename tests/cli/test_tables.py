@@ -149,6 +149,17 @@ def test_swapped_columns_are_refused(folder: Path, tmp_path: Path) -> None:
         "Say which column holds the texts: --set data.text_column=1\n",
     )
     assert call("run", folder, path, "--set", "data.text_column=1")[0] == 0
+    path.write_text("".join(f"this is sentence {i % 20}, once more\t{'pos' if i % 2 else 'neg'}\n" for i in range(60)))
+    code, _, said = call("check", "classify", "--train", path)
+    assert (code, said.endswith(fix)) == (2, True)
+    assert "look swapped: 20 labels in 60 rows" in said
+
+
+@pytest.mark.parametrize("labels", [("1.0", "0.0"), ("1", "1.5", "4", "4.5")])
+def test_labels_with_decimals_point_to_regression(labels: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,rating\n" + "".join(f"it was {i},{x}\n" for i, x in enumerate(labels * 8)))
+    with pytest.warns(Note, match=rf"read as {len(labels)} classes\. To predict a number, use data\.kind=number"):
+        assert call("check", "classify", "--train", tmp_path / "t.csv", *SET)[0] == 0
 
 
 def test_a_run_of_no_use_says_so(tmp_path: Path) -> None:

@@ -311,12 +311,41 @@ def test_swapped_columns_are_noticed() -> None:
     assert look_swapped(labelled(moods[:2], ["good", "bad"]), known=["good", "bad"]) is None
 
 
+def test_swapped_columns_with_sentences_that_repeat() -> None:
+    """A few sentences come again and again, so that the labels do not all differ; long names of labels are no error."""
+    words = [(a, b) for a in ("film", "song", "play", "book") for b in ("bad", "dull", "fine", "lovely")]
+    rows = [(f"the {a} was {b} and more", "pos" if b in ("fine", "lovely") else "neg") for a, b in words * 6]
+    sentences, moods = [sentence for sentence, _ in rows], [mood for _, mood in rows]
+    assert look_swapped(labelled(sentences, moods)) == (
+        "16 labels in 96 rows, such as 'the film was bad and more', and 2 texts, such as 'neg'"
+    )
+    assert look_swapped(labelled(moods, sentences)) is None
+    intents = [f"card payment was refused for reason {number}" for number in range(20)]
+    for texts in (
+        [f"why {number}" for number in range(60)],  # short questions, none twice
+        [f"why {number}" for number in range(60)][:30] * 2,  # each of them twice
+        [f"why {number % 12}" for number in range(60)],  # few, but not many labels for each
+    ):
+        assert look_swapped(labelled(intents * 3, texts)) is None
+    areas = ["the north of the country", "the south of the country"]
+    assert look_swapped(labelled(areas * 20, ["rain", "sun", "snow", "fog"] * 10)) is None
+
+
 def test_doubtful_labels() -> None:
     from collections import Counter
 
     floats = Counter(f"{number / 7:.3f}" for number in range(50))
     assert [text.split(":")[0] for text in doubts(floats, 200)] == ["The labels are numbers (0.000, 0.143, 0.286, …)"]
-    assert doubts(Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180) == []  # ratings, 1.0 to 5.0
+    ratings = doubts(Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180)  # 1.0 to 5.0: classes may be meant
+    assert ratings == [
+        "The labels are numbers with decimals (1.0, 1.5, 2.0, …), read as 9 classes. "
+        "To predict a number, use data.kind=number."
+    ]
+    for few in (Counter({"1.0": 30, "0.0": 20}), Counter({"1": 9, "1.5": 8, "4": 7, "4.5": 6})):
+        (one,) = doubts(few, sum(few.values()))
+        assert one.endswith(f"read as {len(few)} classes. To predict a number, use data.kind=number.")
+    assert doubts(Counter({"1": 30, "0": 20, "-1": 3}), 53) == []
+    assert doubts(Counter({"1.0": 30, "none": 20}), 50) == []
     assert doubts(Counter({str(number): 90 for number in range(20)}), 1800) == []  # numbers for names
     assert len(doubts(Counter(str(number) for number in range(100)), 100)) == 1  # ids
     alone = doubts(Counter(f"a text of {number}" for number in range(30)), 30)
