@@ -274,6 +274,32 @@ def test_utf16_where_other_texts_are_read(tmp_path: Path, monkeypatch: pytest.Mo
         scan(tmp_path / "t.txt")
 
 
+@pytest.mark.parametrize("names", [("de", "en"), ("German", "English"), ("pt-BR", "en_US")])
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".parquet"])
+def test_languages_are_a_header_of_pairs(kind: str, names: tuple[str, str], tmp_path: Path) -> None:
+    """From left to right; to turn round, name the columns."""
+    rows = [("eine Katze", "a cat"), ("ein Hund", "a dog")]
+    path = write(tmp_path / f"t{kind}", list(names), rows)
+    told = f"columns: source {names[0]!r}, target {names[1]!r}."
+    with pytest.warns(Note) as notes:
+        assert [(pair.source, pair.target) for pair in read_pairs(path)] == rows
+    assert str(notes[0].message).endswith(told)
+    with pytest.warns(Note, match=f"source {names[0]!r}"):
+        assert [row.values for row in read_texts(path, None, "source", 1, beside=["target"])] == [(a,) for a, _ in rows]
+    with pytest.warns(Note, match=f"source {names[1]!r}, target {names[0]!r}"):
+        assert [pair.source for pair in read_pairs(path, source_column=names[1])] == ["a cat", "a dog"]
+
+
+def test_pairs_that_only_look_like_languages(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text("it\tes\nyes\tja\nit\tes\n")  # the first row comes again: an example
+    assert [pair.source for pair in read_pairs(path)] == ["it", "yes", "it"]
+    path.write_text("de\tde\na\tb\n")
+    assert len(read_pairs(path)) == 2
+    path.write_text("yes\tja\nit\tes\n")
+    assert len(read_pairs(path)) == 2
+
+
 def test_fasttext(tmp_path: Path) -> None:
     path = tmp_path / "reviews.train"
     path.write_text("__label__good a fine film\n\n__label__bad\ta poor one\n")

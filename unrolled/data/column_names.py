@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from unrolled.data.languages import language_pair
 from unrolled.errors import UserError
 
 
@@ -79,7 +80,8 @@ def our_name(role: str) -> str:
 def find(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ()) -> int | None:
     """Where the column of a role stands among `names`, None if none has one of its usual names.
 
-    Our own name comes before all others; two of the others are an error that names the key to set.
+    Our own name comes before all others; two of the others are an error that names the key to set. A source and a
+    target may be named after their languages: the left one is the source.
 
     >>> find(["id", "Sentence", "label"], "text", "t.tsv:1")
     1
@@ -98,7 +100,16 @@ def find(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ())
             f"{place} has {len(found)} columns that may hold the {role}: {candidates}.",
             f"Say which: --set {key_of(role)}={names[found[0]].strip()}",
         )
+    if not found and role in ("source", "target"):
+        return _language(names, role, taken)
     return found[0] if found else None
+
+
+def _language(names: Sequence[str], role: str, taken: Sequence[int]) -> int | None:
+    """Where the source or target stands in columns that are named after two languages, read from left to right."""
+    pair = language_pair(names) or ()
+    free = [at for at in (pair if role == "source" else reversed(pair)) if at not in taken]
+    return free[0] if free else None
 
 
 def find_all(names: Sequence[str], roles: Sequence[str], place: str, taken: Sequence[int] = ()) -> list[int | None]:
