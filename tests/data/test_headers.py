@@ -258,6 +258,30 @@ def test_byte_order_marks(encoding: str, tmp_path: Path) -> None:
         read_text(tmp_path / "bad.txt")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be"])
+def test_utf16_without_a_mark_is_named(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_bytes("text\tlabel\nschön\tgut\n".encode(encoding))
+    with pytest.raises(UserError) as error:
+        read_labelled(path)
+    assert str(error.value).endswith(
+        "It seems to be UTF-16 without a byte order mark. Convert it: "
+        f"iconv -f {encoding} -t utf-8 {path} > converted.tsv"
+    )
+    with pytest.raises(UserError, match=f"It seems to be UTF-16 .* -f {encoding}"):
+        scan(path)
+    path.write_bytes(b"one zero\0 among letters\n")
+    with pytest.raises(UserError, match=r"zero byte at offset 8\. Give a UTF-8 text file\.$"):
+        read_labelled(path)
+
+
+def test_a_file_is_converted_to_its_own_ending(tmp_path: Path) -> None:
+    for name, converted in (("t.csv", "converted.csv"), ("t.jsonl", "converted.jsonl"), ("t", "converted.txt")):
+        (tmp_path / name).write_bytes("text,label\ncafé,good\n".encode("latin1"))
+        with pytest.raises(UserError, match=rf"iconv -f latin1 -t utf-8 \S+ > {converted}$"):
+            read_text(tmp_path / name)
+
+
 def test_utf16_where_other_texts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard input, texts of n-gram models, lexicons and labels; a large text says what to do."""
     (tmp_path / "t.txt").write_bytes("a b\nb ä\n".encode("utf-16"))
