@@ -275,6 +275,7 @@ def test_fasttext_lines_are_answered_without_their_labels(folder: Path, model: M
     path = tmp_path / "test.txt"
     path.write_text("".join(f"__label__{label} {text}\n" for label, text in ROWS))
     assert call("run", folder, path)[1].splitlines() == answered(model)
+    assert call("run", folder, given=path.read_text())[1].splitlines() == answered(model)
 
 
 def test_labels_that_are_gone(model: Model, tmp_path: Path) -> None:

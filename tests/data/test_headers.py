@@ -324,6 +324,17 @@ def test_pairs_that_only_look_like_languages(tmp_path: Path) -> None:
     assert len(read_pairs(path)) == 2
 
 
+def test_a_score_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,score\nfine,4.5\n")
+    with pytest.warns(Note, match="columns: number 'score', text 'text'"):
+        assert read_labelled(path, numbers=True)[0].labels == ("4.5",)
+    with pytest.raises(UserError, match=r"no column 'label'\. .*--set data\.label_column="):
+        read_labelled(path)
+    path.write_text("text,label,score\nfine,1,4.5\n")
+    assert read_labelled(path, numbers=True)[0].labels == ("1",)
+
+
 def test_fasttext(tmp_path: Path) -> None:
     path = tmp_path / "reviews.train"
     path.write_text("__label__good a fine film\n\n__label__bad\ta poor one\n")

@@ -22,6 +22,10 @@ _TEXT = (
     *("text", "sentence", "review", "content", "body", "document", "message", "comment", "tweet", "post"),
     *("utterance", "review_text", "review_body", "comment_text", "full_text", "raw_text", "clean_text"),
 )
+_LABEL = (
+    *("label", "labels", "class", "category", "target", "tag", "y", "gold_label", "class_name", "label_name"),
+    *("class_index", "sentiment", "polarity", "topic", "intent", "emotion", "stars", "rating"),
+)
 _FILE = ("file", "path", "filename", "file_name", "file_path", "filepath", "input")
 _AUDIO = (
     *("audio", "wav", "recording", "audio_path", "audio_file", "audio_filepath", "wav_path", "wav_file"),
@@ -31,13 +35,8 @@ _IMAGE = ("image", "img", "picture", "image_path", "image_file", "image_name", "
 
 ROLES: Mapping[str, Role] = {
     "text": Role("data.text_column", _TEXT),
-    "label": Role(
-        "data.label_column",
-        (
-            *("label", "labels", "class", "category", "target", "tag", "y", "gold_label", "class_name", "label_name"),
-            *("class_index", "sentiment", "polarity", "topic", "intent", "emotion", "stars", "rating"),
-        ),
-    ),
+    "label": Role("data.label_column", _LABEL),
+    "number": Role("data.label_column", (*_LABEL, "score")),
     "source": Role("data.source_column", ("source", "src", "source_text", "src_text", "source_sentence", "input")),
     "target": Role(
         "data.target_column",

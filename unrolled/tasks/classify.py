@@ -91,6 +91,7 @@ class Classify(Task):
             text_column=settings.text_column,
             label_column=settings.label_column,
             separator=settings.label_separator if settings.multi_label else None,
+            numbers=settings.kind == "number",
         )
         if settings.kind == "label" and (why := look_swapped(examples, known)):
             said = settings.text_column or settings.label_column
