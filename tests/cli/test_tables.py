@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.tasks.test_classify import SMALL, sentences, write
 from unrolled import Model, UserError, api
 from unrolled.cli import app as command
 from unrolled.cli.verb import Verb
+from unrolled.data.piped import piped_texts
 from unrolled.errors import Note
 from unrolled.tasks import TASKS
 
@@ -124,6 +127,11 @@ def test_translate_keeps_columns_too(run_of: Any, tmp_path: Path) -> None:
         out = call("run", run_of("translate-luong"), tmp_path / "in.tsv", "--keep", "id,target", "--json")[1]
     records = [json.loads(line) for line in out.splitlines()]
     assert [(one["id"], one["target"], one["source"]) for one in records] == [("a", "no", "3 5"), ("b", "no", "8")]
+    with pytest.warns(Note, match=r"Standard input, line 1 is a header; columns: source 'en'\."):
+        out = call("run", run_of("translate-luong"), "--json", given="id\ten\tde\na\t3 5\tno\nb\t8\tno\n")[1]
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {name: value for name, value in one.items() if name not in ("id", "target")} for one in records
+    ]
     code, _, said = call("run", run_of("generate-lstm"), tmp_path / "in.tsv", "--keep", "id", "--json")
     assert (code, said) == (2, "unrolled: --keep is not for a model of generate. Leave it out.\n")
 
@@ -149,6 +157,17 @@ def test_swapped_columns_are_refused(folder: Path, tmp_path: Path) -> None:
         "Say which column holds the texts: --set data.text_column=1\n",
     )
     assert call("run", folder, path, "--set", "data.text_column=1")[0] == 0
+    path.write_text("".join(f"this is sentence {i % 20}, once more\t{'pos' if i % 2 else 'neg'}\n" for i in range(60)))
+    code, _, said = call("check", "classify", "--train", path)
+    assert (code, said.endswith(fix)) == (2, True)
+    assert "look swapped: 20 labels in 60 rows" in said
+
+
+@pytest.mark.parametrize("labels", [("1.0", "0.0"), ("1", "1.5", "4", "4.5")])
+def test_labels_with_decimals_point_to_regression(labels: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,rating\n" + "".join(f"it was {i},{x}\n" for i, x in enumerate(labels * 8)))
+    with pytest.warns(Note, match=rf"read as {len(labels)} classes\. To predict a number, use data\.kind=number"):
+        assert call("check", "classify", "--train", tmp_path / "t.csv", *SET)[0] == 0
 
 
 def test_a_run_of_no_use_says_so(tmp_path: Path) -> None:
@@ -171,10 +190,92 @@ def test_empty_inputs_are_said(folder: Path, tmp_path: Path) -> None:
         call("eval", folder, path)
 
 
+PIPED = {
+    "tabs": "id\tReview\tSentiment\n" + "".join(f"{i}\t{t}\t{x}\n" for i, (x, t) in enumerate(ROWS)),
+    "quoted tabs": '"label"\t"text"\n' + "".join(f'"{x}"\t"{t}"\n' for x, t in ROWS),
+    "commas": "label,text,id\r\n" + "".join(f'{x},"{t}",7\r\n' for x, t in ROWS),
+    "bars": "text|label\n" + "".join(f"{t}|{x}\n" for x, t in ROWS),
+    "JSON": "".join(json.dumps({"id": 1, "label": x, "sentence": t}) + "\n" for x, t in ROWS),
+}
+
+
+@pytest.mark.parametrize("kind", PIPED)
+def test_a_table_on_standard_input(kind: str, folder: Path, model: Model) -> None:
+    """It is read as the file would be, with a note."""
+    with pytest.warns(Note, match=r"^Standard input(, line 1)? is (a header|JSON).* text '(Review|text|sentence)'\.$"):
+        code, out, _ = call("run", folder, given=PIPED[kind])
+    assert (code, out.splitlines()) == (0, answered(model))
+
+
+def test_plain_lines_on_standard_input(folder: Path, model: Model) -> None:
+    """Sentences with commas, names of columns among them, empty lines and JSON of other things stay lines."""
+    lines = ["great content, body", "", "a fine film; comment", "{not JSON}", "text"]
+    for first in range(len(lines)):
+        turned = lines[first:] + lines[:first]
+        out = call("run", folder, "--json", given="".join(f"{line}\n" for line in turned))[1]
+        assert [json.loads(line)["input"] for line in out.splitlines()] == turned
+    for line, kind in (("good\ta fine film", "columns between tabs"), ('{"mood": "fine"}', "JSON")):
+        with pytest.warns(Note, match=f"Standard input, line 1 looks like {kind}, and names no text: each line is"):
+            out = call("run", folder, "--json", given=f"{line}\n")[1]
+        assert json.loads(out)["input"] == line
+
+
+@pytest.mark.parametrize(
+    ("given", "keys", "message"),
+    [
+        ("text\tlabel\na\n", (), "Standard input, line 2 has 1 tab-separated columns. Expected 2, as in the header."),
+        ('{"text": "a"}\nb\n', (), "Standard input, line 2 is no JSON object."),
+        ('{"text": "a"}\n{"body": "b"}\n', (), "Standard input, line 2 has no column 'text'. It has: body."),
+        ('{"text": 7}\n', (), "Standard input, line 1: the text is int. Expected a text."),
+        ("review\tbody\na\tb\n", (), "2 columns that may hold the text: 'review' or 'body'."),
+        (
+            "review\tlabel\na\tb\n",
+            ("--set", "data.text_column=said"),
+            "line 1 has no column 'said'. It has: review, label",
+        ),
+    ],
+)
+def test_bad_tables_on_standard_input(given: str, keys: tuple[str, ...], message: str, folder: Path) -> None:
+    code, _, said = call("run", folder, *keys, given=given)
+    assert code == 2
+    assert message in said
+
+
+def test_lines_are_answered_as_they_come() -> None:
+    """No line is read before the one that it follows was given away, in tables neither."""
+    read: list[str] = []
+
+    def lines(*given: str) -> Iterator[str]:
+        for line in given:
+            read.append(line)
+            yield line
+
+    for first in ("plain\n", "text\tlabel\n", "text,label\n", '{"text": "a"}\n'):
+        second = {"p": "b\n", "t": "b\tx\n" if "\t" in first else "b,x\n", "{": '{"text": "b"}\n'}[first[0]]
+        read.clear()
+        texts = piped_texts(lines(first, second, second), None, "text", "label")
+        next(texts)
+        assert len(read) == (2 if first.startswith("text") else 1)
+
+
+def test_a_plain_text_that_begins_like_a_table(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bars.txt"
+    for line, ending in (("id|text|label", "csv"), ("text,label", "csv"), ('{"text": "fine"}', "jsonl")):
+        path.write_text(f"{line}\n1|fine|good\n")
+        with pytest.warns(Note, match=rf"bars\.txt:1 looks like .* give it a name that ends in \.{ending}\.$"):
+            out = call("run", folder, path)[1]
+        assert len(out.splitlines()) == 2
+    path.write_text("a fine film, all in all\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert call("run", folder, path)[0] == 0
+
+
 def test_fasttext_lines_are_answered_without_their_labels(folder: Path, model: Model, tmp_path: Path) -> None:
     path = tmp_path / "test.txt"
     path.write_text("".join(f"__label__{label} {text}\n" for label, text in ROWS))
     assert call("run", folder, path)[1].splitlines() == answered(model)
+    assert call("run", folder, given=path.read_text())[1].splitlines() == answered(model)
 
 
 def test_labels_that_are_gone(model: Model, tmp_path: Path) -> None:

@@ -258,6 +258,30 @@ def test_byte_order_marks(encoding: str, tmp_path: Path) -> None:
         read_text(tmp_path / "bad.txt")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be"])
+def test_utf16_without_a_mark_is_named(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_bytes("text\tlabel\nschön\tgut\n".encode(encoding))
+    with pytest.raises(UserError) as error:
+        read_labelled(path)
+    assert str(error.value).endswith(
+        "It seems to be UTF-16 without a byte order mark. Convert it: "
+        f"iconv -f {encoding} -t utf-8 {path} > converted.tsv"
+    )
+    with pytest.raises(UserError, match=f"It seems to be UTF-16 .* -f {encoding}"):
+        scan(path)
+    path.write_bytes(b"one zero\0 among letters\n")
+    with pytest.raises(UserError, match=r"zero byte at offset 8\. Give a UTF-8 text file\.$"):
+        read_labelled(path)
+
+
+def test_a_file_is_converted_to_its_own_ending(tmp_path: Path) -> None:
+    for name, converted in (("t.csv", "converted.csv"), ("t.jsonl", "converted.jsonl"), ("t", "converted.txt")):
+        (tmp_path / name).write_bytes("text,label\ncafé,good\n".encode("latin1"))
+        with pytest.raises(UserError, match=rf"iconv -f latin1 -t utf-8 \S+ > {converted}$"):
+            read_text(tmp_path / name)
+
+
 def test_utf16_where_other_texts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard input, texts of n-gram models, lexicons and labels; a large text says what to do."""
     (tmp_path / "t.txt").write_bytes("a b\nb ä\n".encode("utf-16"))
@@ -272,6 +296,43 @@ def test_utf16_where_other_texts_are_read(tmp_path: Path, monkeypatch: pytest.Mo
         UserError, match=r"t\.txt is UTF-16, and a text of this size is read as UTF-8\. Convert it: iconv"
     ):
         scan(tmp_path / "t.txt")
+
+
+@pytest.mark.parametrize("names", [("de", "en"), ("German", "English"), ("pt-BR", "en_US")])
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".parquet"])
+def test_languages_are_a_header_of_pairs(kind: str, names: tuple[str, str], tmp_path: Path) -> None:
+    """From left to right; to turn round, name the columns."""
+    rows = [("eine Katze", "a cat"), ("ein Hund", "a dog")]
+    path = write(tmp_path / f"t{kind}", list(names), rows)
+    told = f"columns: source {names[0]!r}, target {names[1]!r}."
+    with pytest.warns(Note) as notes:
+        assert [(pair.source, pair.target) for pair in read_pairs(path)] == rows
+    assert str(notes[0].message).endswith(told)
+    with pytest.warns(Note, match=f"source {names[0]!r}"):
+        assert [row.values for row in read_texts(path, None, "source", 1, beside=["target"])] == [(a,) for a, _ in rows]
+    with pytest.warns(Note, match=f"source {names[1]!r}, target {names[0]!r}"):
+        assert [pair.source for pair in read_pairs(path, source_column=names[1])] == ["a cat", "a dog"]
+
+
+def test_pairs_that_only_look_like_languages(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_text("it\tes\nyes\tja\nit\tes\n")  # the first row comes again: an example
+    assert [pair.source for pair in read_pairs(path)] == ["it", "yes", "it"]
+    path.write_text("de\tde\na\tb\n")
+    assert len(read_pairs(path)) == 2
+    path.write_text("yes\tja\nit\tes\n")
+    assert len(read_pairs(path)) == 2
+
+
+def test_a_score_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,score\nfine,4.5\n")
+    with pytest.warns(Note, match="columns: number 'score', text 'text'"):
+        assert read_labelled(path, numbers=True)[0].labels == ("4.5",)
+    with pytest.raises(UserError, match=r"no column 'label'\. .*--set data\.label_column="):
+        read_labelled(path)
+    path.write_text("text,label,score\nfine,1,4.5\n")
+    assert read_labelled(path, numbers=True)[0].labels == ("1",)
 
 
 def test_fasttext(tmp_path: Path) -> None:
@@ -311,12 +372,41 @@ def test_swapped_columns_are_noticed() -> None:
     assert look_swapped(labelled(moods[:2], ["good", "bad"]), known=["good", "bad"]) is None
 
 
+def test_swapped_columns_with_sentences_that_repeat() -> None:
+    """A few sentences come again and again, so that the labels do not all differ; long names of labels are no error."""
+    words = [(a, b) for a in ("film", "song", "play", "book") for b in ("bad", "dull", "fine", "lovely")]
+    rows = [(f"the {a} was {b} and more", "pos" if b in ("fine", "lovely") else "neg") for a, b in words * 6]
+    sentences, moods = [sentence for sentence, _ in rows], [mood for _, mood in rows]
+    assert look_swapped(labelled(sentences, moods)) == (
+        "16 labels in 96 rows, such as 'the film was bad and more', and 2 texts, such as 'neg'"
+    )
+    assert look_swapped(labelled(moods, sentences)) is None
+    intents = [f"card payment was refused for reason {number}" for number in range(20)]
+    for texts in (
+        [f"why {number}" for number in range(60)],  # short questions, none twice
+        [f"why {number}" for number in range(60)][:30] * 2,  # each of them twice
+        [f"why {number % 12}" for number in range(60)],  # few, but not many labels for each
+    ):
+        assert look_swapped(labelled(intents * 3, texts)) is None
+    areas = ["the north of the country", "the south of the country"]
+    assert look_swapped(labelled(areas * 20, ["rain", "sun", "snow", "fog"] * 10)) is None
+
+
 def test_doubtful_labels() -> None:
     from collections import Counter
 
     floats = Counter(f"{number / 7:.3f}" for number in range(50))
     assert [text.split(":")[0] for text in doubts(floats, 200)] == ["The labels are numbers (0.000, 0.143, 0.286, …)"]
-    assert doubts(Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180) == []  # ratings, 1.0 to 5.0
+    ratings = doubts(Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180)  # 1.0 to 5.0: classes may be meant
+    assert ratings == [
+        "The labels are numbers with decimals (1.0, 1.5, 2.0, …), read as 9 classes. "
+        "To predict a number, use data.kind=number."
+    ]
+    for few in (Counter({"1.0": 30, "0.0": 20}), Counter({"1": 9, "1.5": 8, "4": 7, "4.5": 6})):
+        (one,) = doubts(few, sum(few.values()))
+        assert one.endswith(f"read as {len(few)} classes. To predict a number, use data.kind=number.")
+    assert doubts(Counter({"1": 30, "0": 20, "-1": 3}), 53) == []
+    assert doubts(Counter({"1.0": 30, "none": 20}), 50) == []
     assert doubts(Counter({str(number): 90 for number in range(20)}), 1800) == []  # numbers for names
     assert len(doubts(Counter(str(number) for number in range(100)), 100)) == 1  # ids
     alone = doubts(Counter(f"a text of {number}" for number in range(30)), 30)

@@ -78,6 +78,13 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
         ("t.csv", 'label,text\na,"open\nb,c\n', "t.csv:2: a quote is not closed. Close it, or double it"),
         ("t.csv", 'label,text\na,"x" y\n', "t.csv:2: ',' expected after '\"'. Correct the line."),
         ("t.csv", "label,text,text\na,b,c\n", "t.csv:1 has 2 columns 'text'. Give each a name of its own."),
+        (
+            "t.csv",
+            "good,it was fine\nbad,it was not\n",
+            "t.csv:1 has no column 'label' and no column 'text'. Its first row: good, it was fine. Say which they are, "
+            "by name, or by number where there is no header, for example: "
+            "--set data.label_column=1 --set data.text_column=2",
+        ),
         ("t.csv", "label;txt\na;b\n", "t.csv:1 has no column 'text'. Its first row: label, txt."),
     ],
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from unrolled.data.languages import language_pair
 from unrolled.errors import UserError
 
 
@@ -21,6 +22,10 @@ _TEXT = (
     *("text", "sentence", "review", "content", "body", "document", "message", "comment", "tweet", "post"),
     *("utterance", "review_text", "review_body", "comment_text", "full_text", "raw_text", "clean_text"),
 )
+_LABEL = (
+    *("label", "labels", "class", "category", "target", "tag", "y", "gold_label", "class_name", "label_name"),
+    *("class_index", "sentiment", "polarity", "topic", "intent", "emotion", "stars", "rating"),
+)
 _FILE = ("file", "path", "filename", "file_name", "file_path", "filepath", "input")
 _AUDIO = (
     *("audio", "wav", "recording", "audio_path", "audio_file", "audio_filepath", "wav_path", "wav_file"),
@@ -30,13 +35,8 @@ _IMAGE = ("image", "img", "picture", "image_path", "image_file", "image_name", "
 
 ROLES: Mapping[str, Role] = {
     "text": Role("data.text_column", _TEXT),
-    "label": Role(
-        "data.label_column",
-        (
-            *("label", "labels", "class", "category", "target", "tag", "y", "gold_label", "class_name", "label_name"),
-            *("class_index", "sentiment", "polarity", "topic", "intent", "emotion", "stars", "rating"),
-        ),
-    ),
+    "label": Role("data.label_column", _LABEL),
+    "number": Role("data.label_column", (*_LABEL, "score")),
     "source": Role("data.source_column", ("source", "src", "source_text", "src_text", "source_sentence", "input")),
     "target": Role(
         "data.target_column",
@@ -79,7 +79,8 @@ def our_name(role: str) -> str:
 def find(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ()) -> int | None:
     """Where the column of a role stands among `names`, None if none has one of its usual names.
 
-    Our own name comes before all others; two of the others are an error that names the key to set.
+    Our own name comes before all others; two of the others are an error that names the key to set. A source and a
+    target may be named after their languages: the left one is the source.
 
     >>> find(["id", "Sentence", "label"], "text", "t.tsv:1")
     1
@@ -98,7 +99,16 @@ def find(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ())
             f"{place} has {len(found)} columns that may hold the {role}: {candidates}.",
             f"Say which: --set {key_of(role)}={names[found[0]].strip()}",
         )
+    if not found and role in ("source", "target"):
+        return _language(names, role, taken)
     return found[0] if found else None
+
+
+def _language(names: Sequence[str], role: str, taken: Sequence[int]) -> int | None:
+    """Where the source or target stands in columns that are named after two languages, read from left to right."""
+    pair = language_pair(names) or ()
+    free = [at for at in (pair if role == "source" else reversed(pair)) if at not in taken]
+    return free[0] if free else None
 
 
 def find_all(names: Sequence[str], roles: Sequence[str], place: str, taken: Sequence[int] = ()) -> list[int | None]:

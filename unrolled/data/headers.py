@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unrolled.data.column_names import find_all, key_of, looks_like_names, named, our_name
+from unrolled.data.languages import language_pair
 from unrolled.errors import UserError, note
 
 Lines = Sequence[tuple[int, list[str]]]
@@ -67,19 +68,25 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
     certain = by_name or named_only  # that there is a header
     found = dict(zip(open_roles, _find(rows, wanted_roles, taken, place, certain=certain), strict=True))
     complete = bool(rows) and all(at is not None for at in found.values())
-    # A row that names two roles is no example. The name of a single one may be a value.
-    if not (certain or (complete and (len(found) > 1 or _looks_like_header(rows)))):
+    # A row that names two roles is no example. The name of a single one may be a value, and so may "it" and "es".
+    plain = len(found) > 1 and not language_pair(names)
+    if not (certain or (complete and (plain or _looks_like_header(rows)))):
         _check_no_names(wanted, rows, place)
         return Layout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
-    positions = []
+    positions, missing = [], []
     for i, at in enumerate(asked):
         here = at if at is not None else found[i]
         usual = wanted.place_of(i) - 1
         if here is None and not named_only and usual not in taken and usual < len(names):
             here = usual
         if here is None:
-            raise _no_column(place, names, our_name(roles[i]), roles[i])
-        positions.append(here)
+            missing.append(i)
+        else:
+            positions.append(here)
+    if len(missing) > 1:
+        raise _no_names(wanted, missing, place, names)
+    if missing:
+        raise _no_column(place, names, our_name(roles[missing[0]]), roles[missing[0]])
     ours = all(at is None or names[at].strip() == our_name(roles[i]) for i, at in found.items())
     if not (ours and (named_only or by_name)):
         _say(wanted, names, positions, place)
@@ -160,6 +167,17 @@ def _no_column(place: str, names: Sequence[str], column: str, role: str) -> User
     return UserError(
         f"{place} has no column {column!r}.",
         f"Its first row: {cut(shown, 200)}. Say which it is, by its name there or its number: --set {key_of(role)}=…",
+    )
+
+
+def _no_names(wanted: Wanted, missing: Sequence[int], place: str, names: Sequence[str]) -> UserError:
+    """Several columns are not there: the file may have no header, or other names."""
+    roles = [wanted.roles[i] for i in missing]
+    numbers = " ".join(f"--set {key_of(wanted.roles[i])}={wanted.place_of(i)}" for i in missing)
+    return UserError(
+        f"{place} has no column {' and no column '.join(repr(our_name(role)) for role in roles)}.",
+        f"Its first row: {cut(', '.join(name.strip() for name in names), 200)}. Say which they are, by name, or by "
+        f"number where there is no header, for example: {numbers}",
     )
 
 

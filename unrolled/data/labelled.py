@@ -40,17 +40,19 @@ def read_labelled(
     text_column: str | None = None,
     label_column: str | None = None,
     separator: str | None = None,
+    numbers: bool = False,
 ) -> list[Labelled]:
     """The examples of a table (label, text), of lines with fastText's `__label__x`, or of a .npz file with `frames`,
     `labels` and perhaps `lengths`.
 
-    With a `separator` an example has any number of labels, without it one.
+    With a `separator` an example has any number of labels, without it one. Labels that are `numbers` may stand in a
+    column `score` too.
     """
     if Path(path).suffix == ".npz":
         return _read_frames(Path(path), separator)
     if is_fasttext(path):
         return _read_fasttext(Path(path), several=separator is not None)
-    rows = read_table(path, [label_column, text_column], ["label", "text"], also=[".npz"])
+    rows = read_table(path, [label_column, text_column], ["number" if numbers else "label", "text"], also=[".npz"])
     return [_labelled(row, separator) for row in rows]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from unrolled.errors import UserError
@@ -85,7 +85,12 @@ def tabs_are_quoted(text: str) -> bool:
 
 def quoted_rows(text: str, separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row, and the line where it begins."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    return streamed_rows(io.StringIO(text, newline=""), separator, name)
+
+
+def streamed_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """`quoted_rows` of lines as they come."""
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         line = reader.line_num + 1
         row = _next(reader, f"{name}:{line}")

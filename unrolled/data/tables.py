@@ -11,6 +11,7 @@ from typing import Any
 
 from unrolled.data.column_names import ROLES, find_all, key_of, our_name
 from unrolled.data.headers import Lines, Wanted, cut, kept_at, layout_of
+from unrolled.data.piped import looks_like_table
 from unrolled.data.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
 from unrolled.data.records import json_records, names_in, open_parquet, parquet_records, value_of
 from unrolled.data.text import read_lines, read_text
@@ -90,6 +91,11 @@ def read_texts(
         if path.name.endswith((".tsv", ".tsv.gz")) and lines and find_all(lines[:1], [role], f"{path}:1")[0] == 0:
             note(f"{path}:1 is a header: {lines[0].strip()!r} is not answered.")
             return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines[1:], 2)]
+        if lines and (ending := looks_like_table(lines[0], column, role, beside[0] if beside else role)):
+            note(
+                f"{path}:1 looks like the first line of a table ({cut(lines[0].strip(), 60)}), and the file is read as "
+                f"plain text: each line is answered as it stands. For a table, give it a name that ends in {ending}."
+            )
         return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines, 1)]
     rows = []
     for row in _rows(Wanted(path, [column], [role], beside, keep, places=(place,))):

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 from unrolled.errors import UserError
-from unrolled.text.files import as_utf8
+from unrolled.text.files import as_utf8, iconv, not_text
 from unrolled.text.files import reading as reading
 
 LARGEST = 1 << 28  # bytes that any gzip file may unpack to
@@ -31,15 +31,15 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
     raw = as_utf8(raw, path)
     if not raw.removeprefix(codecs.BOM_UTF8).strip():
         raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
-    if (zero := raw.find(b"\0")) >= 0:
-        raise UserError(f"{path} is not text: it has a zero byte at offset {zero}.", "Give a UTF-8 text file.")
+    if (binary := not_text(path, raw)) is not None:
+        raise binary
     try:
         text = raw.decode("utf-8" if exact else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}, "
             f"line {raw.count(10, 0, error.start) + 1}.",
-            f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
+            f"Convert it, for example: {iconv(path, 'latin1')}",
         ) from None
     return text if exact else text.replace("\r\n", "\n")
 

@@ -227,7 +227,11 @@ class Task(ABC):
         for file in request.files:
             for row in self.rows(model, file):
                 yield row.values[0]
-        for line in request.lines:
+        yield from self.piped(model, request.lines)
+
+    def piped(self, model: Model, lines: Iterable[str]) -> Iterator[str]:
+        """The texts of standard input, as they come: its lines, unless the task reads tables there too."""
+        for line in lines:
             yield line.rstrip("\r\n")
 
     def rows(self, model: Model, file: str, keep: Sequence[str] = ()) -> Sequence[Row]:

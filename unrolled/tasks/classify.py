@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +19,8 @@ from unrolled.config.stored import DAMAGED, Finite, Positive, stored_as, stored_
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.docstrings import DOCSTRINGS, embedded_labels
 from unrolled.data.label_checks import doubts, look_swapped
-from unrolled.data.labelled import Labelled, is_fasttext, read_frames, read_labelled, without_labels
+from unrolled.data.labelled import FASTTEXT, Labelled, is_fasttext, read_frames, read_labelled, without_labels
+from unrolled.data.piped import piped_texts
 from unrolled.data.tables import Row, is_table, read_texts
 from unrolled.data.text import read_lines
 from unrolled.errors import UserError, note
@@ -90,6 +91,7 @@ class Classify(Task):
             text_column=settings.text_column,
             label_column=settings.label_column,
             separator=settings.label_separator if settings.multi_label else None,
+            numbers=settings.kind == "number",
         )
         if settings.kind == "label" and (why := look_swapped(examples, known)):
             said = settings.text_column or settings.label_column
@@ -357,6 +359,12 @@ class Classify(Task):
             raise UserError("This model reads frames, not text.", "Give a .npz file with an array `frames`.")
         for file in request.files:
             yield from read_frames(file)
+
+    def piped(self, model: Model, lines: Iterable[str]) -> Iterator[str]:
+        """Lines, or the texts of a table or of fastText's lines, whose labels are not read."""
+        assert isinstance(model.config, ClassifyConfig)
+        plain = (without_labels(line) if line.startswith(FASTTEXT) else line for line in lines)
+        return piped_texts(plain, model.config.data.text_column, "text", "label")
 
     def rows(self, model: Model, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The texts of a table like those of training, whose labels are not read; else the lines."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,7 @@ from torch import nn
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, Pair, held_out, read_pairs, read_parallel
 from unrolled.data.pairs import without_empty
+from unrolled.data.piped import piped_texts
 from unrolled.data.pronunciations import PRONUNCIATIONS, embedded_pronunciations
 from unrolled.data.tables import Row, read_texts
 from unrolled.errors import UserError, note
@@ -218,15 +219,10 @@ class Translate(Task):
             raise UserError("There is no text to show.", "Give a source with at least one token.")
         return attention_figure(answer.source_tokens, answer.target_tokens, answer.attention)
 
-    def inputs(self, model: Model, request: Request) -> Iterator[str]:
-        """Texts, or the lines of files: only a line feed ends one, so that answers stay beside their sources."""
-        if request.texts is not None:
-            yield from request.texts
-        for file in request.files:
-            for row in self.rows(model, file):
-                yield row.values[0]
-        for line in request.lines:
-            yield line.rstrip("\n").rstrip("\r")
+    def piped(self, model: Model, lines: Iterable[str]) -> Iterator[str]:
+        """Lines, or the sources of a table. Only a line feed ends a line, so that answers stay beside their sources."""
+        assert isinstance(model.config, TranslateConfig)
+        return piped_texts(lines, model.config.data.source_column, "source", "target")
 
     def rows(self, model: Model, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The sources of a table like those of training, whose targets are not read; else the lines."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,39 @@ def as_utf8(raw: bytes, name: str | Path) -> bytes:
                     "Save it again, as UTF-8.",
                 ) from None
     return raw
+
+
+def iconv(path: str | Path, encoding: str) -> str:
+    """The command that converts a file to UTF-8, into one of the same ending, since that says how it is read.
+
+    >>> iconv("old/reviews.csv", "latin1")
+    'iconv -f latin1 -t utf-8 old/reviews.csv > converted.csv'
+    >>> iconv("reviews.tsv.gz", "latin1")
+    'gzip -dc reviews.tsv.gz | iconv -f latin1 -t utf-8 > converted.tsv'
+    """
+    path = Path(path)
+    name, convert = shlex.quote(str(path)), f"iconv -f {encoding} -t utf-8"
+    if path.suffix == ".gz":
+        return f"gzip -dc {name} | {convert} > converted{Path(path.stem).suffix or '.txt'}"
+    return f"{convert} {name} > converted{path.suffix or '.txt'}"
+
+
+def not_text(path: str | Path, raw: bytes, offset: int = 0) -> UserError | None:
+    """What to say of bytes of a text file, from an offset on, that have a zero: UTF-16 has one in most characters."""
+    zero = raw.find(b"\0")
+    if zero < 0:
+        return None
+    problem = f"{path} is not text: it has a zero byte at offset {offset + zero}."
+    start, even = raw[:1000], offset % 2
+    half = len(start) // 2
+    for encoding, zeros, others in (
+        ("utf-16le", start[1 - even :: 2], start[even::2]),
+        ("utf-16be", start[even::2], start[1 - even :: 2]),
+    ):
+        if half > 1 and zeros.count(0) > 0.5 * half and others.count(0) < 0.1 * half:
+            fix = f"It seems to be UTF-16 without a byte order mark. Convert it: {iconv(path, encoding)}"
+            return UserError(problem, fix)
+    return UserError(problem, "Give a UTF-8 text file.")
 
 
 def as_text(start: bytes) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from unrolled.errors import UserError
-from unrolled.text.files import reading
+from unrolled.text.files import iconv, not_text, reading
 
 SEGMENT = 1 << 22  # bytes
 _BLANKS = (b" ", b"\n")
@@ -66,7 +66,7 @@ def scan(path: Path) -> Scan:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise UserError(
                 f"{path} is UTF-16, and a text of this size is read as UTF-8.",
-                f"Convert it: iconv -f utf-16 -t utf-8 {path} > converted.txt",
+                f"Convert it: {iconv(path, 'utf-16')}",
             )
         for start, raw in _segments(file, begin, end):
             marks.append((start, characters))
@@ -103,14 +103,14 @@ def _line_ends_before(text: str, characters: int) -> int:
 
 
 def _decoded(path: Path, start: int, raw: bytes) -> str:
-    if (zero := raw.find(b"\0")) >= 0:
-        raise UserError(f"{path} is not text: it has a zero byte at offset {start + zero}.", "Give a UTF-8 text file.")
+    if (binary := not_text(path, raw, start)) is not None:
+        raise binary
     try:
         return raw.decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {start + error.start}.",
-            f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt",
+            f"Convert it, for example: {iconv(path, 'latin1')}",
         ) from None
 
 

@@ -138,7 +138,7 @@ def test_text_that_is_not_utf8(backend: Any, tmp_path: Path, monkeypatch: pytest
         NGram.load(path, backend=backend)
     assert str(caught.value) == (
         f"{path}:13: The text is not UTF-8: byte 0xf6. "
-        f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.txt"
+        f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > converted.arpa"
     )
     path.write_bytes(b"\\data\\\n\0")
     with pytest.raises(UserError, match=r"bad\.arpa:2: A zero byte: this is not text\.$"):

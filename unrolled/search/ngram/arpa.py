@@ -27,7 +27,7 @@ import numpy as np
 
 from unrolled.errors import UserError, note
 from unrolled.search.ngram.plain import BEGIN, END, UNKNOWN, PlainNGram
-from unrolled.text.files import opened, written
+from unrolled.text.files import iconv, opened, written
 
 PIECE = 1 << 20  # bytes
 MOST_ORDER = 255
@@ -78,7 +78,7 @@ def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
             line = lines + place.count(b"\n", 0, error.start) + 1
             raise UserError(
                 f"{name}:{line}: The text is not UTF-8: byte 0x{place[error.start]:02x}.",
-                f"Convert it, for example: iconv -f latin1 -t utf-8 {name} > converted.txt",
+                f"Convert it, for example: {iconv(name, 'latin1')}",
             ) from None
         if b"\0" in piece:
             _check_is_text(piece, name, lines)
