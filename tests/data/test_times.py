@@ -73,6 +73,14 @@ def test_days_up_to_12_are_told_from_months(pattern: str, times: list[datetime],
     assert str(timeline_of([seconds], of_calendar=True)).startswith(step)
 
 
+@pytest.mark.parametrize("pattern", ["%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M"])
+def test_times_are_written_as_they_were_read(pattern: str) -> None:
+    cells = [time.strftime(pattern) for time in HOURS]
+    found = find_format(cells)
+    assert found is not None
+    assert [found.cell(found.seconds(cell)) for cell in cells] == cells
+
+
 @pytest.mark.parametrize("unit", [1, 1000, 10**6, 10**9])
 def test_epochs(unit: int) -> None:
     cells = [str(int((time - EPOCH).total_seconds()) * unit) for time in HOURS]

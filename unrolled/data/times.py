@@ -25,6 +25,7 @@ CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p"
 LOOKED_AT = 100  # cells that decide about the format
 MOST = 0.9  # of them that must be times; the others are mistakes then, and said
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
+_TO_MINUTES = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{1,2}:\d{2}")
 _MONTH = re.compile(r"\d{4}-\d{2}")
 
 
@@ -42,6 +43,7 @@ class TimeFormat:
     kind: Kind
     pattern: str = ""
     unit: float = 1.0  # of an epoch: how many are a second
+    minutes: bool = False  # of ISO times: no seconds are written
 
     @property
     def of_calendar(self) -> bool:
@@ -76,7 +78,8 @@ class TimeFormat:
             return moment.strftime(self.pattern or "%Y%m%d")
         if self.kind == "date":
             return moment.strftime("%Y-%m-%d" if self.pattern != "month" else "%Y-%m")
-        return moment.isoformat(sep="T" if self.pattern == "T" else " ")
+        whole = self.minutes and moment.second == moment.microsecond == 0
+        return moment.isoformat(sep="T" if self.pattern == "T" else " ", timespec="minutes" if whole else "auto")
 
 
 def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | None:
@@ -122,7 +125,9 @@ def is_time_of_day(cells: Sequence[Any]) -> bool:
 def _iso_format(first: str) -> TimeFormat:
     if _MONTH.fullmatch(first):
         return TimeFormat("date", "month")
-    return TimeFormat("date") if len(first) == 10 else TimeFormat("iso", "T" if "T" in first else "")
+    if len(first) == 10:
+        return TimeFormat("date")
+    return TimeFormat("iso", "T" if "T" in first else "", minutes=bool(_TO_MINUTES.fullmatch(first)))
 
 
 def _number_format(first: Seconds, whole: Seconds | None, named: bool) -> TimeFormat | None:
