@@ -45,6 +45,42 @@ def test_the_usual_formats(pattern: str) -> None:
     assert [found.seconds(cell) for cell in cells] == [(time - EPOCH).total_seconds() for time in HOURS]
 
 
+FIRST_MONDAYS = [datetime(year, month, 1) for year in range(2010, 2015) for month in range(1, 13)]
+FIRST_MONDAYS = [first + timedelta(days=-first.weekday() % 7) for first in FIRST_MONDAYS]
+
+
+@pytest.mark.parametrize("pattern", ["%m/%d/%Y", "%d/%m/%Y", "%m/%d/%y", "%d/%m/%y %H:%M"])
+@pytest.mark.parametrize(
+    ("times", "step"),
+    [
+        ([datetime(2010 + i // 12, 1 + i % 12, 1) for i in range(120)], "monthly"),
+        ([datetime(2010 + i // 12, 1 + i % 12, 5) for i in range(120) if i % 7], "monthly; 16 gaps, the longest 2 mon"),
+        ([datetime(2010 + i // 4, 1 + 3 * (i % 4), 1) for i in range(40)], "quarterly"),
+        (FIRST_MONDAYS, ""),
+        ([datetime(2024, 2, 1) + timedelta(days=i) for i in range(9)], "daily"),
+        ([datetime(2024, 2, 1) + timedelta(hours=12 * i) for i in range(4)], ""),
+    ],
+)
+@pytest.mark.parametrize("order", ["oldest first", "newest first", "each twice"])
+def test_days_up_to_12_are_told_from_months(pattern: str, times: list[datetime], step: str, order: str) -> None:
+    """By the regular steps of days or calendar months, however the rows of several series alternate."""
+    times = times[::-1] if order == "newest first" else [t for t in times for _ in range(1 + (order == "each twice"))]
+    cells = [time.strftime(pattern) for time in times]
+    found = find_format(cells)
+    assert found is not None
+    assert found.pattern == pattern
+    seconds = np.unique([found.seconds(cell) for cell in cells])
+    assert str(timeline_of([seconds], of_calendar=True)).startswith(step)
+
+
+@pytest.mark.parametrize("pattern", ["%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M"])
+def test_times_are_written_as_they_were_read(pattern: str) -> None:
+    cells = [time.strftime(pattern) for time in HOURS]
+    found = find_format(cells)
+    assert found is not None
+    assert [found.cell(found.seconds(cell)) for cell in cells] == cells
+
+
 @pytest.mark.parametrize("unit", [1, 1000, 10**6, 10**9])
 def test_epochs(unit: int) -> None:
     cells = [str(int((time - EPOCH).total_seconds()) * unit) for time in HOURS]
@@ -133,6 +169,14 @@ def test_two_columns_may_tell_series_apart(tmp_path: Path) -> None:
     assert sheet.keys.series == ("store", "item")
     assert [one.key for one in sheet.series] == ["1/a", "1/b", "2/a", "2/b"]
     assert sheet.columns == ("sales",)
+
+
+def test_series_in_turn_with_the_day_first(tmp_path: Path) -> None:
+    hours = [datetime(2024, 1, 1) + timedelta(hours=i) for i in range(200)]
+    rows = [[time.strftime("%d/%m/%Y %H:%M"), store, i / 7] for i, time in enumerate(hours) for store in "ab"]
+    sheet = auto(write(tmp_path / "a.csv", ["date", "store", "load"], rows))
+    assert str(sheet.timeline) == "hourly"
+    assert len(sheet.series) == 2
 
 
 def test_a_date_and_a_time_of_day_are_one_time(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import warnings
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from tests.cli.test_generate import call
 from unrolled import Model, UserError, api
+from unrolled.cli.train import horizon_of
 from unrolled.errors import Note
 from unrolled.model_file import read_about
 
@@ -111,6 +114,26 @@ def test_several_horizons_with_a_comma(horizon: str) -> None:
     assert api.configure("forecast", [horizon]).data.horizon == [1, 24]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["1,6"], [1, 6]),
+        (["[1,6]"], [1, 6]),
+        (["[1, 6, 24]"], [1, 6, 24]),
+        (["[3]"], 3),
+        (["1", "[6, 24]"], [1, 6, 24]),
+    ],
+)
+def test_horizons_of_the_command_line(given: list[str], meant: Any) -> None:
+    assert horizon_of(given) == meant
+
+
+@pytest.mark.parametrize("typed", ["[1,6", "1,x", "[]", "1,,6", "[[1]]"])
+def test_a_mistake_in_a_horizon_is_cited_whole(typed: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"--horizon {typed!r} is no number of steps. Expected whole")):
+        horizon_of([typed])
+
+
 def test_the_seasonal_forecast_is_its_definition(model: Model, file: Path) -> None:
     scores = model.evaluate(file)
     errors, ours = [], []
@@ -183,7 +206,7 @@ def test_an_unsorted_file_is_answered_in_its_order(folder: Path, file: Path, tmp
 def test_inputs_without_a_future_are_held_only_if_asked(folder: Path, file: Path, model: Model) -> None:
     code, out, err = call("run", folder, file, "--steps", "3")
     assert (code, out) == (2, "")
-    assert "The model reads 'clock', which it does not predict: their future is unknown. Hold them" in err
+    assert "The model reads 'clock', which it does not predict: its future is unknown. Hold it at its last" in err
     with pytest.raises(UserError, match="--hold-inputs, from Python hold_inputs=True"):
         model.predict(np.ones((5, 2)), steps=2)
     with pytest.warns(Note, match=r"Not predicted, and held at the last value: 'clock'\."):
@@ -196,6 +219,16 @@ def test_inputs_without_a_future_are_held_only_if_asked(folder: Path, file: Path
     ]
     with pytest.raises(UserError, match="Inputs are held while a model goes on by itself"):
         model.predict(np.ones((5, 2)), hold_inputs=True)
+
+
+def test_nothing_to_hold_is_said(file: Path, tmp_path: Path) -> None:
+    model = small(file, tmp_path / "run", data__input_columns="load", model__loss="gaussian", train__max_steps=1)
+    with pytest.warns(Note, match=r"predicts all of its inputs: there is none to hold, and holding inputs changes not"):
+        held = model.predict(np.ones((5, 1)), steps=2, hold_inputs=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (model.predict(np.ones((5, 1)), steps=2) == held).all()
+        model.predict(np.ones((5, 1)), steps=2, interval=0.9)
 
 
 def test_intervals_of_a_gaussian(model: Model, folder: Path, file: Path) -> None:

@@ -110,13 +110,17 @@ def train(
 def horizon_of(given: list[str] | None) -> int | list[int] | None:
     """The value of data.horizon that --horizon means.
 
-    >>> horizon_of(["1,6", "24"]), horizon_of(["3"]), horizon_of(None)
-    ([1, 6, 24], 3, None)
+    >>> horizon_of(["1,6", "24"]), horizon_of(["[1, 6]"]), horizon_of(["3"]), horizon_of(None)
+    ([1, 6, 24], [1, 6], 3, None)
     """
-    words = [word.strip() for text in given or () for word in text.split(",")]
-    for word in words:
-        if not word.removeprefix("-").isdecimal():
-            raise UserError(f"--horizon {word!r} is no number of steps.", "Expected whole numbers: 1, or 1,6,24.")
+    words = []
+    for text in given or ():
+        inner = text.strip()
+        inner = inner[1:-1] if inner.startswith("[") and inner.endswith("]") else inner
+        some = [word.strip() for word in inner.split(",")]
+        if not all(word.removeprefix("-").isdecimal() for word in some):
+            raise UserError(f"--horizon {text!r} is no number of steps.", "Expected whole numbers: 1, or 1,6,24.")
+        words += some
     steps = [int(word) for word in words]
     return steps[0] if len(steps) == 1 else steps or None
 

@@ -25,6 +25,7 @@ CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p"
 LOOKED_AT = 100  # cells that decide about the format
 MOST = 0.9  # of them that must be times; the others are mistakes then, and said
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
+_TO_MINUTES = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{1,2}:\d{2}")
 _MONTH = re.compile(r"\d{4}-\d{2}")
 
 
@@ -42,6 +43,7 @@ class TimeFormat:
     kind: Kind
     pattern: str = ""
     unit: float = 1.0  # of an epoch: how many are a second
+    minutes: bool = False  # of ISO times: no seconds are written
 
     @property
     def of_calendar(self) -> bool:
@@ -76,14 +78,16 @@ class TimeFormat:
             return moment.strftime(self.pattern or "%Y%m%d")
         if self.kind == "date":
             return moment.strftime("%Y-%m-%d" if self.pattern != "month" else "%Y-%m")
-        return moment.isoformat(sep="T" if self.pattern == "T" else " ")
+        whole = self.minutes and moment.second == moment.microsecond == 0
+        return moment.isoformat(sep="T" if self.pattern == "T" else " ", timespec="minutes" if whole else "auto")
 
 
 def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | None:
     """The format in which cells are times, nearly all of the first; None where they are something else.
 
     Whole numbers are times only if they look like epochs; in a column that is `named` as one of times, other numbers
-    count too. Where day and month cannot be told apart, the reading with the more regular steps is taken.
+    count too. Where day and month cannot be told apart, the reading with the more regular steps is taken, in days or in
+    months; between equals the one that spans less time.
     """
     cells = [cell for cell in cells if cell is not None and cell != ""]
     if not cells:
@@ -110,9 +114,7 @@ def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | No
     fitting = [one for one in fitting if shares[one] >= max(MOST, *shares.values())]
     if len(fitting) < 2:
         return fitting[0] if fitting else None
-    return max(
-        fitting, key=lambda one: _regularity(np.array([one.seconds(t) for t in some if _fits(one.pattern, [t])]))
-    )
+    return max(fitting, key=lambda one: _order_of_days(one, texts))
 
 
 def is_time_of_day(cells: Sequence[Any]) -> bool:
@@ -123,7 +125,9 @@ def is_time_of_day(cells: Sequence[Any]) -> bool:
 def _iso_format(first: str) -> TimeFormat:
     if _MONTH.fullmatch(first):
         return TimeFormat("date", "month")
-    return TimeFormat("date") if len(first) == 10 else TimeFormat("iso", "T" if "T" in first else "")
+    if len(first) == 10:
+        return TimeFormat("date")
+    return TimeFormat("iso", "T" if "T" in first else "", minutes=bool(_TO_MINUTES.fullmatch(first)))
 
 
 def _number_format(first: Seconds, whole: Seconds | None, named: bool) -> TimeFormat | None:
@@ -204,6 +208,22 @@ def _regularity(times: Seconds) -> float:
     if not len(differences):
         return 0.0
     return float(np.unique(differences, return_counts=True)[1].max() / len(differences))
+
+
+def _order_of_days(form: TimeFormat, texts: Sequence[str]) -> tuple[float, float]:
+    """How regular the days of a column are in a format, and how short the time they span is, less than 0.
+
+    The days are sorted and each counts once: rows of several series may alternate, and stand in any order.
+    """
+    days = []
+    for text in {text.replace("T", " ").partition(" ")[0]: text for text in texts}.values():
+        with contextlib.suppress(ValueError):
+            days.append(form.seconds(text) // 86400 * 86400)
+    times = np.unique(days)
+    regular, differences = _regularity(times), np.diff(times)
+    if len(differences) and np.median(differences) >= 28 * 86400:
+        regular = max(regular, _regularity(_months(times).astype(np.float64)))
+    return round(regular, 9), -float(np.ptp(times)) if len(times) else 0.0
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,8 @@ class Forecast(Task):
             if interval is None:
                 return stream.roll_out(steps, **options)
             lower, upper = stream.spread(steps, interval, **{k: v for k, v in options.items() if k != "sample"})
-            return Interval(stream.roll_out(steps, hold_inputs=True), lower, upper)
+            held = bool(options.get("hold_inputs"))
+            return Interval(stream.roll_out(steps, hold_inputs=held), lower, upper)
         if not len(values) and not frame.roles.aligned:
             raise UserError("There is no row to go on from.", "Give at least one.")
 

@@ -229,13 +229,16 @@ def check_held(frame: Frame, hold_inputs: bool) -> None:
     """Inputs whose future is unknown are held at their last values only where that was asked for."""
     held = [name for name in frame.roles.inputs if name not in frame.roles.targets]
     if not held:
+        if hold_inputs:
+            note("The model predicts all of its inputs: there is none to hold, and holding inputs changes nothing.")
         return
     names = ", ".join(map(repr, held[:10]))
     if not hold_inputs:
+        its, them, value = ("its", "it", "value") if len(held) == 1 else ("their", "them", "values")
         raise UserError(
-            f"The model reads {names}, which it does not predict: their future is unknown.",
-            "Hold them at their last values: --hold-inputs, from Python hold_inputs=True; or predict without steps; or "
-            "train with data.input_columns that are data.target_columns too.",
+            f"The model reads {names}, which it does not predict: {its} future is unknown.",
+            f"Hold {them} at {its} last {value}: --hold-inputs, from Python hold_inputs=True; or predict without "
+            "steps; or train with data.input_columns that are data.target_columns too.",
         )
     note(f"Not predicted, and held at the last value: {names}.")
 
