@@ -186,7 +186,9 @@ def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48, widt
     heights = [1, 1] if len(tokens) > 1 else [1, 2]
     figure = Picture(wide, (0.5 if len(tokens) > 1 else 0.28) * size + named.height, width is not None)
     above, below = figure.subplots(2, 1, sharex=len(tokens) > 1, height_ratios=heights)
-    stretch, share = r"$\sigma_{\max}$ of $\partial s_t/\partial s_{t-1}$", r"$\Vert\nabla_{W(t)} L\Vert$"
+    earlier = "t+1" if layer.endswith("_reverse") else "t-1"  # where the state that a step reads comes from
+    stretch = rf"$\sigma_{{\max}}$ of $\partial s_t/\partial s_{{{earlier}}}$"
+    share = r"$\Vert\nabla_{W(t)} L\Vert$"
     lines(above, {"": largest_singular_values(trace, layer).cpu().numpy()})
     end = f"_{layer.rpartition('.')[2]}"
     norms = {
