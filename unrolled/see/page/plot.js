@@ -34,7 +34,7 @@ export function tokenAxis(places, tokens, extra = {}, { most = MOST_LABELS, widt
   return {
     range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same under a heat map and under curves
     tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => shortened(tokens[i])),
-    tickfont: { family: "monospace", size: rem(0.72) }, tickangle: upright ? 0 : -90, automargin: !upright || Boolean(extra.title?.text) || extra.autorange === "reversed" || extra.side === "top", ...extra,
+    tickfont: { family: "monospace", size: rem(0.72) }, tickangle: upright ? 0 : -90, automargin: !upright || extra.autorange === "reversed" || extra.side === "top", ...extra,
   };
 }
 

@@ -62,11 +62,13 @@ function matrices(place, found) {
   const high = largest(values, -300), low = Math.max(-largest(values.map((value) => -value), -300), high - 12);
   for (const [name, one] of Object.entries(found)) {
     const rows = one.rows.map((_, i) => i), width = Math.min(3000, 12 * one.steps.length);
+    const xaxis = tokenAxis(one.steps, one.tokens, {}, { width });  // named above: plotly would write over the tokens
+    const turned = xaxis.tickangle ? 7 * largest(xaxis.ticktext.map((text) => text.length), 0) : 0;  // room for names that are turned
     heat(place, {
       z: one.z, x: one.steps, y: rows, colours: FLOW, low, high, bar: "log10 of the norm",
-      title: `${name}: every loss to every ${one.of} of ${one.layer}`, names: { rows: one.losses.map((loss) => `loss of ${loss}`), columns: one.steps.map((step) => `step ${step}`) },
-      xaxis: tokenAxis(one.steps, one.tokens, { title: { text: `${one.of} j` } }, { width }), yaxis: tokenAxis(rows, one.losses, { title: { text: rows.length > 1 ? "loss t" : "" }, autorange: "reversed", tickangle: 0 }, { most: 60 }),
-      hover: "loss %{y}, step %{x}: 10^%{z:.2f}", empty: one.zero ? ZERO : undefined, height: rows.length === 1 ? 200 : Math.min(1000, 220 + 13 * Math.max(8, rows.length)), width,
+      title: `${name}: every loss to every ${one.of} j of ${one.layer}, j from left to right`, names: { rows: one.losses.map((loss) => `loss of ${loss}`), columns: one.steps.map((step) => `step ${step}`) },
+      xaxis, yaxis: tokenAxis(rows, one.losses, { title: { text: rows.length > 1 ? "loss t" : "" }, autorange: "reversed", tickangle: 0 }, { most: 60 }),
+      hover: "loss %{y}, step %{x}: 10^%{z:.2f}", empty: one.zero ? ZERO : undefined, height: turned + (rows.length === 1 ? 220 : Math.min(1000, 220 + 13 * Math.max(8, rows.length))), width,
     });
   }
 }
