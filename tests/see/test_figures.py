@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import logging
 import re
@@ -387,3 +388,13 @@ def test_a_matrix_of_one_cell() -> None:
     found = AttentionMap(["a"], ["b"], torch.ones(2, 3, 1, 1))
     trace = ModelTrace("x", "y", ["z"], torch.ones(1), probes={"input": Probe(["z"])}, attention={"m": found})
     assert len(trace.figure("attention").axes) == 6
+
+
+@pytest.mark.parametrize("kind", ["forecast", "classify"])
+def test_gradients_that_are_exactly_zero_are_said_to_be(kind: str, model_of: Find) -> None:
+    trace = model_of(kind).trace(input_of(kind))
+    still = dataclasses.replace(trace, _losses=0.0 * trace._losses)
+    for figure in ("gradients", "flow"):
+        for one, says in ((trace, False), (still, True)):
+            texts = [text.get_text() for axis in one.figure(figure).axes for text in axis.texts]
+            assert ("every gradient is exactly 0" in texts) == says, figure

@@ -13,8 +13,9 @@ import torch
 from tests.see.models import KINDS, input_of, waves
 from tests.tolerances import assert_close as close
 from unrolled import UserError, api
+from unrolled.errors import Note
 from unrolled.model import Model
-from unrolled.serve import Asked, Inspection
+from unrolled.serve import Asked, Inspection, save_report
 from unrolled.tasks import Example
 from unrolled.tasks.recognize_batches import features_batch
 from unrolled.tasks.recognize_read import whole
@@ -193,3 +194,33 @@ def test_a_long_texts_words_are_weighed_in_groups(model_of: Find) -> None:
     assert found.words[0] == "one fine one"
     with pytest.raises(UserError, match=r"There are no words to weigh\."):
         _ = model_of("generate-lstm").trace("3").attribution
+
+
+def test_a_truth_that_the_model_does_not_know_is_said_in_the_picture(model_of: Find, tmp_path: Path) -> None:
+    model = model_of("classify")
+    figure = model.trace(TEXT, truth="unheard").figure("losses")
+    assert figure.axes[0].get_title().endswith("(truth: unheard)")
+    assert "; the loss of the answer is " in figure.axes[0].get_xlabel()
+    known = next(iter(model.predict(TEXT).probabilities))
+    assert "; the loss is " in model.trace(TEXT, truth=known).figure("losses").axes[0].get_xlabel()
+    asked = Asked({"a": model}, TEXT, options={"truth": "unheard"})
+    with pytest.warns(Note, match="^The model does not know the truth, so the answer's loss is shown"):
+        asked.draw(tmp_path, only=["losses"])
+    with pytest.warns(Note, match="^The model does not know the truth, so the answer's loss is shown"):
+        save_report(Inspection(asked), tmp_path / "a.html")
+
+
+@pytest.mark.parametrize("width", [None, "column", 2.0])
+def test_a_title_never_cuts_the_whole_truth(width: Any, model_of: Find) -> None:
+    long = " ".join(["five three"] * 4)
+    for kind in ("losses", "attention", "beams"):
+        figure = model_of("translate-luong").trace("3 5", truth=long).figure(kind, width=width)
+        title = figure.axes[0].get_title() if kind == "losses" else figure.get_suptitle()
+        assert "truth: five" in title
+
+
+def test_a_forecast_beside_its_truth_has_the_same_name(model_of: Find) -> None:
+    assert model_of("forecast").trace(waves(20)).answer.startswith("then a+1 ")
+    known = model_of("forecast").trace(waves(20), truth=waves(21))
+    assert known.truth is not None
+    assert known.answer.split()[0] == known.truth.split()[0] == "a+1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -408,6 +409,57 @@ def test_a_step_by_the_arrow_keys_with_its_numbers_on_the_wires(page: Any, run_o
         assert page.evaluate("document.querySelectorAll('#equations math msub').length") > 10
         page.click("#unrolled [data-step='2'][data-layer='l1']")
         until(page, "location.hash.includes('step=2') && location.hash.includes('layer=l1')")
+
+
+def test_a_layer_that_reads_both_ways_is_drawn_so(page: Any, run_of: Runs, data: Path) -> None:
+    """The input goes into both cells, both states come out, and the backward one reads the next step's state."""
+    inspection = inspection_of(run_of, "classify", data)
+    trace = inspection.asked.trace()
+    last = len(trace.tokens) - 1
+    with served(inspection) as address:
+        page.goto(f"{address}#view=step&layer=l0_reverse")
+        opened(page, "step")
+        wires = page.evaluate(
+            """[...document.querySelectorAll('#unrolled [data-wire]')].map(w => {
+                const all = w.getAttribute('d').match(/[\\d.-]+ [\\d.-]+/g).map(p => p.split(' ').map(Number));
+                return [w.dataset.wire, w.dataset.of, w.dataset.at, all[0], all.at(-1)]; })"""
+        )
+        found = {(what, of, int(at)): (start, end) for what, of, at, start, end in wires}
+        for t in range(last + 1):
+            forward, backward = (found["in", name, t] for name in ("l0", "l0_reverse"))
+            assert forward[0][0] == backward[0][0]  # they begin under one token
+            assert backward[1][1] < forward[1][1] < backward[0][1] <= forward[0][1]  # and end at cells of their own
+            assert found["out", "l0", t][1] == found["out", "l0_reverse", t][1]
+            start, end = found["state", "l0_reverse", t]
+            assert start[0] > end[0]
+            start, end = found["state", "l0", t]
+            assert start[0] < end[0]
+        assert "ht+1" in page.text_content("#equations")
+        assert "ht−1" not in page.text_content("#equations")
+
+
+def test_gradients_of_exactly_zero_and_titles_clear_of_tokens(page: Any, run_of: Runs, data: Path) -> None:
+    inspection = inspection_of(run_of, "classify", data)
+    says = "[...document.querySelectorAll('.plot .annotation-text')].map(t => t.textContent)"
+    with served(inspection) as address:
+        page.goto(f"{address}#view=gradients")
+        opened(page, "gradients")
+        within = "[...document.querySelectorAll('.plot')[{}].querySelectorAll('{}')]"
+        assert page.evaluate(within.format(1, ".xtick text") + ".length") > 1
+        assert page.evaluate(within.format(1, ".xtitle") + ".length") == 0  # it would stand on the tokens
+        assert "j from left to right" in page.text_content("figure:nth-of-type(2) figcaption")
+        ticks = page.evaluate(within.format(0, ".xtick text") + ".map(t => t.textContent)")
+        assert all(tick.isdigit() for tick in ticks)
+        assert page.evaluate(says) == []
+        for key, trace in list(inspection._traces.items()):
+            inspection._traces[key] = dataclasses.replace(trace, _losses=0.0 * trace._losses)
+        page.click("#tab-overview")
+        opened(page, "overview")
+        page.reload()
+        opened(page, "overview")
+        page.click("#tab-gradients")
+        opened(page, "gradients")
+        assert page.evaluate(says) == 3 * ["every gradient is exactly 0"]
 
 
 def test_a_clicked_row_colours_the_text(page: Any, run_of: Runs, data: Path) -> None:

@@ -14,6 +14,7 @@ from unrolled.see.captions import attention_maps
 from unrolled.see.labels import drawable, fonts, plain
 from unrolled.see.steps import SMALLEST, columns, naming, short
 from unrolled.see.style import USUAL, read_width, style, text_size
+from unrolled.see.titles import compared, wrapped
 from unrolled.see.trace import AttentionMap, ModelTrace
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ def draw_attention(
     if found.grid is not None:
         looked = found.weights[-1].mean(0).view(-1, *found.grid).cpu().numpy()  # of many heads, the last layer's mean
         picture = None if found.image is None else (255 * found.image).round().byte().numpy()
-        return attention_maps(picture, found.rows, looked, trace.answer, width)
+        return attention_maps(picture, found.rows, looked, compared(trace) or trace.answer, width)
+    title = f"{name}\n{compared(trace)}".strip()
     if found.weights.shape[0] * found.weights.shape[1] == 1:
-        return attention_figure(found.columns, found.rows, found.weights[0, 0].cpu().numpy(), name, width)
-    return heads_figure(found, name, width, head)
+        return attention_figure(found.columns, found.rows, found.weights[0, 0].cpu().numpy(), title, width)
+    return heads_figure(found, title, width, head)
 
 
 def attention_figure(
@@ -83,7 +85,8 @@ def _matrix(
     each = min(0.36, (wide - beside) / max(1, len(source)), highest)  # inches of a cell
     named = naming(source, each * len(source), size)
     deep = max(each, min(0.016 * size, highest))
-    high = 0.06 * size + named.height + deep * max(2, len(target))
+    title = wrapped(title, wide, size)
+    high = (0.06 + 0.017 * title.count("\n")) * size + named.height + deep * max(2, len(target))
     figure = Picture(wide, high, width is not None)
     axis = figure.subplots()
     image = heat(axis, attention, "Greys", 0.0, 1.0)
@@ -99,7 +102,7 @@ def _matrix(
     axis.tick_params(which="minor", length=0)
     figure.colorbar(image, ax=axis, fraction=0.05, pad=0.02, label="attention" if len(target) > 3 else "")
     if title:
-        figure.suptitle(drawable(title), family=fonts())
+        figure.suptitle(title, family=fonts())
     return figure
 
 
@@ -128,7 +131,8 @@ def _heads(found: AttentionMap, title: str, width: float | None, outlined: tuple
     each = (wide - beside) / heads - 0.01 * size  # inches of a panel
     named = naming(found.columns, 0.95 * each, 0.75 * size)
     deep = min(max(0.15 * size, each * rows / max(1, across)), 1.3 * each)
-    high = 0.05 * size + layers * (deep + 0.03 * size) + named.height
+    title = wrapped(title, wide, size)
+    high = (0.05 + 0.017 * title.count("\n")) * size + layers * (deep + 0.03 * size) + named.height
     figure = Picture(wide, min(high, USUAL), width is not None)
     axes = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
     down = naming(found.rows, deep, 0.75 * size)
@@ -147,7 +151,7 @@ def _heads(found: AttentionMap, title: str, width: float | None, outlined: tuple
         axes[0, 0].set_yticks(range(rows), down.names, fontsize=down.size, family=fonts("DejaVu Sans Mono"))
     else:
         axes[0, 0].yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-    figure.suptitle(drawable(title), family=fonts())
+    figure.suptitle(title, family=fonts())
     return figure
 
 

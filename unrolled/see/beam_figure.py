@@ -9,6 +9,7 @@ from unrolled.see.beams import Beams
 from unrolled.see.labels import fonts, plain, shown
 from unrolled.see.steps import columns, short
 from unrolled.see.style import text_size
+from unrolled.see.titles import compared, wrapped
 from unrolled.see.trace import ModelTrace
 
 if TYPE_CHECKING:
@@ -49,9 +50,12 @@ def draw_beams(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
     heights, size = beams.places, text_size(width)
     leaves, room = max(heights) + 1, room_for(beams, width)
     wide = width or min(WIDEST, max(4.0, 0.15 * size + room.step * beams.steps))
-    high = 0.09 * size + room.leaf * leaves
+    title = wrapped(compared(trace), wide, size)
+    high = (0.09 + 0.02 * len(title.splitlines())) * size + room.leaf * leaves
     figure = Picture(wide, high, width is not None)
     axis = figure.subplots()
+    if title:
+        figure.suptitle(title, family=fonts())
     root = sum(heights[i] for i, node in enumerate(beams.nodes) if node.parent < 0)
     root /= sum(node.parent < 0 for node in beams.nodes)
     for i, node in enumerate(beams.nodes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -73,6 +73,8 @@ def by_hand(trace: ModelTrace, step: int, unit: int, layer: str | None = None) -
     sums = Sums(inner, scan.gates_x[0, step].detach(), source)
     writer = WRITERS.get(type(inner))
     lines = writer(sums, entering, unit) if writer is not None else _values(trace, layer, step, unit)
+    if layer.endswith("_reverse"):  # it reads backwards: the state comes from the next step
+        lines = [replace(line, formula=line.formula.replace("t−1", "t+1")) for line in lines]
     return ByHand(layer, step, unit, part.tokens[step], lines)
 
 

@@ -133,6 +133,14 @@ def say_empty(axis: Axes, text: str) -> None:
     axis.text(0.5, 0.65, text, transform=axis.transAxes, ha="center", va="center", color="0.4", zorder=9)
 
 
+def say_if_zero(axis: Axes, norms: NDArray[Any]) -> bool:
+    """Says inside a panel of logarithms that all it would show is exactly 0, and whether it did."""
+    zero = bool((norms == 0).all())
+    if zero:
+        say_empty(axis, "every gradient is exactly 0")
+    return zero
+
+
 def legend(axis: Axes) -> None:
     """Above the panel at its right end, in as many rows as it needs beside the title; inside where there is no room."""
     names = axis.get_legend_handles_labels()[1]

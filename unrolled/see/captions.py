@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
-from unrolled.see.labels import drawable, fonts, shown
+from unrolled.see.labels import fonts, shown
 from unrolled.see.steps import short
 from unrolled.see.style import read_width, style, text_size
+from unrolled.see.titles import wrapped
 
 if TYPE_CHECKING:
     from unrolled.see.canvas import Picture
@@ -61,9 +61,10 @@ def _maps(
     rows = math.ceil(panels / columns)
     high, wide = picture.shape[:2] if picture is not None else attention.shape[1:]
     each = 1.9 if width is None else min(1.9, width / columns)
-    figure = Picture(
-        width or each * columns, (each * high / wide + 0.03 * size) * rows + 0.04 * size, width is not None
-    )
+    across = width or each * columns
+    title = wrapped(title, across, size)
+    tall = (each * high / wide + 0.03 * size) * rows + (0.04 + 0.017 * title.count("\n")) * size
+    figure = Picture(across, tall, width is not None)
     axes = np.atleast_1d(figure.subplots(rows, columns)).ravel()
     for place, axis in enumerate(axes):
         axis.set(xticks=[], yticks=[])
@@ -81,8 +82,7 @@ def _maps(
             axis.imshow((DUSK + (picture - float(DUSK)) * (DARK + (1 - DARK) * light[..., None])).astype(np.uint8))
         axis.set_title(shown(short(token, max(6, int(72 * each / (0.65 * size))))), family=family)
     if title:
-        most = int(72 * figure.get_figwidth() / (0.6 * size))
-        figure.suptitle(drawable("\n".join(textwrap.wrap(title, most, max_lines=3, placeholder=" …"))), family=family)
+        figure.suptitle(title, family=family)
     return figure
 
 

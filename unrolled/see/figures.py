@@ -17,8 +17,9 @@ from unrolled.see.forecast_figure import draw_forecast
 from unrolled.see.frames_figure import draw_frames, draw_lattice
 from unrolled.see.gradients_figure import compare_gradients, draw_gradients
 from unrolled.see.labels import GATES, SQUASHED, drawable, fonts
-from unrolled.see.steps import columns, naming, numbered, short
+from unrolled.see.steps import naming, numbered, short
 from unrolled.see.style import USUAL, read_width, text_size
+from unrolled.see.titles import title_of, whose
 from unrolled.see.trace import ModelTrace
 from unrolled.see.units import liveliest
 from unrolled.training.checkpoint import write_atomically
@@ -38,11 +39,13 @@ def draw_losses(trace: ModelTrace, layer: str | None = None, units: int = 48, wi
 
     wide, size = _wide(len(trace.losses), width), text_size(width)
     named = naming(trace.losses_of, wide - 0.08 * size, 0.83 * size)
-    figure = Picture(wide, 0.22 * size + named.height, width is not None)
+    title = title_of(trace, wide, size)
+    figure = Picture(wide, (0.22 + 0.017 * title.count("\n")) * size + named.height, width is not None)
     axis = figure.subplots()
     axis.bar(range(len(trace.losses)), trace.losses.cpu().numpy(), color="#0072b2")
-    axis.set(ylabel="loss, nats", xlim=(-0.6, len(trace.losses) - 0.4))
-    axis.set_title(_title(trace, wide, size), family=fonts())
+    unit = "" if trace.task == "forecast" else ", nats"
+    axis.set(ylabel=f"loss{whose(trace)}{unit}", xlim=(-0.6, len(trace.losses) - 0.4))
+    axis.set_title(title, family=fonts())
     named.write(axis)
     return figure
 
@@ -54,7 +57,8 @@ def _draw_guesses(trace: ModelTrace, width: float | None) -> Picture:
     wide, size = width or 6.0, text_size(width)
     guesses = trace.guesses[0][:10] if trace.guesses else []
     bars = guesses or [(trace.losses_of[0], float(trace.losses[0]))]
-    figure = Picture(wide, (0.085 + 0.022 * len(bars)) * size, width is not None)
+    title = title_of(trace, wide, size)
+    figure = Picture(wide, (0.085 + 0.022 * len(bars) + 0.017 * title.count("\n")) * size, width is not None)
     axis = figure.subplots()
     names = [drawable(short(" ".join(name.split()) or "(nothing)", 30)) for name, _ in bars]
     chosen = [not guesses or name == trace.losses_of[0] for name, _ in bars]
@@ -67,10 +71,11 @@ def _draw_guesses(trace: ModelTrace, width: float | None) -> Picture:
     axis.set_yticks(range(len(bars)), names, family=fonts())
     largest = max((value for _, value in bars), default=1.0)
     axis.set(ylim=(len(bars) - 0.5, -0.5), xlim=(0, 1.18 * largest or 1.0))
-    axis.set_xlabel(f"probability; the loss is {float(trace.losses[0]):.4g} nats" if guesses else "loss, nats")
+    loss = f"the loss{whose(trace)} is {float(trace.losses[0]):.4g} nats"
+    axis.set_xlabel(f"probability; {loss}" if guesses else f"loss{whose(trace)}, nats")
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    axis.set_title(_title(trace, wide, size), family=fonts())
+    axis.set_title(title, family=fonts())
     return figure
 
 
@@ -172,7 +177,7 @@ def draw_norms(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
 
 def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
     """Each step's largest singular value, and its share of the shared weights' gradient."""
-    from unrolled.see.canvas import Picture, legend, lines, log_axis
+    from unrolled.see.canvas import Picture, legend, lines, log_axis, say_if_zero
 
     layer = layer or trace.layers[0]
     tokens = trace.part_of(layer).tokens
@@ -181,14 +186,19 @@ def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48, widt
     heights = [1, 1] if len(tokens) > 1 else [1, 2]
     figure = Picture(wide, (0.5 if len(tokens) > 1 else 0.28) * size + named.height, width is not None)
     above, below = figure.subplots(2, 1, sharex=len(tokens) > 1, height_ratios=heights)
-    stretch, share = r"$\sigma_{\max}$ of $\partial s_t/\partial s_{t-1}$", r"$\Vert\nabla_{W(t)} L\Vert$"
+    earlier = "t+1" if layer.endswith("_reverse") else "t-1"  # where the state that a step reads comes from
+    stretch = rf"$\sigma_{{\max}}$ of $\partial s_t/\partial s_{{{earlier}}}$"
+    share = r"$\Vert\nabla_{W(t)} L\Vert$"
     lines(above, {"": largest_singular_values(trace, layer).cpu().numpy()})
-    shares = {}
-    for name, norms in contributions(trace, layer).items():
-        if name.startswith("weight"):
-            found = norms.double().cpu().numpy()
-            shares[name.removesuffix(f"_{layer.rpartition('.')[2]}")] = np.where(found > 0, found, np.nan)
+    end = f"_{layer.rpartition('.')[2]}"
+    norms = {
+        name.removesuffix(end): found.double().cpu().numpy()
+        for name, found in contributions(trace, layer).items()
+        if name.startswith("weight")
+    }
+    shares = {name: np.where(found > 0, found, np.nan) for name, found in norms.items()}
     lines(below, shares)
+    say_if_zero(below, np.concatenate([*norms.values()]))
     above.set_title(f"layer {layer}: above 1 a step can stretch gradients")
     if len(tokens) == 1:
         above.axvline(1.0, color="0.5", ls="--", lw=1)
@@ -295,13 +305,3 @@ def make_folder(folder: Path) -> None:
 
 def _wide(steps: int, width: float | None) -> float:
     return width or min(USUAL, 2.5 + 0.16 * max(steps, 30))
-
-
-def _title(trace: ModelTrace, wide: float, size: float) -> str:
-    """Task and answer, and the truth where it is known, on one line."""
-    answer = " ".join(str(getattr(trace, "summary", trace.answer)).split())
-    text = f"{trace.task}: {answer or '(nothing)'}"
-    room = int(72 * (wide - 0.6) / (0.58 * size))
-    while columns(text) > room:
-        text = f"{text[: -max(2, columns(text) - room + 1)]}…"
-    return drawable(text)

@@ -43,7 +43,7 @@ def compare_gradients(
 
 def _single(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> Picture:
     """One loss: its gradient at every step."""
-    from unrolled.see.canvas import Picture, lines, log_axis
+    from unrolled.see.canvas import Picture, lines, log_axis, say_if_zero
 
     longest = max(len(_tokens(*pair)) for pair in found.values())
     wide = width or min(USUAL, 2.5 + 0.16 * max(longest, 30))
@@ -54,6 +54,8 @@ def _single(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> Pi
     rows = {name: trace.gradients(of)[0] for name, (trace, of) in found.items()}
     series = {drawable(name) or found[name][1]: _positive(row) for name, row in rows.items()}
     lines(axis, series)
+    if say_if_zero(axis, torch.cat(list(rows.values())).cpu().numpy()):
+        axis.set_xlim(-0.5, longest - 0.5)
     kind = _kind(*next(iter(found.values())))
     several = len(found) > 1
     axis.set_title("the loss to every " + kind + ("" if several else f", {next(iter(found.values()))[1]}"), loc="left")
@@ -72,7 +74,7 @@ def _single(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> Pi
 
 def _squares(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> Picture:
     """A square for each model, losses down and steps across, in one scale; then the means by distance."""
-    from unrolled.see.canvas import Picture, heat
+    from unrolled.see.canvas import Picture, heat, say_if_zero
 
     size, count = text_size(width), len(found)
     stacked = width is not None and width / (count + 1) < 2.2  # in a column, under each other
@@ -88,6 +90,7 @@ def _squares(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> P
     image = None
     for axis, (name, (trace, of)) in zip(heats, found.items(), strict=True):
         image = heat(axis, shades[name].numpy(), "magma", low, high_shade)
+        say_if_zero(axis, norms[name].numpy())
         _label_square(axis, trace, of, drawable(name), each - 0.12 * size, high - 0.1 * size, size)
     assert image is not None
     figure.colorbar(image, ax=heats, label=rf"$\log_{{10}}$ {NORM}", fraction=0.05, pad=0.02, aspect=25)
@@ -117,13 +120,15 @@ def _label_square(axis: Axes, trace: ModelTrace, of: str, name: str, wide: float
 def _draw_distances(axis: Axes, found: dict[str, tuple[ModelTrace, str]], norms: dict[str, Tensor]) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    from unrolled.see.canvas import lines, log_axis
+    from unrolled.see.canvas import lines, log_axis, say_if_zero
 
     means = {}
     for name, (trace, of) in found.items():
         mean = by_distance(norms[name], trace.gradient_rows(), trace.counts_back(of))
         means[drawable(name) or of] = _positive(mean)
     lines(axis, means)
+    if say_if_zero(axis, np.concatenate([table.numpy().ravel() for table in norms.values()])):
+        axis.set_xlim(-0.5, max(map(len, means.values())) - 0.5)
     back = all(trace.counts_back(of) for trace, of in found.values())
     distance = "distance $t - j$" if back else "distance from the last step"
     if max(map(len, means.values())) == 1:

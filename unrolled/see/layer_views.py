@@ -155,6 +155,7 @@ def gradients(trace: ModelTrace, of: str, most: int | None = None) -> dict[str, 
     distances, starts = means_of(by_distance(table, rows, back)[:, None], MOST_TOKENS)
     return {
         "z": [[None if value == -math.inf else value for value in row] for row in matrix(logarithms)],
+        "zero": bool((table == 0).all()),
         "losses": [plain(trace.losses_of[t]) for t in rows],
         "rows": rows,
         "steps": list(range(0, table.shape[1], size)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unrolled.errors import UserError
+from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.see import ModelTrace
 from unrolled.see.figures import make_folder, save_all
@@ -86,6 +86,8 @@ class Asked:
         Gradients of several models are also drawn side by side.
         """
         traces = {self.names[name]: self.trace(name) for name in self.models}
+        for name, trace in traces.items():
+            tell(trace.notes, name if len(traces) > 1 else "")
         if len(traces) == 1:
             return save_all(next(iter(traces.values())), folder, format, width, only)
         made = []
@@ -101,3 +103,9 @@ class Asked:
             compare_gradients(traces, width=width).savefig(place)
             made.append(place)
         return made
+
+
+def tell(notes: Sequence[str], model: str = "") -> None:
+    """Says what there is to know about a trace's losses; of several models, with the model's name."""
+    for text in notes:
+        note(f"{model}: {text}" if model else text)

@@ -49,6 +49,20 @@ class Inspection:
         found: dict[str, Any] = about
         return found
 
+    def opening(self, name: str) -> dict[str, str]:
+        """What the page asks first about a model: the input, and what is changed about it."""
+        about = self.about()
+        options = {f"o.{option}": value for option, value in about["options"].items()}
+        return {"model": name, "text": about["text"], **options}
+
+    def check_opens(self) -> None:
+        """Refuses a layer or unit that the first model does not have, where the page is to open with one."""
+        layer, unit = self.asked.opens.get("layer"), int(self.asked.opens.get("unit", 0))
+        if (layer is None and not unit) or (self.asked.text is None and self.asked.named is None):
+            return
+        trace = self.trace(self.opening(next(iter(self.asked.models))))
+        trace.by_hand(0, unit, layer)
+
     def _about(self, name: str, model: Model) -> dict[str, Any]:
         options = [
             {

@@ -138,6 +138,7 @@ def check_installed() -> None:
 def serve(inspection: Inspection, port: int | None, browser: bool, say: Callable[[str], None]) -> None:
     """Serves the page until Ctrl-C; opens a browser where there is one."""
     check_installed()
+    inspection.check_opens()
     import uvicorn
 
     found = find_port(port)

@@ -9,6 +9,7 @@ from typing import Any
 from unrolled.errors import UserError
 from unrolled.see.layer_views import UNROLLED_STEPS
 from unrolled.see.report import check_place, key, write_report
+from unrolled.serve.asked import tell
 from unrolled.serve.inspection import Inspection
 
 MOST_STEPS = 200  # worked by hand in a report
@@ -17,11 +18,14 @@ MOST_STEPS = 200  # worked by hand in a report
 def save_report(inspection: Inspection, path: Path) -> None:
     """One self-contained file of all models on the input."""
     check_place(path)
+    inspection.check_opens()
     about = inspection.about()
     recorded: dict[str, Any] = {key("about", {}): about}
     for kind, query in _questions(inspection):
         try:
-            recorded[key(kind, query)] = inspection.view(kind, query)
+            found = recorded[key(kind, query)] = inspection.view(kind, query)
+            if kind == "overview":
+                tell(found["notes"], inspection.asked.names[query["model"]] if len(about["models"]) > 1 else "")
         except UserError as error:
             if kind == "overview":
                 raise  # the input itself is wrong; all else is what a model does not have
@@ -34,8 +38,7 @@ def _questions(inspection: Inspection) -> Iterator[tuple[str, dict[str, str]]]:
     about = inspection.about()
     several = "yes" if len(about["models"]) > 1 else ""
     for model in about["models"]:
-        query = {"model": model["name"], "text": about["text"]}
-        query |= {f"o.{name}": value for name, value in about["options"].items()}
+        query = inspection.opening(model["name"])
         unit = about["opens"].get("unit", "0")
         yield "overview", query
         overview = inspection.view("overview", query)

@@ -52,7 +52,7 @@ def trace_rows(
     true = [f"{name} {one.truth[-1]:.4g}" for name, one in forecasts.items() if not np.isnan(one.truth[-1])]
     return ModelTrace(
         "forecast",
-        ("then " if not frame.roles.aligned else "") + _some(shown),
+        ("" if frame.roles.aligned or true else "then ") + _some(shown),
         names,
         losses,
         (Part("", names, trace),),

@@ -4,12 +4,12 @@ import { draw, said } from "unrolled/elements";
 
 const BOX = { width: 92, height: 40 };
 
-// The drawing for a cell with these quantities, or null: a cell of the user's own has no picture here.
-export function cellDiagram(values, entering) {
+// The drawing for a cell with these quantities, `earlier` the step whose state it read, or null: a cell of the user's own has no picture here.
+export function cellDiagram(values, entering, earlier) {
   const has = (...names) => names.every((name) => name in values);
-  if (has("i", "f", "g", "o", "c")) return lstm(values, entering);
-  if (has("r", "z", "n")) return gru(values, entering);
-  return Object.keys(values).join() === "h" ? rnn(values, entering) : null;
+  if (has("i", "f", "g", "o", "c")) return lstm(values, entering, earlier);
+  if (has("r", "z", "n")) return gru(values, entering, earlier);
+  return Object.keys(values).join() === "h" ? rnn(values, entering, earlier) : null;
 }
 
 function frame(width, height, title, ...parts) {
@@ -33,33 +33,33 @@ function end(x, y, name, value, anchor) {
   return draw("g", {}, draw("text", { x, y: y - 6, "text-anchor": anchor, class: "small" }, name), draw("text", { x, y: y + 12, "text-anchor": anchor, class: "value" }, said(value)));
 }
 
-function lstm(v, before) {
+function lstm(v, before, earlier) {
   const words = `LSTM cell: c before ${said(before.c)}, forget gate ${said(v.f)}, input gate ${said(v.i)}, candidate ${said(v.g)}, output gate ${said(v.o)}; c ${said(v.c)}, h ${said(v.h)}`;
   return frame(600, 300, words,
-    end(4, 60, "c(t−1)", before.c, "start"), wire([66, 60], [120, 60]), sign(134, 60, "×"), wire([148, 60], [252, 60]), sign(266, 60, "+"), wire([280, 60], [530, 60]), end(596, 60, "c(t)", v.c, "end"),
+    end(4, 60, `c(${earlier})`, before.c, "start"), wire([66, 60], [120, 60]), sign(134, 60, "×"), wire([148, 60], [252, 60]), sign(266, 60, "+"), wire([280, 60], [530, 60]), end(596, 60, "c(t)", v.c, "end"),
     box(88, 150, "f = σ(…)", v.f), wire([134, 150], [134, 75]),
     box(192, 150, "i = σ(…)", v.i), wire([238, 150], [238, 122]), sign(266, 110, "×"), wire([266, 97], [266, 75]),
     box(296, 150, "g = tanh(…)", v.g), wire([342, 150], [342, 110], [281, 110]), wire([238, 122], [252, 112]),
     box(400, 150, "o = σ(…)", v.o), wire([446, 150], [446, 124]), sign(446, 110, "×"), wire([446, 60], [446, 96]), draw("text", { x: 452, y: 84, class: "small" }, "tanh"), wire([460, 110], [530, 110]), end(596, 110, "h(t)", v.h, "end"),
-    end(4, 240, "h(t−1)", before.h, "start"), wire([66, 240], [134, 240], [134, 191]), wire([134, 240], [238, 240], [238, 191]), wire([238, 240], [342, 240], [342, 191]), wire([342, 240], [446, 240], [446, 191]),
-    draw("text", { x: 66, y: 286, class: "small" }, "x(t), what was just read, joins h(t−1) in every gate"));
+    end(4, 240, `h(${earlier})`, before.h, "start"), wire([66, 240], [134, 240], [134, 191]), wire([134, 240], [238, 240], [238, 191]), wire([238, 240], [342, 240], [342, 191]), wire([342, 240], [446, 240], [446, 191]),
+    draw("text", { x: 66, y: 286, class: "small" }, `x(t), what was just read, joins h(${earlier}) in every gate`));
 }
 
-function gru(v, before) {
+function gru(v, before, earlier) {
   const words = `GRU cell: h before ${said(before.h)}, reset gate ${said(v.r)}, update gate ${said(v.z)}, candidate ${said(v.n)}; h ${said(v.h)}`;
   return frame(600, 290, words,
-    end(4, 60, "h(t−1)", before.h, "start"), wire([66, 60], [336, 60]), sign(350, 60, "×"), wire([364, 60], [432, 60]), sign(446, 60, "+"), wire([460, 60], [530, 60]), end(596, 60, "h(t)", v.h, "end"),
+    end(4, 60, `h(${earlier})`, before.h, "start"), wire([66, 60], [336, 60]), sign(350, 60, "×"), wire([364, 60], [432, 60]), sign(446, 60, "+"), wire([460, 60], [530, 60]), end(596, 60, "h(t)", v.h, "end"),
     box(88, 150, "r = σ(…)", v.r), box(304, 150, "z = σ(…)", v.z), wire([350, 150], [350, 75]), draw("text", { x: 356, y: 100, class: "small" }, "z"),
-    box(192, 150, "n = tanh(…)", v.n), wire([180, 170], [191, 170]), draw("text", { x: 96, y: 142, class: "small" }, "r weighs h(t−1) in n"),
+    box(192, 150, "n = tanh(…)", v.n), wire([180, 170], [191, 170]), draw("text", { x: 96, y: 142, class: "small" }, `r weighs h(${earlier}) in n`),
     wire([396, 170], [446, 170], [446, 126]), sign(446, 110, "×"), wire([446, 96], [446, 75]), draw("text", { x: 452, y: 146, class: "small" }, "1 − z"),
     wire([284, 170], [294, 170], [294, 110], [432, 110]), draw("text", { x: 300, y: 104, class: "small" }, "n"),
     wire([66, 240], [134, 240], [134, 191]), wire([134, 240], [238, 240], [238, 191]), wire([238, 240], [350, 240], [350, 191]),
-    end(4, 240, "h(t−1)", before.h, "start"), draw("text", { x: 66, y: 280, class: "small" }, "x(t), what was just read, joins h(t−1) in every gate"));
+    end(4, 240, `h(${earlier})`, before.h, "start"), draw("text", { x: 66, y: 280, class: "small" }, `x(t), what was just read, joins h(${earlier}) in every gate`));
 }
 
-function rnn(v, before) {
+function rnn(v, before, earlier) {
   const words = `RNN cell: h before ${said(before.h)}; h ${said(v.h)}`;
   return frame(420, 150, words,
-    end(4, 50, "h(t−1)", before.h, "start"), wire([66, 50], [150, 50]), box(152, 30, "tanh(…)", v.h, true), wire([245, 50], [345, 50]), end(416, 50, "h(t)", v.h, "end"),
+    end(4, 50, `h(${earlier})`, before.h, "start"), wire([66, 50], [150, 50]), box(152, 30, "tanh(…)", v.h, true), wire([245, 50], [345, 50]), end(416, 50, "h(t)", v.h, "end"),
     wire([198, 120], [198, 73]), draw("text", { x: 198, y: 140, "text-anchor": "middle", class: "small" }, "x(t), what was just read"));
 }

@@ -43,7 +43,7 @@ function shortened(token) { return token.length > 24 ? `${token.slice(0, 23)}…
 // A logarithmic axis whose ticks are whole numbers: powers of ten, or 1, 2 and 5 times one where they are few.
 export function logAxis(series, extra = {}) {
   const values = series.flat().filter((value) => value > 0);
-  if (!values.length) return { type: "log", ...extra };
+  if (!values.length) return { type: "log", showticklabels: false, ...extra };
   const high = Math.log10(largest(values)), low = -Math.log10(largest(values.map((value) => 1 / value)));
   const pad = Math.max(0.06 * (high - low), 0.1), from = Math.floor(low - pad), to = Math.ceil(high + pad);
   const decades = Array.from({ length: to - from + 1 }, (_, i) => from + i);
@@ -110,9 +110,9 @@ function linesInWords(data) {
   return `Chart of ${data.length} ${data.length === 1 ? "line" : "lines"}. ${words.join("; ")}`;
 }
 
-export function heat(parent, { z, x, y, title, colours: scale, low, high, xaxis, yaxis, hover, height, width, most, bar, names = {}, below = false }) {
+export function heat(parent, { z, x, y, title, colours: scale, low, high, xaxis, yaxis, hover, height, width, most, bar, names = {}, below = false, empty }) {
   const inner = place(parent, title, height, width, most);
-  name(inner, title, heatInWords(z, names.rows, names.columns));
+  name(inner, title, empty ?? heatInWords(z, names.rows, names.columns));
   const data = [{
     type: "heatmap", z, x, y, colorscale: scale, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`, hoverongaps: false,
     colorbar: {  // where the chart begins: at its end it would scroll out of sight
@@ -120,21 +120,26 @@ export function heat(parent, { z, x, y, title, colours: scale, low, high, xaxis,
       title: { text: bar ?? "", side: "top", font: { size: rem(0.72) } }, tickfont: { size: rem(0.7) }, outlinewidth: 0, xpad: 0,
     },
   }];
-  Plotly.newPlot(inner, data, layout({ xaxis: { showgrid: false, ...xaxis }, yaxis: { showgrid: false, ...yaxis } }), CONFIG);
+  Plotly.newPlot(inner, data, layout({ xaxis: { showgrid: false, ...xaxis }, yaxis: { showgrid: false, ...yaxis }, annotations: inTheMiddle(empty) }), CONFIG);
   return inner;
 }
 
 // Lines over x; `extra` are further traces. A chart that is given `again` is redrawn in its place, as far as it is zoomed in.
-export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again, palette = colours() }) {
+export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again, palette = colours(), empty }) {
   const inner = again ?? place(parent, title, height, width);
   const data = Object.entries(series).map(([name, y], i) => ({
     type: "scatter", mode: marks ? "lines+markers" : "lines", name, y, x: Array.isArray(x) ? x : x?.[name],
     line: { color: palette[i % palette.length], dash: DASHES[Math.floor(i / palette.length) % DASHES.length], width: marks ? 2 : 1.3 },
     marker: { size: 5 }, hovertemplate: `${name}: %{y:.4g}<extra>%{x}</extra>`, connectgaps: false,
   })).concat(extra);
-  name(inner, title, linesInWords(data));
-  Plotly.react(inner, data, layout({ xaxis, yaxis, shapes, showlegend: data.length > 1, legend: legendOf(data.length), uirevision: "same" }), CONFIG);
+  name(inner, title, empty ?? linesInWords(data));
+  Plotly.react(inner, data, layout({ xaxis, yaxis, shapes, annotations: inTheMiddle(empty), showlegend: data.length > 1, legend: legendOf(data.length), uirevision: "same" }), CONFIG);
   return inner;
+}
+
+// Says inside a chart why it shows nothing, where a wide one begins.
+function inTheMiddle(text) {
+  return text ? [{ text, xref: "paper", yref: "paper", x: 0, xanchor: "left", xshift: rem(8), y: 0.5, showarrow: false, font: { size: rem(0.9) } }] : [];
 }
 
 export function legendOf(count) {

@@ -6,6 +6,8 @@ import { change, traced } from "unrolled/state";
 import { curves, heat, logAxis, tokenAxis } from "unrolled/plot";
 import { FLOW } from "unrolled/theme";
 
+const ZERO = "every gradient is exactly 0";
+
 export default {
   title: "Gradients",
   help: "‖∂L_t/∂h_j‖ for all t and j, by distance, and what each step does to it",
@@ -30,11 +32,13 @@ export default {
     sampled(place, flow.steps.length, flow.steps_in_all, "steps");
     const width = Math.min(4000, 9 * flow.steps.length), axis = () => tokenAxis(flow.steps, flow.tokens, {}, { width });
     curves(place, { "largest singular value": flow.singular }, {
-      title: `Largest singular value of ∂state_t/∂state_{t−1}, ${layer}: above 1 a step can stretch gradients`, x: flow.steps, xaxis: axis(), yaxis: { rangemode: "tozero" }, width,
+      title: `Largest singular value of ∂state_t/∂state_{${layer.endsWith("_reverse") ? "t+1" : "t−1"}}, ${layer}: above 1 a step can stretch gradients`, x: flow.steps, xaxis: axis(), yaxis: { rangemode: "tozero" }, width,
       shapes: [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { dash: "dash", color: "#777" } }],
     });
-    const shares = Object.fromEntries(Object.entries(flow.shares).filter(([name]) => name.startsWith("weight")).map(([name, y]) => [name, y.map((v) => (v > 0 ? v : null))]));
-    curves(place, shares, { title: "Each step's own share of the shared weights' gradient, ‖∇_{W(t)} L‖", x: flow.steps, xaxis: axis(), yaxis: logAxis(Object.values(shares)), height: 320, width });
+    const weights = Object.entries(flow.shares).filter(([name]) => name.startsWith("weight"));
+    const shares = Object.fromEntries(weights.map(([name, y]) => [name, y.map((v) => (v > 0 ? v : null))]));
+    const still = weights.every(([, y]) => y.every((v) => v === 0)) ? ZERO : undefined;
+    curves(place, shares, { title: "Each step's own share of the shared weights' gradient, ‖∇_{W(t)} L‖", x: flow.steps, xaxis: axis(), yaxis: logAxis(Object.values(shares)), height: 320, width, empty: still });
   },
 };
 
@@ -48,7 +52,9 @@ function sampled(place, shown, all, what) {
 function byDistance(place, found) {
   const series = Object.fromEntries(Object.entries(found).map(([name, one]) => [name, one.distance.map((v) => (v > 0 ? v : null))]));
   const x = Object.fromEntries(Object.entries(found).map(([name, one]) => [name, one.distances]));
-  curves(place, series, { title: "Mean ‖∂L_t/∂h_j‖ by distance", x, xaxis: { title: { text: `distance ${Object.values(found)[0].distance_of}` } }, yaxis: logAxis(Object.values(series)), height: 320 });
+  const furthest = largest(Object.values(x).map((places) => places.at(-1)), 0), empty = Object.values(found).every((one) => one.zero) ? ZERO : undefined;
+  const ticks = furthest <= 10 ? { dtick: 1 } : {};  // there is no half a step
+  curves(place, series, { title: "Mean ‖∂L_t/∂h_j‖ by distance", x, empty, xaxis: { title: { text: `distance ${Object.values(found)[0].distance_of}` }, ...ticks }, yaxis: logAxis(Object.values(series)), height: 320 });
 }
 
 function matrices(place, found) {
@@ -56,11 +62,13 @@ function matrices(place, found) {
   const high = largest(values, -300), low = Math.max(-largest(values.map((value) => -value), -300), high - 12);
   for (const [name, one] of Object.entries(found)) {
     const rows = one.rows.map((_, i) => i), width = Math.min(3000, 12 * one.steps.length);
+    const xaxis = tokenAxis(one.steps, one.tokens, {}, { width });  // named above: plotly would write over the tokens
+    const turned = xaxis.tickangle ? 7 * largest(xaxis.ticktext.map((text) => text.length), 0) : 0;  // room for names that are turned
     heat(place, {
       z: one.z, x: one.steps, y: rows, colours: FLOW, low, high, bar: "log10 of the norm",
-      title: `${name}: every loss to every ${one.of} of ${one.layer}`, names: { rows: one.losses.map((loss) => `loss of ${loss}`), columns: one.steps.map((step) => `step ${step}`) },
-      xaxis: tokenAxis(one.steps, one.tokens, { title: { text: `${one.of} j` } }, { width }), yaxis: tokenAxis(rows, one.losses, { title: { text: rows.length > 1 ? "loss t" : "" }, autorange: "reversed", tickangle: 0 }, { most: 60 }),
-      hover: "loss %{y}, step %{x}: 10^%{z:.2f}", height: rows.length === 1 ? 200 : Math.min(1000, 220 + 13 * Math.max(8, rows.length)), width,
+      title: `${name}: every loss to every ${one.of} j of ${one.layer}, j from left to right`, names: { rows: one.losses.map((loss) => `loss of ${loss}`), columns: one.steps.map((step) => `step ${step}`) },
+      xaxis, yaxis: tokenAxis(rows, one.losses, { title: { text: rows.length > 1 ? "loss t" : "" }, autorange: "reversed", tickangle: 0 }, { most: 60 }),
+      hover: "loss %{y}, step %{x}: 10^%{z:.2f}", empty: one.zero ? ZERO : undefined, height: turned + (rows.length === 1 ? 220 : Math.min(1000, 220 + 13 * Math.max(8, rows.length))), width,
     });
   }
 }

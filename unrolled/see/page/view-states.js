@@ -79,7 +79,7 @@ function picture(place, found, title, onrow) {
   const inner = heat(place, {
     z: found.z, x: found.steps, y: rows, colours: found.signed ? signed() : SQUASHED, low: found.signed ? -limit : 0, high: limit,
     title: `${title}${each}${steps}${isReport || !(each || steps) ? "" : "; drag to zoom in"}${each ? "" : "; click a row to colour the text by that unit"}`,
-    xaxis: tokenAxis(found.steps, found.tokens, { title: { text: "step" } }, { width }), names: { rows: found.units.map((unit) => `unit ${unit}`), columns: found.steps.map((step) => `step ${step}`) },
+    xaxis: tokenAxis(found.steps, found.tokens, {}, { width }), names: { rows: found.units.map((unit) => `unit ${unit}`), columns: found.steps.map((step) => `step ${step}`) },
     yaxis: { title: { text: "unit" }, autorange: "reversed", tickmode: "array", tickvals: rows.filter((i) => i % every === 0), ticktext: found.units.filter((_, i) => i % every === 0).map(String) },
     hover: "unit %{customdata}, step %{x}: %{z:.4f}", height: Math.min(760, 190 + 12 * Math.max(16, rows.length)), width,
   });

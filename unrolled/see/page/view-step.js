@@ -39,8 +39,8 @@ export default {
     const here = seen.layers.find((one) => one.name === layer.name), at = step - first;
     const pick = (table) => Object.fromEntries(Object.entries(table).filter(([, values]) => values).map(([name, values]) => [name, values[at]]));
     place.append(make("h2", {}, `Step ${step}, “${found.token}” just read, unit ${unit} of ${layer.name}`),
-      make("div", { class: "beside" }, equations(found), cellDiagram(pick(here.values), pick(here.entering))),
-      make("p", { class: "quiet" }, "x is the vector of what was read; h and c with t−1 are what the step before left. W, U and b are the layer's weights: the products shown are this unit's row of them."));
+      make("div", { class: "beside" }, equations(found), cellDiagram(pick(here.values), pick(here.entering), here.reverse ? "t+1" : "t−1")),
+      make("p", { class: "quiet" }, `x is the vector of what was read; ${here.reverse ? "this layer reads backwards: h and c with t+1 are what the next step left" : "h and c with t−1 are what the step before left"}. W, U and b are the layer's weights: the products shown are this unit's row of them.`));
     place.append(tokenStrip(part.tokens, { pressed: (i) => i === step, onpick: (i) => change({ step: i }) }));
     if (part.steps > part.tokens.length) place.append(make("p", { class: "quiet" }, `The first ${part.tokens.length.toLocaleString("en")} of ${part.steps.toLocaleString("en")} tokens: type a later step's number.`));
   },
