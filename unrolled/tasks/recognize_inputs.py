@@ -219,7 +219,8 @@ class InputReader:
         sizes = (reader.rate, reader.bands, reader.deltas, *reader.shape)
         if not reader.shape or not all(0 <= size <= LARGEST for size in sizes) or 0 in reader.shape:
             raise UserError(f"The stored way to read inputs is damaged: {reader}.", DAMAGED)
-        if reader.kind == "audio" and (reader.rate < 100 or reader.bands < 1 or reader.deltas > 2):
+        bands = (reader.bands * (reader.deltas + 1),)
+        if reader.kind == "audio" and (reader.rate < 100 or reader.deltas > 2 or reader.shape != bands):
             raise UserError(f"The stored way to read inputs is damaged: {reader}.", DAMAGED)
         return reader
 
