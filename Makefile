@@ -12,7 +12,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-NATIVE := CMakeLists.txt $(wildcard native/*)
+NATIVE := CMakeLists.txt $(wildcard native/*) $(wildcard native/*/*)
 
 .PHONY: demo test kill fuzz test-gpu sanitize-gpu check-style check-types clean FORCE
 

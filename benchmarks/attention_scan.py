@@ -16,7 +16,7 @@ import torch
 from measure import check, geometric_mean, interleaved, machine, row, show, write
 from torch import Tensor
 
-from unrolled.kernels.attention import Attended
+from unrolled.kernels.attention.scan import Attended
 from unrolled.nn import AttentionDecoder
 
 # what: options, B, T, S, input, hidden, memory

@@ -15,7 +15,7 @@ import time
 from measure import machine, row, show, write
 
 from unrolled import Model, api
-from unrolled.data.docstrings import embedded_labels
+from unrolled.data.demo.docstrings import embedded_labels
 
 
 def main() -> None:

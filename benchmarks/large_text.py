@@ -22,7 +22,7 @@ from pathlib import Path
 from measure import machine, row, show, write
 
 from unrolled.data import embedded_text
-from unrolled.data.token_cache import TokenCache
+from unrolled.data.batching.token_cache import TokenCache
 from unrolled.text import train_tokenizer
 
 IDLE = "import torch, sys; print('ready', flush=True); sys.stdin.read()"

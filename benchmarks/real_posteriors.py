@@ -24,10 +24,10 @@ import torch
 from numpy.typing import NDArray
 
 import unrolled
-from unrolled.data.line_images import prepared_line
-from unrolled.data.transcripts import tidy
+from unrolled.data.readers.media.transcripts import tidy
+from unrolled.data.signals.line_images import prepared_line
 from unrolled.models.recognizer import Recognizer
-from unrolled.tasks.recognize_batches import features_batch
+from unrolled.tasks.recognize.batches import features_batch
 
 DATA = Path(os.environ["UNROLLED_DATA"])
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

@@ -25,12 +25,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from unrolled import api
 from unrolled.data import Batch
-from unrolled.data.media import Medium
-from unrolled.data.store import FeatureStore
-from unrolled.data.transcripts import Transcribed
+from unrolled.data.batching.store import FeatureStore
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.models.recognizer import Recognizer
 from unrolled.tasks import Data, Recognize
-from unrolled.tasks.recognize_batches import ExampleBatches
+from unrolled.tasks.recognize.batches import ExampleBatches
 from unrolled.training.loop import make_optimizer
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ from peer_process import Peer
 
 from unrolled import api
 from unrolled.data import Buckets
-from unrolled.data.sentences import Sentence
+from unrolled.data.readers.tagged.sentences import Sentence
 
 SIZES = {"embedding_size": 100, "letter_size": 25, "hidden_size": 256, "dropout": 0.5}
 BATCH = 32

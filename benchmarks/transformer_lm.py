@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.models import LanguageModelSettings, TransformerLM, language_model
 from unrolled.search import Sampling, sample
-from unrolled.tasks.generate import Generate
+from unrolled.tasks.generate.task import Generate
 
 VOCABULARY, TOKENS = 65, 512
 

@@ -10,8 +10,8 @@ from clocks import CLOCKS
 
 from unrolled import api
 from unrolled.data import Buckets
-from unrolled.tasks.translate_run import translate
-from unrolled.tasks.writing import RunOptions
+from unrolled.tasks.shared.writing import RunOptions
+from unrolled.tasks.translate.predict import translate
 
 SIZES = {"embedding_size": 256, "encoder_size": 256, "encoder_layers": 2, "decoder_size": 512, "dropout": 0.2}
 BATCH, BEAM, TOKENS = 64, 5, 14

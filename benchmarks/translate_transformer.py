@@ -15,7 +15,7 @@ from translate_ours import BEAM, PRECISIONS, TOKENS, Ours
 
 from unrolled.nn.positions import sinusoidal
 from unrolled.search import score_targets
-from unrolled.tasks.translate_batch import source_batch
+from unrolled.tasks.translate.batches import source_batch
 
 SIZES = {"encoder.hidden_size": 256, "encoder.blocks": 3, "decoder.blocks": 3, "encoder.heads": 4, "decoder.heads": 4}
 LONGEST = 512

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from unrolled import Model
 from unrolled.data import held_out
-from unrolled.data.augment import SpectrumChanges, changed_spectrum, masked_spectrum
-from unrolled.data.log_mel import LogMel, with_deltas
+from unrolled.data.signals.augment import SpectrumChanges, changed_spectrum, masked_spectrum
+from unrolled.data.signals.log_mel import LogMel, with_deltas
 
 SPEAKERS = ("george", "jackson", "nicolas", "yweweler")
 BANDS = 40

@@ -32,7 +32,7 @@ from searches import grid, table
 
 from unrolled import Model
 from unrolled.search import Lexicon, NGram
-from unrolled.tasks.recognize_search import RunOptions
+from unrolled.tasks.recognize.search import RunOptions
 
 SPEAKERS = ("george", "jackson", "nicolas", "yweweler")
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

@@ -25,9 +25,9 @@ from common import Files, Part, main
 from searches import table
 
 from unrolled import Model
-from unrolled.data.transcripts import tidy
+from unrolled.data.readers.media.transcripts import tidy
 from unrolled.search import Lexicon, NGram
-from unrolled.tasks.recognize_search import RunOptions
+from unrolled.tasks.recognize.search import RunOptions
 
 EVERY = 10
 GAINS, WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0), (0.0, 0.1, 0.25, 0.5)  # 0: as if it were not there

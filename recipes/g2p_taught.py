@@ -31,7 +31,7 @@ from common import LAST_ONLY, Files, Part, main, mistakes_told
 from g2p import BASELINE, CTC, GAP, WAYS, Row, Rows, Way, held, letter_frames, places_of, scored, shown, with_beam
 
 from unrolled import Model, UserError, api
-from unrolled.kernels.cuda.compiler import cache_folder
+from unrolled.kernels.recurrence.cuda.compiler import cache_folder
 
 CODES = {"fre": "fr", "hun": "hu", "bul": "bg"}  # of simplemma's dictionaries
 WORDS = 40_000

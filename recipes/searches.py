@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from unrolled import Model
-from unrolled.data.transcripts import read_transcripts
+from unrolled.data.readers.media.transcripts import read_transcripts
 from unrolled.metrics.recognition import recognition_scores
-from unrolled.tasks.recognize_read import recognize
-from unrolled.tasks.recognize_search import RunOptions, Search
+from unrolled.tasks.recognize.predict import recognize
+from unrolled.tasks.recognize.search import RunOptions, Search
 
 Ways = Mapping[str, Sequence[RunOptions]]  # name → the options to choose from
 

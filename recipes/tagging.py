@@ -20,7 +20,7 @@ from pathlib import Path
 from common import Files, Part, main
 
 from unrolled.data import held_out
-from unrolled.data.columns import ColumnsFile
+from unrolled.data.readers.tagged.columns import ColumnsFile
 
 
 def ewt(data: Path, work: Path) -> Files:

@@ -19,8 +19,9 @@ from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model, check_path, current_versions, find_file
 from unrolled.model_file import building, load_weights, read_about
-from unrolled.see import curves, length_figure
-from unrolled.see.lengths import check_picture
+from unrolled.see import length_figure
+from unrolled.see.figures.curves import curves
+from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes

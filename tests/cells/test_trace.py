@@ -1,4 +1,4 @@
-"""The trace: what it shows is what happened, and its gradients are those of the definition (S13)."""
+"""The trace: what it shows is what happened, and its gradients are those of the definition."""
 
 from __future__ import annotations
 

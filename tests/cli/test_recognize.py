@@ -21,10 +21,10 @@ import soundfile
 from tests.tasks.recognition import RATE, SMALL, manifest, tone, words, write_lines, write_recordings
 from unrolled import load
 from unrolled.cli.app import main
-from unrolled.data.media import Medium
+from unrolled.data.readers.media.archives import Medium
 from unrolled.errors import Note
-from unrolled.tasks.recognize import Recognize
-from unrolled.tasks.recognize_read import hear
+from unrolled.tasks.recognize.predict import hear
+from unrolled.tasks.recognize.task import Recognize
 
 
 def run(*parts: str, text: str | bytes = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:

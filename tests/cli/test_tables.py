@@ -19,7 +19,7 @@ from tests.tasks.test_classify import SMALL, sentences, write
 from unrolled import Model, UserError, api
 from unrolled.cli import app as command
 from unrolled.cli.verb import Verb
-from unrolled.data.piped import piped_texts
+from unrolled.data.readers.tables.piped import piped_texts
 from unrolled.errors import Note
 from unrolled.tasks import TASKS
 

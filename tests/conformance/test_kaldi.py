@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.tolerances import assert_close
-from unrolled.data import log_mel
-from unrolled.data.log_mel import LogMel
+from unrolled.data.signals import log_mel
+from unrolled.data.signals.log_mel import LogMel
 
 
 @pytest.mark.parametrize(("rate", "bands"), [(16_000, 80), (8000, 40), (11_025, 23), (44_100, 64)])

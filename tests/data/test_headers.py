@@ -14,15 +14,15 @@ import pytest
 
 from unrolled.cli.run import standard_input
 from unrolled.data import read_pairs, read_table
-from unrolled.data.captions import read_captions
-from unrolled.data.column_names import ROLES
-from unrolled.data.label_checks import doubts, look_swapped
-from unrolled.data.labelled import Labelled, read_labelled
-from unrolled.data.series import read_series
-from unrolled.data.tables import read_texts
-from unrolled.data.tagged import read_sentences
-from unrolled.data.text import read_lines, read_text
-from unrolled.data.transcripts import read_transcripts
+from unrolled.data.readers.label_checks import doubts, look_swapped
+from unrolled.data.readers.labelled import Labelled, read_labelled
+from unrolled.data.readers.media.captions import read_captions
+from unrolled.data.readers.media.transcripts import read_transcripts
+from unrolled.data.readers.series.series import read_series
+from unrolled.data.readers.tables.column_names import ROLES
+from unrolled.data.readers.tables.table import read_texts
+from unrolled.data.readers.tagged.tagged import read_sentences
+from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import Note, UserError
 from unrolled.search.frames.files import read_labels
 from unrolled.search.frames.lexicon import Lexicon

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unrolled.data.lanes import Lanes, Steps
+from unrolled.data.batching.lanes import Lanes, Steps
 
 
 def numbered(lengths: list[int]) -> list[Steps]:

@@ -12,10 +12,10 @@ import pytest
 import soundfile
 from PIL import Image
 
-from unrolled.data.audio import audio_blocks, audio_facts, is_silent, read_audio
-from unrolled.data.line_images import line_facts, prepared_line, read_line
-from unrolled.data.media import Medium
-from unrolled.data.transcripts import read_transcripts
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.audio import audio_blocks, audio_facts, is_silent, read_audio
+from unrolled.data.readers.media.transcripts import read_transcripts
+from unrolled.data.signals.line_images import line_facts, prepared_line, read_line
 from unrolled.errors import UserError
 
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from unrolled.data import Batch, Buckets, Pair, read_pairs, read_parallel
-from unrolled.data.pairs import without_empty
-from unrolled.data.pronunciations import embedded_pronunciations
-from unrolled.data.text import read_lines
+from unrolled.data.demo.pronunciations import embedded_pronunciations
+from unrolled.data.readers.pairs import without_empty
+from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
 
 PAIRS = [("Guten Tag .", "hello ."), ("猫", 'the "cat", it')]

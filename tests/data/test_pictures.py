@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from unrolled.data.captions import (
+from unrolled.data.readers.media.captions import (
     fitted_view,
     pictures_or_errors,
     read_captioned,
@@ -23,8 +23,8 @@ from unrolled.data.captions import (
     shape_for,
     some_pictures,
 )
-from unrolled.data.pictures import decode, open_pictures, resized
-from unrolled.data.views import Shape, View
+from unrolled.data.signals.pictures import decode, open_pictures, resized
+from unrolled.data.signals.views import Shape, View
 from unrolled.errors import Note, UserError
 
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from unrolled.data import Batch
-from unrolled.data.ahead import Ahead
-from unrolled.data.augment import LineChanges, SpectrumChanges, changed_line, changed_spectrum, masked_spectrum
-from unrolled.data.log_mel import with_deltas
-from unrolled.data.store import FeatureStore
+from unrolled.data.batching.ahead import Ahead
+from unrolled.data.batching.store import FeatureStore
+from unrolled.data.signals.augment import LineChanges, SpectrumChanges, changed_line, changed_spectrum, masked_spectrum
+from unrolled.data.signals.log_mel import with_deltas
 
 
 class Numbered:

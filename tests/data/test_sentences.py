@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from unrolled import UserError
-from unrolled.data.columns import ColumnsFile
-from unrolled.data.conllu import ConlluFile
-from unrolled.data.python_source import embedded_sentences, tagged_source
-from unrolled.data.sentences import Columns
-from unrolled.data.tagged import read_sentences
+from unrolled.data.demo.python_source import embedded_sentences, tagged_source
+from unrolled.data.readers.tagged.columns import ColumnsFile
+from unrolled.data.readers.tagged.conllu import ConlluFile
+from unrolled.data.readers.tagged.sentences import Columns
+from unrolled.data.readers.tagged.tagged import read_sentences
 
 CONLLU = """\
 # newdoc id = one

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from unrolled import UserError
-from unrolled.data.frame import Frame, Part, Roles, fit_frame
-from unrolled.data.number_cells import is_header, number_separator
-from unrolled.data.quoted import separator_of
-from unrolled.data.series import Series, embedded_series, read_series
+from unrolled.data.readers.series.series import Series, embedded_series, read_series
+from unrolled.data.readers.tables.number_cells import is_header, number_separator
+from unrolled.data.readers.tables.quoted import separator_of
+from unrolled.data.signals.scaling import Frame, Part, Roles, fit_frame
 from unrolled.errors import Note
 
 TABLE = "date,x,y\n2026-01-01,1,10\n2026-01-02,2,20.5\n2026-01-03,3,-1e3\n"

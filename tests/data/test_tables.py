@@ -12,9 +12,9 @@ import pytest
 
 from unrolled import UserError
 from unrolled.data import Batch, Buckets, held_out, read_ragged, read_table
-from unrolled.data.labelled import read_labelled
-from unrolled.data.tables import read_texts
-from unrolled.data.transcripts import read_transcripts
+from unrolled.data.readers.labelled import read_labelled
+from unrolled.data.readers.media.transcripts import read_transcripts
+from unrolled.data.readers.tables.table import read_texts
 from unrolled.errors import Note
 
 ROWS = [("a", "one, two"), ("b", 'with "quotes"'), ("c", "naïve")]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unrolled.data.season import find_period, repeated
-from unrolled.data.series import Sheet, read_series
-from unrolled.data.times import Clock, Step, find_format, timeline_of
+from unrolled.data.readers.series.series import Sheet, read_series
+from unrolled.data.readers.series.times import Clock, Step, find_format, timeline_of
+from unrolled.data.signals.season import find_period, repeated
 from unrolled.errors import Note, UserError
 
 START = datetime(2024, 1, 30)

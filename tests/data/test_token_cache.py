@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from unrolled import UserError, api
-from unrolled.data import token_cache
-from unrolled.data.token_cache import TokenCache
+from unrolled.data.batching import token_cache
+from unrolled.data.batching.token_cache import TokenCache
 from unrolled.errors import Note
 from unrolled.text import large, train_tokenizer
 
@@ -135,7 +135,8 @@ def test_a_damaged_tokenizer_or_scan_is_made_again(book: Path, tmp_path: Path) -
 
 def test_two_processes_share_one(book: Path, tmp_path: Path) -> None:
     program = (
-        "import sys; from unrolled.data.token_cache import TokenCache; from unrolled.text import train_tokenizer\n"
+        "import sys; from unrolled.data.batching.token_cache import TokenCache\n"
+        "from unrolled.text import train_tokenizer\n"
         "cache = TokenCache(sys.argv[2]); text, _ = cache.text(sys.argv[1])\n"
         "made = cache.tokenizer(text, 'char', lambda texts: train_tokenizer('char', texts))\n"
         "print(int(cache.ids(text, made).astype('int64').sum()))"
@@ -201,7 +202,7 @@ def test_a_large_test_file_is_scored_as_a_small_one(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     model = api.train("generate", train=book, out=tmp_path / "run", set=SMALL, quiet=True)
     expected = model.evaluate(book)
-    monkeypatch.setattr("unrolled.tasks.generate_reading.LARGE", 1)
+    monkeypatch.setattr("unrolled.tasks.generate.read.LARGE", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model.evaluate(book) == expected

@@ -24,18 +24,18 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from unrolled import api
-from unrolled.data.arrays import read_arrays
-from unrolled.data.audio import read_audio
-from unrolled.data.labelled import read_labelled
-from unrolled.data.line_images import read_line
-from unrolled.data.media import Medium
-from unrolled.data.pictures import open_pictures
-from unrolled.data.series import read_series
-from unrolled.data.text import read_text
+from unrolled.data.readers.arrays import read_arrays
+from unrolled.data.readers.labelled import read_labelled
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.audio import read_audio
+from unrolled.data.readers.series.series import read_series
+from unrolled.data.readers.text import read_text
+from unrolled.data.signals.line_images import read_line
+from unrolled.data.signals.pictures import open_pictures
 from unrolled.errors import Note, UserError
 from unrolled.model import Model
-from unrolled.see.curves import curves
-from unrolled.see.runs import run_rows
+from unrolled.see.figures.curves import curves
+from unrolled.see.views.runs import run_rows
 from unrolled.text import Vectors, split_words
 
 Runs = Callable[[str], Path]
@@ -358,7 +358,7 @@ def test_a_small_picture_of_many_pixels(tmp_path: Path) -> None:
 
 
 def test_a_small_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unrolled.data.text.LARGEST", 10_000)
+    monkeypatch.setattr("unrolled.data.readers.text.LARGEST", 10_000)
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"a" * 200_000, mtime=0))
     assert f"{path} has {path.stat().st_size:,} bytes and unpacks to more than" in refusal(lambda: read_text(path))

@@ -16,8 +16,9 @@ from tests.kernels.pairs import pairwise
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
-from unrolled.kernels import ENGINES, choose, cuda
-from unrolled.kernels.cuda import launch
+from unrolled.kernels import ENGINES, choose
+from unrolled.kernels.recurrence import cuda
+from unrolled.kernels.recurrence.cuda import launch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
-from unrolled.kernels import Job, make_job, reference
+from unrolled.kernels import Job, make_job
+from unrolled.kernels.recurrence import reference
 
 Case = dict[str, Any]
 

@@ -18,7 +18,7 @@ from tests.kernels.pairs import pairwise
 from tests.tolerances import assert_close
 from unrolled.cells import BahdanauCell, BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score
 from unrolled.errors import UserError
-from unrolled.kernels.attention import (
+from unrolled.kernels.attention.scan import (
     ATTENTION_ENGINES,
     Attended,
     AttentionJob,
@@ -154,7 +154,8 @@ def compare(job: AttentionJob) -> None:
 @pytest.fixture(autouse=True)
 def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fresh buffers and scratch are NaN: what is read before it is written shows."""
-    from unrolled.kernels import _native, native_buffers
+    from unrolled.kernels import _native
+    from unrolled.kernels.recurrence import native_buffers
 
     monkeypatch.setattr(native_buffers, "fill_with_nan", True)
     _native.set_scratch_nan(True)
@@ -190,7 +191,7 @@ def test_autocast_is_near(case: dict[str, Any]) -> None:
 
 
 def test_autocast_multiplies_in_bfloat16_where_the_processor_does() -> None:
-    from unrolled.kernels.native_ops import NARROW
+    from unrolled.kernels.recurrence.native_ops import NARROW
 
     job = make(USUAL)
     wide = results(*cast(job, torch.float32), "native")["output"]
@@ -278,7 +279,8 @@ class TestWithTorch:
         return cast(make({**USUAL, **changes}), torch.float32)
 
     def test_the_operators_pass_torchs_own_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from unrolled.kernels import attention_ops, native_buffers
+        from unrolled.kernels.attention import native_ops as attention_ops
+        from unrolled.kernels.recurrence import native_buffers
 
         for changes in ({}, {"luong": False, "kind": "gru", "score": "dot", "mask": "ragged", "bias": False}):
             inputs: list[Any] = []

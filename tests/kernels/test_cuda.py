@@ -20,10 +20,11 @@ import unrolled
 from tests.kernels.cuda_cases import CELLS, make
 from unrolled.cells import LSTMCell, RNNCell
 from unrolled.errors import UserError
-from unrolled.kernels import ENGINES, Job, choose, cuda
-from unrolled.kernels.cuda import compiler, launch
-from unrolled.kernels.cuda.arguments import INTEGERS, POINTERS, Arguments
-from unrolled.kernels.cuda.plan import (
+from unrolled.kernels import ENGINES, Job, choose
+from unrolled.kernels.recurrence import cuda
+from unrolled.kernels.recurrence.cuda import compiler, launch
+from unrolled.kernels.recurrence.cuda.arguments import INTEGERS, POINTERS, Arguments
+from unrolled.kernels.recurrence.cuda.plan import (
     BLOCK,
     GRU,
     GRU_BEFORE,

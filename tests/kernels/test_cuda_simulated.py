@@ -24,10 +24,10 @@ from tests.kernels.pairs import pairwise
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
-from unrolled.kernels import cuda, reference
-from unrolled.kernels.cuda import compiler, launch, once, products
-from unrolled.kernels.cuda.arguments import Arguments
-from unrolled.kernels.cuda.plan import (
+from unrolled.kernels.recurrence import cuda, reference
+from unrolled.kernels.recurrence.cuda import compiler, launch, once, products
+from unrolled.kernels.recurrence.cuda.arguments import Arguments
+from unrolled.kernels.recurrence.cuda.plan import (
     GRU,
     GRU_BEFORE,
     KINDS,

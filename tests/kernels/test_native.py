@@ -22,7 +22,8 @@ from tests.tolerances import assert_close
 from unrolled import kernels
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
 from unrolled.errors import UserError
-from unrolled.kernels import ENGINES, Job, choose, make_job, native_ops, scan, scan_traced
+from unrolled.kernels import ENGINES, Job, choose, make_job, scan, scan_traced
+from unrolled.kernels.recurrence import native_ops
 
 pytestmark = pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built here")
 
@@ -151,7 +152,8 @@ def compare(job: Job) -> None:
 @pytest.fixture(autouse=True)
 def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fresh buffers and scratch are NaN: what is read before it is written shows."""
-    from unrolled.kernels import _native, native_buffers
+    from unrolled.kernels import _native
+    from unrolled.kernels.recurrence import native_buffers
 
     monkeypatch.setattr(native_buffers, "fill_with_nan", True)
     _native.set_scratch_nan(True)
@@ -277,7 +279,7 @@ class TestWithTorch:
         return cast(make({**PLAIN, "kind": "lstm", "steps": 4, "batch": 3, "hidden": 5, **changes}), torch.float32)
 
     def test_the_operators_pass_torchs_own_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from unrolled.kernels import native_buffers
+        from unrolled.kernels.recurrence import native_buffers
 
         for changes in ({}, {"lengths": True, "norm": True, "time_major": True}, {"kind": "gru", "resets": "learned"}):
             inputs: list[Any] = []
@@ -387,7 +389,7 @@ class TestWithTorch:
             assert (ours - expected).norm() <= 0.02 * expected.norm(), what
 
     def test_autocast_multiplies_in_bfloat16_where_the_processor_does(self) -> None:
-        from unrolled.kernels.native_ops import NARROW
+        from unrolled.kernels.recurrence.native_ops import NARROW
 
         layer, x = unrolled.LSTM(7, 20, backend="native"), torch.randn(5, 3, 7)
         with torch.autocast("cpu", dtype=torch.bfloat16):

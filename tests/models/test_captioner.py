@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from tests.tolerances import assert_close
 from unrolled.config import apply
 from unrolled.data import Batch
-from unrolled.data.views import Shape, View
+from unrolled.data.signals.views import Shape, View
 from unrolled.errors import UserError
 from unrolled.models.captioner import CaptionerSettings, captioner
-from unrolled.models.pictures import PictureEncoder, PictureSettings
+from unrolled.models.picture_encoder import PictureEncoder, PictureSettings
 from unrolled.nn.vision import RegionNet, shifted
 from unrolled.search import select
-from unrolled.tasks.caption_batch import caption_loss, looking, unseen, view_batch
+from unrolled.tasks.caption.batches import caption_loss, looking, unseen, view_batch
 
 TOKENS = 9
 SMALL: dict[str, Any] = {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.tolerances import assert_close
 from unrolled.cells import BahdanauCell, LuongCell, RNNCell, Score
 from unrolled.errors import UserError
-from unrolled.kernels.attention import ATTENTION_ENGINES, attention_scan
+from unrolled.kernels.attention.scan import ATTENTION_ENGINES, attention_scan
 from unrolled.nn.attention_decoder import AttentionDecoder
 from unrolled.search.steps import select
 

@@ -192,7 +192,7 @@ def test_padding_changes_nothing(backend: str) -> None:
 
 @native_only
 def test_operator_is_well_behaved() -> None:
-    from unrolled.kernels import ctc_ops
+    from unrolled.kernels.ctc import native_ops as ctc_ops
 
     log_probs = random_log_probs(2, 12, 5).requires_grad_()
     inputs = (log_probs, torch.tensor([1, 2, 2]), torch.tensor([0, 1]), torch.tensor([12, 9]), torch.tensor([1, 2]))

@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.tolerances import assert_close
 from unrolled.cells import BahdanauCell, RNNCell, Score
 from unrolled.errors import UserError
-from unrolled.kernels.attention import attention_scan
+from unrolled.kernels.attention.scan import attention_scan
 from unrolled.nn.attention_decoder import AttentionDecoder, gumbel
 
 B, T, S, D, H, M = 4, 3, 5, 3, 6, 8

@@ -15,7 +15,7 @@ import unrolled
 from tests.engines import ON_CPU
 from tests.tolerances import assert_close
 from unrolled import GRU, LSTM, RNN
-from unrolled.kernels import aten
+from unrolled.kernels.recurrence import aten
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "rnn": (RNN, {}),

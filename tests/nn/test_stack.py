@@ -8,8 +8,8 @@ from torch import Tensor
 
 import unrolled
 from unrolled.cells import State
-from unrolled.kernels import reference
-from unrolled.kernels.job import Job
+from unrolled.kernels.recurrence import reference
+from unrolled.kernels.recurrence.job import Job
 
 
 @pytest.mark.parametrize(

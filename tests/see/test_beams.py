@@ -104,7 +104,7 @@ def test_a_recogniser_has_one_unless_it_hears_nothing(model_of: Find) -> None:
 
 
 def test_too_many_frames_to_show(model_of: Find, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unrolled.tasks.recognize_trace.MOST_SEARCHED", 2)
+    monkeypatch.setattr("unrolled.tasks.recognize.trace.MOST_SEARCHED", 2)
     trace = model_of("recognize").trace(input_of("recognize"))
     frames = len(trace.frames.posteriors)  # type: ignore[union-attr]
     with pytest.raises(UserError) as error:

@@ -21,10 +21,10 @@ from tests.see.models import input_of, waves
 from unrolled.errors import Note, UserError
 from unrolled.model import Model
 from unrolled.see import attention_figure, attention_maps, length_figure
-from unrolled.see.figures import compare_gradients
+from unrolled.see.figures.kinds import compare_gradients
+from unrolled.see.figures.steps import naming
+from unrolled.see.figures.style import quiet, style
 from unrolled.see.frames import Frames
-from unrolled.see.steps import naming
-from unrolled.see.style import quiet, style
 from unrolled.see.trace import AttentionMap, ModelTrace, Probe
 from unrolled.see.units import liveliest
 
@@ -256,7 +256,7 @@ def test_steps_that_are_too_many_to_name_are_numbered(model_of: Find) -> None:
 
 
 def test_many_lines_have_few_names() -> None:
-    from unrolled.see.canvas import Picture, legend, lines
+    from unrolled.see.figures.canvas import Picture, legend, lines
 
     with style(8):
         axis: Any = Picture(3.3, 2).subplots()
@@ -267,7 +267,7 @@ def test_many_lines_have_few_names() -> None:
 
 
 def test_ticks_of_logarithms_do_not_collide() -> None:
-    from unrolled.see.canvas import Picture, log_axis
+    from unrolled.see.figures.canvas import Picture, log_axis
 
     for low, high in ((0.7, 1.1), (0.09, 1.2), (1e-9, 2.0), (3.0, 3.0), (1e-5, 4e-5)):
         with style(8):

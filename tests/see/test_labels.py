@@ -11,7 +11,7 @@ import pytest
 
 from unrolled.errors import Note
 from unrolled.see import attention_figure, length_figure
-from unrolled.see.labels import _characters, _tell_of_boxes, drawable, fonts, shown
+from unrolled.see.figures.labels import _characters, _tell_of_boxes, drawable, fonts, shown
 
 PRIVATE = "\ue0ff"  # a character that no font has
 MEDIUM = "\u2315"  # one that STIXGeneral has, which comes with matplotlib, and DejaVu has not
@@ -47,14 +47,14 @@ def test_boxes_stand_for_what_no_font_has_and_that_is_said_once() -> None:
 
 
 def test_where_no_font_is_installed_chinese_is_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unrolled.see.labels.FALLBACKS", ())
+    monkeypatch.setattr("unrolled.see.figures.labels.FALLBACKS", ())
     labels, said = drawn("一", "二")
     assert labels == ["□", "□"]
     assert len(said) == 1
 
 
 def test_an_installed_font_is_used_for_what_others_lack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unrolled.see.labels.FALLBACKS", ("No Such Font", "STIXGeneral"))
+    monkeypatch.setattr("unrolled.see.figures.labels.FALLBACKS", ("No Such Font", "STIXGeneral"))
     assert fonts() == ["DejaVu Sans", "DejaVu Sans Mono", "STIXGeneral"]
     assert drawn("é", MEDIUM) == (["é", MEDIUM], [])
 

@@ -17,9 +17,9 @@ from unrolled.model import Model
 from unrolled.models.language import RecurrentLM
 from unrolled.see import trace as trace_module
 from unrolled.see.flow import contributions, largest_singular_values, one_step
-from unrolled.tasks.recognize_batches import features_batch
-from unrolled.tasks.recognize_read import whole
-from unrolled.tasks.translate_batch import source_batch
+from unrolled.tasks.recognize.batches import features_batch
+from unrolled.tasks.recognize.predict import whole
+from unrolled.tasks.translate.batches import source_batch
 
 Find = Callable[[str], Model]
 OPTIONS = "Unknown option of a trace 'hid'. Did you mean 'hide'? Choices: hide, seed, target, temperature, write."
@@ -235,7 +235,7 @@ def test_crf_losses_are_of_marginals_over_all_sequences(model_of: Find) -> None:
 
 
 def trace_sentence(text: str) -> Any:
-    from unrolled.data.sentences import Sentence
+    from unrolled.data.readers.tagged.sentences import Sentence
 
     return Sentence(tuple(text.split()))
 
@@ -261,8 +261,8 @@ def test_a_long_text_is_followed_from_some_losses(model_of: Find, monkeypatch: p
 def test_forecast_losses_are_training_losses(model_of: Find) -> None:
     model = model_of("forecast")
     trace = model.trace(waves(20))
-    from unrolled.data.frame import Part
-    from unrolled.data.series import Series
+    from unrolled.data.readers.series.series import Series
+    from unrolled.data.signals.scaling import Part
 
     steps = model.assets.steps(Part(Series(waves(20), "")))
     network: Any = model.network

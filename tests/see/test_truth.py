@@ -17,9 +17,9 @@ from unrolled.errors import Note
 from unrolled.model import Model
 from unrolled.serve import Asked, Inspection, save_report
 from unrolled.tasks import Example
-from unrolled.tasks.recognize_batches import features_batch
-from unrolled.tasks.recognize_read import whole
-from unrolled.tasks.translate_batch import pair_batch
+from unrolled.tasks.recognize.batches import features_batch
+from unrolled.tasks.recognize.predict import whole
+from unrolled.tasks.translate.batches import pair_batch
 
 Find = Callable[[str], Model]
 TEXT = "one fine two three"

@@ -20,7 +20,7 @@ import torch
 from tests.see.models import FILES, KINDS
 from unrolled import api
 from unrolled.model import Model
-from unrolled.see.runs import Updates
+from unrolled.see.views.runs import Updates
 from unrolled.serve import Asked, Inspection, save_report
 from unrolled.serve.page import find_port, make_app
 

@@ -19,8 +19,8 @@ from tests.cli.test_generate import call
 from tests.see.models import KINDS
 from unrolled import UserError, api
 from unrolled.model import Model
-from unrolled.see import views
 from unrolled.see.report import MODULES
+from unrolled.see.views import trace as views
 from unrolled.serve import Asked, Inspection, save_report
 from unrolled.serve import page as page_module
 from unrolled.serve.inspection import VIEWS

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unrolled.data.captions import read_captioned, read_captions
+from unrolled.data.readers.media.captions import read_captioned, read_captions
 from unrolled.metrics.captions import cider_d
 
 DATA = Path(os.environ.get("UNROLLED_DATA", ""))

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unrolled.data.audio import audio_facts, read_audio
-from unrolled.data.line_images import read_line
-from unrolled.data.log_mel import LogMel
-from unrolled.data.media import Medium
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.audio import audio_facts, read_audio
+from unrolled.data.signals.line_images import read_line
+from unrolled.data.signals.log_mel import LogMel
 from unrolled.nn.ctc import find_infeasible
 
 DATA = os.environ.get("UNROLLED_DATA")

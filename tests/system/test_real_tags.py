@@ -10,7 +10,7 @@ import pytest
 
 from unrolled import api
 from unrolled.tasks import Request
-from unrolled.tasks.tag import Tag
+from unrolled.tasks.tag.task import Tag
 
 DATA = Path(os.environ.get("UNROLLED_DATA", ""))
 pytestmark = pytest.mark.skipif("UNROLLED_DATA" not in os.environ, reason="UNROLLED_DATA is not set: no real text here")

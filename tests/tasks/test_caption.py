@@ -17,14 +17,14 @@ from PIL import Image
 import unrolled
 from tests.models.test_captioner import Halves
 from unrolled import Model, UserError, api
-from unrolled.data.glyphs import embedded_glyphs
+from unrolled.data.demo.glyphs import embedded_glyphs
 from unrolled.errors import Note
 from unrolled.metrics.captions import caption_scores
-from unrolled.tasks.base import Request
-from unrolled.tasks.caption import Caption
-from unrolled.tasks.caption_batch import CaptionAssets, view_batch
-from unrolled.tasks.caption_config import CaptionConfig
-from unrolled.tasks.writing import real_tokens, with_targets
+from unrolled.tasks.caption.batches import CaptionAssets, view_batch
+from unrolled.tasks.caption.config import CaptionConfig
+from unrolled.tasks.caption.task import Caption
+from unrolled.tasks.contract import Request
+from unrolled.tasks.shared.writing import real_tokens, with_targets
 
 SMALL: dict[str, Any] = {
     "model.embedding_size": 24,
@@ -187,7 +187,7 @@ def test_batched_is_single_and_the_search_says_what_the_loss_says(model: Model) 
 
 
 def _view(pixels: NDArray[np.uint8]) -> Any:
-    from unrolled.data.views import View
+    from unrolled.data.signals.views import View
 
     return View(pixels)
 

@@ -17,8 +17,8 @@ from tests.tolerances import assert_close
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
 from unrolled.tasks import Request
-from unrolled.tasks.classify import Classified
-from unrolled.tasks.reading import Reader, choose_level
+from unrolled.tasks.classify.task import Classified
+from unrolled.tasks.shared.reader import Reader, choose_level
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 12,
@@ -352,7 +352,7 @@ def test_bad_inputs(model: Model) -> None:
 
 
 def test_the_embedded_data() -> None:
-    from unrolled.data.docstrings import embedded_labels
+    from unrolled.data.demo.docstrings import embedded_labels
 
     examples = embedded_labels()
     assert len(examples) > 2000

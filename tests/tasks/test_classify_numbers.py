@@ -16,7 +16,7 @@ from tests.tasks.test_classify import SMALL
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
 from unrolled.tasks import Request
-from unrolled.tasks.classify_numbers import Measured, number_scores
+from unrolled.tasks.classify.regression import Measured, number_scores
 
 NUMBERS: dict[str, Any] = {**SMALL, "data.kind": "number", "train.max_steps": 150, "train.eval_every": 50}
 WORDS = {"poor": -2.0, "dull": -1.0, "plain": 0.0, "good": 1.5, "great": 3.0}

@@ -16,7 +16,7 @@ import unrolled
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
-from unrolled.tasks.forecast import ForecastConfig
+from unrolled.tasks.forecast.task import ForecastConfig
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,

@@ -9,7 +9,7 @@ import torch
 
 from tests.tolerances import assert_close
 from unrolled import api
-from unrolled.tasks.forecast_start import fit_linear
+from unrolled.tasks.forecast.initialize import fit_linear
 
 
 def test_the_linear_path_finds_a_linear_law() -> None:

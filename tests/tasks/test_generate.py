@@ -15,7 +15,7 @@ from unrolled import Model, UserError, api
 from unrolled.models import LanguageModelSettings, language_model, stepping
 from unrolled.models.language import RecurrentLM
 from unrolled.tasks import TASKS
-from unrolled.tasks.generate_config import GenerateConfig
+from unrolled.tasks.generate.config import GenerateConfig
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12)) + "\n"
 SMALL: dict[str, Any] = {
@@ -331,7 +331,7 @@ class TestStopping:
             api.train("generate", train=book, out=tmp_path / "run", set=keys, quiet=True)
 
     def test_clipping_lets_a_diverging_rnn_train(self, book: Path, tmp_path: Path) -> None:
-        """S15: the same ReLU network, started badly, with and without rescaling by norm."""
+        """The same ReLU network, started badly, with and without rescaling by norm."""
         keys = {
             **SMALL,
             "model.cell": "rnn",

@@ -34,14 +34,14 @@ from tests.tasks.recognition import (
 )
 from tests.tolerances import assert_close
 from unrolled import Model, api
-from unrolled.data.line_images import prepared_line
-from unrolled.data.wav import SoundPipe
+from unrolled.data.readers.media.wav import SoundPipe
+from unrolled.data.signals.line_images import prepared_line
 from unrolled.errors import Note, UserError
 from unrolled.search import NGram
-from unrolled.tasks.base import Request
-from unrolled.tasks.recognize import Recognize
-from unrolled.tasks.recognize_batches import features_batch
-from unrolled.tasks.recognize_config import RecognizeConfig
+from unrolled.tasks.contract import Request
+from unrolled.tasks.recognize.batches import features_batch
+from unrolled.tasks.recognize.config import RecognizeConfig
+from unrolled.tasks.recognize.task import Recognize
 
 CAUSAL: dict[str, Any] = {"model.bidirectional": False, "train.max_steps": 300}
 WRITERS: dict[str, Callable[[Path, list[str]], Path]] = {

@@ -23,8 +23,8 @@ from tests.tasks.recognition import (
     write_recordings,
 )
 from unrolled import UserError, api
-from unrolled.tasks.recognize_inputs import InputReader
-from unrolled.tasks.recognize_search import Piece, RunOptions, joined
+from unrolled.tasks.recognize.features import InputReader
+from unrolled.tasks.recognize.search import Piece, RunOptions, joined
 
 
 def job(file: Path, **changes: Any) -> api.Job:

@@ -19,7 +19,7 @@ from unrolled.errors import Note
 from unrolled.metrics.spans import may_follow, spans_of, tags_of
 from unrolled.models.tagger import Tagger
 from unrolled.tasks import Request
-from unrolled.tasks.tag import Tag
+from unrolled.tasks.tag.task import Tag
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 16,
@@ -128,7 +128,7 @@ def test_many_are_the_same_as_one(model: Model) -> None:
 
 
 def api_sentence(text: str) -> Any:
-    from unrolled.data.sentences import Sentence
+    from unrolled.data.readers.tagged.sentences import Sentence
 
     return Sentence(tuple(text.split()))
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from unrolled import Model, UserError, api
-from unrolled.data.sentences import Sentence
+from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import Note
 from unrolled.models.tagger import Tagger
-from unrolled.tasks.tag import Tag
-from unrolled.tasks.tag_config import TagConfig
-from unrolled.tasks.tag_files import words_of
+from unrolled.tasks.tag.config import TagConfig
+from unrolled.tasks.tag.predict import words_of
+from unrolled.tasks.tag.task import Tag
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,

@@ -22,13 +22,13 @@ from unrolled.data import Batch, Pair
 from unrolled.errors import Note
 from unrolled.search import Found, Hypothesis, Ranking, score_targets
 from unrolled.tasks import Request
-from unrolled.tasks.side import Reading, choose_level
-from unrolled.tasks.translate import Translate
-from unrolled.tasks.translate_batch import pair_batch, source_batch
-from unrolled.tasks.translate_config import TranslateConfig
-from unrolled.tasks.translate_run import Translation, answer_of
-from unrolled.tasks.translate_text import TranslateAssets
-from unrolled.tasks.writing import real_tokens
+from unrolled.tasks.shared.side import Reading, choose_level
+from unrolled.tasks.shared.writing import real_tokens
+from unrolled.tasks.translate.assets import TranslateAssets
+from unrolled.tasks.translate.batches import pair_batch, source_batch
+from unrolled.tasks.translate.config import TranslateConfig
+from unrolled.tasks.translate.predict import Translation, answer_of
+from unrolled.tasks.translate.task import Translate
 
 SMALL: dict[str, Any] = {
     "model.embedding_size": 24,

@@ -16,8 +16,8 @@ from torch import nn
 
 from tests.tolerances import assert_close
 from unrolled import LSTM, UserError, api
-from unrolled.see.curves import curves, draw_norms
-from unrolled.see.runs import Updates, run_rows
+from unrolled.see.figures.curves import curves, draw_norms
+from unrolled.see.views.runs import Updates, run_rows
 from unrolled.training import Origin, Run, updates
 from unrolled.training.clipping import Clipping, layer_of
 

@@ -1,4 +1,4 @@
-"""Teacher forcing and its schedules (S17)."""
+"""Teacher forcing and its schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Truncated backpropagation against its definition by brute force (S14)."""
+"""Truncated backpropagation against its definition by brute force."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One time step each: the recurrent cells in plain torch, under their equations."""
 
 from unrolled.cells.activations import ACTIVATIONS, Activation, activation
-from unrolled.cells.attention import AttentionStep, BahdanauCell, LuongCell, Score
+from unrolled.cells.attending import AttentionStep, BahdanauCell, LuongCell, Score
 from unrolled.cells.base import AnyCell, BuiltIn, Cell, State, Step
 from unrolled.cells.gru import GRUCell
 from unrolled.cells.lstm import LSTMCell

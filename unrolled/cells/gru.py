@@ -1,4 +1,4 @@
-"""The gated recurrent unit in both conventions (S5)."""
+"""The gated recurrent unit in both conventions."""
 
 from __future__ import annotations
 

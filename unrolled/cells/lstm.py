@@ -1,4 +1,4 @@
-"""Long short-term memory, with peepholes, projection and layer norm (S3, S4, S8)."""
+"""Long short-term memory, with peepholes, projection and layer norm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vanilla recurrent cell (S2)."""
+"""The vanilla recurrent cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trace: every state and gate of a run, and the gradients that flowed through them (S13, S16)."""
+"""Trace: every state and gate of a run, and the gradients that flowed through them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder step that looks at a picture (S25): attention through a gate, soft or hard."""
+"""The decoder step that looks at a picture: attention through a gate, soft or hard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unrolled.cells.attention import AttentionStep, BahdanauCell, LuongCell, Score
+from unrolled.cells.attending import AttentionStep, BahdanauCell, LuongCell, Score
 from unrolled.cells.base import AnyCell, State
 
 

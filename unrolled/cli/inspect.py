@@ -67,7 +67,7 @@ def inspect(
     Without --figures, --html, --step or --places a page opens in the browser, on this machine alone.
     """
     from unrolled import api
-    from unrolled.see.style import read_width
+    from unrolled.see.figures.style import read_width
     from unrolled.serve import Asked, Inspection, save_report, serve
 
     inches, named = read_width(width), _names(only)

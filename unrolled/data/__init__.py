@@ -1,15 +1,15 @@
 """From files to batches."""
 
-from unrolled.data.arrays import read_ragged
-from unrolled.data.batch import Batch, join
-from unrolled.data.buckets import Buckets, held_out
-from unrolled.data.frame import Frame
-from unrolled.data.lanes import Lanes, Steps
-from unrolled.data.pairs import Pair, read_pairs, read_parallel
-from unrolled.data.series import Series, Sheet, read_series
-from unrolled.data.streams import Stream, Windows
-from unrolled.data.tables import Row, read_table
-from unrolled.data.text import EMBEDDED, embedded_text, read_text
+from unrolled.data.batching.batch import Batch, join
+from unrolled.data.batching.buckets import Buckets, held_out
+from unrolled.data.batching.lanes import Lanes, Steps
+from unrolled.data.batching.streams import Stream, Windows
+from unrolled.data.readers.arrays import read_ragged
+from unrolled.data.readers.pairs import Pair, read_pairs, read_parallel
+from unrolled.data.readers.series.series import Series, Sheet, read_series
+from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.text import EMBEDDED, embedded_text, read_text
+from unrolled.data.signals.scaling import Frame
 
 __all__ = [
     "EMBEDDED",

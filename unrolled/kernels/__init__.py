@@ -10,9 +10,9 @@ from torch import Tensor
 
 from unrolled.cells import AnyCell, ScanTrace, State
 from unrolled.errors import UserError
-from unrolled.kernels import aten, cuda, reference
-from unrolled.kernels.choice import NOT_BUILT, Choice, choose_of, known_engine
-from unrolled.kernels.job import Job, Keep
+from unrolled.kernels.recurrence import aten, cuda, reference
+from unrolled.kernels.recurrence.choice import NOT_BUILT, Choice, choose_of, known_engine
+from unrolled.kernels.recurrence.job import Job, Keep
 
 __all__ = [
     "ENGINES",
@@ -35,7 +35,7 @@ __all__ = [
 ENGINES: dict[str, ModuleType] = {"cuda": cuda, "torch": aten, "reference": reference}
 
 try:
-    from unrolled.kernels import native
+    from unrolled.kernels.recurrence import native
 except ImportError as error:
     missing = error.name == "unrolled.kernels._native"
     NOT_BUILT["native"] = "no C++ compiler was found when it was installed" if missing else str(error)

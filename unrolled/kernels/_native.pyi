@@ -1,4 +1,4 @@
-"""The compiled extension (native/bindings.cpp). Scans take tensors as addresses, `tensor.data_ptr()`."""
+"""The compiled extension (native/bind/module.cpp). Scans take tensors as addresses, `tensor.data_ptr()`."""
 
 import builtins
 

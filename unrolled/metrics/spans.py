@@ -1,4 +1,4 @@
-"""Spans that tags mark out: B-NP I-NP O is one NP of two words. Schemes IOB1, IOB2, BIOES and BILOU (S21)."""
+"""Spans that tags mark out: B-NP I-NP O is one NP of two words. Schemes IOB1, IOB2, BIOES and BILOU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the state an encoder ended in to the state a decoder begins with, whatever the shapes of both (S23)."""
+"""From the state an encoder ended in to the state a decoder begins with, whatever the shapes of both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from unrolled.models.recurrent import State
+from unrolled.models.recurrent_settings import State
 
 BridgeKind = Literal["auto", "linear", "zero"]
 

@@ -1,4 +1,4 @@
-"""Picture encoder and decoder together: a picture in, words out (S25)."""
+"""Picture encoder and decoder together: a picture in, words out."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from unrolled.config import Section
 from unrolled.data import Batch
-from unrolled.data.views import Shape
+from unrolled.data.signals.views import Shape
 from unrolled.errors import UserError
 from unrolled.models.decoders import AttentiveDecoder, WriterSettings
 from unrolled.models.embedding import token_embedding
 from unrolled.models.encoder import Encoded
-from unrolled.models.pictures import BlockEncoder, MakeEncoder, PictureEncoder, PictureSettings
+from unrolled.models.picture_encoder import BlockEncoder, MakeEncoder, PictureEncoder, PictureSettings
 from unrolled.models.writer import TransformerWriter, Writer
 
 BASELINE_DECAY = 0.9  # of the moving baseline, as Xu et al. have it

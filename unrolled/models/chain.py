@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.models.recurrent import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent_settings import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.stack import variational_mask
 from unrolled.nn.stepper import Stepper

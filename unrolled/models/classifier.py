@@ -1,4 +1,4 @@
-"""A network that reads a sequence and gives it one label, or several (S20)."""
+"""A network that reads a sequence and gives it one label, or several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
-from unrolled.models.recurrent import Change, RecurrentSettings, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.pooling import Pooling
 
 

@@ -1,4 +1,4 @@
-"""What writes the target: recurrent decoders, from a fixed vector or with attention (S23)."""
+"""What writes the target: recurrent decoders, from a fixed vector or with attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.models.bridge import Bridge, BridgeKind
 from unrolled.models.encoder import Encoded, Encoder, Ending
-from unrolled.models.recurrent import RecurrentSettings, State, cell_options, from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent_settings import (
+    RecurrentSettings,
+    State,
+    cell_options,
+    from_torch,
+    recurrent_layer,
+    to_torch,
+)
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.dropout import Dropout

@@ -1,4 +1,4 @@
-"""What reads the source: its tokens in, a vector for each of them and a state for the whole out (S23)."""
+"""What reads the source: its tokens in, a vector for each of them and a state for the whole out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import Change, RecurrentSettings, State, from_torch, recurrent_layer, unchanged
 from unrolled.nn.dropout import Dropout
 
 

@@ -1,4 +1,4 @@
-"""Vectors in, an estimate of vectors to come out, at every step: feed-forward layers under recurrent ones (S22)."""
+"""Vectors in, an estimate of vectors to come out, at every step: feed-forward layers under recurrent ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.models.outputs import LossName, Output
-from unrolled.models.recurrent import Change, RecurrentSettings, State, from_torch, recurrent_layer, to_torch, unchanged
+from unrolled.models.recurrent_settings import (
+    Change,
+    RecurrentSettings,
+    State,
+    from_torch,
+    recurrent_layer,
+    to_torch,
+    unchanged,
+)
 from unrolled.nn.front import DenseFront
 
 CALM = 3.0  # scaled inputs beyond it are drawn in: nothing much larger was seen in training

@@ -1,4 +1,4 @@
-"""Language models: the next token from those before it (S1, S19)."""
+"""Language models: the next token from those before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unrolled.errors import UserError
 from unrolled.models.chain import Chain, ChainStepper, dropped, dropped_words
 from unrolled.models.language_base import LanguageModel, LanguageModelSettings
 from unrolled.models.language_transformer import TransformerLM
-from unrolled.models.recurrent import Change, State, from_torch, recurrent_layer, to_torch, unchanged
+from unrolled.models.recurrent_settings import Change, State, from_torch, recurrent_layer, to_torch, unchanged
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.stepper import Stepper
 from unrolled.search import Step

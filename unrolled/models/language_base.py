@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from unrolled.models.recurrent import RecurrentSettings
+from unrolled.models.recurrent_settings import RecurrentSettings
 from unrolled.search import Step
 
 LEAST_CONTEXT = 2  # a Transformer's window is halved when it is full

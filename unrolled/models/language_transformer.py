@@ -1,4 +1,4 @@
-"""The Transformer as a language model: it looks back over a window of the text, and keeps what it has read (S10, S19).
+"""The Transformer as a language model: it looks back over a window of the text, and keeps what it has read.
 
 A window grows from nothing to `context` tokens. When it is full and one more comes, it begins anew with its last
 context / 2 tokens, which are read again: a token never has fewer than that before it, where there are as many, and what
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from unrolled.errors import UserError
 from unrolled.models.embedding import token_embedding
 from unrolled.models.language_base import LEAST_CONTEXT, LanguageModel, LanguageModelSettings
-from unrolled.models.recurrent import Change, unchanged
+from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import Kept, TransformerEncoder, TransformerState
 

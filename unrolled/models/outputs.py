@@ -1,4 +1,4 @@
-"""What a forecaster says of a number to come: a value, a probability, a distribution or quantiles; and its loss (S18).
+"""What a forecaster says of a number to come: a value, a probability, a distribution or quantiles; and its loss.
 
 All work on scaled numbers. A network gives raw outputs (…, K, P) for K columns; `place` moves them to `base`, the value
 that a zero stands for, in units of `scale`, and the result, `estimate`, is what losses and readers take.

@@ -1,4 +1,4 @@
-"""A network that reads a long signal and says which label each of its steps is, or none: CTC (S12, S24)."""
+"""A network that reads a long signal and says which label each of its steps is, or none: CTC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.inputs import FrameInput
-from unrolled.models.recurrent import Change, RecurrentSettings, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder

@@ -12,7 +12,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.decoders import Decoded
 from unrolled.models.encoder import Encoded, EncoderSettings, real
-from unrolled.models.recurrent import Change, from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent_settings import Change, from_torch, recurrent_layer, to_torch
 from unrolled.search import Shared, Step
 
 

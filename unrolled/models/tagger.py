@@ -1,4 +1,4 @@
-"""Taggers: a tag for every word of a sentence, from the words on both sides of it (S21)."""
+"""Taggers: a tag for every word of a sentence, from the words on both sides of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.models.inputs import WordInput
-from unrolled.models.recurrent import Change, RecurrentSettings, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.crf import CRF, log_partition_of_logs
 
 Forbidden = tuple[Tensor, Tensor, Tensor]

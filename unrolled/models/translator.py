@@ -1,4 +1,4 @@
-"""Encoder and decoder together: a sequence in, another one out (S23)."""
+"""Encoder and decoder together: a sequence in, another one out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from unrolled.data import Batch
 from unrolled.models.decoders import Decoded
 from unrolled.models.embedding import Sizes, token_embedding
 from unrolled.models.encoder import Encoded, RecurrentEncoder
-from unrolled.models.recurrent import Change
+from unrolled.models.recurrent_settings import Change
 from unrolled.models.stepwise import Stepwise
-from unrolled.models.transformer import TransformerTranslator
+from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.models.writer import Writer
 

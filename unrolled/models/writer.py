@@ -1,4 +1,4 @@
-"""What writes: a memory and a state in, the scores of token after token out, whatever was read (S23, S25)."""
+"""What writes: a memory and a state in, the scores of token after token out, whatever was read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.data import Batch
-from unrolled.kernels.vocabulary import linear_scores
+from unrolled.kernels.vocabulary.scores import linear_scores
 from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
 from unrolled.models.encoder import Encoded, Encoder
-from unrolled.models.recurrent import Change
+from unrolled.models.recurrent_settings import Change
 from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState

@@ -1,4 +1,4 @@
-"""Attention layers (S9): additive, dot, scaled dot and general scores, and several heads at once."""
+"""Attention layers: additive, dot, scaled dot and general scores, and several heads at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unrolled.cells import Score
-from unrolled.cells.attention import join_heads, masked_softmax, scaled, split_heads
+from unrolled.cells.attending import join_heads, masked_softmax, scaled, split_heads
 from unrolled.errors import UserError
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
 

@@ -1,4 +1,4 @@
-"""Recurrent decoders that attend (S9, S23, S25): Bahdanau's, Luong's and Xu's, whole sequences or step by step."""
+"""Recurrent decoders that attend: Bahdanau's, Luong's and Xu's, whole sequences or step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, State, Trace, VisualCell, drawn_place
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels.attention import (
+from unrolled.kernels.attention.scan import (
     ATTENTION_ENGINES,
     Attended,
     AttentionJob,
@@ -20,8 +20,8 @@ from unrolled.kernels.attention import (
     quick_score,
     run_attention_job,
 )
-from unrolled.kernels.choice import Choice, known_engine
 from unrolled.kernels.lengths import check_lengths
+from unrolled.kernels.recurrence.choice import Choice, known_engine
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from unrolled.cells import ScanTrace, State, Trace
 from unrolled.cells.base import AnyCell, Step
-from unrolled.kernels import attention_reference
-from unrolled.kernels.attention import Attended, AttentionJob
+from unrolled.kernels.attention import reference as attention_reference
+from unrolled.kernels.attention.scan import Attended, AttentionJob
 from unrolled.nn.dropin import DropIn
 
 

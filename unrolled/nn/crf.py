@@ -1,4 +1,4 @@
-"""Linear-chain conditional random fields: exact forward algorithm and Viterbi, batched and masked (S21)."""
+"""Linear-chain conditional random fields: exact forward algorithm and Viterbi, batched and masked."""
 
 from __future__ import annotations
 

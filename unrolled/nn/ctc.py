@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss, alignments, and targets that have no path (S18)."""
+"""Connectionist temporal classification: the loss, alignments, and targets that have no path."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
     labels = torch.as_tensor(target, dtype=torch.int64).reshape(-1).cpu()
     job = _job(log_probs[None].detach().cpu(), labels[None], None, None, blank)
     if _choose(backend, job.log_probs) == "native":
-        from unrolled.kernels.ctc_ops import ctc_align as native_align
+        from unrolled.kernels.ctc.native_ops import ctc_align as native_align
 
         score, states = native_align(job.log_probs[0].float(), labels, blank)
         path = states.tolist()
@@ -270,7 +270,7 @@ def _choose(backend: str, log_probs: Tensor) -> str:
 
 
 def _native_losses(job: _Job) -> Tensor:
-    from unrolled.kernels import ctc_ops
+    from unrolled.kernels.ctc import native_ops as ctc_ops
 
     log_probs = job.log_probs.float().cpu()  # from a GPU: two megabytes for 32 × 500 × 32
     save = torch.is_grad_enabled() and log_probs.requires_grad

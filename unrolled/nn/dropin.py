@@ -12,8 +12,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, Trace
 from unrolled.errors import UserError
-from unrolled.kernels import Choice, aten, check_engine, choose
+from unrolled.kernels import Choice, check_engine, choose
 from unrolled.kernels.lengths import check_lengths
+from unrolled.kernels.recurrence import aten
 from unrolled.nn.checks import (
     check_choice,
     check_hidden,

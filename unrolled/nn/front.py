@@ -1,4 +1,4 @@
-"""Layers before the recurrence: dense ones for vectors, convolutions for images and spectrograms (S12)."""
+"""Layers before the recurrence: dense ones for vectors, convolutions for images and spectrograms."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from unrolled.errors import UserError, note
-from unrolled.kernels import aten
+from unrolled.kernels.recurrence import aten
 
 if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn

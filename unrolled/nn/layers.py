@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU as torch.nn has them, and what torch.nn does not have (S2–S8).
+"""RNN, LSTM and GRU as torch.nn has them, and what torch.nn does not have.
 
 Change the import and nothing else: constructors, calls, parameter names and results are torch.nn's. Everything
 beyond it is a keyword with a default that changes nothing. All three take:

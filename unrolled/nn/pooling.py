@@ -1,4 +1,4 @@
-"""One vector for a whole sequence (S7, S20)."""
+"""One vector for a whole sequence."""
 
 from __future__ import annotations
 

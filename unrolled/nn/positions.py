@@ -1,4 +1,4 @@
-"""Codes that tell a Transformer where a step stands (S10): the one that works, and those that do not."""
+"""Codes that tell a Transformer where a step stands: the one that works, and those that do not."""
 
 from __future__ import annotations
 

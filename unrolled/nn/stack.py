@@ -1,4 +1,4 @@
-"""Layers on top of each other, in one or both directions (S6, S7): what drop-ins and `Recurrent` share."""
+"""Layers on top of each other, in one or both directions: what drop-ins and `Recurrent` share."""
 
 from __future__ import annotations
 

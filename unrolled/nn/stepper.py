@@ -1,4 +1,4 @@
-"""Streaming: a layer that takes one step at a time, with its weights packed for it (S9)."""
+"""Streaming: a layer that takes one step at a time, with its weights packed for it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from unrolled.cells import AnyCell, BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels import ENGINES, NOT_BUILT, cuda
-from unrolled.kernels.job import Job
+from unrolled.kernels import ENGINES, NOT_BUILT
+from unrolled.kernels.recurrence import cuda
+from unrolled.kernels.recurrence.job import Job
 from unrolled.nn.stack import combine
 from unrolled.nn.stepper_graph import CapturedStep
 from unrolled.nn.watch import Watch
@@ -159,7 +160,7 @@ class Stepper:
 
     def _packed(self) -> Any:
         from unrolled.kernels import _native
-        from unrolled.kernels.native import kind_of
+        from unrolled.kernels.recurrence.native import kind_of
 
         packed = _native.Stepper(WEIGHTS.index(self.weights))
         packed.look_at(self._watch.watched, self._watch.seen)

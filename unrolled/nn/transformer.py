@@ -1,4 +1,4 @@
-"""The Transformer (S10): layers of attention and feed-forward networks, whole sequences or one step at a time."""
+"""The Transformer: layers of attention and feed-forward networks, whole sequences or one step at a time."""
 
 from __future__ import annotations
 

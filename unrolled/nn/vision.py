@@ -1,4 +1,4 @@
-"""A convolutional network that keeps the place of what it sees: a small picture in, a vector per region out (S12)."""
+"""A convolutional network that keeps the place of what it sees: a small picture in, a vector per region out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam search: the likeliest outputs of any model with `start` and `step`, many inputs at once (S26)."""
+"""Beam search: the likeliest outputs of any model with `start` and `step`, many inputs at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels.vocabulary import top_scores
+from unrolled.kernels.vocabulary.scores import top_scores
 from unrolled.search.blocking import forced, repeated_ngrams
 from unrolled.search.constraints import Constraint
 from unrolled.search.hypotheses import Fate, Found, Hypothesis, Node, Tree

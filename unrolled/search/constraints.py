@@ -1,4 +1,4 @@
-"""What a search over tokens may write: constraints, and the one that keeps to a list of words (S28)."""
+"""What a search over tokens may write: constraints, and the one that keeps to a list of words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing token by token, many prompts at once (S26)."""
+"""Writing token by token, many prompts at once."""
 
 from __future__ import annotations
 

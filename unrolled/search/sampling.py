@@ -1,4 +1,4 @@
-"""Which distribution the next token is drawn from: temperature, top-k, top-p, min-p, repetition penalty (S26)."""
+"""Which distribution the next token is drawn from: temperature, top-k, top-p, min-p, repetition penalty."""
 
 from __future__ import annotations
 

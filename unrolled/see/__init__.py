@@ -1,12 +1,12 @@
 """From traces and runs to pictures."""
 
-from unrolled.see.attention import attention_figure
 from unrolled.see.beams import Beams
-from unrolled.see.captions import attention_maps
-from unrolled.see.curves import curves
+from unrolled.see.figures.attention import attention_figure
+from unrolled.see.figures.caption import attention_maps
+from unrolled.see.figures.curves import curves
+from unrolled.see.figures.lengths import length_figure
+from unrolled.see.figures.recognition import recognition_figure
 from unrolled.see.frames import Frames
-from unrolled.see.lengths import length_figure
-from unrolled.see.recognition import recognition_figure
 from unrolled.see.trace import AttentionMap, Forecasts, Guesses, ModelTrace, Part, Probe, check_memory
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A search as a tree that grew step by step: the beam of a decoder, or the beginnings that CTC's search held (S26)."""
+"""A search as a tree that grew step by step: the beam of a decoder, or the beginnings that CTC's search held."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from unrolled.cells import GRUCell, LSTMCell, RNNCell
 from unrolled.cells.base import AnyCell, BuiltIn
 from unrolled.errors import UserError
 from unrolled.nn.attention_trace import FedCell
-from unrolled.see.labels import plain
+from unrolled.see.figures.labels import plain
 from unrolled.see.trace import ModelTrace
 
 

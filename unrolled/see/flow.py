@@ -1,4 +1,4 @@
-"""Gradient flow, step by step: each step's Jacobian, and its share of the shared weights' gradient (S13, S16)."""
+"""Gradient flow, step by step: each step's Jacobian, and its share of the shared weights' gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CTC model says of every frame, for pictures (S34)."""
+"""What a CTC model says of every frame, for pictures."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import base64
 import html
 import io
 
-from unrolled.see.labels import plain
+from unrolled.see.figures.labels import plain
 from unrolled.see.trace import ModelTrace
 
 

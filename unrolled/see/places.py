@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.see.labels import plain
+from unrolled.see.figures.labels import plain
 from unrolled.see.trace import ModelTrace
 
 BEFORE, AFTER = 30, 10  # tokens around a place

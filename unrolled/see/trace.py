@@ -1,4 +1,4 @@
-"""What a model did with one input: states, gates, losses, attention and search (S13, S16, S26, S32, S34)."""
+"""What a model did with one input: states, gates, losses, attention and search."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class ModelTrace:
     @property
     def kinds(self) -> list[str]:
         """What `figure` can draw."""
-        from unrolled.see.figures import DRAWINGS
+        from unrolled.see.figures.kinds import DRAWINGS
 
         return [kind for kind in DRAWINGS if self.why_not(kind) is None]
 
@@ -251,7 +251,7 @@ class ModelTrace:
 
     def why_not(self, kind: str) -> str | None:
         """Why there is no such figure; None: there is."""
-        from unrolled.see.figures import NEEDS
+        from unrolled.see.figures.kinds import NEEDS
 
         if kind not in NEEDS:
             raise unknown_name("figure", kind, NEEDS)
@@ -269,8 +269,8 @@ class ModelTrace:
 
         `width` is in inches, or "column" or "page" of a paper; without it, what is drawn decides.
         """
-        from unrolled.see.figures import DRAWINGS
-        from unrolled.see.style import read_width, style, text_size
+        from unrolled.see.figures.kinds import DRAWINGS
+        from unrolled.see.figures.style import read_width, style, text_size
 
         if (reason := self.why_not(kind)) is not None:
             raise UserError(reason, f"There are: {', '.join(self.kinds)}.")
@@ -289,7 +289,7 @@ class ModelTrace:
         only: Sequence[str] | None = None,
     ) -> list[Path]:
         """Draws everything there is to see, or the figures named in `only`, into a folder: PNG, SVG or PDF."""
-        from unrolled.see.figures import save_all
+        from unrolled.see.figures.kinds import save_all
 
         return save_all(self, Path(folder), format, width, only)
 

@@ -10,8 +10,8 @@ from typing import Any
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.see import ModelTrace
-from unrolled.see.figures import make_folder, save_all
-from unrolled.see.gradients_figure import compare_gradients
+from unrolled.see.figures.gradients import compare_gradients
+from unrolled.see.figures.kinds import make_folder, save_all
 from unrolled.tasks import Example, Request
 
 

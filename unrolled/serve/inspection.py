@@ -13,10 +13,12 @@ import numpy as np
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.model import Model
-from unrolled.see import ModelTrace, layer_views, views
+from unrolled.see import ModelTrace
 from unrolled.see.marks import mark_of
 from unrolled.see.places import Place
-from unrolled.see.runs import run_rows
+from unrolled.see.views import layers as layer_views
+from unrolled.see.views import trace as views
+from unrolled.see.views.runs import run_rows
 from unrolled.serve.asked import Asked
 from unrolled.serve.vectors import nearest, sentence_map, why_no_words, word_map
 from unrolled.tasks import Request, Task

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from unrolled.errors import UserError
-from unrolled.see.layer_views import UNROLLED_STEPS
 from unrolled.see.report import check_place, key, write_report
+from unrolled.see.views.layers import UNROLLED_STEPS
 from unrolled.serve.asked import tell
 from unrolled.serve.inspection import Inspection
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.see.labels import plain
-from unrolled.see.views import rounded
+from unrolled.see.figures.labels import plain
+from unrolled.see.views.trace import rounded
 from unrolled.text import Vectors
 
 SHOWN = 15

@@ -1,13 +1,13 @@
 """The tasks, one file each."""
 
-from unrolled.tasks.base import Data, Example, Request, Task
-from unrolled.tasks.caption import Caption
-from unrolled.tasks.classify import Classify
-from unrolled.tasks.forecast import Forecast
-from unrolled.tasks.generate import Generate
-from unrolled.tasks.recognize import Recognize
-from unrolled.tasks.tag import Tag
-from unrolled.tasks.translate import Translate
+from unrolled.tasks.caption.task import Caption
+from unrolled.tasks.classify.task import Classify
+from unrolled.tasks.contract import Data, Example, Request, Task
+from unrolled.tasks.forecast.task import Forecast
+from unrolled.tasks.generate.task import Generate
+from unrolled.tasks.recognize.task import Recognize
+from unrolled.tasks.tag.task import Tag
+from unrolled.tasks.translate.task import Translate
 
 TASKS: dict[str, type[Task]] = {
     "generate": Generate,

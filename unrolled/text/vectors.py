@@ -1,4 +1,4 @@
-"""Word vectors: read from files or taken from models, asked for neighbours and analogies (S11)."""
+"""Word vectors: read from files or taken from models, asked for neighbours and analogies."""
 
 from __future__ import annotations
 

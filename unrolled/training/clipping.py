@@ -1,4 +1,4 @@
-"""Gradients just before an update: their norms, layer by layer, and clipping (S15)."""
+"""Gradients just before an update: their norms, layer by layer, and clipping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Teacher forcing, and the ways away from it (S17)."""
+"""Teacher forcing, and the ways away from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Truncated backpropagation through time, for any k1 and k2 (S14).
+"""Truncated backpropagation through time, for any k1 and k2.
 
 A stream is read in chunks of k1 steps. After each chunk there is one update: the losses of its k1 steps, each counted
 once, are backpropagated through at most the last k2 steps.

@@ -1,4 +1,4 @@
-"""Every update of a run, a row each: its loss, its learning rate, and the norms of its gradients (S15)."""
+"""Every update of a run, a row each: its loss, its learning rate, and the norms of its gradients."""
 
 from __future__ import annotations
 

@@ -23,16 +23,16 @@ from tests.see.models import KINDS, input_of, waves, write_files
 from tests.tasks.recognition import RATE, frames, marks, tone
 from unrolled import api
 from unrolled.config import apply, write_toml
-from unrolled.data.audio import audio_blocks, audio_facts
-from unrolled.data.media import Medium
-from unrolled.data.token_cache import TokenCache
+from unrolled.data.batching.token_cache import TokenCache
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.audio import audio_blocks, audio_facts
 from unrolled.errors import UserError
 from unrolled.reproduce import read_recipe
 from unrolled.search import NGram
 from unrolled.search.frames.files import decoder_from_files, read_posteriors
-from unrolled.see.runs import run_rows
+from unrolled.see.views.runs import run_rows
 from unrolled.tasks import TASKS
-from unrolled.tasks.base import Request
+from unrolled.tasks.contract import Request
 from unrolled.text import Vectors
 from unrolled.training import Origin, Run
 
@@ -400,7 +400,7 @@ def _cache_targets(folder: Path, data: Path) -> Iterator[Target]:
             read, _ = damaged.text(book)
             damaged.tokenizer(read, {"level": "char"}, lambda pieces: tokenizer)
             if inside.parts[0] == "tokens":  # it would be made again by a process: slow, and tested elsewhere
-                from unrolled.data.token_cache import _problem, _smallest_type
+                from unrolled.data.batching.token_cache import _problem, _smallest_type
 
                 if _problem(copy / inside.parent, _smallest_type(len(tokenizer))) is not None:
                     return None

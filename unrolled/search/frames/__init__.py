@@ -1,4 +1,4 @@
-"""From a matrix of posteriors to labels and words: best path, prefix beam search, dictionary search (S27, S28)."""
+"""From a matrix of posteriors to labels and words: best path, prefix beam search, dictionary search."""
 
 from unrolled.search.frames.confidence import word_confidences
 from unrolled.search.frames.decoder import Decoder, DecoderStream, decode

@@ -1,4 +1,4 @@
-"""Decoder: from posteriors to sentences, whole, in batches, or as they come (S27, S28)."""
+"""Decoder: from posteriors to sentences, whole, in batches, or as they come."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Dictionary search in plain Python: to be read, and what runs where the C++ core was not built (S28).
+"""Dictionary search in plain Python: to be read, and what runs where the C++ core was not built.
 
-native/dictionary_search.cpp is the same search. Hypotheses with the same future share a slot: the same place in the
+native/search/dictionary_search.cpp is the same search. Hypotheses with the same future share a slot: the same place in the
 prefix tree, and the same state of the language model (or, where sentences are told apart, the same words so far). A
 slot has two scores, as in prefix search: of paths that end in a blank, and of paths that end in the place's label.
 """
@@ -63,7 +63,7 @@ class Slot:
 
 
 class Found(NamedTuple):
-    """What native/dictionary_search.h calls so."""
+    """What native/search/dictionary_search.h calls so."""
 
     score: float
     complete: bool

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data.text import read_lines
+from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
 from unrolled.search.frames.blanks import blank_column, chosen_blank
 from unrolled.search.frames.decoder import Decoder

@@ -1,4 +1,4 @@
-"""Lexicons: which words there are and how they are spelt or pronounced, as a prefix tree (S28)."""
+"""Lexicons: which words there are and how they are spelt or pronounced, as a prefix tree."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Lexicon:
         return root
 
     def native(self, lm: NGram | None) -> Any:
-        """The tree in C++ with what a model says of its words (native/dictionary_search.h); the last one is kept."""
+        """The tree in C++ with what a model says of its words (native/search/dictionary_search.h); the last one is kept."""
         if self._native is None or self._native[0] is not lm:
             from unrolled.kernels import _native
 

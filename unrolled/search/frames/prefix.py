@@ -1,4 +1,4 @@
-"""CTC decoding without a dictionary: the best path, and prefix beam search (S27)."""
+"""CTC decoding without a dictionary: the best path, and prefix beam search."""
 
 from __future__ import annotations
 

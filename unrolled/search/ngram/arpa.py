@@ -110,7 +110,7 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def read_plain(lines: Iterable[str], name: str) -> PlainNGram:
-    """The model of an ARPA file's lines; a bad line is named. The wording is that of native/arpa.cpp."""
+    """The model of an ARPA file's lines; a bad line is named. The wording is that of native/ngram/arpa.cpp."""
     reader = _Reader(name)
     for line in lines:
         reader.feed(line)

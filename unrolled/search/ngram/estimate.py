@@ -28,7 +28,7 @@ FALLBACK: Discounts = (0.5, 1.0, 1.5)  # where a text is too small for estimates
 
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int]) -> PlainNGram:
-    """The model of a text, with all counts in memory: what native/kneser_ney.cpp does on disk."""
+    """The model of a text, with all counts in memory: what native/ngram/kneser_ney.cpp does on disk."""
     actual, vocabulary, longest = _count(sentences, order)
     adjusted = [_adjusted(actual, length) for length in range(1, order + 1)]
     discounts = discounts_of([_counts_of_counts(counts) for counts in adjusted], longest)

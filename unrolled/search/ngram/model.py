@@ -1,4 +1,4 @@
-"""NGram: the n-gram model as a user has it (S29)."""
+"""NGram: the n-gram model as a user has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""n-gram models in the C++ core (native/ngram.h), seen as plain.py's are."""
+"""n-gram models in the C++ core (native/ngram/ngram.h), seen as plain.py's are."""
 
 from __future__ import annotations
 

@@ -1,0 +1,59 @@
+// The kernels of one instruction set. CMakeLists.txt compiles this file once for each, with its own flags and its own
+// UNROLLED_NAMESPACE; dispatch.cpp picks one at run time.
+#include "runtime/kernels.h"
+
+#include "attention/attention.h"
+#include "attention/queries.h"
+#include "recurrence/gru.h"
+#include "recurrence/lstm.h"
+#include "recurrence/rnn.h"
+#include "step/kernels.h"
+
+#define UNROLLED_STRING_(x) #x
+#define UNROLLED_STRING(x) UNROLLED_STRING_(x)
+
+namespace unrolled::UNROLLED_NAMESPACE {
+
+void ctc_loss(const CtcJob& job, int threads);                // ctc_kernels.cpp
+void top_scores(const TopJob& job, int threads);              // vocabulary_kernels.cpp
+void cross_entropy(const CrossEntropyJob& job, int threads);
+void narrow_scores(const NarrowScoresJob& job, int threads);
+bool has_narrow();
+
+static void forward(const ScanJob& job, int threads) {
+  switch (static_cast<CellKind>(job.kind)) {
+    case CellKind::rnn_tanh:
+    case CellKind::rnn_relu: return run<RnnForward>(job, threads);
+    case CellKind::lstm: return run<LstmForward>(job, threads);
+    case CellKind::gru_reset_after: return run<GruAfterForward>(job, threads);
+    case CellKind::gru_reset_before: return run<GruBeforeForward>(job, threads);
+  }
+}
+
+static void backward(const ScanJob& job, int threads) {
+  switch (static_cast<CellKind>(job.kind)) {
+    case CellKind::rnn_tanh:
+    case CellKind::rnn_relu: return run<RnnBackward>(job, threads);
+    case CellKind::lstm: return run<LstmBackward>(job, threads);
+    case CellKind::gru_reset_after: return run<GruAfterBackward>(job, threads);
+    case CellKind::gru_reset_before: return run<GruBeforeBackward>(job, threads);
+  }
+}
+
+extern const Kernels kKernels;
+const Kernels kKernels = {
+    UNROLLED_STRING(UNROLLED_NAMESPACE),
+    kLanes,
+    forward,
+    backward,
+    run_attention<AttentionForward>,
+    run_attention<AttentionBackward>,
+    look_at_memories,
+    {pack_matrix, free_matrix, step_layer, step_scratch},
+    ctc_loss,
+    top_scores,
+    cross_entropy,
+    narrow_scores,
+    has_narrow};
+
+}  // namespace unrolled::UNROLLED_NAMESPACE

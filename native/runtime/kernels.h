@@ -1,0 +1,28 @@
+// What each instruction set's build offers.
+#pragma once
+
+#include "attention/job.h"
+#include "ctc/ctc.h"
+#include "recurrence/job.h"
+#include "step/job.h"
+#include "vocabulary/vocabulary.h"
+
+namespace unrolled {
+
+struct Kernels {
+  const char* name;
+  int lanes;
+  void (*forward)(const ScanJob&, int threads);
+  void (*backward)(const ScanJob&, int threads);
+  void (*attention_forward)(const AttentionJob&, int threads);
+  void (*attention_backward)(const AttentionJob&, int threads);
+  void (*attention_look)(const AttentionJob&, int threads);
+  StepKernels step;
+  void (*ctc_loss)(const CtcJob&, int threads);
+  void (*top_scores)(const TopJob&, int threads);
+  void (*cross_entropy)(const CrossEntropyJob&, int threads);
+  void (*narrow_scores)(const NarrowScoresJob&, int threads);
+  bool (*narrow)();  // whether this processor multiplies bfloat16
+};
+
+}  // namespace unrolled

@@ -1,0 +1,137 @@
+// Time-synchronous search for word sequences through a prefix tree, with an n-gram model at word ends. All scores are
+// natural logarithms. unrolled/search/frames/dictionary_plain.py is the same, to be read.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ctc/ctc.h"
+#include "search/lexicon.h"
+#include "ngram/ngram.h"
+#include "search/search.h"
+
+namespace unrolled {
+
+struct DictionaryOptions {
+  int labels = 0, blank = 0;
+  int separator = -1;         // the label between words, or none
+  int beam = 100;             // most slots that are kept
+  int per_node = 0;           // most of them at one node of the tree; 0 is any number
+  double margin = 1e30;       // how far below the best one may be
+  bool sum = false;           // paths that come together are added up; else the best one stays
+  bool recombine = true;      // histories that the language model cannot tell apart come together
+  bool look_ahead = true;     // a word's beginning has the best unigram score of the words that begin so
+  double lm_weight = 0, word_bonus = 0;
+  double unknown_penalty = kNever;  // added once for a word that is spelt by its labels; −infinity: there are none
+};
+
+// A lexicon with what a language model says of its words: shared by all searches that use the two.
+struct Dictionary {
+  std::shared_ptr<const Lexicon> lexicon;
+  std::shared_ptr<const NGramModel> lm;  // or none
+  std::vector<uint32_t> lm_words;        // the model's number for each word of the lexicon
+  std::vector<double> look_ahead;        // by node: the best unigram score of the words that begin so
+
+  Dictionary(std::shared_ptr<const Lexicon> lexicon, std::shared_ptr<const NGramModel> lm, const std::vector<std::string>& words);
+};
+
+class DictionarySearch {
+ public:
+  static constexpr int32_t kUnknownWord = -2;
+
+  struct Found {
+    double score;
+    bool complete;                            // false: the last word is not at its end
+    std::vector<int32_t> labels, starts, ends;  // the frames of each label, from the first to after the last
+    std::vector<int32_t> words, word_ends;    // a word, or kUnknownWord; how many labels there are when it ends
+  };
+
+  DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options);
+  void feed(const Frames& frames);
+  // The best so far, as if the frames had ended.
+  std::vector<Found> best(int count) const;
+
+ private:
+  // The best path to a slot, or the sum of several. `end` is the frame after the last label's last one.
+  struct Path {
+    double score = kNever;
+    int32_t trace = -1, end = 0, word = -1;
+    bool fresh = false;  // came with a new label in this frame: its record is written if the slot stays
+  };
+  // Hypotheses that have the same future: a place in the tree and what the language model remembers. Nodes below
+  // tree size are the tree's; then there is one for each label, the end of a word that ended in it; then come words
+  // that are not in the lexicon, as far as they have been spelt.
+  struct Slot {
+    int32_t node;
+    uint32_t lm;
+    int32_t history;
+    Path blank, label;  // paths that end in a blank, paths that end in a label
+    double total;
+  };
+  struct Record {
+    int32_t previous, label, start, previous_end, word;
+  };
+
+  int32_t ends_at() const { return lexicon_->size(); }
+  int32_t unknowns_at() const { return lexicon_->size() + options_.labels; }
+  int32_t label_of(int32_t node) const;
+  bool begins_word(int32_t node) const { return node == 0 || (options_.separator < 0 && node >= ends_at() && node < unknowns_at()); }
+
+  void step(const float* x);
+  void stay(const Slot& slot, const Path& total, const float* x);
+  void move(const Slot& slot, const Path& total, const float* x);
+  void move_in_tree(const Slot& slot, const Path& total, const float* x);
+  void move_unknown(const Slot& slot, const Path& total, const float* x);
+  void end_word(const Slot& slot, const Path& path, int32_t label, int32_t word, uint32_t lm_word, int32_t identity);
+  void add(int32_t node, uint32_t lm, int32_t history, const Path& path, bool blank, bool single);
+  bool hopeless(uint64_t hash, double score) const { return score < bar_ && !(staying_[hash % kStaying / 64] >> hash % 64 & 1); }
+  void keep_best();
+  void raise_bar(const float* x);
+  void collect_scores(const float* x);
+  void write_records();
+  void collect_garbage();
+  Path total_of(const Slot& slot) const;
+  void merge(Path& into, const Path& path) const;
+  double score_word(uint32_t state, uint32_t word, uint32_t& next);
+  bool no_end_stays(int32_t label, uint32_t lm_word) const;
+  void note_end(const Slot& slot);
+  double look_ahead(int32_t node) const { return looks_ahead_ && node < ends_at() ? options_.lm_weight * dictionary_->look_ahead[node] : 0.0; }
+  Found trace_back(const Path& path, double score, bool complete) const;
+  static bool same_words(const Found& a, const Found& b);
+
+  std::shared_ptr<const Dictionary> dictionary_;
+  const Lexicon* lexicon_;
+  const NGramModel* lm_;
+  DictionaryOptions options_;
+  bool looks_ahead_;
+  std::vector<Slot> slots_, next_;
+  Table table_;
+  double bar_ = kNever;
+  int32_t frame_ = 0;
+  std::vector<Record> records_;
+  size_t records_kept_ = 0;
+  GrowingTree histories_;  // of word sequences, where they are told apart
+  GrowingTree unknowns_;   // of what unknown words have been spelt
+  std::vector<int32_t> unknown_in_tree_;  // the node of the lexicon that has the same spelling, or -1
+  std::vector<int64_t> child_stayed_;  // by node of `unknowns_`: the frame after the last in which a child was a slot
+  std::vector<uint8_t> unknown_ends_;  // by label: whether a slot at the end of an unknown word may wait for it
+  static constexpr uint64_t kStaying = 1 << 14;
+  std::vector<uint64_t> staying_ = std::vector<uint64_t>(kStaying / 64);  // a bit for the hash of each slot that stays
+  std::vector<uint64_t> ends_ = std::vector<uint64_t>(kStaying / 64);  // the same for label and word of those at word ends
+  std::vector<uint8_t> any_end_;  // by label: whether one of them stays whose word the model has forgotten
+  std::vector<uint32_t> state_words_;
+  std::vector<double> scores_;
+  std::vector<int32_t> chosen_;
+  struct Cached {
+    uint64_t key = ~uint64_t{0};
+    float log10 = 0;
+    uint32_t next = 0;
+  };
+  std::vector<Cached> cache_;
+};
+
+// Feeds each search its frames, several at a time.
+void feed_all(const std::vector<DictionarySearch*>& searches, const std::vector<Frames>& frames, int threads);
+
+}  // namespace unrolled

@@ -1,0 +1,144 @@
+#include "search/prefix_search.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace unrolled {
+
+PrefixSearch::PrefixSearch(int labels, int blank, int beam, double margin, bool sum)
+    : labels_(labels), blank_(blank), beam_(static_cast<size_t>(beam)), margin_(margin), sum_(sum), taken_(labels) {
+  entries_.push_back({0, 0.0, kNever, 0.0});
+}
+
+void PrefixSearch::feed(const Frames& frames) {
+  for (int64_t t = 0; t < frames.count; ++t) step(frames.at(t));
+}
+
+void PrefixSearch::step(const float* x) {
+  if (entries_.empty()) return;  // nothing had a probability above zero
+  stay(x);
+  arrive(x);
+  extend(x);
+  keep_best();
+}
+
+// A blank, or the last label again.
+void PrefixSearch::stay(const float* x) {
+  next_.clear();
+  for (const Entry& entry : entries_) {
+    const double again = entry.node ? entry.label + x[tree_[entry.node].label] : kNever;
+    next_.push_back({entry.node, entry.total + x[blank_], again, 0.0});
+  }
+}
+
+// From a labelling to one that is longer by a label and is among the entries already.
+void PrefixSearch::arrive(const float* x) {
+  slots_.resize(tree_.size(), -1);
+  for (size_t i = 0; i < entries_.size(); ++i) slots_[entries_[i].node] = static_cast<int32_t>(i);
+  first_child_.assign(entries_.size(), -1);
+  next_child_.assign(entries_.size(), -1);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const auto [parent, label] = tree_[entries_[i].node];
+    const int32_t from = parent < 0 ? -1 : slots_[parent];
+    if (from >= 0) {
+      next_child_[i] = first_child_[from];
+      first_child_[from] = static_cast<int32_t>(i);
+      const bool doubled = parent > 0 && tree_[parent].label == label;  // needs a blank between
+      const double arrival = (doubled ? entries_[from].blank : entries_[from].total) + x[label];
+      next_[i].label = merged(next_[i].label, arrival, sum_);
+    }
+    next_[i].total = merged(next_[i].blank, next_[i].label, sum_);
+  }
+  for (const Entry& entry : entries_) slots_[entry.node] = -1;
+}
+
+// What the worst of those that are kept will have at least.
+double PrefixSearch::bar_of_stays() {
+  scores_.clear();
+  for (const Entry& entry : next_) scores_.push_back(entry.total);
+  const double best = *std::max_element(scores_.begin(), scores_.end());
+  if (scores_.size() < beam_) return best - margin_;
+  std::nth_element(scores_.begin(), scores_.begin() + (beam_ - 1), scores_.end(), std::greater<>());
+  return std::max(scores_[beam_ - 1], best - margin_);
+}
+
+// From a labelling to one that is not among the entries.
+void PrefixSearch::extend(const float* x) {
+  extensions_.clear();
+  double bar = bar_of_stays();
+  order_.clear();  // of the labels that may pass the bar after the best labelling, which is the first
+  for (int c = 0; c < labels_; ++c)
+    if (c != blank_ && entries_[0].total + x[c] >= bar) order_.push_back(c);
+  std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); });
+  std::fill(taken_.begin(), taken_.end(), -1);
+  const auto better = [](const Extension& a, const Extension& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return a.entry != b.entry ? a.entry < b.entry : a.label < b.label;
+  };
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    const int32_t last = tree_[entry.node].label;
+    for (int32_t child = first_child_[i]; child >= 0; child = next_child_[child])
+      taken_[tree_[entries_[child].node].label] = static_cast<int32_t>(i);
+    for (const int32_t c : order_) {
+      if (entry.total + x[c] < bar) break;
+      const double score = (c == last ? entry.blank : entry.total) + x[c];
+      if (score < bar || score == kNever || taken_[c] == static_cast<int32_t>(i)) continue;
+      extensions_.push_back({score, static_cast<int32_t>(i), c});
+    }
+    if (extensions_.size() > 4 * beam_) {
+      std::nth_element(extensions_.begin(), extensions_.begin() + (beam_ - 1), extensions_.end(), better);
+      extensions_.resize(beam_);
+      bar = std::max(bar, extensions_[beam_ - 1].score);
+    }
+  }
+}
+
+void PrefixSearch::keep_best() {
+  const size_t stays = next_.size();
+  for (const Extension& one : extensions_) next_.push_back({-1 - static_cast<int32_t>(&one - extensions_.data()), kNever, one.score, one.score});
+  // equal scores: what stays comes first, then by entry and label
+  const auto rank = [&](const Entry& entry) {
+    if (entry.node >= 0) return std::pair<int64_t, int64_t>(-1, 0);
+    const Extension& one = extensions_[-1 - entry.node];
+    return std::pair<int64_t, int64_t>(one.entry, one.label);
+  };
+  std::vector<int32_t> chosen(next_.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  const auto better = [&](int32_t a, int32_t b) {
+    if (next_[a].total != next_[b].total) return next_[a].total > next_[b].total;
+    const bool new_a = a >= static_cast<int32_t>(stays), new_b = b >= static_cast<int32_t>(stays);
+    if (!new_a || !new_b) return a < b;
+    return rank(next_[a]) < rank(next_[b]);
+  };
+  if (chosen.size() > beam_) {
+    std::nth_element(chosen.begin(), chosen.begin() + (beam_ - 1), chosen.end(), better);
+    chosen.resize(beam_);
+  }
+  std::sort(chosen.begin(), chosen.end(), better);
+  const std::vector<Entry> before = std::move(entries_);
+  entries_.clear();
+  for (const int32_t one : chosen) {
+    Entry entry = next_[one];
+    if (entry.total == kNever || entry.total < next_[chosen[0]].total - margin_) break;
+    if (entry.node < 0) {
+      const Extension& extension = extensions_[-1 - entry.node];
+      entry.node = tree_.child(before[extension.entry].node, extension.label);
+    }
+    entries_.push_back(entry);
+  }
+}
+
+std::vector<PrefixSearch::Found> PrefixSearch::best(int count) const {
+  std::vector<Found> found;
+  for (const Entry& entry : entries_) {
+    if (static_cast<int>(found.size()) == count) break;
+    Found one{entry.total, {}};
+    for (int32_t node = entry.node; node; node = tree_[node].parent) one.labels.push_back(tree_[node].label);
+    std::reverse(one.labels.begin(), one.labels.end());
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+}  // namespace unrolled

@@ -1,0 +1,117 @@
+"""Batches of separate sequences: of like length side by side, in an order that every epoch draws anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.batching.batch import Batch
+from unrolled.errors import UserError
+
+POOL = 50  # batches' worth of examples that are sorted by length together
+MOST_STEPS = 100_000  # of one batch, padding included; longer sequences come in smaller batches
+
+Example = TypeVar("Example")
+
+
+class Buckets:
+    """Batches made from their number alone; the same number of them in every epoch.
+
+    `collate` makes a batch of a list of examples. Training: the examples are shuffled, those of a pool sorted by
+    length and cut into batches, and the batches shuffled, by (seed, epoch) alone. Otherwise (`seed` None) they are in
+    order of length, and `rows` tells which examples a batch holds. With `batch_tokens` a batch has as many examples as
+    fit into so many steps, padding included, instead of `batch_size`; the pool is all of them.
+
+    >>> import torch
+    >>> def collate(part):
+    ...     return Batch(torch.zeros(len(part), 4), torch.zeros(len(part)))
+    >>> buckets = Buckets(["aa", "a", "aaa", "aaaa"], [2, 1, 3, 4], collate, batch_size=2)
+    >>> len(buckets), [buckets.rows(i).tolist() for i in range(2)]
+    (2, [[1, 0], [2, 3]])
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        lengths: Sequence[int] | NDArray[np.integer[Any]],
+        collate: Callable[[list[Example]], Batch],
+        *,
+        batch_size: int,
+        seed: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        self.examples, self.collate, self.batch_size, self.seed = examples, collate, batch_size, seed
+        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self._most_steps = batch_tokens or MOST_STEPS
+        limit = MOST_STEPS // batch_size if batch_tokens is None else -1
+        self._short = np.flatnonzero(self.lengths <= limit)
+        self._long = np.flatnonzero(self.lengths > limit)
+        self._rows = self._draw(0)
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.collate([self.examples[i] for i in self._rows[index]])
+
+    def rows(self, index: int) -> NDArray[np.int64]:
+        """Which examples batch `index` holds, in its order."""
+        return self._rows[index]
+
+    def order(self, epoch: int) -> None:
+        """From here on the batches are those of this epoch."""
+        if self.seed is not None and epoch != self._epoch:
+            self._epoch, self._rows = epoch, self._draw(epoch)
+
+    def _draw(self, epoch: int) -> list[NDArray[np.int64]]:
+        if self.seed is None:
+            return self._cut(self._by_length(self._short)) + self._cut_long(self._by_length(self._long))
+        random = np.random.default_rng((self.seed, epoch))
+        short, size = random.permutation(self._short), POOL * self.batch_size
+        batches = []
+        for start in range(0, len(short), size):
+            batches += self._cut(self._by_length(short[start : start + size]))
+        batches += self._cut_long(self._by_length(random.permutation(self._long)))
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def _by_length(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rows[np.argsort(self.lengths[rows], kind="stable")]
+
+    def _cut(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        return [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
+
+    def _cut_long(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Batches of at most so many steps; where they are cut depends on the lengths alone."""
+        batches: list[NDArray[np.int64]] = []
+        start = 0
+        for end in range(1, len(rows) + 1):
+            if end == len(rows) or (end + 1 - start) * self.lengths[rows[end]] > self._most_steps:
+                batches.append(rows[start:end])
+                start = end
+        return batches
+
+
+def held_out(keys: Sequence[Any], fraction: float) -> tuple[list[int], list[int]]:
+    """Which examples to train on and which to hold out for validation; always the same ones.
+
+    Examples with equal keys stay together, so that nothing is trained on and validated on.
+
+    >>> train, valid = held_out(["a", "b", "a", "c", "d"], 0.4)
+    >>> len(valid) >= 1, {0, 2} <= set(train) or {0, 2} <= set(valid)
+    (True, True)
+    """
+    groups = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    if len(groups) == 1 < len(keys):
+        raise UserError(
+            f"All {len(keys):,} examples have the same input, so that none can be held out for validation.",
+            "Give examples that differ, or a file to validate on.",
+        )
+    count = min(max(1, round(fraction * len(groups))), len(groups) - 1)
+    chosen = set(np.random.default_rng(0).permutation(len(groups))[:count].tolist())
+    valid = [i for i, key in enumerate(keys) if groups[key] in chosen]
+    train = [i for i, key in enumerate(keys) if groups[key] not in chosen]
+    return train, valid

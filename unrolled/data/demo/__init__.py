@@ -1,0 +1,1 @@
+"""Embedded data sets, built from Python itself or a dependency."""

@@ -1,0 +1,151 @@
+"""Sequences with labels: texts in a table, or frames in .npz files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.readers.arrays import read_ragged
+from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.text import read_lines
+from unrolled.errors import UserError, note
+from unrolled.text.files import as_text, opened
+
+FASTTEXT = "__label__"
+LOOKED_AT = 4096  # bytes of a file that tell whether it is fastText's
+NO_LINES = (".npz", ".csv", ".jsonl", ".json", ".parquet")  # endings of files that are never fastText's
+_FASTTEXT = re.compile(rf"(?:^|(?<=\s)){FASTTEXT}(\S+)")
+
+Sequence = str | NDArray[np.float32]
+"""A text, or frames (T, D) or images (T, H, W) or (T, H, W, C)."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A sequence, its labels, and where it stands."""
+
+    input: Sequence
+    labels: tuple[str, ...]
+    place: str
+
+
+def read_labelled(
+    path: str | Path,
+    *,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    separator: str | None = None,
+    numbers: bool = False,
+) -> list[Labelled]:
+    """The examples of a table (label, text), of lines with fastText's `__label__x`, or of a .npz file with `frames`,
+    `labels` and perhaps `lengths`.
+
+    With a `separator` an example has any number of labels, without it one. Labels that are `numbers` may stand in a
+    column `score` too.
+    """
+    if Path(path).suffix == ".npz":
+        return _read_frames(Path(path), separator)
+    if is_fasttext(path):
+        return _read_fasttext(Path(path), several=separator is not None)
+    rows = read_table(path, [label_column, text_column], ["number" if numbers else "label", "text"], also=[".npz"])
+    return [_labelled(row, separator) for row in rows]
+
+
+def is_fasttext(path: str | Path) -> bool:
+    """Whether the first line of a text file begins with a label as fastText has them."""
+    path = Path(path)
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix in NO_LINES or not path.is_file():
+        return False
+    with opened(path, "UTF-8 text file") as file:
+        start = file.read(LOOKED_AT)
+    return as_text(start).lstrip().startswith(FASTTEXT)
+
+
+def without_labels(line: str) -> str:
+    """A line of fastText's without the labels in it.
+
+    >>> without_labels("__label__good __label__short a fine film")
+    'a fine film'
+    """
+    return _FASTTEXT.sub(" ", line).strip()
+
+
+def _read_fasttext(path: Path, *, several: bool) -> list[Labelled]:
+    result = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        place, labels = f"{path}:{number}", tuple(dict.fromkeys(_FASTTEXT.findall(line)))
+        if not several and len(labels) != 1:
+            many = f"{len(labels)} labels" if labels else f"no {FASTTEXT}…"
+            fix = "Give one, or use data.multi_label=true." if labels else "Give one, or leave the line out."
+            raise UserError(f"{place} has {many}: {line[:60]!r}.", fix)
+        result.append(Labelled(without_labels(line), labels, place))
+    note(f"{path} is in fastText's format: words that begin with {FASTTEXT} are labels.")
+    return result
+
+
+def read_frames(path: str | Path) -> list[NDArray[np.float32]]:
+    """The sequences of a .npz file, without labels."""
+    frames = read_ragged(path, ["frames"])["frames"]
+    return [check_frames(one, f"{path}: sequence {number}") for number, one in enumerate(frames, 1)]
+
+
+def check_frames(frames: NDArray[Any], place: str) -> NDArray[np.float32]:
+    """Frames as numbers: (T, D) or images; finite."""
+    frames = np.asarray(frames)
+    if frames.dtype.kind not in "fiub":
+        raise UserError(f"{place} holds {frames.dtype}.", "Expected numbers.")
+    frames = frames.astype(np.float32)
+    if not 2 <= frames.ndim <= 4:
+        raise UserError(
+            f"{place} has shape {frames.shape}.", "Expected (steps, features), (steps, height, width) or with colours."
+        )
+    if not np.isfinite(frames).all():
+        step, *where = (int(i) for i in np.argwhere(~np.isfinite(frames))[0])
+        raise UserError(f"{place} holds {frames[(step, *where)]} at step {step}, position {where}.", "Replace it.")
+    return frames
+
+
+def _read_frames(path: Path, separator: str | None) -> list[Labelled]:
+    arrays = read_ragged(path, ["frames", "labels"])
+    result = []
+    for number, (frames, label) in enumerate(zip(arrays["frames"], arrays["labels"], strict=True), 1):
+        place = f"{path}: sequence {number}"
+        if np.size(label) != 1:
+            raise UserError(
+                f"{place} has {np.size(label)} labels.",
+                "Expected `labels` to have one for each sequence: a name, or a number.",
+            )
+        text = str(np.ravel(label)[0])
+        result.append(Labelled(check_frames(frames, place), _labels(text, separator, place), place))
+    if not result:
+        raise UserError(f"{path} holds no example.", "Give a file with at least one sequence.")
+    return result
+
+
+def _labelled(row: Row, separator: str | None) -> Labelled:
+    label, text = row.values
+    if not isinstance(text, str):
+        raise UserError(f"{row.place}: the text is {type(text).__name__}.", "Expected a string.")
+    return Labelled(text, _labels(label, separator, row.place), row.place)
+
+
+def _labels(value: Any, separator: str | None, place: str) -> tuple[str, ...]:
+    if separator is not None:
+        parts = value if isinstance(value, list) else str("" if value is None else value).split(separator)
+        return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+    if isinstance(value, list):
+        raise UserError(f"{place} has a list of labels.", "Expected one, or data.multi_label=true.")
+    if not isinstance(value, (str, int, float, type(None))):
+        raise UserError(f"{place} has a label that is {type(value).__name__}.", "Expected a text or a number.")
+    label = "" if value is None else str(value).strip()
+    if not label:
+        raise UserError(f"{place} has no label.", "Give one, or leave the row out.")
+    return (label,)

@@ -1,0 +1,1 @@
+"""Recordings, pictures and their transcripts."""

@@ -1,0 +1,160 @@
+"""Pictures with captions: a table that names each picture and says what it shows, and where the pictures are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.signals.pictures import LARGEST, Folder, Pictures, open_pictures, resized
+from unrolled.data.signals.views import Shape, View
+from unrolled.errors import UserError, note
+
+
+@dataclass(frozen=True)
+class Named:
+    """A picture by its name, with what is said of it."""
+
+    image: str | int
+    captions: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """A picture with its captions."""
+
+    view: View
+    captions: tuple[str, ...]
+    name: str
+    place: str = ""
+
+
+def read_captions(
+    path: str | Path, *, image_column: str | None = None, caption_column: str | None = None
+) -> list[Named]:
+    """The rows of a table: `image` and `captions`, a list; or image TAB caption, where several may name one picture."""
+    rows = read_table(path, [image_column, caption_column], ["image", "captions"])
+    found: dict[str | int, Named] = {}
+    lists: dict[str | int, str] = {}  # where a picture got a list of captions
+    for row in rows:
+        image, captions = _image(row), _captions(row)
+        if image in found:
+            if image in lists or isinstance(row.values[1], list):
+                raise UserError(
+                    f"{row.place} names the picture {image!r} again, after {found[image].place}.",
+                    "Put all its captions into one row.",
+                )
+            captions = (*found[image].captions, *captions)
+        if isinstance(row.values[1], list):
+            lists[image] = row.place
+        found[image] = Named(image, captions, found[image].place if image in found else row.place)
+    return list(found.values())
+
+
+def read_captioned(
+    named: Sequence[Named],
+    images: str | Path | None,
+    table: str | Path,
+    *,
+    shape: Shape | None = None,
+    size: int | None = None,
+) -> list[Captioned]:
+    """The pictures themselves, in `images` or, where that is None, beside the table; each is fitted as it is read.
+
+    Where there is no `shape` for them yet, the first one and `size` decide it.
+    """
+    source: Pictures = open_pictures(images) if images is not None else Folder(Path(table).parent)
+    result = []
+    for one in named:
+        view = source.read(one.image, one.place)
+        shape = shape or shape_for(view, size)
+        result.append(Captioned(fitted_view(view, shape, one.place), one.captions, str(one.image), one.place))
+    if source.animated:
+        note(f"{source.animated} pictures are animated: their first frame is taken.")
+    return result
+
+
+def fitted_view(view: View, shape: Shape, place: str) -> View:
+    """The same with pixels at the size of `shape`; features of another shape are refused, and what is empty."""
+    if 0 in view.shape.sizes:
+        raise UserError(f"{place} is empty: {view.shape}.", "Give a picture, or leave it out.")
+    if view.shape.kind == "pixels" and shape.kind == "pixels":
+        assert view.values is not None
+        return View(resized(view.values, *shape.sizes[:2]))
+    if view.shape != shape:
+        raise UserError(
+            f"{place} is {view.shape}, and the model reads {shape}.", "Make its features as those it was trained on."
+        )
+    return view
+
+
+def shape_for(view: View, size: int | None) -> Shape:
+    """The shape of all pictures: `size` on both sides, or the first one's own up to 64; of features the first one's."""
+    shape = view.shape
+    if shape.kind != "pixels":
+        return shape
+    height, width = (size, size) if size is not None else shape.sizes[:2]
+    if size is None and max(height, width) > LARGEST:
+        height = width = LARGEST
+    return Shape("pixels", (height, width, 3))
+
+
+def some_pictures(files: Sequence[str | Path]) -> Iterator[tuple[str, View]]:
+    """Every picture of image files, folders, zips and npz files, with its name."""
+    for name, view in pictures_or_errors(files):
+        if isinstance(view, UserError):
+            raise view
+        yield name, view
+
+
+def pictures_or_errors(files: Sequence[str | Path]) -> Iterator[tuple[str, View | UserError]]:
+    """The same; a file or picture that cannot be read has its error in the place of a picture."""
+    for file in files:
+        try:
+            source, names = _opened(file)
+        except UserError as error:
+            yield str(file), error
+            continue
+        for name in names:
+            found: View | UserError
+            try:
+                found = source.read(name, str(file))
+            except UserError as error:
+                found = error
+            yield (name if len(names) > 1 else str(file)), found
+        if source.animated:
+            note(f"{source.animated} pictures of {file} are animated: their first frame is taken.")
+
+
+def _opened(file: str | Path) -> tuple[Pictures, list[str]]:
+    """A source of pictures, and the names of those that it holds: at least one."""
+    if not str(file):
+        raise UserError("There is no picture.", "Give the path of one.")
+    source = open_pictures(file, single=True)
+    names = source.names()
+    if not names:
+        raise UserError(f"{file} holds no picture.", "Give image files, or a folder, zip or npz file of them.")
+    return source, names
+
+
+def _image(row: Row) -> str | int:
+    image = row.values[0]
+    if isinstance(image, bool) or not isinstance(image, (str, int)) or image == "":
+        raise UserError(f"{row.place}: the image is {image!r}.", "Expected the name of a picture, or its row.")
+    return image
+
+
+def _captions(row: Row) -> tuple[str, ...]:
+    given: Any = row.values[1]
+    texts = given if isinstance(given, list) else [given]
+    if not texts:
+        raise UserError(f"{row.place} has no captions.", "Give at least one, or leave the row out.")
+    for text in texts:
+        if not isinstance(text, str):
+            raise UserError(f"{row.place}: a caption is {type(text).__name__} {text!r}.", "Expected a text.")
+        if not text.strip():
+            raise UserError(f"{row.place} has an empty caption.", "Write one, or leave it out.")
+    return tuple(texts)

@@ -1,0 +1,63 @@
+"""Pairs of texts, a source and its target: two columns of a table, or two files line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.text import read_lines, read_text
+from unrolled.errors import UserError
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source, its target, and where they stand."""
+
+    source: str
+    target: str
+    place: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether one side holds nothing: there is nothing to learn from it."""
+        return not self.source.strip() or not self.target.strip()
+
+
+def read_pairs(path: str | Path, *, source_column: str | None = None, target_column: str | None = None) -> list[Pair]:
+    """The pairs of a table: its columns `source` and `target`, or their synonyms; source TAB target without names."""
+    rows = read_table(path, [source_column, target_column], ["source", "target"])
+    return [_pair(row) for row in rows]
+
+
+def read_parallel(source: str | Path, target: str | Path) -> list[Pair]:
+    """The pairs of two text files: line n of one belongs to line n of the other."""
+    for path in map(Path, (source, target)):
+        if path.suffix in (".csv", ".jsonl", ".json", ".parquet") or (
+            path.suffix == ".tsv" and "\t" in read_text(path)
+        ):
+            raise UserError(f"{path} is a table, and lines of text are expected.", "Give the table by itself.")
+    sources, targets = read_lines(source), read_lines(target)
+    if len(sources) != len(targets):
+        raise UserError(
+            f"{source} has {len(sources):,} lines, {target} has {len(targets):,}.",
+            "Expected as many in both: line n of one is the translation of line n of the other.",
+        )
+    return [Pair(s, t, f"{source}:{n}") for n, (s, t) in enumerate(zip(sources, targets, strict=True), 1)]
+
+
+def without_empty(pairs: Sequence[Pair]) -> tuple[list[Pair], int]:
+    """The pairs with something on both sides, and how many others there were."""
+    whole = [pair for pair in pairs if not pair.empty]
+    return whole, len(pairs) - len(whole)
+
+
+def _pair(row: Row) -> Pair:
+    texts = []
+    for side, value in zip(("source", "target"), row.values, strict=True):
+        text = "" if value is None else " ".join(map(str, value)) if isinstance(value, list) else value
+        if not isinstance(text, str):
+            raise UserError(f"{row.place}: the {side} is {type(value).__name__} {value!r}.", "Expected a text.")
+        texts.append(text)
+    return Pair(texts[0], texts[1], row.place)

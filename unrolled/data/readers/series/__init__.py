@@ -1,0 +1,1 @@
+"""Sequences of numbers, their time stamps and series ids."""

@@ -1,0 +1,1 @@
+"""Tables: csv, tsv, JSON lines, Parquet; their headers and columns."""

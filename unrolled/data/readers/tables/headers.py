@@ -1,0 +1,196 @@
+"""Where the wanted columns of a table stand, and whether its first row is a header."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unrolled.data.readers.tables.column_names import find_all, key_of, looks_like_names, named, our_name
+from unrolled.data.readers.tables.languages import language_pair
+from unrolled.errors import UserError, note
+
+Lines = Sequence[tuple[int, list[str]]]
+"""The number of each line, and its cells."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a table."""
+
+    path: Path
+    columns: Sequence[str | None]
+    roles: Sequence[str]
+    beside: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    places: Sequence[int] | None = None  # of the roles in a file without names, where that is not their order
+
+    @property
+    def numbers(self) -> list[int | None]:
+        """The columns that are asked for by number."""
+        return [int(c) if c is not None and c.isdecimal() else None for c in self.columns]
+
+    def place_of(self, index: int) -> int:
+        return index + 1 if self.places is None else self.places[index]
+
+    def told(self, names: Sequence[str], positions: Sequence[int]) -> str:
+        """Which column holds what, in words."""
+        parts = zip(self.roles, positions, strict=True)
+        return ", ".join(f"{role} {names[at].strip()!r}" for role, at in parts if at < len(names))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the wanted columns stand, counted from 0, and whether the first row is a header."""
+
+    positions: list[int]
+    header: bool
+
+
+def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
+    """Finds the columns, and whether there is a header.
+
+    named_only: columns that are not said have names, as in a .csv; otherwise they may stand in their usual places.
+    """
+    numbers, columns, roles = wanted.numbers, wanted.columns, wanted.roles
+    line, names = rows[0] if rows else (1, [])
+    place = f"{wanted.path}:{line}"
+    asked = [
+        n - 1 if n else None if c is None else _asked_for(names, c, role, place)
+        for n, c, role in zip(numbers, columns, roles, strict=True)
+    ]
+    by_name = any(n is None and c is not None for n, c in zip(numbers, columns, strict=True))
+    taken = [at for at in asked if at is not None]
+    open_roles = [i for i, at in enumerate(asked) if at is None]
+    if not open_roles and not by_name:
+        return _numbered(wanted, names, taken, place)
+    wanted_roles = [roles[i] for i in open_roles]
+    certain = by_name or named_only  # that there is a header
+    found = dict(zip(open_roles, _find(rows, wanted_roles, taken, place, certain=certain), strict=True))
+    complete = bool(rows) and all(at is not None for at in found.values())
+    # A row that names two roles is no example. The name of a single one may be a value, and so may "it" and "es".
+    plain = len(found) > 1 and not language_pair(names)
+    if not (certain or (complete and (plain or _looks_like_header(rows)))):
+        _check_no_names(wanted, rows, place)
+        return Layout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
+    positions, missing = [], []
+    for i, at in enumerate(asked):
+        here = at if at is not None else found[i]
+        usual = wanted.place_of(i) - 1
+        if here is None and not named_only and usual not in taken and usual < len(names):
+            here = usual
+        if here is None:
+            missing.append(i)
+        else:
+            positions.append(here)
+    if len(missing) > 1:
+        raise _no_names(wanted, missing, place, names)
+    if missing:
+        raise _no_column(place, names, our_name(roles[missing[0]]), roles[missing[0]])
+    ours = all(at is None or names[at].strip() == our_name(roles[i]) for i, at in found.items())
+    if not (ours and (named_only or by_name)):
+        _say(wanted, names, positions, place)
+    return Layout(positions, header=True)
+
+
+def _find(rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *, certain: bool) -> list[int | None]:
+    """`find_all` in the first row. Unless that is `certain` to be a header, two candidates may be an example's."""
+    names = rows[0][1] if rows else []
+    try:
+        return find_all(names, roles, place, taken)
+    except UserError:
+        if certain or _looks_like_header(rows):
+            raise
+        return [None] * len(roles)
+
+
+def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place: str) -> Layout:
+    """All columns are asked for by number: the first row is a header if it names all roles."""
+    if not names:
+        return Layout(positions, header=False)
+    try:
+        header = None not in find_all(names, wanted.roles, place)
+    except UserError:  # several may be meant: which ones was said
+        at = [names[i : i + 1] for i in positions]
+        header = all(find_all(cell, [role], place)[0] == 0 for cell, role in zip(at, wanted.roles, strict=True))
+    if header:
+        _say(wanted, names, positions, place)
+    return Layout(positions, header)
+
+
+def _say(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str) -> None:
+    """Tells which columns are read: the names are not our own, or a header might not be expected."""
+    note(f"{place} is a header; columns: {wanted.told(names, positions)}.")
+
+
+def _looks_like_header(rows: Lines) -> bool:
+    """Whether the first row looks like names, and none of them is a value of its column too."""
+    names = rows[0][1]
+    if len(rows) < 2 or not looks_like_names([name for name in names if name.strip()]):
+        return False
+    return all(name not in {row[i] for _, row in rows[1:] if i < len(row)} for i, name in enumerate(names))
+
+
+def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
+    """Refuses a first row that names some of the columns and not the others: it is hardly an example."""
+    if not rows or len(rows[0][1]) < 2:
+        return
+    names, roles = rows[0][1], [*wanted.roles, *wanted.beside]
+    places = _find(rows, roles, (), place, certain=False)
+    found = {role: at for role, at in zip(roles, places, strict=True) if at is not None}
+    if not found or not _looks_like_header(rows):
+        return
+    keys = [key_of(role) for role in wanted.roles if role not in found]
+    missing = " and ".join(role for role in wanted.roles if role not in found)
+    if not keys:
+        return
+    numbers = " ".join(f"--set {key_of(role)}={wanted.place_of(i)}" for i, role in enumerate(wanted.roles))
+    raise UserError(
+        f"{place} looks like a header ({', '.join(name.strip() for name in names)}), and no name says which column "
+        f"holds the {missing}.",
+        f"Say it: {' '.join(f'--set {key}=NAME' for key in keys)}. If it is an example: {numbers}",
+    )
+
+
+def _asked_for(names: Sequence[str], column: str, role: str, place: str) -> int:
+    stripped = [name.strip() for name in names]
+    if stripped.count(column) > 1:
+        raise UserError(f"{place} has {stripped.count(column)} columns {column!r}.", "Give each a name of its own.")
+    at = named(names, column)
+    if at is None:
+        raise _no_column(place, names, column, role)
+    return at
+
+
+def _no_column(place: str, names: Sequence[str], column: str, role: str) -> UserError:
+    shown = ", ".join(name.strip() for name in names)
+    return UserError(
+        f"{place} has no column {column!r}.",
+        f"Its first row: {cut(shown, 200)}. Say which it is, by its name there or its number: --set {key_of(role)}=…",
+    )
+
+
+def _no_names(wanted: Wanted, missing: Sequence[int], place: str, names: Sequence[str]) -> UserError:
+    """Several columns are not there: the file may have no header, or other names."""
+    roles = [wanted.roles[i] for i in missing]
+    numbers = " ".join(f"--set {key_of(wanted.roles[i])}={wanted.place_of(i)}" for i in missing)
+    return UserError(
+        f"{place} has no column {' and no column '.join(repr(our_name(role)) for role in roles)}.",
+        f"Its first row: {cut(', '.join(name.strip() for name in names), 200)}. Say which they are, by name, or by "
+        f"number where there is no header, for example: {numbers}",
+    )
+
+
+def kept_at(wanted: Wanted, names: Sequence[str], width: int, column: str) -> int:
+    """Where a column to be kept stands."""
+    at = named(names, column)
+    if at is not None:
+        return at
+    if column.isdecimal() and 1 <= int(column) <= width:
+        return int(column) - 1
+    shown = ", ".join(names) if names else f"{width} columns without names: give a number"
+    raise UserError(f"{wanted.path} has no column {column!r} to keep.", f"It has: {shown}.")
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,104 @@
+"""Tags that are whole numbers, as in Hugging Face's datasets: which column has them, and the names they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unrolled.config.stored import parsed
+from unrolled.data.readers.tables.records import json_records, open_parquet
+from unrolled.data.readers.text import read_text
+from unrolled.errors import UserError, note
+
+WORDS = ("tokens", "words")
+TAGS = ("tags", "labels")
+
+
+def usual_columns(path: Path, words: str | None, tags: str | None) -> tuple[str, str]:
+    """The columns of words and tags of JSON lines or Parquet: those that were said, or of their usual names.
+
+    Where there is one column such as `ner_tags`, it is that.
+    """
+    known = column_names(path)
+    words = words or next((name for name in WORDS if name in known), WORDS[0])
+    if tags is not None or TAGS[0] in known:
+        return words, tags or TAGS[0]
+    likely = [name for name in known if name in TAGS or name.endswith(("_tags", "_labels"))]
+    if len(likely) > 1:
+        raise UserError(f"{path} has several columns of tags: {', '.join(likely)}.", "Say which: data.tag_column.")
+    return words, likely[0] if likely else TAGS[0]
+
+
+def column_names(path: Path) -> list[str]:
+    """The names in a Parquet file, or in the first record of a JSON file."""
+    if path.suffix == ".parquet":
+        return list(_schema(path).names)
+    _, record = next(json_records(path), ("", {}))
+    return list(map(str, record))
+
+
+def stored_names(path: Path, column: str) -> list[str] | None:
+    """The names of a column's tags that a Parquet file of Hugging Face's has in its metadata."""
+    schema = _schema(path) if path.suffix == ".parquet" else None
+    if schema is None or not schema.metadata or b"huggingface" not in schema.metadata:
+        return None
+    try:
+        features = parsed(schema.metadata[b"huggingface"])["info"]["features"]
+        return _names_in(features[column])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def given_names(said: str | Sequence[str]) -> list[str]:
+    """The names of data.tag_names: a list, text with commas between, or a file with one on each line or a JSON list."""
+    if not isinstance(said, str):
+        return [str(name) for name in said]
+    path = Path(said)
+    if "," in said and not path.is_file():
+        return [name.strip() for name in said.split(",")]
+    text = read_text(path)
+    if text.lstrip()[:1] in "[{":
+        try:
+            found = _names_in(parsed(text))
+        except (ValueError, RecursionError):
+            found = None
+        if found is None:
+            raise UserError(f"{path} holds no list of names.", 'Expected ["O", "B-PER", …], or a name on each line.')
+        return found
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def named(numbers: Sequence[int], names: Sequence[str] | None, column: str, place: str) -> tuple[str, ...]:
+    """The names of tags that are numbers; without any, the numbers themselves."""
+    if names is None:
+        return tuple(map(str, numbers))
+    for number in numbers:
+        if not 0 <= number < len(names):
+            raise UserError(
+                f"{place}: {column} holds {number}, and there are {len(names)} names.",
+                f"Expected numbers from 0 to {len(names) - 1}; set data.tag_names.",
+            )
+    return tuple(names[number] for number in numbers)
+
+
+def say_nameless(path: Path, column: str) -> None:
+    note(
+        f"{path}: {column} are whole numbers without names, and are taken for the tags '0', '1', …. "
+        "Give their names with data.tag_names."
+    )
+
+
+def _names_in(value: Any) -> list[str] | None:
+    """The first list of names inside of what JSON holds: a list itself, or what stands under `names`."""
+    if isinstance(value, list):
+        return value if value and all(isinstance(name, str) for name in value) else None
+    if not isinstance(value, dict):
+        return None
+    inner = [value["names"]] if "names" in value else [value[key] for key in value]
+    return next((found for one in inner if (found := _names_in(one)) is not None), None)
+
+
+def _schema(path: Path) -> Any:
+    """The schema of a Parquet file, with the metadata that whoever wrote it left there."""
+    return open_parquet(path).schema_arrow

@@ -1,0 +1,104 @@
+"""Spectrograms: what a recording sounds like every hundredth of a second."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+FLOOR = 1.1920929e-07  # the smallest energy, as Kaldi's
+LOWEST = 20.0  # Hz
+AT_ONCE = 4096  # frames
+
+
+@dataclass(frozen=True)
+class LogMel:
+    """ln of the energy in `bands` bands of the mel scale, 100 times a second.
+
+        mel(f) = 1127 ln(1 + f / 700)
+
+    A frame is a window of 25 ms under a Hann window; frame t begins at sample t · hop, so that nothing after a frame's
+    window has a part in it. `deltas` adds the slope of every band over time (1), and the slope of the slopes (2).
+
+    >>> LogMel(8000, bands=4)(np.zeros(8000, dtype=np.float32)).shape
+    (98, 4)
+    """
+
+    rate: int
+    bands: int = 80
+    deltas: int = 0
+
+    @property
+    def window(self) -> int:
+        return self.rate // 40
+
+    @property
+    def hop(self) -> int:
+        return self.rate // 100
+
+    @property
+    def size(self) -> int:
+        """Numbers in a frame."""
+        return self.bands * (1 + self.deltas)
+
+    def frames(self, samples: int) -> int:
+        """How many frames so many samples give: at least one."""
+        return 1 + max(0, samples - self.window) // self.hop
+
+    def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Samples (N,) → (T, size). Fewer samples than a window are filled up with zeros."""
+        signal = torch.from_numpy(np.pad(samples, (0, max(0, self.window - len(samples)))))
+        count = self.frames(len(signal))
+        parts = []
+        for first in range(0, count, AT_ONCE):  # the spectrum of a long recording is far larger than its bands
+            last = min(first + AT_ONCE, count) - 1
+            parts.append(self._logs(signal[first * self.hop : last * self.hop + self.window]))
+        return with_deltas(torch.cat(parts), self.deltas).numpy()
+
+    def _logs(self, signal: Tensor) -> Tensor:
+        points = 1 << (self.window - 1).bit_length()
+        # the window stands at the beginning of each frame's points; torch.stft alone would put it in the middle
+        window = F.pad(torch.hann_window(self.window), (0, points - self.window))
+        signal = F.pad(signal, (0, points - self.window))
+        spectrum = torch.stft(signal, points, self.hop, window=window, center=False, return_complex=True)
+        energies = mel_filters(self.rate, points, self.bands) @ spectrum.abs().square()  # (bands, T)
+        return energies.clamp(min=FLOOR).log().T  # (T, bands)
+
+
+@functools.lru_cache(maxsize=8)
+def mel_filters(rate: int, points: int, bands: int) -> Tensor:
+    """Triangles on the mel scale, evenly spaced from 20 Hz to half the rate: (bands, points / 2 + 1)."""
+
+    def mel(hertz: Tensor) -> Tensor:
+        return 1127 * torch.log1p(hertz / 700)
+
+    bins = mel(torch.arange(points // 2 + 1, dtype=torch.float64) * rate / points)
+    edges = mel(torch.tensor([LOWEST, rate / 2], dtype=torch.float64))
+    corners = torch.linspace(float(edges[0]), float(edges[1]), bands + 2, dtype=torch.float64)
+    rise = (bins - corners[:-2, None]) / (corners[1:-1] - corners[:-2])[:, None]
+    fall = (corners[2:, None] - bins) / (corners[2:] - corners[1:-1])[:, None]
+    filters = torch.minimum(rise, fall).clamp(min=0)
+    filters[:, -1] = 0  # Kaldi leaves the highest frequency out
+    return filters.float()
+
+
+def with_deltas(frames: Tensor, order: int) -> Tensor:
+    """Frames (T, D) beside their slopes, (T, D · (1 + order)).
+
+        Δ_t = Σ_{n=1,2} n (x_{t+n} − x_{t−n}) / 10,  the first and last frame repeated beyond the ends
+
+    >>> with_deltas(torch.arange(6.0)[:, None], 1)[:, 1]
+    tensor([0.5000, 0.8000, 1.0000, 1.0000, 0.8000, 0.5000])
+    """
+    parts = [frames]
+    for _ in range(order):
+        padded = torch.cat([parts[-1][:1].expand(2, -1), parts[-1], parts[-1][-1:].expand(2, -1)])
+        steps = len(frames)
+        slope = (padded[3 : 3 + steps] - padded[1 : 1 + steps]) + 2 * (padded[4 : 4 + steps] - padded[:steps])
+        parts.append(slope / 10)
+    return torch.cat(parts, dim=1)

@@ -1,0 +1,263 @@
+"""Frame: which columns of a series are read and which are predicted, their scales, and the way to and from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.config.stored import DAMAGED, stored_as
+from unrolled.data.batching.lanes import Steps
+from unrolled.data.readers.series.series import Numbers, Series
+from unrolled.data.readers.series.times import Step
+from unrolled.data.signals.season import repeated
+from unrolled.errors import UserError
+
+Scaling = Literal["standard", "robust", "none"]
+FARTHEST_STEP = 1_000_000  # a horizon beyond it is no forecast
+FARTHEST = 1e12  # in a column's scale: float32 reckons with it, and squares it
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns that are read and those that are predicted, and how many steps ahead; 0 is the same step."""
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    horizons: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns, each once: the order of a series' values."""
+        return tuple(dict.fromkeys([*self.inputs, *self.targets]))
+
+    @property
+    def aligned(self) -> bool:
+        return self.horizons == (0,)
+
+    def output(self, target: str, horizon: int) -> str:
+        """What a forecast of a target is called: load+24; of the same step, as the target."""
+        return f"{target}+{horizon}" if horizon else target
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of all forecasts, horizon after horizon."""
+        return tuple(self.output(target, horizon) for horizon in self.horizons for target in self.targets)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A series, or the part of one that is scored: rows before `first` are there to be read only."""
+
+    series: Series
+    first: int = 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is learnt of the columns before training, from the training part alone; it is kept in the model file.
+
+    `center` and `scale` belong to the columns `roles.names`: scaled = (value − center) / scale. Columns of zeros and
+    ones are left as they are. `mean` is the training mean of each target. `time` and `series` are the columns that say
+    when a row was taken and what series it belongs to; `period` is after how many rows the targets repeat themselves.
+    """
+
+    roles: Roles
+    center: tuple[float, ...]
+    scale: tuple[float, ...]
+    mean: tuple[float, ...]
+    binary: tuple[bool, ...]
+    missing: bool
+    start_row: bool
+    time: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    step: Step | None = None
+    period: int | None = None
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """For each target its place among the inputs, −1 where it is none."""
+        inputs = self.roles.inputs
+        return [inputs.index(name) if name in inputs else -1 for name in self.roles.targets]
+
+    @cached_property
+    def target_columns(self) -> list[int]:
+        """For each target its place in `roles.names`."""
+        return [self.roles.names.index(name) for name in self.roles.targets]
+
+    @property
+    def features(self) -> int:
+        return len(self.roles.inputs) * (2 if self.missing else 1)
+
+    def scaled(self, values: Numbers) -> Numbers:
+        """Values (…, C) of all columns in their scales."""
+        center, scale = self._scales
+        scaled: Numbers = (values - center) / scale
+        return scaled
+
+    @cached_property
+    def _scales(self) -> tuple[Numbers, Numbers]:
+        """`center` and `scale` as arrays: a stream asks for them at every row."""
+        return np.array(self.center), np.array(self.scale)
+
+    def check_size(self, values: Numbers, place: Callable[[int], str]) -> None:
+        """Refuses what the network cannot reckon with, in values (T, …) of the first columns of `roles.names`."""
+        width = values.shape[1]
+        center, scale = (numbers[:width] for numbers in self._scales)
+        with np.errstate(over="ignore"):
+            far = np.abs(values - center) > FARTHEST * scale
+        if far.any():
+            row, column = (int(i) for i in np.argwhere(far)[0])
+            where = f"{place(row)}, column {self.roles.names[column]!r}"
+            raise UserError(
+                f"{where}: {values[row, column]:g} is too large for the model.",
+                f"Expected numbers within {FARTHEST * scale[column]:.2g} of {center[column]:.2g}.",
+            )
+
+    def inputs(self, values: Numbers, last: Numbers | None = None) -> tuple[NDArray[np.float32], Numbers]:
+        """Input columns (T, D) → features (T, F), and the last known value of each column.
+
+        A missing value is the last one that was there, or, before any, the training mean; with `missing`, further
+        features are 1 where a value is there.
+        """
+        width = len(self.roles.inputs)
+        center, scale = self._scales
+        values = (values - center[:width]) / scale[:width]
+        last = np.zeros(width) if last is None else last
+        if self.missing:
+            here = ~np.isnan(values)
+            filled = _filled(values, last)
+            return np.concatenate([filled, here], axis=1).astype(np.float32), filled[-1] if len(filled) else last
+        return values.astype(np.float32), values[-1] if len(values) else last
+
+    def steps(self, part: Part) -> Steps:
+        """A series as the network reads it, with the scaled target of each horizon at each step, (T, horizons, K)."""
+        values = part.series.values
+        self.check_size(values, part.series.place)
+        features, _ = self.inputs(values[:, : len(self.roles.inputs)])
+        wanted = self.scaled(values)[:, self.target_columns].copy()
+        wanted[: part.first] = np.nan
+        if self.start_row:
+            features = np.concatenate([self.start_features(), features])
+            wanted = np.concatenate([np.full((1, wanted.shape[1]), np.nan), wanted])
+        targets = np.full((len(wanted), len(self.roles.horizons), wanted.shape[1]), np.nan, dtype=np.float32)
+        for index, horizon in enumerate(self.roles.horizons):
+            targets[: max(0, len(wanted) - horizon), index] = wanted[horizon:]
+        return Steps(features, targets)
+
+    def seasonal(self, part: Part) -> NDArray[np.float32] | None:
+        """The scaled forecasts of `steps` that repeat the last period, (T, horizons, K), NaN where there was none."""
+        if self.period is None:
+            return None
+        values = self.scaled(part.series.values)[:, self.target_columns].astype(np.float32)
+        if self.start_row:
+            values = np.concatenate([np.full((1, values.shape[1]), np.nan, dtype=np.float32), values])
+        return np.stack([repeated(values, horizon, self.period) for horizon in self.roles.horizons], axis=1)
+
+    def start_features(self) -> NDArray[np.float32]:
+        """The row of zeros that stands before a series, (1, F)."""
+        return np.zeros((1, self.features), dtype=np.float32)
+
+    def unscaled(self, targets: NDArray[Any]) -> Numbers:
+        """Scaled targets (…, K) in the data's own units."""
+        center, scale = self._target_scales
+        values: Numbers = targets.astype(np.float64) * scale + center
+        return values
+
+    def target_scale(self) -> Numbers:
+        return self._target_scales[1]
+
+    @cached_property
+    def _target_scales(self) -> tuple[Numbers, Numbers]:
+        center, scale = self._scales
+        return center[self.target_columns], scale[self.target_columns]
+
+    def scaled_mean(self) -> Numbers:
+        """The training mean of each target in its scale."""
+        mean: Numbers = (np.array(self.mean) - np.array(self.center)[self.target_columns]) / self.target_scale()
+        return mean
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(stored: dict[str, Any]) -> Frame:
+        frame: Frame = stored_as(Frame, stored, "frame of columns")
+        frame.check_whole()
+        return frame
+
+    def check_whole(self) -> None:
+        """Refuses what a damaged file would bring: columns without their numbers, scales that do not divide."""
+        names, targets = self.roles.names, self.roles.targets
+        finite = all(np.isfinite([*self.center, *self.scale, *self.mean]))
+        columns = {len(self.center), len(self.scale), len(self.binary)} == {len(names)}
+        horizons = self.roles.horizons and all(0 <= one <= FARTHEST_STEP for one in self.roles.horizons)
+        whole = finite and columns and horizons and len(self.mean) == len(targets) and all(s > 0 for s in self.scale)
+        once = all(len(set(some)) == len(some) and some for some in (self.roles.inputs, targets, self.roles.horizons))
+        if not whole or not once:
+            raise UserError("The stored frame of columns is damaged: its parts do not fit each other.", DAMAGED)
+
+
+def fit_frame(
+    roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing: bool, start_row: bool, **more: Any
+) -> Frame:
+    """Scales from the training parts; `more` are the fields of a frame that scales have nothing to do with."""
+    rows = np.concatenate([part.series.values for part in parts])
+    for name, column in zip(roles.names, rows.T, strict=True):
+        if np.isnan(column).all():
+            raise UserError(f"Column {name!r} has no value in the training part.", "Leave it out.")
+    binary = [bool(np.isin(column[~np.isnan(column)], (0.0, 1.0)).all()) for column in rows.T]
+    center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+    if scaling != "none":
+        with np.errstate(over="ignore", invalid="ignore"):
+            center, scale = _standard(rows) if scaling == "standard" else _robust(rows)
+        _check_scales(roles, parts, center, scale)
+    center, scale = np.where(binary, 0.0, center), np.where(binary, 1.0, scale)
+    targets = [roles.names.index(name) for name in roles.targets]
+    mean = np.nanmean(rows[:, targets], axis=0)
+    scales = [tuple(numbers.tolist()) for numbers in (center, scale, mean)]
+    return Frame(roles, scales[0], scales[1], scales[2], tuple(binary), missing, start_row, **more)
+
+
+def _check_scales(roles: Roles, parts: Sequence[Part], center: Numbers, scale: Numbers) -> None:
+    """Refuses numbers so large that their mean or deviation is none."""
+    for column in np.flatnonzero(~np.isfinite(center) | ~np.isfinite(scale)):
+        sizes = [np.nan_to_num(np.abs(part.series.values[:, column])) for part in parts]
+        largest = int(np.argmax([size.max(initial=0) for size in sizes]))
+        series, row = parts[largest].series, int(sizes[largest].argmax())
+        raise UserError(
+            f"{series.place(row)}, column {roles.names[column]!r}: {series.values[row, column]:g} is too large.",
+            "Correct it, or leave the column out: data.input_columns.",
+        )
+
+
+def constant_columns(roles: Roles, parts: Sequence[Part]) -> list[str]:
+    """The columns that never change."""
+    rows = np.concatenate([part.series.values for part in parts])
+    return [name for name, column in zip(roles.names, rows.T, strict=True) if np.nanmin(column) == np.nanmax(column)]
+
+
+def _standard(rows: Numbers) -> tuple[Numbers, Numbers]:
+    center, deviation = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
+    tiny = deviation <= 1e-12 * np.maximum(1e-300, np.abs(center))  # a constant, up to rounding
+    return center, np.where(tiny, np.maximum(1.0, np.abs(center)), deviation)
+
+
+def _robust(rows: Numbers) -> tuple[Numbers, Numbers]:
+    """Median and quartiles, which outliers do not move; the deviation where more than half of the values are equal."""
+    low, center, high = np.nanquantile(rows, [0.25, 0.5, 0.75], axis=0)
+    spread = (high - low) / 1.349  # of a normal distribution: its standard deviation
+    return center, np.where(spread > 0, spread, _standard(rows)[1])
+
+
+def _filled(values: Numbers, last: Numbers) -> Numbers:
+    """Each missing value replaced by the last one before it."""
+    stacked = np.concatenate([last[None], values])  # (1 + T, D)
+    known = np.where(np.isnan(stacked), 0, np.arange(len(stacked))[:, None])
+    rows = np.maximum.accumulate(known, axis=0)
+    filled: Numbers = np.take_along_axis(stacked, rows, axis=0)[1:]
+    return filled

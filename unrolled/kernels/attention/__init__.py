@@ -1,0 +1,1 @@
+"""Attending decoders over time: `attention_scan` and its engines."""

@@ -1,0 +1,134 @@
+"""Attending decoders on the `native` engine: C++ on a CPU, forward and hand-written backward (docs/attention.md)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score, VisualCell
+from unrolled.kernels.attention import native_ops as ops
+from unrolled.kernels.attention.job import Attended, AttentionJob
+from unrolled.kernels.recurrence.native import AUTOCAST, in_float32, kind_of, refuses_activations, transformed
+from unrolled.kernels.recurrence.native_ops import ISA, NARROW
+
+DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without layer norm"
+
+
+def refuses(job: AttentionJob) -> str | None:
+    """What the job asks for that this engine does not compute, or None."""
+    cell, score = job.cell.cell, job.cell.score
+    if isinstance(job.cell, VisualCell):
+        return "it has no gate on the context"
+    if type(cell) not in (RNNCell, LSTMCell, GRUCell):
+        return f"it has no cell {type(cell).__name__}"
+    assert isinstance(cell, BuiltIn)
+    for name in ("norm_hh", "norm_c", "weight_hr", "weight_peephole"):
+        if getattr(cell, name, None) is not None:
+            return f"its decoders have no {name}"
+    if score.heads > 1 and score.vector is not None:
+        return "it has additive scores of one head"
+    accepted = AUTOCAST if torch.is_autocast_enabled("cpu") else (torch.float32,)
+    for tensor in _tensors(job):
+        if tensor.device.type != "cpu":
+            return f"it runs on a CPU, got a tensor on {tensor.device}"
+        if tensor.dtype not in accepted:
+            return f"it computes in float32, got {tensor.dtype}"
+    if job.gates_x.shape[0] == 0:
+        return "the batch is empty"
+    if not torch.compiler.is_compiling() and transformed():
+        return "it has no torch.func transforms and no forward-mode derivatives"
+    masks = (cell.hidden_mask, job.feed_mask, job.mix_mask)
+    if any(mask is not None and mask.requires_grad for mask in masks):
+        return "it has no gradient for masks"
+    return refuses_activations(cell)
+
+
+def outdone(job: AttentionJob) -> str | None:
+    """Why `auto` should leave the job to the loop in torch, which is faster; None where it is not.
+
+    Measured on 2 cores with AVX-512 (benchmarks/attention_scan.py): packing the weights pays from the second step on.
+    """
+    batch, steps = job.gates_x.shape[:2]
+    hidden = job.state[0].shape[1]
+    if steps == 1 or (batch * steps < _ROWS and hidden > _WIDE):
+        return "torch is faster on so few steps"
+    if ISA == "plain" and platform.machine() in ("x86_64", "AMD64") and hidden >= _WIDE:
+        return "torch is faster than its plain kernels"
+    return None
+
+
+_ROWS, _WIDE = 4, 512
+
+
+def _tensors(job: AttentionJob) -> Iterator[Tensor]:
+    """Everything that is read as float32."""
+    cell, score = job.cell.cell, job.cell.score
+    assert isinstance(cell, BuiltIn)
+    yield from (job.gates_x, job.keys, job.values, *job.state)
+    given = [job.feed_mask, job.mix_mask, cell.hidden_mask, cell.weight_hh, cell.bias_hh, job.cell.weight_feed]
+    given += [score.weight_query, score.bias_query, score.vector, score.weight_out, score.bias_out]
+    if isinstance(job.cell, LuongCell):
+        given += [job.cell.weight_mix, job.cell.bias_mix]
+    yield from (tensor for tensor in given if tensor is not None)
+
+
+class NativeScore(Score):
+    """A score whose queries look at their memories on this engine: in float32 on a CPU, without derivatives."""
+
+    def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return ops.look(self, query.float(), keys.float(), values.float(), mask)
+
+
+def run(job: AttentionJob) -> Attended:
+    """Every step of the decoder. Under autocast its results are in float32 all the same; its products are in bfloat16
+    where that is asked for and the processor has an instruction for them."""
+    if not torch.is_autocast_enabled("cpu"):
+        return _run(job, narrow=False)
+    narrow = NARROW and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    with torch.autocast("cpu", enabled=False):
+        return _run(in_float32(job), narrow)
+
+
+def _run(job: AttentionJob, narrow: bool) -> Attended:
+    cell, score = job.cell.cell, job.cell.score
+    assert isinstance(cell, BuiltIn)
+    luong = job.cell if isinstance(job.cell, LuongCell) else None
+    lstm = isinstance(cell, LSTMCell)
+    differentiable = (
+        job.gates_x,
+        cell.weight_hh,
+        cell.bias_hh,
+        job.cell.weight_feed,
+        score.weight_query,
+        score.bias_query,
+        score.weight_out,
+        score.bias_out,
+        score.vector,
+        luong.weight_mix if luong else None,
+        luong.bias_mix if luong else None,
+        job.keys,
+        job.values,
+        job.state[0],
+        job.state[1] if lstm else None,
+        job.state[-1] if luong else None,
+    )
+    graph = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
+    output, context, weights, h_n, c_n, fed_n, _ = ops.run_attention(
+        *differentiable,
+        job.mask,
+        cell.hidden_mask,
+        job.feed_mask,
+        job.mix_mask if luong else None,
+        job.lengths,
+        score.scale,
+        kind_of(cell),
+        score.heads,
+        luong is not None,
+        narrow,
+        graph,
+    )
+    state = (h_n, *((c_n,) if lstm else ()), *((fed_n,) if luong else ()))
+    return Attended(output, context, weights, state)

@@ -1,0 +1,1 @@
+"""Scores over a vocabulary: top-k and cross-entropy."""

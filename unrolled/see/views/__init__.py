@@ -1,0 +1,1 @@
+"""Traces and runs as plain data for the page."""

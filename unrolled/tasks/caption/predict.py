@@ -1,0 +1,133 @@
+"""From pictures to captions: batches of a search, and what comes out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unrolled.data.readers.media.captions import Captioned, fitted_view, some_pictures
+from unrolled.data.signals.pictures import pixels_of
+from unrolled.data.signals.views import Shape, View, check_view
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.search import Hypothesis
+from unrolled.tasks.caption.batches import CaptionAssets, view_batch
+from unrolled.tasks.shared.writing import RunOptions, written
+
+HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
+
+
+@dataclass(frozen=True)
+class Description:
+    """What was said of one picture, with what else is known of it; `others` are the next best."""
+
+    text: str
+    score: float  # what it was ranked by
+    log_prob: float
+    ended: bool  # False: it was cut at the longest that is allowed
+    tokens: list[str]
+    attention: NDArray[np.float32] | None = None  # (tokens, rows, columns), or (tokens, regions)
+    others: tuple[Description, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A picture that could not be read, and why."""
+
+    name: str
+    error: UserError
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@torch.no_grad()
+def describe(model: Model, views: Sequence[View], options: RunOptions) -> list[Description]:
+    """A caption of each picture, in their order; the pictures are of the shape that the model reads."""
+    assets: CaptionAssets = model.assets
+    network: Any = model.network.eval()
+    if options.unknown == "replace":
+        raise UserError("Unknown words are replaced by words of a source, and a picture has none.", "Use forbid.")
+    wanted = options.attention and network.attends
+    answers = []
+    room = max(1, HYPOTHESES_AT_ONCE // options.side_by_side)
+    for first in range(0, len(views), room):
+        part = views[first : first + room]
+        with options.autocast(model.device):
+            found = written(
+                network,
+                network.encode(view_batch(part).to(model.device)),
+                assets.target,
+                options,
+                most=[options.max_tokens or assets.most_tokens] * len(part),
+                places=range(first, first + len(part)),
+                forbid_unknown=options.unknown != "keep",
+                attention=wanted,
+            )
+        for one in found:
+            best, *rest = [_description(assets, hypothesis, network.grid) for hypothesis in one.hypotheses]
+            answers.append(replace(best, others=tuple(rest)))
+    return answers
+
+
+def _description(assets: CaptionAssets, hypothesis: Hypothesis, grid: tuple[int, int] | None) -> Description:
+    looked: NDArray[np.float32] | None = None
+    if hypothesis.attention is not None:
+        rows = hypothesis.attention[: len(hypothesis.tokens)].float().cpu().numpy()
+        looked = rows if grid is None else rows.reshape(-1, *grid)
+    return Description(
+        assets.target.text(hypothesis.tokens),
+        hypothesis.score,
+        hypothesis.log_prob,
+        hypothesis.ended,
+        assets.target.shown(hypothesis.tokens),
+        looked,
+    )
+
+
+def view_of(given: Any, shape: Shape) -> View:
+    """The picture that an input means: the path of one, a PIL image, pixels, features, or a `View`."""
+    if isinstance(given, Captioned):
+        return given.view
+    if isinstance(given, (str, Path)):
+        found = list(itertools.islice(some_pictures([given]), 2))
+        if len(found) > 1:
+            raise UserError(f"{given} holds several pictures.", "Give a list with the path or array of each.")
+        view = found[0][1]
+    elif isinstance(given, View):
+        view = given
+    elif hasattr(given, "convert") and hasattr(given, "mode"):
+        view = View(pixels_of(given, "The picture"))
+    elif isinstance(given, np.ndarray):
+        view = _of_array(given, shape)
+    else:
+        raise UserError(
+            f"The input is {type(given).__name__}.", "Expected a path, a PIL image or an array, or a list of them."
+        )
+    place = str(given) if isinstance(given, (str, Path)) else "The input"
+    return fitted_view(check_view(view, place), shape, place)
+
+
+def _of_array(given: NDArray[Any], shape: Shape) -> View:
+    if shape.kind == "vector":
+        return View(None, given)
+    if shape.kind == "regions":
+        return View(given.astype(np.float32) if given.dtype == np.uint8 else given)
+    from PIL import Image
+
+    if given.dtype != np.uint8 or given.ndim not in (2, 3) or (given.ndim == 3 and given.shape[2] not in (3, 4)):
+        raise UserError(
+            f"The input has shape {given.shape} and type {given.dtype}.",
+            "Expected pixels (height, width), or with 3 or 4 colours, of 8 bits: uint8.",
+        )
+    return View(pixels_of(Image.fromarray(given), "The input"))

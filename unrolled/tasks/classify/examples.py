@@ -1,0 +1,92 @@
+"""Inputs and labels of a classifier: what is told of them, checked, and made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unrolled.data.readers.labelled import check_frames
+from unrolled.errors import UserError, note
+from unrolled.model import Model
+from unrolled.tasks.classify.regression import numbers_of
+from unrolled.tasks.classify.scores import ClassifyAssets
+from unrolled.tasks.contract import Data
+from unrolled.tasks.shared.reader import Reader
+from unrolled.text import split_words
+from unrolled.text.ngrams import ngram_ids
+
+
+def about_answers(assets: ClassifyAssets, data: Data) -> dict[str, Any]:
+    """Facts about the labels, or the numbers, of the examples."""
+    if assets.scale is not None:
+        numbers = numbers_of(data.train)
+        return {
+            "numbers, mean / deviation": f"{numbers.mean():.4g} / {numbers.std():.4g}",
+            "numbers, least / largest": f"{numbers.min():.4g} / {numbers.max():.4g}",
+        }
+    order = sorted(zip(assets.labels, assets.counts, strict=True), key=lambda pair: -pair[1])
+    shown = ", ".join(f"{label} {count}" for label, count in order[:8]) + (", …" if len(order) > 8 else "")
+    unseen = sum(not set(e.labels) <= set(assets.labels) for e in data.valid)
+    return {"labels": f"{len(assets.labels)}: {shown}", "valid labels never in train": unseen}
+
+
+def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, ...]:
+    """The labels of a model that is trained further: those it had, in their order, and the new ones."""
+    gone = [label for label in old if label not in set(new)]
+    if gone:
+        shown = f"{', '.join(gone[:5])}{', …' if len(gone) > 5 else ''}"
+        if which == "drop":
+            note(f"{len(gone)} labels of the model to start from are dropped: {shown}.")
+        else:
+            note(
+                f"{len(gone)} labels of the model to start from are not in the new examples, and can still be "
+                f"answered: {shown}. To leave them out: --set data.old_labels=drop"
+            )
+    dropped = set(gone) if which == "drop" else set[str]()
+    return (*(label for label in old if label not in dropped), *(label for label in new if label not in set(old)))
+
+
+def ngrams_of(inputs: Sequence[Any], buckets: int) -> dict[str, Tensor]:
+    """The n-grams of texts, end to end, for an EmbeddingBag; a text's weights have the length 1."""
+    if not buckets or not isinstance(inputs[0], str):
+        return {}
+    found = [ngram_ids(split_words(text), buckets) for text in inputs]
+    counts = torch.tensor([len(ids) for ids in found])
+    weights = (1 / counts.clamp(min=1).sqrt()).repeat_interleave(counts)
+    starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)[:-1]])
+    return {"ngrams": torch.from_numpy(np.concatenate(found)), "ngram_starts": starts, "ngram_weights": weights}
+
+
+def key_of(one: Any) -> bytes:
+    return one.encode() if isinstance(one, str) else np.ascontiguousarray(one).tobytes()
+
+
+def checked_inputs(model: Model, inputs: Any) -> list[Any]:
+    reader: Reader = model.assets.reader
+    if not isinstance(inputs, (list, tuple)):
+        raise UserError(f"The input is {type(inputs).__name__}.", f"Expected {reader.expects}, or a list of them.")
+    if reader.frames:
+        given = [one.cpu().numpy() if isinstance(one, Tensor) else np.asarray(one) for one in inputs]
+        checked = [check_frames(one, f"Input {number}") for number, one in enumerate(given, 1)]
+        check_shape(reader, checked, [f"Input {number}" for number in range(1, len(checked) + 1)])
+        return checked
+    for number, one in enumerate(inputs, 1):
+        if not isinstance(one, str):
+            raise UserError(f"Input {number} is {type(one).__name__}.", f"Expected {reader.expects}.")
+    return list(inputs)
+
+
+def check_shape(reader: Reader, inputs: Sequence[Any], places: Sequence[str]) -> None:
+    for one, place in zip(inputs, places, strict=True):
+        if isinstance(one, str) == bool(reader.frames):
+            raise UserError(
+                f"{place} is {'text' if isinstance(one, str) else 'frames'}.", f"Expected {reader.expects}."
+            )
+        if reader.frames and one.shape[1:] != reader.frames:
+            raise UserError(
+                f"{place} has frames of shape {one.shape[1:]}.", f"Expected {reader.frames}, as in training."
+            )

@@ -1,0 +1,84 @@
+"""A number in place of a label, data.kind=number: regression on texts and frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.readers.labelled import Labelled
+from unrolled.errors import UserError
+from unrolled.tasks.classify.config import ClassifyConfig
+
+Numbers = NDArray[np.float64]
+Scale = tuple[float, float]
+"""The mean and the standard deviation of the training numbers: the network learns (y − mean) / deviation."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The answer to one input: a number.
+
+    >>> str(Measured(3.25))
+    '3.25'
+    """
+
+    value: float
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.value:.6g}"
+
+
+def check_settings(config: ClassifyConfig) -> None:
+    """Refuses what is for labels only."""
+    labels_only = {
+        "data.multi_label": config.data.multi_label,
+        "train.class_weights": config.train.class_weights != "none",
+        "train.label_smoothing": config.train.label_smoothing > 0,
+        "train.consistency": config.train.consistency > 0,
+    }
+    for key, given in labels_only.items():
+        if given:
+            raise UserError(f"{key} is for labels, and data.kind=number.", "Leave one of them out.")
+
+
+def numbers_of(examples: Sequence[Labelled]) -> Numbers:
+    """The labels as finite numbers, (N,)."""
+    numbers = np.zeros(len(examples))
+    for row, example in enumerate(examples):
+        label = ",".join(example.labels)
+        try:
+            numbers[row] = float(label)
+        except ValueError:
+            numbers[row] = math.nan
+        if not math.isfinite(numbers[row]):
+            raise UserError(f"{example.place}: {label!r} is not a number.", "With data.kind=number every label is one.")
+    return numbers
+
+
+def scale_of(numbers: Numbers) -> Scale:
+    """What makes the mean 0 and the deviation 1."""
+    if np.ptp(numbers) == 0:
+        raise UserError(f"All training examples have the number {numbers[0]:g}.", "Give examples of others too.")
+    return float(numbers.mean()), float(numbers.std())
+
+
+def number_scores(truth: Numbers, answers: Numbers) -> dict[str, float]:
+    """Errors in the unit of the numbers, and R², the share of the variance that is explained.
+
+    >>> number_scores(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0]))["r2"]
+    0.5
+    """
+    errors = answers - truth
+    spread = float(((truth - truth.mean()) ** 2).sum())
+    return {
+        "rmse": float(np.sqrt((errors**2).mean())),
+        "mae": float(np.abs(errors).mean()),
+        "r2": 1 - float((errors**2).sum()) / spread if spread else 0.0,
+    }

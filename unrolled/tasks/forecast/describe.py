@@ -1,0 +1,91 @@
+"""What a forecaster and its data are, in words: the roles of columns, facts for `check`, and what a run came to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from unrolled.data.signals.scaling import Frame
+from unrolled.models.forecaster import Forecaster
+from unrolled.tasks.contract import Data
+from unrolled.tasks.forecast.read import Table
+
+SHOWN = 20
+ADDS_NOTHING = (
+    "The recurrent part adds nothing: on the validation part no update was better than the linear path that training "
+    "starts from. The model is that linear forecast. Its gates and states are untrained, and gradients through them "
+    "are exactly 0."
+)
+
+
+def adds_nothing(network: Any) -> bool:
+    """Whether nothing of the recurrent layers reaches the forecast, as before the first update."""
+    return isinstance(network, Forecaster) and not bool(network.head.weight.any())
+
+
+def roles_in_words(frame: Frame) -> dict[str, str]:
+    """What each column is to the model."""
+    roles = frame.roles
+    steps = "step" if roles.horizons == (1,) else "steps"
+    ahead = "the same step" if roles.aligned else f"{', '.join(map(str, roles.horizons))} {steps} ahead"
+    step = f" ({frame.step})" if frame.step is not None else ""
+    found = {
+        "inputs": listed(roles.inputs),
+        "targets": f"{listed(roles.targets)} ({ahead})",
+        "time": f"{','.join(frame.time)}{step}" if frame.time else "none: rows in the order of the file",
+        "series": ",".join(frame.series) if frame.series else "none: a file is one series",
+    }
+    if frame.period is not None:
+        long = f" ({frame.step.words(frame.period)})" if frame.step is not None and frame.time else ""
+        found["period"] = f"{frame.period} rows{long}"
+    return found
+
+
+def listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:SHOWN]) + (f", … ({len(names)})" if len(names) > SHOWN else "")
+
+
+def facts(data: Data, frame: Frame, loss: str, *, own_valid: bool) -> dict[str, Any]:
+    """For `unrolled check`; with `own_valid` there is a file to validate on."""
+    table: Table = data.train
+    lengths = [len(part.series.values) for part in table.parts]
+    missing = sum(int(np.isnan(part.series.values).sum()) for part in table.parts)
+    found: dict[str, Any] = dict(roles_in_words(frame))
+    if table.timeline is not None:
+        found["step of the times"] = str(table.timeline)
+    return found | {
+        "steps ahead": ", ".join(map(str, frame.roles.horizons)) + (" (the same step)" if frame.roles.aligned else ""),
+        "loss": loss,
+        "train series / rows": f"{len(lengths)} / {sum(lengths)}",
+        "series length, mean / longest": f"{sum(lengths) / len(lengths):.0f} / {max(lengths)}",
+        "valid rows": data.valid.rows,
+        "valid series also in train": _shared(table, data.valid) if own_valid else _ends(table, data.valid),
+        "missing values in train": missing,
+    }
+
+
+def _ends(train: Table, valid: Table) -> str:
+    return f"{len(valid.parts)} of {len(valid.parts)}: the ends of {len(train.parts)} series are held out"
+
+
+def _shared(train: Table, valid: Table) -> str:
+    """Which series of a file to validate on are in the training file: by their name, or else by their numbers."""
+    if train.keys.series:
+        known = {part.series.key for part in train.parts}
+        names = sum(part.series.key in known for part in valid.parts)
+        text = f"{names} of {len(valid.parts)}, by {','.join(train.keys.series)}"
+        return text + (f"; {n:,} valid rows at times of training" if (n := _same_times(train, valid)) else "")
+    rows = {part.series.values.tobytes() for part in train.parts}
+    return f"{sum(part.series.values.tobytes() in rows for part in valid.parts)} of {len(valid.parts)}"
+
+
+def _same_times(train: Table, valid: Table) -> int:
+    """Rows to validate on that are trained on too: of the same series at the same time."""
+    times = {part.series.key: part.series.times for part in train.parts}
+    found = 0
+    for part in valid.parts:
+        known = times.get(part.series.key)
+        if known is not None and part.series.times is not None:
+            found += int(np.isin(part.series.times, known).sum())
+    return found

@@ -1,0 +1,248 @@
+"""A forecaster in use: rows as they come, and roll-outs on its own predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.data.readers.series.series import Numbers
+from unrolled.data.signals.scaling import Frame
+from unrolled.errors import UserError, note
+from unrolled.model import Model
+from unrolled.models.forecaster import Forecaster, Stepping
+
+AT_ONCE = 4096  # rows
+PATHS = 500  # that are drawn for the intervals of a roll-out
+
+
+class Interval(NamedTuple):
+    """A forecast, and the bounds between which the number to come lies with a probability that was asked for."""
+
+    point: Numbers
+    lower: Numbers
+    upper: Numbers
+
+
+class RowStream:
+    """A model that is fed rows as they come, one or several at a time; how they are cut changes no bit.
+
+    What it keeps, the state of the layers and the last rows, does not grow. Each row is a step of its own.
+    """
+
+    def __init__(self, model: Model) -> None:
+        assert isinstance(model.network, Forecaster)
+        self._network: Forecaster = model.network.eval()
+        self._frame: Frame = model.assets
+        self._step = Stepping(self._network)
+        self.restart()
+
+    def __enter__(self) -> RowStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def restart(self) -> None:
+        """A new sequence begins."""
+        self._state: Any = None
+        self._last: Numbers | None = None
+        self._features: NDArray[np.float32] | None = None
+        self.estimate: Tensor | None = None  # after the last row, (horizons, K, P)
+        self._estimates: Tensor | None = None  # of the last feed
+        self._single = False
+        self.details: dict[str, Numbers] = {}  # of the last feed, shaped as what it returned: deviation, quantiles
+        if self._frame.start_row:
+            self._advance(self._frame.start_features())
+
+    def another(self) -> RowStream:
+        """A stream of the same model for another sequence; the copied weights are shared."""
+        stream = copy(self)
+        stream.restart()
+        return stream
+
+    def feed(self, rows: Any) -> Numbers:
+        """Input rows (n, D), or one (D,) → forecasts (n, K), or one (K,); with several horizons (n, horizons, K)."""
+        values, single = as_rows(rows, self._frame)
+        features, self._last = self._frame.inputs(values, self._last)
+        if not len(features):
+            return np.zeros((0, len(self._frame.roles.targets)))
+        parts = [self._advance(features[i : i + AT_ONCE]) for i in range(0, len(features), AT_ONCE)]
+        return self._read(parts[0] if len(parts) == 1 else torch.cat(parts), single)
+
+    def roll_out(
+        self, steps: int, *, sample: bool = False, seed: int | None = None, hold_inputs: bool = False
+    ) -> Numbers:
+        """The next rows of the targets (steps, K), each read as if it had come; the stream goes on from there.
+
+        Inputs that are not predicted have no known future: with `hold_inputs` they stay at their last values, without
+        it they are an error.
+        """
+        self._check_roll_out(steps, hold_inputs)
+        assert self.estimate is not None
+        output, following = self._network.output, self._network.layout.next
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        assert self._features is not None
+        features, result = torch.from_numpy(self._features), []
+        for step in range(1, steps + 1):
+            estimate = self.estimate[following]
+            guess = output.draw(estimate, generator) if sample else output.guess(estimate)  # (K,)
+            if guess is None:
+                raise UserError("There is no distribution to draw from.", "Train with model.loss=gaussian.")
+            if not bool(guess.isfinite().all()):
+                raise UserError(f"Step {step} of the continuation is no finite number.", "Ask for fewer steps.")
+            result.append(guess.cpu().numpy())
+            features = self._network.with_guess(features, guess[None].cpu())
+            self._advance(features.numpy())
+        return self._frame.unscaled(np.stack(result))
+
+    def spread(
+        self, steps: int, level: float, *, seed: int | None = None, hold_inputs: bool = False
+    ) -> tuple[Numbers, Numbers]:
+        """The bounds (steps, K) of the middle `level` of many continuations that are drawn; the stream stays."""
+        self._check_roll_out(steps, hold_inputs)
+        assert self.estimate is not None
+        assert self._features is not None
+        network, device = self._network, self._network.scale.device
+        generator = torch.Generator().manual_seed(0 if seed is None else seed)
+        state = tuple(part.expand(PATHS, *part.shape[1:]).contiguous() for part in self._network_state())
+        x = torch.from_numpy(self._features).to(device).expand(PATHS, -1)
+        estimate, result = self.estimate.to(device).expand(PATHS, *self.estimate.shape), []
+        for _ in range(steps):
+            drawn = network.output.draw(estimate[:, network.layout.next], generator)
+            if drawn is None:
+                raise UserError("There is no distribution to draw from.", "Train with model.loss=gaussian.")
+            result.append(drawn.cpu().numpy())
+            x = network.with_guess(x, drawn)
+            with torch.no_grad():
+                after, state = network(x[:, None], state)
+            estimate = after[:, 0]
+        bounds = np.quantile(np.stack(result), [(1 - level) / 2, (1 + level) / 2], axis=1)  # (2, steps, K)
+        return self._frame.unscaled(bounds[0]), self._frame.unscaled(bounds[1])
+
+    def _network_state(self) -> tuple[Tensor, ...]:
+        """The state as the network takes it, batch first."""
+        if not self._step.on_cpu:
+            return tuple(self._state)
+        past, carried = self._state
+        return (*carried, torch.from_numpy(past)[None])
+
+    def _check_roll_out(self, steps: int, hold_inputs: bool) -> None:
+        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+            raise UserError(f"steps={steps!r} is no number of steps.", "Expected a whole number from 1 on.")
+        check_roll_out(self._frame)
+        check_held(self._frame, hold_inputs)
+        if self.estimate is None:
+            raise UserError("There is nothing to continue yet.", "Feed at least one row.")
+
+    def _advance(self, features: NDArray[np.float32]) -> Tensor:
+        """Rows of features (n, F) → estimates (n, horizons, K, P)."""
+        estimates, self._state = self._step(features, self._state)
+        self.estimate, self._features = estimates[-1], features[-1:]
+        return estimates
+
+    def _read(self, estimates: Tensor, single: bool) -> Numbers:
+        """Estimates (n, horizons, K, P) in the data's own units."""
+        output, frame = self._network.output, self._frame
+        self._estimates, self._single = estimates, single
+
+        def shaped(values: NDArray[Any]) -> Numbers:
+            values = values[:, 0] if len(frame.roles.horizons) == 1 else values
+            return values[0] if single else values
+
+        self.details = {}
+        for name, values in output.details(estimates).items():
+            numbers = values.cpu().numpy()
+            own = numbers * frame.target_scale() if name == "deviation" else frame.unscaled(numbers)
+            self.details[name] = shaped(own)
+        return shaped(frame.unscaled(output.point(estimates).cpu().numpy()))
+
+    def interval(self, level: float = 0.9) -> tuple[Numbers, Numbers]:
+        """The bounds of the last feed's forecasts, shaped as these: between them lies a number so often."""
+        check_level(level)
+        if self._estimates is None:
+            raise UserError("There is no forecast yet.", "Feed at least one row.")
+        bounds = []
+        for bound in self._network.output.interval(self._estimates, level):
+            values = self._frame.unscaled(bound.cpu().numpy())
+            values = values[:, 0] if len(self._frame.roles.horizons) == 1 else values
+            bounds.append(values[0] if self._single else values)
+        return bounds[0], bounds[1]
+
+
+def as_rows(rows: Any, frame: Frame) -> tuple[Numbers, bool]:
+    """What a user gave as rows (n, D), and whether it was a single one."""
+    width = len(frame.roles.inputs)
+    try:
+        values = np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"Rows must be numbers, got {str(rows)[:60]!r}.", f"Expected shape (steps, {width}).") from None
+    single = values.ndim == 0 or (values.ndim == 1 and width > 1)
+    if values.ndim <= 1:
+        values = values.reshape(1, -1) if single else values.reshape(-1, 1)
+    if values.ndim != 2 or values.shape[1] != width:
+        raise UserError(
+            f"Rows have shape {np.shape(rows)}.",
+            f"Expected (steps, {width}): {', '.join(frame.roles.inputs[:10])}{', …' if width > 10 else ''}.",
+        )
+    check_rows(values, frame, lambda row: f"Row {row + 1}")
+    return values, single
+
+
+def check_rows(values: Numbers, frame: Frame, place: Callable[[int], str]) -> None:
+    """Refuses what the model cannot read in input rows (n, D)."""
+    wrong = np.isinf(values) if frame.missing else ~np.isfinite(values)
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        value = values[row, column]
+        fix = "The model was not trained with data.missing=mask." if np.isnan(value) else "Expected finite numbers."
+        raise UserError(f"{place(row)}, column {frame.roles.inputs[column]!r} is {value}.", fix)
+    frame.check_size(values, place)
+
+
+def can_roll_out(frame: Frame) -> bool:
+    """Whether the next step is predicted, and something of it is read."""
+    return 1 in frame.roles.horizons and any(position >= 0 for position in frame.positions)
+
+
+def check_roll_out(frame: Frame) -> None:
+    """Refuses what cannot be continued on its own predictions."""
+    if frame.roles.aligned:
+        raise UserError(
+            "A model of aligned targets predicts no input: it cannot go on by itself.", "Feed it rows, without steps."
+        )
+    if 1 not in frame.roles.horizons:
+        raise UserError(
+            f"The model predicts {', '.join(map(str, frame.roles.horizons))} steps ahead, not the next one.",
+            "Train with 1 among data.horizon.",
+        )
+    if all(position < 0 for position in frame.positions):
+        raise UserError("No target is an input: predictions cannot be read back.", "Put the target among the inputs.")
+
+
+def check_held(frame: Frame, hold_inputs: bool) -> None:
+    """Inputs whose future is unknown are held at their last values only where that was asked for."""
+    held = [name for name in frame.roles.inputs if name not in frame.roles.targets]
+    if not held:
+        if hold_inputs:
+            note("The model predicts all of its inputs: there is none to hold, and holding inputs changes nothing.")
+        return
+    names = ", ".join(map(repr, held[:10]))
+    if not hold_inputs:
+        its, them, value = ("its", "it", "value") if len(held) == 1 else ("their", "them", "values")
+        raise UserError(
+            f"The model reads {names}, which it does not predict: {its} future is unknown.",
+            f"Hold {them} at {its} last {value}: --hold-inputs, from Python hold_inputs=True; or predict without "
+            "steps; or train with data.input_columns that are data.target_columns too.",
+        )
+    note(f"Not predicted, and held at the last value: {names}.")
+
+
+def check_level(level: Any) -> None:
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise UserError(f"interval={level!r} is no probability.", "Expected a number between 0 and 1, such as 0.9.")

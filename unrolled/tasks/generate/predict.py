@@ -1,0 +1,171 @@
+"""How a language model of text is written with, read into and fed in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.models import LanguageModel, stepping
+from unrolled.search import Sampling, StopStrings, WordList, generate
+from unrolled.tasks.generate.config import GenerateConfig
+from unrolled.text import StreamDecoder, Tokenizer
+from unrolled.training import cross_entropy
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to write: the options of `unrolled run` and of `predict`."""
+
+    max_tokens: int = 400
+    temperature: float = 0.8
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
+    weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
+
+
+OPTIONS = [field.name for field in fields(RunOptions)]
+
+
+class TextWriter:
+    """Turns one row's tokens into text; knows its stop strings."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: list[int], stop: Sequence[str], backward: bool) -> None:
+        self._tokenizer, self._backward = tokenizer, backward
+        self._decoder, self._stop = StreamDecoder(tokenizer), StopStrings(stop)
+        self._ids: list[int] = []
+        self.ended = False
+        for number in prompt[1:]:
+            self._decoder.feed(number)
+
+    def feed(self, number: int) -> str:
+        if self._backward:
+            # right to left the text is certain only when all of it is there
+            self._ids.append(number)
+            text = self._tokenizer.decode(self._ids[::-1])
+            self.ended = any(s in text for s in self._stop.strings)
+            return ""
+        if self.ended:
+            return ""
+        piece, self.ended = self._stop.feed(self._decoder.feed(number))
+        return piece
+
+    def finish(self) -> str:
+        if self._backward:
+            text = self._tokenizer.decode(self._ids[::-1])
+            ends = [text.rindex(s) + len(s) for s in self._stop.strings if s in text]
+            return text[max(ends, default=0) :]
+        if self.ended:
+            return ""
+        piece, _ = self._stop.feed(self._decoder.finish())
+        return piece + self._stop.finish()
+
+
+class TextStream:
+    """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
+
+    A word or sub-word may go on in the next piece: what is not certain to be whole waits until more comes, until
+    `write` or `finish`.
+    """
+
+    def __init__(self, model: Model) -> None:
+        if direction_of(model) == "backward":
+            raise UserError(
+                "A backward model reads a text from its end: it cannot be fed from the beginning.",
+                "Use predict, or train with data.direction=forward.",
+            )
+        self._model, self._tokenizer, self._network = model, model.assets, network_of(model)
+        self._last = start_token(self._tokenizer)
+        self._state: Any = None
+        self._waiting = ""
+        self.nats = 0.0
+        self.tokens = 0
+
+    def __enter__(self) -> TextStream:
+        self._network.eval()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def feed(self, text: str) -> float:
+        """Reads a piece; the summed loss in nats of the tokens that became certain with it."""
+        text = self._waiting + text
+        cut = len(text) if self._tokenizer.level == "char" else max(text.rfind(" "), text.rfind("\n"), 0)
+        self._waiting = text[cut:]
+        return self._read(text[:cut])
+
+    def finish(self) -> float:
+        """Reads what was waiting."""
+        text, self._waiting = self._waiting, ""
+        return self._read(text)
+
+    @torch.no_grad()
+    def _read(self, text: str) -> float:
+        ids = self._tokenizer.ids(text).tolist()
+        before = self.nats
+        for first in range(0, len(ids), 1000):
+            targets = torch.tensor([ids[first : first + 1000]], device=self._model.device)
+            inputs = torch.cat([targets.new_tensor([[self._last]]), targets[:, :-1]], dim=1)
+            scores, self._state = self._network(inputs, self._state)
+            self.nats += float(cross_entropy(scores, Batch(inputs, targets)).sum)
+            self._last = int(targets[0, -1])
+        self.tokens += len(ids)
+        return self.nats - before
+
+    def write(self, **options: Any) -> Iterator[str]:
+        """Continues what was read, piece by piece. Options: see `RunOptions`."""
+        self.finish()
+        settings = RunOptions(**options)
+        writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
+        steps = generate(
+            stepping(self._network, 1, settings.weights),
+            [[self._last]],
+            max_tokens=settings.max_tokens,
+            memory=self._state,
+            sampling=settings.sampling,
+            stop=lambda row, _: writer.ended,
+            seeds=settings.seed,
+            constraint=None if settings.words is None else WordList.of(self._tokenizer, settings.words),
+        )
+        for step in steps:
+            if piece := writer.feed(step[0].id):
+                yield piece
+        if piece := writer.finish():
+            yield piece
+
+
+def start_token(tokenizer: Tokenizer) -> int:
+    """What stands before the first token: a new line where there is one."""
+    ids = tokenizer.ids("\n")
+    return int(ids[0]) if len(ids) else 0
+
+
+def directed(ids: NDArray[np.integer], direction: str) -> NDArray[np.integer]:
+    return ids[::-1].copy() if direction == "backward" else ids
+
+
+def direction_of(model: Model) -> str:
+    assert isinstance(model.config, GenerateConfig)
+    return model.config.data.direction
+
+
+def network_of(model: Model) -> LanguageModel:
+    assert isinstance(model.network, LanguageModel)
+    return model.network

@@ -1,0 +1,97 @@
+"""A recording that comes through a pipe: its text as it comes, or window by window where the model needs the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import IO
+
+import numpy as np
+
+from unrolled.data.readers.media.audio import Samples, is_silent
+from unrolled.data.readers.media.wav import SoundPipe
+from unrolled.errors import UserError, note
+from unrolled.model import Model
+from unrolled.tasks.recognize.features import InputReader, checked_rate
+from unrolled.tasks.recognize.predict import SECONDS, cut_recording, hear_window
+from unrolled.tasks.recognize.search import Piece, Recognized, RunOptions, Search, joined, piece_of
+from unrolled.tasks.recognize.stream import RecognizeStream, check_streams
+
+
+def recognize_live(model: Model, file: IO[bytes], options: RunOptions) -> Iterator[str | Recognized]:
+    """Pieces of text that are sure by now, and at last the whole answer. Ctrl-C ends the recording."""
+    reader: InputReader = model.assets.reader
+    pipe = SoundPipe(file, None if options.rate is None else checked_rate(options.rate))
+    if pipe.rate < reader.rate:
+        note(f"Standard input has {pipe.rate:,} samples a second; the model learnt from {reader.rate:,}.")
+    if pipe.header is not None and pipe.header.channels > 1:
+        note(f"Standard input has {pipe.header.channels} channels: their mean is read.")
+    if _streams(model) and (options.lexicon is not None or not options.searches):
+        yield from _as_it_comes(model, pipe, options)
+    else:
+        yield from _in_windows(model, pipe, options)
+
+
+def _streams(model: Model) -> bool:
+    try:
+        check_streams(model)
+    except UserError:
+        return False
+    return True
+
+
+def _until_stopped(pipe: SoundPipe) -> Iterator[Samples]:
+    """The samples, as they come, until they end or the user stops them."""
+    try:
+        yield from pipe
+    except KeyboardInterrupt:
+        return
+
+
+def _as_it_comes(model: Model, pipe: SoundPipe, options: RunOptions) -> Iterator[str | Recognized]:
+    grows = options.lexicon is None
+    if not grows:
+        note("With a lexicon words may change until the end: the text comes then.")
+    stream = RecognizeStream(model, replace(options, rate=pipe.rate))
+    told = ""
+    for samples in _until_stopped(pipe):
+        text = stream.feed(samples)
+        if grows and len(text) > len(told) and text.startswith(told):
+            yield text[len(told) :]
+            told = text
+    answer = stream.finish()
+    if answer.text.startswith(told):
+        yield answer.text[len(told) :]
+    yield answer
+
+
+def _in_windows(model: Model, pipe: SoundPipe, options: RunOptions) -> Iterator[str | Recognized]:
+    reader: InputReader = model.assets.reader
+    seconds = options.window or SECONDS
+    why = "searches with a beam" if _streams(model) else "needs the end of what it reads"
+    note(f"This model {why}: text comes in windows of up to {seconds:g} seconds, cut where it is quietest.")
+    search, glue = Search(model.assets.labels, options), model.assets.labels.glue
+    pieces: list[list[Piece]] = []
+    told = False
+    for start, samples in cut_recording(reader, _at_rate(pipe, reader.rate), seconds):
+        if is_silent(samples):
+            continue
+        heard = hear_window(model, samples, start)
+        (readings,) = search([heard.log_probs])
+        pieces.append([piece_of(search, one, heard.moment, heard.log_probs) for one in readings])
+        if text := pieces[-1][0].text:
+            yield f"{glue}{text}" if told else text
+            told = True
+    yield joined(pieces, glue, reader.unit, options.n_best)
+
+
+def _at_rate(pipe: SoundPipe, rate: int) -> Iterator[Samples]:
+    if pipe.rate == rate:
+        yield from _until_stopped(pipe)
+        return
+    import soxr
+
+    stream = soxr.ResampleStream(pipe.rate, rate, 1, dtype="float32")
+    for samples in _until_stopped(pipe):
+        yield stream.resample_chunk(samples)
+    yield stream.resample_chunk(np.zeros(0, np.float32), last=True)

@@ -1,0 +1,276 @@
+"""From inputs to answers: long ones cut into windows at silence or white space, all through the network in batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.audio import Samples, audio_blocks, audio_facts, is_silent, missing_audio
+from unrolled.data.readers.media.wav import cut_short
+from unrolled.errors import UserError, note
+from unrolled.model import Model
+from unrolled.models.recognizer import Recognizer
+from unrolled.see.figures.recognition import Reading, recognition_figure
+from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
+from unrolled.tasks.recognize.features import InputReader
+from unrolled.tasks.recognize.labels import RecognizeAssets
+from unrolled.tasks.recognize.search import Piece, Recognized, Search, joined, piece_of
+from unrolled.tasks.recognize.stream import Blocks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SECONDS = 30.0  # the usual window of a recording
+HEIGHTS = 60.0  # and that of a line, in heights
+STEPS = 6000  # and that of frames
+MOST_DRAWN = 4000  # steps of an input in a picture
+FILE_BLOCK = 1024  # frames of a file that is streamed: nobody waits for them
+POOL = 64  # windows that are sorted by length together
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of an input: what the network reads, where in the input it begins, and how many columns a pixel is."""
+
+    number: int  # of the input
+    features: NDArray[np.float32]  # (T, …)
+    start: float = 0.0  # steps before it
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What the network says of a part of an input: log-probabilities (T, V), and when each step begins."""
+
+    number: int  # of the input
+    log_probs: Tensor
+    moment: Callable[[int], float]
+
+
+def recognize(
+    model: Model, inputs: Sequence[Any], searches: Mapping[str, Search], window: float | None = None
+) -> dict[str, list[Recognized]]:
+    """What each input says, for each search; the network reads every input once."""
+    found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in inputs] for name in searches}
+    for heard in hear(model, inputs, window):
+        for name, search in searches.items():
+            for part, readings in zip(heard, search([part.log_probs for part in heard]), strict=True):
+                pieces = [piece_of(search, reading, part.moment, part.log_probs) for reading in readings]
+                found[name][part.number].append(pieces)
+    assets: RecognizeAssets = model.assets
+    return {
+        name: [joined(one, assets.labels.glue, assets.reader.unit, searches[name].options.n_best) for one in pieces]
+        for name, pieces in found.items()
+    }
+
+
+def hear(model: Model, inputs: Sequence[Any], window: float | None = None) -> Iterator[list[Heard]]:
+    """Every input through the network, some parts at a time; the parts of an input come in their order."""
+    streamed = _streamed_ones(model, inputs, window)
+    rest = (number for number in range(len(inputs)) if number not in streamed)
+    windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
+    while pool := list(itertools.islice(windows, POOL)):
+        yield [
+            Heard(one.number, log_probs, moments(model, len(one.features), one.start, one.scale))
+            for one, log_probs in zip(pool, _posteriors(model, pool), strict=True)
+        ]
+    for number in streamed:
+        log_probs, frames = _through(model, inputs[number])
+        yield [Heard(number, log_probs, moments(model, frames))]
+
+
+def hear_window(model: Model, samples: Samples, start: int) -> Heard:
+    """A window of a recording, which begins so many samples after its start, through the network."""
+    reader: InputReader = model.assets.reader
+    window = Window(0, reader.features(reader.mel(samples)), start / reader.mel.hop)
+    (log_probs,) = _posteriors(model, [window])
+    return Heard(0, log_probs, moments(model, len(window.features), window.start))
+
+
+def texts_of(
+    heard: Iterable[Sequence[Heard]], count: int, searches: Mapping[str, Search], glue: str
+) -> dict[str, list[str]]:
+    """What each search reads of each of `count` inputs, the text alone."""
+    found: dict[str, list[list[str]]] = {name: [[] for _ in range(count)] for name in searches}
+    for parts in heard:
+        for name, search in searches.items():
+            for part, readings in zip(parts, search([part.log_probs for part in parts]), strict=True):
+                found[name][part.number].append(search.text(readings[0]))
+    return {name: [glue.join(filter(None, parts)) for parts in texts] for name, texts in found.items()}
+
+
+def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:
+    """The labels of an input over time, which is read in one window, and its answer."""
+    assets: RecognizeAssets = model.assets
+    base, scale = assets.reader.line(given)[:2] if assets.reader.kind == "line" else (assets.reader.base(given), 1.0)
+    if len(base) > MOST_DRAWN:
+        raise UserError(
+            f"The input has {len(base):,} steps; a picture shows {MOST_DRAWN:,} at the most.", "Give a shorter piece."
+        )
+    window = Window(0, assets.reader.features(base), scale=scale)
+    log_probs = _posteriors(model, [window])[0]
+    return recognition_figure(
+        Reading(
+            signal=base,
+            kind=assets.reader.kind,
+            posteriors=log_probs.exp().numpy(),
+            names=assets.labels.names,
+            labels=[(span.text, span.start, span.end) for span in answer.labels],
+            text=answer.text,
+            unit=assets.reader.unit,
+            end=moments(model, len(base), scale=scale)(len(log_probs)),
+        )
+    )
+
+
+def whole(reader: InputReader, given: Any) -> Window:
+    """All of an input in one window."""
+    features, scale = _whole(reader, given)
+    return Window(0, features, scale=scale)
+
+
+def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
+    """When each step of the network begins, in the reader's unit; `steps` went in."""
+    reader, factor = model.assets.reader, _network(model).time_factor
+
+    def moment(step: int) -> float:
+        value: float = reader.moment(start + min(step * factor, steps), scale)
+        return value
+
+    return moment
+
+
+def _streamed_ones(model: Model, inputs: Sequence[Any], window: float | None) -> list[int]:
+    """The recordings that are longer than a window, where the model is causal: they need none."""
+    network, reader = _network(model), model.assets.reader
+    if reader.kind != "audio" or not network.causal or network.layer is None or reader.deltas:
+        return []
+    lengths = [audio_facts(one).seconds if isinstance(one, Medium) else len(one) / reader.rate for one in inputs]
+    return [number for number, seconds in enumerate(lengths) if seconds > (window or SECONDS)]
+
+
+def _through(model: Model, given: Any) -> tuple[Tensor, int]:
+    """The log-probabilities of a recording that is streamed through a causal model, and its number of frames."""
+    reader, blocks = model.assets.reader, Blocks(model, FILE_BLOCK)
+    source = _blocks(reader, given) if isinstance(given, Medium) else [given]
+    parts = [blocks.feed(samples) for samples in source]
+    parts.append(blocks.finish())
+    return torch.cat(parts), blocks.frames
+
+
+def _windows(model: Model, number: int, given: Any, window: float | None) -> Iterator[Window]:
+    """The parts of an input; of one that is silent there are none."""
+    reader: InputReader = model.assets.reader
+    if reader.kind == "audio":
+        blocks = _blocks(reader, given) if isinstance(given, Medium) else [reader.samples(given)]
+        for start, samples in cut_recording(reader, blocks, window or SECONDS):
+            if not is_silent(samples):
+                features = reader.features(reader.mel(samples))
+                yield Window(number, features, start / reader.mel.hop)
+        return
+    features, scale = _whole(reader, given)
+    most = int((window or HEIGHTS) * reader.shape[0]) if reader.kind == "line" else int(window or STEPS)
+    if _network(model).causal or len(features) <= most:
+        yield Window(number, features, 0.0, scale)
+        return
+    weight = features.reshape(len(features), -1).sum(axis=1) if reader.kind == "line" else np.zeros(len(features))
+    for start, end in cuts(weight, most, reader.shape[0] // 2 if reader.kind == "line" else 1):
+        yield Window(number, features[start:end], float(start), scale)
+
+
+def _whole(reader: InputReader, given: Any) -> tuple[NDArray[np.float32], float]:
+    """All features of an input, and the scale of its columns."""
+    if reader.kind == "line":
+        line = reader.line(given)
+        if line.lines > 1:
+            what = given if isinstance(given, Medium) else "The picture"
+            note(
+                f"{what} seems to hold {line.lines} lines of text. This model reads one line at a time: cut the "
+                "picture into lines, and give each of them."
+            )
+        return reader.features(line.columns), line.scale
+    return reader.features(reader.base(given)), 1.0
+
+
+def cut_recording(reader: InputReader, blocks: Iterable[Samples], seconds: float) -> Iterator[tuple[int, Samples]]:
+    """A recording in parts of at most so many seconds, cut where it is quietest; first sample and samples of each.
+
+    Never more than two windows of a file stand in memory.
+    """
+    most, hop = max(reader.mel.window, int(seconds * reader.rate)), reader.mel.hop
+    start, held = 0, np.zeros(0, dtype=np.float32)
+    for block in blocks:
+        held = np.concatenate([held, block])
+        while len(held) > most:
+            levels = np.square(held[: most // hop * hop]).reshape(-1, hop).sum(axis=1)
+            end = next(cuts(levels, max(2, len(levels) - 1), 20))[1] * hop  # 20 frames: a fifth of a second
+            yield start, held[:end]
+            start, held = start + end, held[end:]
+    if len(held):
+        yield start, held
+
+
+def _blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
+    facts = audio_facts(medium)
+    if facts.channels > 1:
+        note(f"{medium} has {facts.channels} channels: their mean is read.")
+    if facts.rate < reader.rate:
+        note(f"{medium} has {facts.rate:,} samples a second; the model learnt from {reader.rate:,}.")
+    if missing := missing_audio(medium):
+        note(cut_short(medium, facts.rate, facts.seconds, missing))
+    loudest = 0.0
+    for block in audio_blocks(medium, reader.rate, 10.0):
+        loudest = max(loudest, float(np.abs(block).max(initial=0.0)))
+        yield block
+    nothing = not facts.samples and missing  # it was said
+    if is_silent(np.array([loudest], dtype=np.float32)) and not nothing:
+        what = f"{medium}'s mean" if facts.channels > 1 else medium
+        note(f"{what} is {'silent' if facts.samples else 'empty'}: it says nothing.")
+
+
+def cuts(weight: NDArray[np.floating[Any]], most: int, smooth: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of parts of at most `most` steps, cut in their second half where the weight around is least.
+
+    >>> list(cuts(np.array([5, 5, 5, 5, 0, 5, 5, 5, 5.0]), 6, 1))
+    [(0, 4), (4, 9)]
+    """
+    smooth = max(1, min(smooth, most // 4))
+    padded = np.pad(weight.astype(np.float64), (smooth // 2, smooth - 1 - smooth // 2), mode="edge")
+    sums = np.concatenate([[0.0], np.cumsum(padded)])
+    around = sums[smooth:] - sums[:-smooth]
+    start = 0
+    while len(weight) - start > most:
+        middle = start + most // 2
+        end = middle + int(around[middle : start + most].argmin())
+        yield start, end
+        start = end
+    yield start, len(weight)
+
+
+@torch.no_grad()
+def _posteriors(model: Model, pool: Sequence[Window]) -> list[Tensor]:
+    """The log-probabilities (T, V) of each window, on the CPU; windows of like length go side by side."""
+    network = _network(model).eval()
+    results: dict[int, Tensor] = {}
+    order = sorted(range(len(pool)), key=lambda i: len(pool[i].features))
+    while order:
+        part = [order.pop(0)]
+        while order and (len(part) + 1) * len(pool[order[0]].features) <= AT_ONCE:
+            part.append(order.pop(0))
+        batch = features_batch([pool[i].features for i in part]).to(model.device)
+        log_probs, lengths = network(batch)
+        results |= {i: log_probs[row, : int(lengths[row])].cpu() for row, i in enumerate(part)}
+    return [results[i] for i in range(len(pool))]
+
+
+def _network(model: Model) -> Recognizer:
+    assert isinstance(model.network, Recognizer)
+    return model.network

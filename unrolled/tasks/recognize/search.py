@@ -1,0 +1,207 @@
+"""From posteriors to texts: which search, with what, and an answer with its times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from unrolled.errors import UserError
+from unrolled.search import NGram
+from unrolled.search.frames import Decoded, Decoder, Lexicon, Word, best_path
+from unrolled.search.frames.confidence import with_confidences
+from unrolled.search.frames.options import check_used
+from unrolled.tasks.recognize.labels import Labels
+
+USUAL_BEAM = 100
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to recognise: the options of `unrolled run` and of `predict`."""
+
+    beam: int | None = None  # none: 100 where it is needed, otherwise the best path; 1: the best path
+    n_best: int = 1
+    lexicon: Any = None  # a file with a word in each line, or the words
+    lm: Any = None  # an n-gram model: a file, .arpa or .arpa.gz, or what NGram.load gave
+    lm_weight: float | None = None  # none: 1
+    word_bonus: float | None = None  # none: 0
+    unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
+    window: float | None = None  # longer inputs are read in windows; seconds, or heights of a line
+    rate: float | None = None  # samples a second of arrays and raw files, which do not say it themselves
+
+    def __post_init__(self) -> None:
+        if self.lm is not None and self.lexicon is None:
+            raise UserError("A language model of words needs a list of them.", "Give one with lexicon (--lexicon).")
+        check_used(
+            self.lexicon,
+            self.lm,
+            lm_weight=self.lm_weight,
+            word_bonus=self.word_bonus,
+            unknown_penalty=self.unknown_penalty,
+        )
+        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1):
+            raise UserError("beam=1 is the best path, without lexicon or n-best list.", "Use a beam of 2 or more.")
+        if self.window is not None and not self.window > 0:
+            raise UserError(f"window={self.window} is not above 0.", "It is seconds, or heights of a line.")
+
+    @property
+    def searches(self) -> bool:
+        """Whether more is asked for than each step's best label."""
+        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1
+
+
+OPTIONS = [field.name for field in fields(RunOptions)]
+
+
+class Span(NamedTuple):
+    """A word or label and where it stands, in the answer's unit."""
+
+    text: str
+    start: float
+    end: float
+    known: bool | None = None  # of a word: whether it is in the lexicon; none: there is no lexicon
+    confidence: float | None = None  # of a word: how sure the network is of it, from 0 to 1; none: not known in streams
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """What an input says: the text, its score (a natural logarithm), and where its words and labels stand.
+
+    `unit` is seconds, pixels of the picture, or frames. `others` are the next best readings.
+    """
+
+    text: str
+    score: float
+    words: tuple[Span, ...]
+    labels: tuple[Span, ...]
+    unit: str
+    others: tuple[Recognized, ...] = ()
+    complete: bool = True  # False: it ends inside a word of the lexicon, which is not among the words
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def loaded(options: RunOptions, labels: Labels) -> RunOptions:
+    """The options with lexicon and language model read from their files."""
+    names, lexicon, lm = list(labels.names), options.lexicon, options.lm
+    if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
+        lexicon = Lexicon.read(lexicon, names, skip_unspellable=True)
+    elif lexicon is not None and not isinstance(lexicon, Lexicon):
+        lexicon = Lexicon(lexicon, names, skip_unspellable=True)
+    if isinstance(lm, str) or hasattr(lm, "__fspath__"):
+        lm = NGram.load(lm)
+    return replace(options, lexicon=lexicon, lm=lm)
+
+
+class Search:
+    """One way to read posteriors: the best path, a beam over labels, or words of a lexicon."""
+
+    def __init__(self, labels: Labels, options: RunOptions) -> None:
+        self.labels, self.options = labels, options
+        self.decoder: Decoder | None = None
+        if options.searches:
+            self.decoder = self._decoder()
+
+    def _decoder(self) -> Decoder:
+        options = loaded(self.options, self.labels)
+        more = {"unknown_penalty": options.unknown_penalty} if options.lexicon is not None else {"merge": "sum"}
+        return Decoder(
+            list(self.labels.names),
+            options.lexicon,
+            options.lm,
+            blank=0,
+            separator=self.labels.separator,
+            beam=options.beam or USUAL_BEAM,
+            lm_weight=1.0 if options.lm_weight is None else options.lm_weight,
+            word_bonus=options.word_bonus or 0.0,
+            **more,
+        )
+
+    def __call__(self, posteriors: Sequence[Tensor]) -> list[list[Decoded]]:
+        """The readings of each (T, V), best first."""
+        if self.decoder is None:
+            return [[best_path(one)] for one in posteriors]
+        wanted = self.options.n_best
+        # labellings that differ in blanks at the ends are one text: of these more are needed
+        found = self.decoder.decode_batch(
+            list(posteriors), wanted if wanted == 1 or self.options.lexicon else 2 * wanted
+        )
+        return [self._different(one)[:wanted] for one in found]
+
+    def _different(self, found: Sequence[Decoded]) -> list[Decoded]:
+        by_text: dict[str, Decoded] = {}
+        for one in found:
+            by_text.setdefault(self.text(one), one)
+        return list(by_text.values())
+
+    def text(self, found: Decoded) -> str:
+        return found.text if self.options.lexicon is not None else self.labels.text(found.labels)
+
+
+class Piece(NamedTuple):
+    """A reading of a part of an input, with its spans in the input's own unit."""
+
+    text: str
+    score: float
+    words: list[Span]
+    labels: list[Span]
+    complete: bool = True
+
+
+def piece_of(search: Search, found: Decoded, moment: Any, log_probs: Tensor | None = None) -> Piece:
+    """`moment(step)` tells where a step of the network's output begins; with `log_probs` words have confidences."""
+    labels = search.labels
+    spans = [
+        Span(labels.names[label], moment(start), moment(end))
+        for label, (start, end) in zip(found.labels, found.spans, strict=True)
+    ]
+    words = found.words if search.options.lexicon is not None else _between(found, labels)
+    if log_probs is not None:
+        separator = None if labels.separator is None else labels.names.index(labels.separator)
+        words = with_confidences(replace(found, words=words), log_probs, 0, separator).words
+    told = [Span(w.text, moment(w.start), moment(w.end), w.known, w.confidence) for w in words]
+    return Piece(search.text(found), found.score, told, spans, found.complete)
+
+
+def _between(found: Decoded, labels: Labels) -> list[Word]:
+    """The words that blanks leave between them; of symbols each is one."""
+    words: list[list[tuple[str, int, int]]] = [[]]
+    for label, (start, end) in zip(found.labels, found.spans, strict=True):
+        name = labels.names[label]
+        if name == labels.separator:
+            words.append([])
+        elif labels.level == "symbols":
+            words.append([(name, start, end)])
+        else:
+            words[-1].append((name, start, end))
+    return [Word("".join(part[0] for part in word), word[0][1], word[-1][2], None) for word in words if word]
+
+
+def joined(pieces: Sequence[Sequence[Piece]], glue: str, unit: str, n_best: int) -> Recognized:
+    """The pieces of an input one after the other, each with its readings: the best together, and the next best.
+
+    Of those that read the same the best counts: whatever follows, they go on reading the same.
+    """
+    readings: list[tuple[float, str, tuple[Piece, ...]]] = [(0.0, "", ())]
+    for options in pieces:
+        longer = [
+            (score + one.score, glue.join(part for part in (text, one.text) if part), (*before, one))
+            for score, text, before in readings
+            for one in options
+        ]
+        by_text: dict[str, tuple[float, str, tuple[Piece, ...]]] = {}
+        for reading in sorted(longer, key=lambda one: -one[0]):
+            by_text.setdefault(reading[1], reading)
+        readings = list(by_text.values())[:n_best]
+    answers = [_answer(score, text, parts, unit) for score, text, parts in readings]
+    return replace(answers[0], others=tuple(answers[1:]))
+
+
+def _answer(score: float, text: str, parts: Sequence[Piece], unit: str) -> Recognized:
+    words = tuple(word for part in parts for word in part.words)
+    labels = tuple(label for part in parts for label in part.labels)
+    return Recognized(text, score, words, labels, unit, complete=all(part.complete for part in parts))

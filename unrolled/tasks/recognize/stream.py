@@ -1,0 +1,209 @@
+"""A causal model in use: samples or frames as they come, in blocks of one size whatever pieces they came in."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.data.readers.labelled import check_frames
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.models.recognizer import Recognizer
+from unrolled.search.frames import Decoded
+from unrolled.tasks.recognize.features import InputReader, checked_rate
+from unrolled.tasks.recognize.labels import RecognizeAssets
+from unrolled.tasks.recognize.search import Recognized, RunOptions, Search, joined, piece_of
+
+BLOCK = 16  # frames, at least, that are read together: 160 ms of sound
+
+
+class Blocks:
+    """From samples (N,), or frames (T, …), to log-probabilities. What is kept does not grow with the stream.
+
+    Only whole blocks go through the network, always of one size: how the input is cut changes no bit of the result.
+    """
+
+    def __init__(self, model: Model, block: int = BLOCK) -> None:
+        check_streams(model)
+        assert isinstance(model.network, Recognizer)
+        self.network, self.device = model.network.eval(), model.device
+        self.reader: InputReader = model.assets.reader
+        factor = self.network.time_factor
+        self.block = -(-block // factor) * factor
+        self._samples = np.zeros(0, dtype=np.float32)
+        self._frames = np.zeros((0, *self.reader.shape), dtype=np.float32)  # not yet read
+        self._context = np.zeros((0, *self.reader.shape), dtype=np.float32)  # read, and needed again
+        self._state: Any = None
+        self.frames = 0  # read so far
+        self.heard = 0  # samples so far
+
+    def feed(self, chunk: Any) -> Tensor:
+        """The log-probabilities (T, V) of the blocks that are now complete; T may be 0."""
+        if self.reader.kind == "audio":
+            samples = self.reader.samples(chunk, "The chunk")
+            self.heard += len(samples)
+            self._samples = np.concatenate([self._samples, samples])
+            self._take_frames(self.block)
+        else:
+            frames = self.reader.features(self.reader.base(check_frames(np.asarray(chunk), "The chunk"), "The chunk"))
+            self._frames = np.concatenate([self._frames, frames])
+        results = []
+        while len(self._frames) >= self.block:
+            results.append(self._advance(self.block))
+        return torch.cat([*results, torch.zeros(0, self.network.scores.out_features)])
+
+    def finish(self) -> Tensor:
+        """Those of what was left over, at the end of the stream."""
+        if self.reader.kind == "audio":
+            self._take_frames(1)
+        if not len(self._frames):
+            return torch.zeros(0, self.network.scores.out_features)
+        return self._advance(len(self._frames))
+
+    def _take_frames(self, number: int) -> None:
+        """Spectrograms of `number` frames at a time, while there are samples enough."""
+        mel = self.reader.mel
+        first_of_all = number == 1 and self.frames == 0 and not len(self._frames) and 0 < self.heard < mel.window
+        needed = 1 if first_of_all else (number - 1) * mel.hop + mel.window
+        while len(self._samples) >= needed:
+            frames = self.reader.features(mel(self._samples[: max(needed, (number - 1) * mel.hop + mel.window)]))
+            self._frames = np.concatenate([self._frames, frames])
+            self._samples = self._samples[number * mel.hop :]
+
+    @torch.no_grad()
+    def _advance(self, count: int) -> Tensor:
+        new, self._frames = self._frames[:count], self._frames[count:]
+        together = np.concatenate([self._context, new])
+        given = torch.from_numpy(together).to(self.device)
+        log_probs, self._state = self.network.advance(given, len(self._context), self._state)
+        keep = self.network.context
+        self._context = together[len(together) - min(keep, len(together)) :]
+        self.frames += count
+        return log_probs.cpu()
+
+
+class RecognizeStream:
+    """Hears a recording, or sees frames, as they come: `feed` gives the text so far, `finish` the whole answer.
+
+    With a lexicon the text so far may still change; without one it only grows.
+    """
+
+    def __init__(self, model: Model, options: RunOptions) -> None:
+        self.assets: RecognizeAssets = model.assets
+        if options.searches and options.lexicon is None:
+            raise UserError(
+                "A stream takes each step's best label, or words of a lexicon.", "Leave beam and n_best out."
+            )
+        self._blocks = Blocks(model)
+        self._resampler = _resampler(self.assets.reader, options.rate)
+        self._search = Search(self.assets.labels, options)
+        decoder = self._search.decoder
+        self._words = None if decoder is None else decoder.stream(n_best=options.n_best)
+        self._path = _BestPath()
+        self._factor = self._blocks.network.time_factor
+
+    def __enter__(self) -> RecognizeStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        pass
+
+    def feed(self, chunk: NDArray[Any]) -> str:
+        """Some more samples (N,) at the stream's rate, or frames (T, …); the text so far."""
+        if self._resampler is not None:
+            chunk = self._resampler.resample_chunk(self.assets.reader.samples(chunk, "The chunk"))
+        self._read(self._blocks.feed(chunk))
+        return self.text
+
+    def finish(self) -> Recognized:
+        """The answer to all that was fed, with times."""
+        if self._resampler is not None:
+            self._read(self._blocks.feed(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True)))
+            self._resampler = None
+        self._read(self._blocks.finish())
+        readings = [piece_of(self._search, one, self._moment) for one in self._found()]
+        return joined([readings], self.assets.labels.glue, self.assets.reader.unit, self._search.options.n_best)
+
+    @property
+    def text(self) -> str:
+        return self._search.text(self._found()[0])
+
+    def _read(self, log_probs: Tensor) -> None:
+        if not len(log_probs):
+            return
+        if self._words is not None:
+            self._words.feed(log_probs)
+        else:
+            self._path.feed(log_probs)
+
+    def _found(self) -> list[Decoded]:
+        if self._words is None:
+            return [self._path.found]
+        return self._words.best(self._search.options.n_best)
+
+    def _moment(self, step: int) -> float:
+        return self.assets.reader.moment(min(step * self._factor, self._blocks.frames))
+
+
+def _resampler(reader: InputReader, rate: float | None) -> Any:
+    """What brings samples of this rate to the model's, in pieces; None where they have it."""
+    if reader.kind != "audio":
+        if rate is not None:
+            raise UserError("rate is for samples of recordings.", f"This model expects {reader.expects}.")
+        return None
+    if rate is None:
+        raise UserError(
+            "A stream of samples does not say how many are a second.",
+            f"Give it once: stream(rate={reader.rate}), if it is what the model reads.",
+        )
+    if checked_rate(rate) == reader.rate:
+        return None
+    import soxr
+
+    return soxr.ResampleStream(checked_rate(rate), reader.rate, 1, dtype="float32")
+
+
+class _BestPath:
+    """Each step's best label, repeated ones as one, without blanks, as steps come."""
+
+    def __init__(self) -> None:
+        self.found = Decoded(0.0, [], [])
+        self._last, self._step = 0, 0
+
+    def feed(self, log_probs: Tensor) -> None:
+        scores, path = log_probs.max(1)
+        labels, spans = self.found.labels, self.found.spans
+        for label in path.tolist():
+            if label and label == self._last:
+                spans[-1] = (spans[-1][0], self._step + 1)
+            elif label:
+                labels.append(label)
+                spans.append((self._step, self._step + 1))
+            self._last, self._step = label, self._step + 1
+        self.found = Decoded(self.found.score + float(scores.double().sum()), labels, spans)
+
+
+def check_streams(model: Model) -> None:
+    """Whether a model can read what has not ended yet; if not, why."""
+    network, reader = model.network, model.assets.reader
+    assert isinstance(network, Recognizer)
+    fix = (
+        "Train with model.bidirectional=false and model.kind=recurrent; or give whole files: they are read in windows."
+    )
+    if not network.causal:
+        raise UserError("This model reads from both ends, and needs the end of its input.", fix)
+    if network.layer is None:
+        raise UserError("This model looks at all steps at once.", fix)
+    if reader.kind == "line":
+        raise UserError("A line is read whole.", "Streams are for recordings and frames.")
+    if reader.deltas:
+        raise UserError(
+            f"This model reads slopes, which look {2 * reader.deltas} frames ahead.", "Train with data.deltas=0."
+        )

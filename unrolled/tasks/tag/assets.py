@@ -1,0 +1,158 @@
+"""What a tagger knows before it is trained, and how sentences become numbers. Kept in the model file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unrolled.config.stored import Size, stored_entry
+from unrolled.data import Batch
+from unrolled.data.readers.tagged.sentences import Sentence
+from unrolled.errors import UserError
+from unrolled.metrics.spans import Scheme, may_follow, spans_of, tags_of
+from unrolled.models.inputs import word_batch
+from unrolled.models.tagger import Forbidden
+from unrolled.text.vocabulary import Vocabulary
+from unrolled.text.words import Words
+
+
+@dataclass(frozen=True)
+class TagAssets:
+    """What training sentences teach before training: words and letters, features' values, tags and their scheme."""
+
+    words: Words
+    features: tuple[Vocabulary, ...]
+    tags: Vocabulary  # as the data has them
+    scheme: Scheme | None  # how they mark spans, if they do
+    inner: Vocabulary | None = None  # the same spans in BIOES tags, where that is what the network learns
+    vector_size: int | None = None  # of pretrained vectors
+    untrained: tuple[int, int] = (0, 0)  # first and, exclusive, last word that has a vector but is in no sentence
+
+    def collate(self, sentences: Sequence[Sentence]) -> Batch:
+        """Sentences side by side; the target of a tag that training never saw is −1."""
+        inputs, lengths, more = word_batch(self.words, [sentence.words for sentence in sentences])
+        targets = np.zeros(inputs.shape, dtype=np.int64)
+        features = np.zeros((*inputs.shape, len(self.features)), dtype=np.int64)
+        for row, sentence in enumerate(sentences):
+            if sentence.tags is not None:
+                targets[row, : len(sentence)] = self.targets(sentence.tags)
+            for i, values in enumerate(self.features):
+                features[row, : len(sentence), i] = values.ids(sentence.features[i])
+        if self.features:
+            more["features"] = torch.from_numpy(features)
+        return Batch(inputs, torch.from_numpy(targets), lengths=lengths, more=more)
+
+    @property
+    def learnt(self) -> Vocabulary:
+        """The tags that the network scores."""
+        return self.inner or self.tags
+
+    def targets(self, tags: Sequence[str]) -> list[int]:
+        """The numbers of the tags to learn; −1: never seen in training."""
+        inner = tags if self.inner is None else tags_of(spans_of(tags), len(tags), "BIOES")
+        return _ids(inner, self.learnt)
+
+    def tag_ids(self, tags: Sequence[str]) -> list[int]:
+        """The numbers of tags as the data has them; −1: never seen in training."""
+        return _ids(tags, self.tags)
+
+    def names(self, path: Sequence[int]) -> list[str]:
+        """Tags as the data has them, of the numbers that the network gave."""
+        tags = [self.learnt[tag] for tag in path]
+        if self.inner is None or self.scheme is None:
+            return tags
+        return tags_of(spans_of(tags), len(tags), self.scheme)
+
+    def same_tag(self) -> NDArray[np.bool_]:
+        """Which tags of the network become one tag of the data, (K, K): with spans, B with S, and I with E."""
+        names = self.learnt.tokens
+        if self.inner is None:
+            return np.eye(len(names), dtype=np.bool_)
+        ends = [name.replace("S", "B", 1) if name[0] == "S" else name.replace("E", "I", 1) for name in names]
+        return np.array([[a == b for b in ends] for a in ends])
+
+    def trained(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Which words were in the training sentences."""
+        ids = self.words.ids(words)
+        return (ids > 0) & ((ids < self.untrained[0]) | (ids >= self.untrained[1]))
+
+    def forbidden(self) -> Forbidden | None:
+        """What no legal sequence of spans has."""
+        if self.scheme is None:
+            return None
+        names, scheme = self.learnt.tokens, self.scheme if self.inner is None else "BIOES"
+        transitions = torch.tensor([[not may_follow(a, b, scheme) for b in names] for a in names])
+        first = torch.tensor([not may_follow(None, tag, scheme) for tag in names])
+        last = torch.tensor([not may_follow(tag, None, scheme) for tag in names])
+        return transitions, first, last
+
+    def extended(self, sentences: Sequence[Sentence], features: int) -> TagAssets:
+        """Also knows what is new in these; what was known keeps its number."""
+        if features != len(self.features):
+            raise UserError(
+                f"The model to start from reads {len(self.features)} feature columns, not {features}.",
+                "Set data.feature_columns to as many.",
+            )
+        return replace(
+            self,
+            words=self.words.extended(s.words for s in sentences),
+            features=tuple(old.extended(values_of(sentences, i)) for i, old in enumerate(self.features)),
+            tags=self.tags.extended(outer_tags(sentences, spans=self.inner is not None)),
+            inner=None if self.inner is None else self.inner.extended(inner_tags(sentences)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "words": self.words.to_json(),
+            "features": [values.to_json() for values in self.features],
+            "tags": self.tags.to_json(),
+            "scheme": self.scheme,
+            "inner": None if self.inner is None else self.inner.to_json(),
+            "vector_size": self.vector_size,
+            "untrained": list(self.untrained),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Any) -> TagAssets:
+        def entry(name: str, kind: Any) -> Any:
+            return stored_entry(stored, name, kind, "tagger")
+
+        inner = entry("inner", dict[str, Any] | None)
+        return cls(
+            Words.from_json(entry("words", dict[str, Any])),
+            tuple(Vocabulary.from_json(values) for values in entry("features", list[dict[str, Any]])),
+            Vocabulary.from_json(entry("tags", dict[str, Any])),
+            entry("scheme", Scheme | None),
+            None if inner is None else Vocabulary.from_json(inner),
+            entry("vector_size", Size | None),
+            entry("untrained", tuple[int, int]),
+        )
+
+
+def values_of(sentences: Sequence[Sentence], feature: int) -> list[str]:
+    """All values of a feature."""
+    return sorted({value for sentence in sentences for value in sentence.features[feature]})
+
+
+def outer_tags(sentences: Sequence[Sentence], *, spans: bool) -> list[str]:
+    """All tags, and with `spans` all that spans of their kinds can need when BIOES tags are turned into IOB ones."""
+    tags = {tag for sentence in sentences for tag in sentence.tags or ()}
+    if spans:
+        kinds = {span.kind for sentence in sentences for span in spans_of(sentence.tags or ())}
+        tags |= {f"{mark}-{kind}" if kind else mark for mark in "BI" for kind in kinds} | {"O"}
+    return sorted(tags)
+
+
+def inner_tags(sentences: Sequence[Sentence]) -> list[str]:
+    """The BIOES tags of the same spans."""
+    given = (sentence.tags or () for sentence in sentences)
+    return sorted({tag for tags in given for tag in tags_of(spans_of(tags), len(tags), "BIOES")})
+
+
+def _ids(tags: Sequence[str], known: Vocabulary) -> list[int]:
+    return [known.id(tag) if tag in known else -1 for tag in tags]

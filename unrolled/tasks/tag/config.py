@@ -1,0 +1,90 @@
+"""The config of `tag`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from unrolled.config import Section
+from unrolled.data.readers.tagged.sentences import Columns
+from unrolled.data.readers.tagged.tag_names import given_names
+from unrolled.data.readers.tagged.tagged import format_of
+from unrolled.errors import UserError
+from unrolled.models.tagger import TaggerSettings
+from unrolled.training import TrainSettings
+
+
+class TagData(Section):
+    """What to read: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
+
+    train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
+    valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
+    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
+    column: Literal["upos", "xpos", "feats", "deprel", "lemma", "head", "deps", "misc"] = Field(
+        "upos", description="CoNLL-U: the column to learn."
+    )
+    word_column: int | str | None = Field(None, description="Other files: where words are; none: column 1, tokens.")
+    tag_column: int | str | None = Field(None, description="Other files: where tags are; none: the last column, tags.")
+    tag_names: str | list[str] | None = Field(
+        None,
+        description="JSON lines, Parquet: the names of tags that are whole numbers, in their order: a list, text with "
+        "commas, or a file; none: those in the file's metadata.",
+    )
+    feature_columns: int | str | list[int | str] = Field(
+        [], description="Further columns for the model to read, such as parts of speech: numbers, or names."
+    )
+    min_count: int = Field(1, ge=1, description="Rarer words are unknown, and known by their letters only.")
+    lowercase: bool = Field(True, description="Look words up in lower case; their letters are read as they are.")
+    vectors: str | None = Field(None, description="Pretrained word vectors: word2vec or GloVe text, or .npz.")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The feature columns as a list of texts; in one text commas part them."""
+        given = self.feature_columns
+        if isinstance(given, list):
+            return tuple(map(str, given))
+        return tuple(name.strip() for name in str(given).split(",") if name.strip())
+
+    @property
+    def columns(self) -> Columns:
+        names = () if self.tag_names is None else tuple(given_names(self.tag_names))
+        return Columns(_text(self.word_column), _text(self.tag_column), self.features, self.column, names)
+
+
+class TagConfig(Section):
+    """A config of `tag`."""
+
+    task: Literal["tag"] = Field("tag", description="What the config is for.")
+    data: TagData = TagData()
+    model: TaggerSettings = TaggerSettings()
+    train: TrainSettings = TrainSettings()
+
+
+def check_columns(settings: TagData, *, inherited: bool) -> None:
+    """An error for a key about columns that none of the files has; `data.column` may be `inherited` from a model."""
+    given = [key for key in ("word_column", "tag_column") if getattr(settings, key) is not None]
+    if settings.column != "upos" and not inherited:
+        given.append("column")
+    if settings.train is None and settings.features:
+        raise _does_not_apply(settings, "feature_columns", "There is no file to train on", "Give one with data.train.")
+    files = [file for file in (settings.train, settings.valid) if file is not None]
+    conllu = [format_of(Path(file)) == "conllu" for file in files] if given else []
+    for key in given:
+        if not files:
+            raise _does_not_apply(settings, key, "There is no file to train on", "Give one with data.train.")
+        if key == "column" and not any(conllu):
+            fix = "Leave it out, and set data.tag_column if tags are not in their usual place."
+            raise _does_not_apply(settings, key, f"{files[0]} is not CoNLL-U", fix)
+        if key != "column" and all(conllu):
+            fix = "Leave it out: words are in the column form, and data.column says which one is learnt."
+            raise _does_not_apply(settings, key, f"{files[0]} is CoNLL-U", fix)
+
+
+def _does_not_apply(settings: TagData, key: str, why: str, fix: str) -> UserError:
+    return UserError(f"{why}: data.{key}={getattr(settings, key)!r} does not apply.", fix)
+
+
+def _text(column: int | str | None) -> str | None:
+    return None if column is None else str(column)

@@ -1,0 +1,101 @@
+"""The two sides of a translation, and how long their texts were. Kept in the model file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from unrolled.config.stored import Amount, Count, stored_entry
+from unrolled.tasks.shared.side import Reading, Side, form_of, level_of, trained_side
+
+
+@dataclass(frozen=True)
+class TranslateAssets:
+    """Both sides, and how long sources and targets were in training."""
+
+    source: Side
+    target: Side
+    joint: bool  # one set of tokens for both
+    longest_source: int
+    ratio: float  # of target to source tokens, which few pairs pass
+    target_words: float  # between blanks, in a target of training, the mean
+    target_tokens: float  # the mean
+
+    @property
+    def source_size(self) -> int:
+        return len(self.source.tokenizer)
+
+    @property
+    def target_size(self) -> int:
+        return len(self.target.tokenizer)
+
+    def most_tokens(self, source_tokens: int) -> int:
+        """How long a translation may become, its end counted: half as long again as training ever saw, and 10."""
+        return int(1.5 * self.ratio * source_tokens) + 10
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source.to_json(),
+            "target": None if self.joint else self.target.to_json(),
+            "longest_source": self.longest_source,
+            "ratio": self.ratio,
+            "target_words": self.target_words,
+            "target_tokens": self.target_tokens,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Any) -> TranslateAssets:
+        source = Side.from_json(stored_entry(stored, "source", dict[str, Any], "vocabularies"))
+        joint = stored_entry(stored, "target", dict[str, Any] | None, "vocabularies") is None
+        target = source if joint else Side.from_json(stored["target"])
+        kinds = {"longest_source": Count, "ratio": Amount, "target_words": Amount, "target_tokens": Amount}
+        numbers = [stored_entry(stored, name, kind, "lengths") for name, kind in kinds.items()]
+        return cls(source, target, joint, *numbers)
+
+    @classmethod
+    def train(
+        cls,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        source: Reading,
+        target: Reading,
+        joint: bool,
+        limit: int | None = None,
+    ) -> TranslateAssets:
+        """What reads pairs like these; `joint` learns one set of sub-words for both sides, if both are sub-words.
+
+        limit: training leaves out sources of more tokens.
+        """
+        levels = [level_of(side, texts) for side, texts in ((source, sources), (target, targets))]
+        forms = [form_of(source, levels[0], sources), form_of(target, "", targets)]
+        together = joint and levels == ["bpe", "bpe"] and source.lowercase == target.lowercase and forms[0] == forms[1]
+        if together:
+            one = trained_side(source, "bpe", [*sources, *targets], forms[0])
+            made = cls(one, one, True, 0, 1.0, 0.0, 0.0)
+        else:
+            first = trained_side(source, levels[0], sources, forms[0])
+            second = trained_side(target, levels[1], targets, forms[1])
+            made = cls(first, second, False, 0, 1.0, 0.0, 0.0)
+        return made.measured(sources, targets, limit)
+
+    def measured(self, sources: Sequence[str], targets: Sequence[str], limit: int | None = None) -> TranslateAssets:
+        """The same with the lengths of these texts, of which those of more than `limit` source tokens are not read."""
+        lengths = [len(self.source.ids(text)) + 1 for text in sources]
+        written = [len(self.target.ids(text)) + 1 for text in targets]
+        ratios = [tokens / length for tokens, length in zip(written, lengths, strict=True)]
+        return replace(
+            self,
+            longest_source=max(self.longest_source, *(n for n in lengths if limit is None or n <= limit + 1), 0),
+            ratio=max(1.0, float(np.quantile(ratios, 0.999))),
+            target_words=float(np.mean([len(text.split()) for text in targets])),
+            target_tokens=float(np.mean(written)),
+        )
+
+    def extended(self, sources: Sequence[str], targets: Sequence[str], limit: int | None = None) -> TranslateAssets:
+        """Also knows what is new in these; what was known keeps its number."""
+        source = replace(self.source, tokenizer=self.source.tokenizer.extended(sources))
+        target = source if self.joint else replace(self.target, tokenizer=self.target.tokenizer.extended(targets))
+        return replace(self, source=source, target=target).measured(sources, targets, limit)

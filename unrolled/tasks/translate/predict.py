@@ -1,0 +1,150 @@
+"""From sources to translations: batches of a search, and what becomes of unknown words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.data import Batch, Buckets
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.search import Found, Hypothesis
+from unrolled.tasks.shared.writing import RunOptions, written
+from unrolled.tasks.translate.assets import TranslateAssets
+from unrolled.tasks.translate.batches import source_batch
+
+TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
+
+
+@dataclass(frozen=True)
+class Translation:
+    """An output for one source, with what else is known of it; `others` are the next best."""
+
+    text: str
+    score: float  # what it was ranked by
+    log_prob: float
+    ended: bool  # False: it was cut at the longest that is allowed
+    source_tokens: list[str]
+    target_tokens: list[str]
+    attention: NDArray[np.float32] | None = None  # (target tokens, source tokens)
+    others: tuple[Translation, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def alignment(self) -> list[tuple[int, int]] | None:
+        """(source, target) places: where each target token looked most."""
+        if self.attention is None or not len(self.source_tokens):
+            return None
+        return [(int(row.argmax()), place) for place, row in enumerate(self.attention)]
+
+
+@torch.no_grad()
+def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[Translation]:
+    """A translation of each text, in their order; an empty text's is empty."""
+    assets: TranslateAssets = model.assets
+    network: Any = model.network.eval()
+    attends: bool = network.attends
+    unknown = options.unknown
+    if unknown == "auto":
+        unknown = "replace" if attends and assets.target.tokenizer.level == "word" else "forbid"
+    wanted = attends and (options.attention or unknown == "replace")
+    if unknown == "replace" and not attends:
+        raise UserError("Unknown words are replaced by attention, and this model has none.", "Use unknown=forbid.")
+    ids = [assets.source.ids(text) for text in texts]
+    answers: list[Translation | None] = [None if len(one) else _nothing() for one in ids]
+    rows = [i for i, answer in enumerate(answers) if answer is None]
+
+    def collate(part: list[int]) -> Batch:
+        return source_batch(assets, [ids[i] for i in part])
+
+    room = max(1, TOKENS_AT_ONCE // options.side_by_side)
+    batches = Buckets(rows, [len(ids[i]) + 1 for i in rows], collate, batch_size=1, batch_tokens=room)
+    with options.autocast(model.device):
+        for index in range(len(batches)):
+            places = [rows[place] for place in batches.rows(index)]
+            found = _found(model, batches[index].to(model.device), options, places, unknown == "forbid", wanted)
+            for i, one in zip(places, found, strict=True):
+                answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
+    return [answer for answer in answers if answer is not None]
+
+
+def _found(
+    model: Model, batch: Batch, options: RunOptions, places: list[int], forbid_unknown: bool, attention: bool
+) -> list[Found]:
+    assert batch.lengths is not None
+    network: Any = model.network
+    return written(
+        network,
+        network.encode(batch),
+        model.assets.target,
+        options,
+        most=[options.max_tokens or model.assets.most_tokens(length) for length in batch.lengths.tolist()],
+        places=places,
+        forbid_unknown=forbid_unknown,
+        attention=attention,
+    )
+
+
+def _nothing() -> Translation:
+    return Translation("", 0.0, 0.0, True, [], [])
+
+
+def answer_of(
+    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: Found, replacing: bool, shown: bool
+) -> Translation:
+    """What a search found, as texts; with `replacing` an unknown word becomes the source's that it looked at most."""
+    best, *rest = [_one(assets, source, ids, hypothesis, replacing, shown) for hypothesis in found.hypotheses]
+    return replace(best, others=tuple(rest))
+
+
+def _one(
+    assets: TranslateAssets, source: str, ids: NDArray[np.int32], hypothesis: Hypothesis, replacing: bool, shown: bool
+) -> Translation:
+    looked = (
+        None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), len(ids))
+    )
+    instead: list[str | None] = []
+    unk = assets.target.tokenizer.vocabulary.unk
+    if replacing and looked is not None and unk is not None and unk in hypothesis.tokens:
+        words = _words(assets, source)
+        instead = [
+            words[int(row.argmax())] if token == unk else None
+            for token, row in zip(hypothesis.tokens, looked, strict=True)
+        ]
+    return Translation(
+        assets.target.text(hypothesis.tokens, instead),
+        hypothesis.score,
+        hypothesis.log_prob,
+        hypothesis.ended,
+        assets.source.shown(ids.tolist()),
+        assets.target.shown(hypothesis.tokens),
+        looked if shown else None,
+    )
+
+
+def _to_tokens(attention: Tensor, targets: int, sources: int) -> NDArray[np.float32]:
+    """Attention to real source tokens, the end tokens of both sides left out."""
+    rows: NDArray[np.float32] = attention[:targets, :sources].float().cpu().numpy()
+    return rows
+
+
+def _words(assets: TranslateAssets, source: str) -> list[str]:
+    """The source's text of each of its tokens: of an unknown word the word itself, of a sub-word its whole word."""
+    side = assets.source
+    text, offsets = side.places(source)
+    words = []
+    for start, end in offsets:
+        if side.tokenizer.level == "bpe":
+            start = text.rfind(" ", 0, max(start, 0) + 1) + 1
+            stop = text.find(" ", start)
+            end = len(text) if stop < 0 else stop
+        words.append(text[start:end])
+    return words
