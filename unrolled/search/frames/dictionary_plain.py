@@ -1,7 +1,7 @@
 """Dictionary search in plain Python: to be read, and what runs where the C++ core was not built.
 
-native/search/dictionary_search.cpp is the same search. Hypotheses with the same future share a slot: the same place in the
-prefix tree, and the same state of the language model (or, where sentences are told apart, the same words so far). A
+native/search/dictionary_search.cpp is the same search. Hypotheses with the same future share a slot: the same place in
+the prefix tree, and the same state of the language model (or, where sentences are told apart, the same words so far). A
 slot has two scores, as in prefix search: of paths that end in a blank, and of paths that end in the place's label.
 """
 

@@ -126,7 +126,7 @@ class Lexicon:
         return root
 
     def native(self, lm: NGram | None) -> Any:
-        """The tree in C++ with what a model says of its words (native/search/dictionary_search.h); the last one is kept."""
+        """The C++ tree with the language model's word scores (native/search/dictionary_search.h); the last is kept."""
         if self._native is None or self._native[0] is not lm:
             from unrolled.kernels import _native
 
