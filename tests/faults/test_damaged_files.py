@@ -28,7 +28,7 @@ from unrolled.data.readers.arrays import read_arrays
 from unrolled.data.readers.labelled import read_labelled
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import read_audio
-from unrolled.data.readers.series.series import read_series
+from unrolled.data.readers.series.read_series import read_series
 from unrolled.data.readers.text import read_text
 from unrolled.data.signals.line_images import read_line
 from unrolled.data.signals.pictures import open_pictures

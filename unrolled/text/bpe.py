@@ -14,7 +14,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from unrolled.errors import UserError
 from unrolled.text.base import Encoded, Tokenizer, blocks, training_texts
-from unrolled.text.vocabulary import UNK, Vocabulary, check_limits, check_specials, stored, stored_strings
+from unrolled.text.vocabulary import UNK, Vocabulary, check_specials, check_vocabulary_limits, stored, stored_strings
 
 _BATCH = 64  # blocks encoded side by side
 
@@ -69,7 +69,7 @@ class BPETokenizer(Tokenizer):
         """The `max_size` (default 8000) tokens: special ones, 256 bytes, and pairs seen at least `min_count` times."""
         check_specials(specials)
         specials = [token for token in specials if token != UNK]
-        check_limits(min_count, max_size, at_least=len(specials) + 256)
+        check_vocabulary_limits(min_count, max_size, at_least=len(specials) + 256)
         library = tokenizers.Tokenizer(models.BPE())
         library.pre_tokenizer = _pre_tokenizer()
         trainer = trainers.BpeTrainer(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from unrolled.errors import UserError
 from unrolled.text.base import Tokenizer, checked_texts, training_texts
-from unrolled.text.vocabulary import UNK, Vocabulary, check_limits, check_specials, stored
+from unrolled.text.vocabulary import UNK, Vocabulary, check_specials, check_vocabulary_limits, stored
 
 
 class CountedTokenizer(Tokenizer):
@@ -47,7 +47,7 @@ class CountedTokenizer(Tokenizer):
     ) -> Self:
         check_specials(specials)
         specials = (UNK, *(token for token in specials if token != UNK))
-        check_limits(min_count, max_size, at_least=len(specials) + 1)
+        check_vocabulary_limits(min_count, max_size, at_least=len(specials) + 1)
         counts = cls._counts(training_texts(texts, lowercase=lowercase))
         vocabulary = Vocabulary.from_counts(counts, specials=specials, min_count=min_count, max_size=max_size)
         if len(vocabulary) == len(specials):

@@ -22,6 +22,11 @@ def _path_of(kind: str) -> str:
     return f"Give the path of {'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}."
 
 
+def suffix_of(path: Path) -> str:
+    """The suffix that names the format of a file, without .gz."""
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
 @contextmanager
 def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
     """Says why a file cannot be read, where it cannot."""
@@ -54,19 +59,18 @@ def as_utf8(raw: bytes, name: str | Path) -> bytes:
     return raw
 
 
-def iconv(path: str | Path, encoding: str) -> str:
+def iconv_command(path: str | Path, encoding: str) -> str:
     """The command that converts a file to UTF-8, into one of the same ending, since that says how it is read.
 
-    >>> iconv("old/reviews.csv", "latin1")
+    >>> iconv_command("old/reviews.csv", "latin1")
     'iconv -f latin1 -t utf-8 old/reviews.csv > converted.csv'
-    >>> iconv("reviews.tsv.gz", "latin1")
+    >>> iconv_command("reviews.tsv.gz", "latin1")
     'gzip -dc reviews.tsv.gz | iconv -f latin1 -t utf-8 > converted.tsv'
     """
     path = Path(path)
     name, convert = shlex.quote(str(path)), f"iconv -f {encoding} -t utf-8"
-    if path.suffix == ".gz":
-        return f"gzip -dc {name} | {convert} > converted{Path(path.stem).suffix or '.txt'}"
-    return f"{convert} {name} > converted{path.suffix or '.txt'}"
+    command = f"gzip -dc {name} | {convert}" if path.suffix == ".gz" else f"{convert} {name}"
+    return f"{command} > converted{suffix_of(path) or '.txt'}"
 
 
 def not_text(path: str | Path, raw: bytes, offset: int = 0) -> UserError | None:
@@ -82,7 +86,7 @@ def not_text(path: str | Path, raw: bytes, offset: int = 0) -> UserError | None:
         ("utf-16be", start[even::2], start[1 - even :: 2]),
     ):
         if half > 1 and zeros.count(0) > 0.5 * half and others.count(0) < 0.1 * half:
-            fix = f"It seems to be UTF-16 without a byte order mark. Convert it: {iconv(path, encoding)}"
+            fix = f"It seems to be UTF-16 without a byte order mark. Convert it: {iconv_command(path, encoding)}"
             return UserError(problem, fix)
     return UserError(problem, "Give a UTF-8 text file.")
 
@@ -125,7 +129,7 @@ def check_new(path: Path) -> None:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[Path]:
+def new_file(path: Path) -> Iterator[Path]:
     """A new file: what is written to the path it gives is there whole under `path`, or not at all."""
     check_new(path)
     beside = path.with_name(f".new-{path.name}")

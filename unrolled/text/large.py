@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from unrolled.errors import UserError
-from unrolled.text.files import iconv, not_text, reading
+from unrolled.text.files import iconv_command, not_text, reading
 
 SEGMENT = 1 << 22  # bytes
 _BLANKS = (b" ", b"\n")
@@ -55,7 +55,7 @@ class Scan:
     marks: tuple[tuple[int, int], ...]  # (bytes, characters) at the start of each segment
 
 
-def scan(path: Path) -> Scan:
+def scan_text(path: Path) -> Scan:
     """Reads a whole file in bounded memory: what is no text is an error that says where."""
     digest, characters, marks, blank = hashlib.sha256(), 0, [], True
     with reading(path), path.open("rb") as file:
@@ -66,7 +66,7 @@ def scan(path: Path) -> Scan:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise UserError(
                 f"{path} is UTF-16, and a text of this size is read as UTF-8.",
-                f"Convert it: {iconv(path, 'utf-16')}",
+                f"Convert it: {iconv_command(path, 'utf-16')}",
             )
         for start, raw in _segments(file, begin, end):
             marks.append((start, characters))
@@ -110,7 +110,7 @@ def _decoded(path: Path, start: int, raw: bytes) -> str:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {start + error.start}.",
-            f"Convert it, for example: {iconv(path, 'latin1')}",
+            f"Convert it, for example: {iconv_command(path, 'latin1')}",
         ) from None
 
 

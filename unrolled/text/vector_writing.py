@@ -11,12 +11,12 @@ from typing import IO, cast
 import numpy as np
 
 from unrolled.errors import UserError
-from unrolled.text.files import written
+from unrolled.text.files import new_file
 from unrolled.text.vector_files import Floats, is_number
 
 
 def write_npz(path: Path, words: Sequence[str], matrix: Floats) -> None:
-    with written(path) as beside, beside.open("wb") as file:
+    with new_file(path) as beside, beside.open("wb") as file:
         np.savez(file, vectors=matrix, words=np.array(words, dtype=str))
 
 
@@ -25,7 +25,7 @@ def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
     for word in words:
         if not _fits_a_line(word):
             raise UserError(f"The word {word!r} cannot stand in a line of text.", "Write an .npz file.")
-    with written(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
+    with new_file(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
         file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
         for start in range(0, len(words), 5000):
             rows = zip(words[start : start + 5000], _lines_of(matrix[start : start + 5000]), strict=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unrolled.errors import UserError
-from unrolled.text.analogies import evaluate, read_questions
+from unrolled.text.analogies import evaluate_analogies, read_questions
 from unrolled.text.vector_files import Chosen, Floats, read_vectors
 from unrolled.text.vector_writing import write_npz, write_text
 
@@ -185,7 +185,7 @@ class Vectors:
         `syntactic` (the groups whose names begin with "gram"), each the share that is right or None where nothing
         was asked, `asked`, `skipped`, and the same for each of `groups`.
         """
-        return evaluate(read_questions(path), self.ids, self.unit(slice(None)))
+        return evaluate_analogies(read_questions(path), self.ids, self.unit(slice(None)))
 
 
 def read_terms(terms: str | Sequence[str]) -> list[tuple[int, str]]:

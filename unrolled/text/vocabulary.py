@@ -68,7 +68,7 @@ class Vocabulary:
         >>> Vocabulary.from_counts({"b": 2, "a": 2, "c": 3, "d": 1}, min_count=2).tokens
         ('c', 'a', 'b')
         """
-        check_limits(min_count, max_size, at_least=len(specials) + 1)
+        check_vocabulary_limits(min_count, max_size, at_least=len(specials) + 1)
         kept = [token for token, count in counts.items() if count >= min_count and token not in specials]
         kept.sort(key=lambda token: (-counts[token], token))
         if max_size is not None:
@@ -167,7 +167,7 @@ def check_specials(specials: Sequence[str]) -> None:
         raise UserError(f"The special tokens {list(specials)} name one twice.", "Expected every token once.")
 
 
-def check_limits(min_count: object, max_size: object, at_least: int) -> None:
+def check_vocabulary_limits(min_count: object, max_size: object, at_least: int) -> None:
     for name, value, lowest in (("min_count", min_count, 1), ("max_size", max_size, at_least)):
         if name == "max_size" and value is None:
             continue
