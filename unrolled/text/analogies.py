@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unrolled.errors import UserError
 from unrolled.text.files import opened
 
-SIMILARITIES = 1 << 22  # that are held at a time: 16 MB
+SIMILARITIES = 1 << 22  # held at a time: 16 MB
 AT_ONCE = 256  # questions answered at a time
 
 

@@ -1,4 +1,4 @@
-"""Levels whose vocabulary is the list of tokens that were counted in the training texts."""
+"""Tokenizers whose vocabulary is the list of tokens counted in the training texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unrolled.text.vocabulary import UNK, Vocabulary, check_specials, check_voca
 
 
 class CountedTokenizer(Tokenizer):
-    """A level where each token is there or is `<unk>`, whose id is 0."""
+    """A tokenizer with a fixed list of tokens; every other token is `<unk>`, id 0."""
 
     noun: ClassVar[str]
 
@@ -23,12 +23,12 @@ class CountedTokenizer(Tokenizer):
             raise UserError(f"This vocabulary of {self.noun}s has no {UNK}.", f"Put {UNK} first in its specials.")
         for token in vocabulary.tokens[len(vocabulary.specials) :]:
             if not self.is_token(token):
-                raise UserError(f"This is no vocabulary of {self.noun}s: {token!r} is not one {self.noun}.")
+                raise UserError(f"This is not a vocabulary of {self.noun}s: {token!r} is not one {self.noun}.")
 
     @staticmethod
     @abstractmethod
     def is_token(token: str) -> bool:
-        """Whether a string can be a token of this level."""
+        """True if a string can be a token of this level."""
 
     @staticmethod
     @abstractmethod

@@ -24,7 +24,7 @@ def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
     """word2vec's text: a line WORDS WIDTH, then a word and its numbers on each line."""
     for word in words:
         if not _fits_a_line(word):
-            raise UserError(f"The word {word!r} cannot stand in a line of text.", "Write an .npz file.")
+            raise UserError(f"The word {word!r} cannot be written as a line of text.", "Write an .npz file.")
     with new_file(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
         file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
         for start in range(0, len(words), 5000):
@@ -33,7 +33,7 @@ def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
 
 
 def _lines_of(matrix: Floats) -> list[bytes]:
-    """Rows as text, each number with the fewest digits that bring back the same float32."""
+    """Rows as text; each number has the fewest digits that restore its float32."""
     import pyarrow
     from pyarrow import csv
 
@@ -44,7 +44,7 @@ def _lines_of(matrix: Floats) -> list[bytes]:
 
 
 def _fits_a_line(word: str) -> bool:
-    """Whether a line that begins with the word would be read back to it."""
+    """True if a line that begins with the word is read back as that word."""
     first, *more = word.split(" ")
     return not any(sign in word for sign in "\n\t") and (
         all(more) and not is_number(more[-1].encode()) if more else bool(first)
