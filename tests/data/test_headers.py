@@ -24,8 +24,8 @@ from unrolled.data.readers.tables.read_table import read_text_column
 from unrolled.data.readers.tagged.read_sentences import read_sentences
 from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import Note, UserError
-from unrolled.search.frames.files import read_labels
-from unrolled.search.frames.lexicon import Lexicon
+from unrolled.search.ctc.files import read_labels
+from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ngram.texts import read_lines as ngram_lines
 from unrolled.text.large import scan_text
 

@@ -30,7 +30,7 @@ from unrolled.errors import UserError
 from unrolled.jobs import TrainingJob
 from unrolled.reproduce import read_recipe
 from unrolled.search import NGram
-from unrolled.search.frames.files import decoder_from_files, read_posteriors
+from unrolled.search.ctc.files import decoder_from_files, read_posteriors
 from unrolled.see.views.runs import run_rows
 from unrolled.tasks import TASKS
 from unrolled.tasks.contract import Request
