@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.scores import linear_scores
-from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
-from unrolled.models.encoder import Encoded, Encoder
+from unrolled.models.decoders import AttentiveDecoder, DecoderOutput, PlainDecoder, WriterSettings
+from unrolled.models.encoder import Encoder, EncoderOutput
 from unrolled.models.recurrent_settings import Change
 from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
-from unrolled.search import Shared, Step
+from unrolled.search import Shared, TokenStep
 
 
 class Writer(nn.Module):
@@ -54,29 +54,29 @@ class Writer(nn.Module):
         """What a search steps through where it wants to see attention."""
         return self
 
-    def forward(self, batch: Batch) -> Decoded:
+    def forward(self, batch: Batch) -> DecoderOutput:
         """All steps of the target, which is given: what `scores` reads (B, T, F), and the attention (B, T, S)."""
         x = self.dropout(self.embedding(batch.more["target_inputs"]))
-        decoded: Decoded = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
+        decoded: DecoderOutput = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
         return decoded._replace(features=self._read_out(decoded.features))
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncoderOutput:
         raise NotImplementedError
 
-    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, Trace]:
+    def trace_writing(self, batch: Batch, encoded: EncoderOutput, target: Change) -> tuple[DecoderOutput, Trace]:
         """What `forward` does with what was read, and the trace of the decoder's layers."""
         decoded, written = self.decoder.trace(target(self.embedding(batch.more["target_inputs"])), encoded)
-        return Decoded(self._read_out(decoded.features), decoded.attention), written
+        return DecoderOutput(self._read_out(decoded.features), decoded.attention), written
 
-    def start(self, memory: Encoded) -> Any:
+    def start(self, memory: EncoderOutput) -> Any:
         """The state before the first token (see `unrolled.search`)."""
         return self.decoder.start(memory)
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """tokens (B,) → the distribution of the token that follows."""
         decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
         scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
-        return Step(scores, state, decoded.attention, normalised=False)
+        return TokenStep(scores, state, decoded.attention, normalised=False)
 
     def _read_out(self, features: Tensor) -> Tensor:
         if self.readout is not None:
@@ -110,27 +110,29 @@ class TransformerWriter(nn.Module):
     def device(self) -> torch.device:
         return self.scores.weight.device
 
-    def forward(self, batch: Batch) -> Decoded:
+    def forward(self, batch: Batch) -> DecoderOutput:
         """All steps of the target, which is given: what `scores` reads, (B, T, F)."""
         encoded = self.encode(batch)
         x = self._target(batch.more["target_inputs"], 0)
-        return Decoded(self.decoder(x, encoded.memory, memory_mask=encoded.mask), None)
+        return DecoderOutput(self.decoder(x, encoded.memory, memory_mask=encoded.mask), None)
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncoderOutput:
         raise NotImplementedError
 
-    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, dict[str, list[Tensor]]]:
+    def trace_writing(
+        self, batch: Batch, encoded: EncoderOutput, target: Change
+    ) -> tuple[DecoderOutput, dict[str, list[Tensor]]]:
         """What `forward` does with what was read, without the fused attention, and the weights of every layer."""
         y = self.target_positions(target(self.embedding(batch.more["target_inputs"])) * self.scale, 0)
         output, own, cross = self.decoder.visible(y, encoded.memory, memory_mask=encoded.mask)
-        return Decoded(output, None), {"cross": cross, "decoder": own}
+        return DecoderOutput(output, None), {"cross": cross, "decoder": own}
 
-    def start(self, memory: Encoded) -> Any:
+    def start(self, memory: EncoderOutput) -> Any:
         """(keys and values of the steps so far, those of the memory, which are shared)."""
         state = self.decoder.start(memory.memory, memory.mask)
         return state.past, Shared((state.memory, state.memory_mask))
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         kept = _kept(state)
         output, new = self.decoder.step(self._target(tokens[:, None], kept.length)[:, 0], kept)
         return self._said(output, new, state, None)
@@ -139,15 +141,15 @@ class TransformerWriter(nn.Module):
         """The same steps without the fused attention, which does not tell where it looks."""
         return ShowingAttention(self)
 
-    def step_showing(self, tokens: Tensor, state: Any) -> Step:
+    def step_showing(self, tokens: Tensor, state: Any) -> TokenStep:
         kept = _kept(state)
         x = self._target(tokens[:, None], kept.length)[:, 0]
         (output, new), weights = self.decoder.step_visible(x, kept)
         return self._said(output, new, state, weights)
 
-    def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> Step:
+    def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> TokenStep:
         scores = linear_scores(output, self.scores.weight, self.scores.bias)
-        return Step(scores, (new.past, state[1]), weights, normalised=False)
+        return TokenStep(scores, (new.past, state[1]), weights, normalised=False)
 
     def _target(self, ids: Tensor, first: int) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))

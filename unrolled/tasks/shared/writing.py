@@ -17,10 +17,10 @@ from torch import Tensor
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy
-from unrolled.models.encoder import Encoded
+from unrolled.models.encoder import EncoderOutput
 from unrolled.models.inputs import padded
-from unrolled.search import Beam, Found, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
-from unrolled.search.steps import is_whole
+from unrolled.search import Beam, BeamResult, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
+from unrolled.search.tokens.token_model import is_whole
 from unrolled.tasks.shared.side import Side
 from unrolled.training import Forcing, Loss, consistency, own_share, with_own_guesses
 
@@ -152,7 +152,7 @@ MOST_SHOWN = 5  # outputs of a search that is watched
 
 def written(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     *,
@@ -160,7 +160,7 @@ def written(
     places: Sequence[int],
     forbid_unknown: bool,
     attention: bool,
-) -> list[Found]:
+) -> list[BeamResult]:
     """What was found for each row of a memory, `most` tokens at the most; `places` are the rows' numbers among all."""
     prefix = prefix_ids(target, options.prefix)
     if options.max_tokens is None:
@@ -194,13 +194,14 @@ def written(
         alone = Beam(1, ranking=Ranking("none"))
         draws.append(search(max_tokens=[len(tokens) for tokens in drawn], beam=alone, prefixes=drawn))
     return [
-        Found(sorted((one.best for one in row), key=lambda best: -best.log_prob)) for row in zip(*draws, strict=True)
+        BeamResult(sorted((one.best for one in row), key=lambda best: -best.log_prob))
+        for row in zip(*draws, strict=True)
     ]
 
 
 def _drawn(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     prefix: list[int],
@@ -252,7 +253,7 @@ def once_drawn(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> Found:
+def watched(network: Any, memory: EncoderOutput, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
     """What a search finds for a memory of one row, unknown words forbidden, with the tree of all it looked at."""
     unknown, begun = target.tokenizer.vocabulary.unk, prefix_ids(target, prefix)
     (found,) = beam_search(
