@@ -11,16 +11,20 @@ pytestmark = pytest.mark.skipif("native" not in ENGINES, reason="the native engi
 UNKNOWN = pytest.mark.parametrize("kind", [-2, -1, 99])
 
 
-@UNKNOWN
-@pytest.mark.parametrize("name", ["ScanJob", "AttentionJob"])
-@pytest.mark.parametrize("run", ["forward", "backward"])
-def test_an_unknown_kind_raises(kind: int, name: str, run: str) -> None:
+def run(name: str, kind: int, direction: str) -> None:
     from unrolled.kernels import _native
 
     job = getattr(_native, name)()
+    job.kind = kind
+    getattr(job, direction)(1)
+
+
+@UNKNOWN
+@pytest.mark.parametrize("name", ["ScanJob", "AttentionJob"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_an_unknown_kind_raises(kind: int, name: str, direction: str) -> None:
     with pytest.raises(ValueError, match=rf"^Unknown cell kind {kind}\. _native\.CELLS lists the kinds\.$"):
-        job.kind = kind
-        getattr(job, run)(1)
+        run(name, kind, direction)
 
 
 @pytest.mark.parametrize("name", ["ScanJob", "AttentionJob"])
