@@ -125,7 +125,7 @@ def said(model: Model, words: Sequence[str], places: Mapping[str, int]) -> list[
 def agreed(told: Sequence[Sequence[str]]) -> list[Row]:
     """The words on which the teachers agree, with their reading.
 
-    >>> agreed([["ab\tA B\t0.9\tA P\t0.1", "ob\tO B\t0.6"], ["ab\tA P\t0.4\tA B\t0.3", "ob\tO P\t0.8"]])
+    >>> agreed([["ab\\tA B\\t0.9\\tA P\\t0.1", "ob\\tO B\\t0.6"], ["ab\\tA P\\t0.4\\tA B\\t0.3", "ob\\tO P\\t0.8"]])
     [('ab', 'A B')]
     """
     rows = []
