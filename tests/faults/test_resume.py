@@ -154,6 +154,22 @@ def test_stopped_at_any_write(text: Path, whole: Path, tmp_path: Path) -> None:
         assert_same(folder, whole)
 
 
+@pytest.mark.usefixtures("with_curves")
+def test_stopped_while_the_curves_are_written(text: Path, whole: Path, tmp_path: Path) -> None:
+    def die(name: str, arguments: Any) -> None:
+        if name == "write_bytes" and Path(arguments[0]).name.startswith("curves"):
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        disk_operations(patch, die)
+        with pytest.raises(Killed):
+            api.train("generate", train=text, out=tmp_path / "run", set=SETTINGS, quiet=True)
+    assert not (tmp_path / "run" / "curves.png").exists()
+    api.resume(tmp_path / "run", quiet=True)
+    assert_same(tmp_path / "run", whole)
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def start(text: Path, folder: Path) -> warm.Started:
     words = ["train", "generate", "--train", str(text), "--out", str(folder), "--quiet"]
     words += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
