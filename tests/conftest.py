@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import unrolled.jobs.train as training_job
 from unrolled import api
 from unrolled.model import Model
+from unrolled.see.figures.curves import curves
 
 # The tensors here are tiny, and tests run side by side: threads would only wait for each other.
 torch.set_num_threads(1)
@@ -23,21 +23,21 @@ def own_seed(request: pytest.FixtureRequest) -> None:
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
 
 
-draw_curves = training_job.curves
+CURVES = "unrolled.jobs.train.curves"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_curves() -> Iterator[None]:
     """Training in this process draws no curves: that takes four fifths of the time of such small runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_job, "curves", lambda folder, metric: None)
+        patch.setattr(CURVES, lambda folder, metric: None)
         yield
 
 
 @pytest.fixture
 def with_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training draws its curves, as it does for users."""
-    monkeypatch.setattr(training_job, "curves", draw_curves)
+    monkeypatch.setattr(CURVES, curves)
 
 
 @pytest.fixture(scope="session")
