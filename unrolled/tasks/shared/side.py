@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -52,10 +52,10 @@ class Side:
         """The tokens of a text, without an end."""
         return self.tokenizer.ids(prepared(text, self.tokenizer.level, self.form))
 
-    def unknowns(self, text: str) -> int:
-        """How many tokens of a text were never seen in training."""
+    def count_unknown(self, ids: NDArray[np.int32]) -> int:
+        """The number of tokens that were never seen in training."""
         unk = self.tokenizer.vocabulary.unk
-        return 0 if unk is None else int(np.count_nonzero(self.ids(text) == unk))
+        return 0 if unk is None else int(np.count_nonzero(ids == unk))
 
     def places(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """The text that is cut into tokens, and where each of them stands in it."""
@@ -76,6 +76,10 @@ class Side:
             text = self.tokenizer.decode(list(ids))
         text = " ".join(text.split())
         return unicodedata.normalize("NFC", text) if self.form in ("NFD", "NFKD") else text
+
+    def extended(self, texts: Sequence[str]) -> Side:
+        """With tokens for everything new in these texts; known tokens keep their ids."""
+        return replace(self, tokenizer=self.tokenizer.extended(texts))
 
     def to_json(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer.to_json(), "form": self.form}
