@@ -17,6 +17,7 @@ from unrolled import __version__
 from unrolled.config import Section, changes_of, read_config
 from unrolled.errors import UserError
 from unrolled.model_file import FORMAT, signed
+from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
@@ -53,6 +54,13 @@ class ModelTracer(Protocol):
     def word_vectors(self) -> Vectors: ...
 
 
+class ModelDescription(Protocol):
+    """Texts about a model: see `unrolled.tasks.contract.Description`."""
+
+    def roles(self, assets: Any) -> Mapping[str, str]: ...
+    def remarks(self, model: Model) -> list[str]: ...
+
+
 class ModelTask(Protocol):
     """The part of a task that its models use: see `unrolled.tasks.Task`."""
 
@@ -66,6 +74,8 @@ class ModelTask(Protocol):
     def runner(self) -> Callable[[Model], ModelRunner]: ...
     @property
     def tracer(self) -> Callable[[Model], ModelTracer]: ...
+    @property
+    def description(self) -> ModelDescription: ...
     def read(self, config: Any) -> Any: ...
     def assets_to_json(self, assets: Any) -> Any: ...
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any: ...
@@ -188,17 +198,6 @@ def check_path(given: Any, what: str) -> None:
 
 def current_versions() -> dict[str, str]:
     return {"unrolled": __version__, "torch": torch.__version__, "python": platform.python_version()}
-
-
-def unique_weights(network: nn.Module) -> dict[str, torch.Tensor]:
-    """The state without the second names of tied weights."""
-    seen: set[int] = set()
-    unique = {}
-    for name, value in network.state_dict(keep_vars=True).items():
-        if id(value) not in seen:
-            seen.add(id(value))
-            unique[name] = value.data
-    return unique
 
 
 def find_file(path: str | Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -14,6 +14,7 @@ from torch import nn
 from unrolled.config import Section, apply
 from unrolled.data import Batch
 from unrolled.model import Model
+from unrolled.models.weights import copy_weights
 from unrolled.nn.checks import check_options
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
@@ -65,7 +66,7 @@ class Training:
 class Traits:
     """What the training loop needs to know of a task."""
 
-    goal: Goal = Goal("loss")
+    goal: Goal
     stateful: bool = False  # the state of a batch is carried to the next
     window: int | None = None  # steps that gradients go back; None: all of the batch
     usual_tokens: int | None = None  # tokens of an update that train.lr is meant for; lr follows their number
@@ -143,7 +144,7 @@ class Task(ABC):
 
     def traits(self, config: Any, assets: Any) -> Traits:
         """The score that decides which model is best, and how the loop carries state."""
-        return Traits()
+        return Traits(Goal("loss"))
 
     @abstractmethod
     def batches(self, config: Any, assets: Any, examples: Any, *, training: bool) -> Batches: ...
@@ -177,19 +178,3 @@ def mean_loss(task: Task, model: Model, batches: Batches) -> tuple[float, int]:
         loss = task.loss(model.network, batches[index].to(model.device), state)
         total, count, state = total + float(loss.sum), count + int(loss.count), loss.state
     return total / count, count
-
-
-def copy_weights(
-    source: nn.Module, target: nn.Module, chosen: Mapping[str, int] | None = None, rows: Sequence[int] = ()
-) -> None:
-    """Copy weights; where the target has more rows (a longer vocabulary), fill the first ones.
-
-    chosen: weights of which only some `rows` are copied, and the dimension of those rows.
-    """
-    old = source.state_dict()
-    with torch.no_grad():
-        for name, value in target.state_dict().items():
-            weight = old[name]
-            if chosen is not None and name in chosen:
-                weight = weight.index_select(chosen[name], torch.tensor(rows, dtype=torch.int64, device=weight.device))
-            value[tuple(slice(0, size) for size in weight.shape)].copy_(weight)

@@ -100,8 +100,8 @@ class Goal:
 class Trainer:
     """Holds what changes in training, and takes one step after the other.
 
-    `loss(batch, state)` runs the network; `evaluate()` gives an `Evaluation`; with `stateful` the state of one batch is carried
-    to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
+    `loss(batch, state)` runs the network, `evaluate()` scores it. With `stateful` the state of one batch is carried to
+    the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
     before the first update too. With `usual_tokens` the learning rate of an update is in proportion to its tokens, and
     as the settings say for so many.
     """

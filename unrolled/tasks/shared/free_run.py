@@ -18,7 +18,7 @@ SHOWN = 3  # outputs shown while a model learns
 
 @dataclass
 class FreeRun:
-    """Greedy outputs, and the number of correct target tokens, ends included: with teacher forcing, and running free."""
+    """Greedy outputs, and the number of correct target tokens: with teacher forcing, and running free."""
 
     target: Side
     outputs: list[list[int]] = field(default_factory=list)

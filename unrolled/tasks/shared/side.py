@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import stored_entry
 from unrolled.errors import UserError
+from unrolled.tasks.shared.levels import translation_level
 from unrolled.text import Tokenizer, tokenizer_from_json, train_tokenizer
 
 BOS, EOS = "<bos>", "<eos>"
-Level = Literal["char", "word", "bpe", "symbols"]
 Form = Literal["", "NFC", "NFD", "NFKC", "NFKD"]
 Normalize = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]
-MOST_SYMBOLS = 256  # different ones: more of them are words
 WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
 
 
@@ -26,7 +25,7 @@ WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
 class Reading:
     """What a config says of one side."""
 
-    level: str  # one of Level, or auto
+    level: str  # char, word, bpe, symbols or auto
     min_count: int = 1
     max_size: int | None = None
     lowercase: bool = False
@@ -103,26 +102,9 @@ def prepared(text: str, level: str, form: str) -> str:
     return f" {text}" if text and level == "bpe" else text
 
 
-def choose_level(texts: Sequence[str]) -> Level:
-    """char where a text is a word or two, symbols where it is many of a few signs, otherwise bpe.
-
-    Few are 256 different ones at the most, which are short, or come ten times each.
-
-    >>> choose_level(["thought", "aardvark"]), choose_level(["TH AO T", "AA R D"]), choose_level(["a dog runs home"])
-    ('char', 'symbols', 'bpe')
-    """
-    some = [text.split() for text in texts[:20_000]]
-    lengths = sorted(len(words) for words in some)
-    seen = {word for words in some for word in words}
-    short = sum(len(word) for word in seen) <= 2.5 * len(seen)
-    if len(seen) <= MOST_SYMBOLS and (short or sum(lengths) >= 10 * len(seen)) and lengths[-1] > 2:
-        return "symbols"
-    return "bpe" if lengths[len(lengths) // 2] > 2 else "char"
-
-
 def level_of(side: Reading, texts: Sequence[str]) -> str:
-    """The level that is asked for, or the one that fits."""
-    return choose_level(texts) if side.level == "auto" else side.level
+    """The level of the config, or the one that suits the texts."""
+    return translation_level(texts) if side.level == "auto" else side.level
 
 
 def form_of(side: Reading, level: str, texts: Sequence[str]) -> str:

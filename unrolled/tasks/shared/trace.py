@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.encoder import Encoded
-from unrolled.search import Beam, Found, beam_search
+from unrolled.search import Beam, BeamResult, beam_search
 from unrolled.see import AttentionMap, Beams, Guesses, ModelTrace, Part, Probe
 from unrolled.see.options import TARGET, TRUTH, TraceOption, follows_truth
 from unrolled.tasks.shared.side import Side
@@ -66,7 +66,7 @@ class Followed:
     network: Any
     side: Side
     choices: WritingChoices
-    found: Found
+    found: BeamResult
     tokens: list[int]
     follows: str
 
@@ -123,7 +123,7 @@ class Followed:
 
 
 @torch.no_grad()
-def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> Found:
+def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
     """The result of a search for a memory of one row, unknown words forbidden, with the whole search tree."""
     unknown, begun = target.tokenizer.vocabulary.unk, prefix_ids(target, prefix)
     (found,) = beam_search(

@@ -12,8 +12,8 @@ import torch
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.models.encoder import Encoded
-from unrolled.search import Beam, Found, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
-from unrolled.search.steps import is_whole
+from unrolled.search import Beam, BeamResult, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
+from unrolled.search.tokens.token_model import is_whole
 from unrolled.tasks.shared.side import Side
 
 UNKNOWNS = ("auto", "keep", "forbid", "replace")
@@ -148,7 +148,7 @@ def written(
     places: Sequence[int],
     forbid_unknown: bool,
     attention: bool,
-) -> list[Found]:
+) -> list[BeamResult]:
     """What was found for each row of a memory, `most` tokens at the most; `places` are the rows' numbers among all."""
     prefix = prefix_ids(target, options.prefix)
     if options.max_tokens is None:
@@ -182,7 +182,8 @@ def written(
         alone = Beam(1, ranking=Ranking("none"))
         draws.append(search(max_tokens=[len(tokens) for tokens in drawn], beam=alone, prefixes=drawn))
     return [
-        Found(sorted((one.best for one in row), key=lambda best: -best.log_prob)) for row in zip(*draws, strict=True)
+        BeamResult(sorted((one.best for one in row), key=lambda best: -best.log_prob))
+        for row in zip(*draws, strict=True)
     ]
 
 

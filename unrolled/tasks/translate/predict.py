@@ -14,7 +14,7 @@ from torch import Tensor
 from unrolled.data import Batch, Buckets
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.search import Found, Hypothesis
+from unrolled.search import BeamResult, Hypothesis
 from unrolled.tasks.shared.answers import Written
 from unrolled.tasks.shared.writing import RunOptions, written
 from unrolled.tasks.translate.assets import TranslateAssets
@@ -72,7 +72,7 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
 
 def _found(
     model: Model, batch: Batch, options: RunOptions, places: list[int], forbid_unknown: bool, attention: bool
-) -> list[Found]:
+) -> list[BeamResult]:
     assert batch.lengths is not None
     network: Any = model.network
     return written(
@@ -92,7 +92,7 @@ def _nothing() -> Translation:
 
 
 def answer_of(
-    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: Found, replacing: bool, shown: bool
+    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: BeamResult, replacing: bool, shown: bool
 ) -> Translation:
     """The hypotheses of a search as texts; `replacing` puts the source word with the most attention for <unk>."""
     best, *rest = [_one(assets, source, ids, hypothesis, replacing, shown) for hypothesis in found.hypotheses]

@@ -1,0 +1,266 @@
+"""Dictionary search in plain Python: to be read, and what runs where the C++ core was not built.
+
+native/search/dictionary_search.cpp is the same search. Hypotheses with the same future share a slot: the same place in
+the prefix tree, and the same state of the language model (or, where sentences are told apart, the same words so far). A
+slot has two scores, as in prefix search: of paths that end in a blank, and of paths that end in the place's label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from unrolled.search.ctc.lexicon import Lexicon, LexiconNode
+from unrolled.search.ctc.options import SearchOptions
+from unrolled.search.ctc.prefix_beam import merged
+from unrolled.search.ngram import NGram
+
+NEVER = -math.inf
+UNKNOWN = -2  # the number of a word that is not in the lexicon
+UNKNOWN_WORD = "<unk>"
+
+
+class Record(NamedTuple):
+    """A label on a path, and all before it."""
+
+    previous: Record | None
+    label: int
+    start: int  # its first frame
+    previous_end: int  # the frame after the last of the label before
+    word: int | None  # the word that ends here
+
+
+class TreePosition(NamedTuple):
+    """Where in its word a hypothesis is."""
+
+    kind: str  # "begin" of a word, "inside" one of the lexicon, "unknown", or "end"
+    label: int  # the last one; of "begin", the separator
+    spelt: tuple[int, ...] = ()  # the labels of the word so far
+    node: Any = None  # of the lexicon's tree; not compared: `spelt` says the same
+
+    def key(self) -> tuple[str, int, tuple[int, ...]]:
+        return self.kind, self.label, self.spelt
+
+
+@dataclass(frozen=True)
+class Path:
+    """The best path to a slot, or the sum of several, of which the best is remembered."""
+
+    score: float = NEVER
+    trace: Record | None = None
+    end: int = 0  # the frame after the last label's last one
+
+
+@dataclass
+class Slot:
+    place: TreePosition
+    lm: Any
+    history: tuple[Any, ...]
+    blank: Path = Path()
+    label: Path = Path()
+
+
+class WordPath(NamedTuple):
+    """What native/search/dictionary_search.h calls so."""
+
+    score: float
+    complete: bool
+    labels: list[int]
+    starts: list[int]
+    ends: list[int]
+    words: list[int]
+    word_ends: list[int]
+
+
+class DictionarySearch:
+    """A search that is fed frames; its result does not depend on how they are cut."""
+
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        lm: NGram | None,
+        options: SearchOptions,
+        blank: int,
+        separator: int | None,
+        recombine: bool,
+        margin: float,
+    ) -> None:
+        self.lexicon, self.lm, self.options = lexicon, lm, options
+        self.blank, self.separator, self.recombine, self.margin = blank, separator, recombine, margin
+        self.add_up = options.merge == "sum"
+        self.expected: dict[int, float] = {}  # look-ahead of the tree's nodes, by id
+        if lm is not None and options.look_ahead:
+            unigrams = {entry.words[0]: entry.prob * math.log(10) for entry in lm.ngrams(1)}
+            self._look_ahead(lexicon.tree, unigrams)
+        self.expected[id(lexicon.tree)] = 0.0  # of a word that has not begun nothing is known
+        begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.tree)
+        self.slots = [Slot(begin, lm.initial() if lm else None, (), blank=Path(0.0))]
+        self.frame = 0
+
+    def _look_ahead(self, node: LexiconNode, unigrams: dict[str, float]) -> float:
+        missing = unigrams.get(UNKNOWN_WORD, -100 * math.log(10))
+        scores = [unigrams.get(self.lexicon.words[word], missing) * self.options.lm_weight for word in node.words]
+        scores += [self._look_ahead(child, unigrams) for child in node.children.values()]
+        self.expected[id(node)] = max(scores, default=NEVER)
+        return self.expected[id(node)]
+
+    def feed(self, frames: Sequence[Sequence[float]]) -> None:
+        for x in frames:
+            self._step(x)
+
+    def _step(self, x: Sequence[float]) -> None:
+        new: dict[Any, Slot] = {}
+        for slot in self.slots:
+            self._stay(new, slot, x)
+        for slot in self.slots:
+            self._move(new, slot, x)
+        self.frame += 1
+        self.slots = self._best_slots(list(new.values()))
+
+    def _stay(self, new: dict[Any, Slot], slot: Slot, x: Sequence[float]) -> None:
+        """A blank, or the last label again."""
+        total = self._total(slot)
+        self._add(new, slot.place, slot, replace(total, score=total.score + x[self.blank]), blank=True)
+        if slot.place.kind == "begin":  # between words: separators, with or without blanks between them
+            if self.separator is not None:
+                self._add(new, slot.place, slot, replace(total, score=total.score + x[self.separator]))
+        else:
+            again = replace(slot.label, score=slot.label.score + x[slot.place.label], end=self.frame + 1)
+            self._add(new, slot.place, slot, again)
+
+    def _move(self, new: dict[Any, Slot], slot: Slot, x: Sequence[float]) -> None:
+        """A new label."""
+        place, total = slot.place, self._total(slot)
+        if place.kind == "end" and self.separator is not None:
+            begin = TreePosition("begin", self.separator, node=self.lexicon.tree)
+            self._add(new, begin, slot, replace(total, score=total.score + x[self.separator]))
+            return
+        begins = place.kind in ("begin", "end")
+        if place.kind != "unknown":
+            node: LexiconNode = self.lexicon.tree if begins else place.node
+            for label, child in node.children.items():
+                path = self._arrival(slot, label, x[label] - self.expected.get(id(node), 0.0))
+                for word in child.words:
+                    self._end_word(new, slot, path, label, word, self.lexicon.words[word], word)
+                if child.children:
+                    path = replace(path, score=path.score + self.expected.get(id(child), 0.0))
+                    inside = TreePosition("inside", label, (*(() if begins else place.spelt), label), child)
+                    self._add(new, inside, slot, self._recorded(path, label, None))
+        if self.options.unknown_penalty is not None and (begins or place.kind == "unknown"):
+            for label in range(len(x)):
+                if label not in (self.blank, self.separator):
+                    self._spell(new, slot, label, x[label], begins)
+
+    def _spell(self, new: dict[Any, Slot], slot: Slot, label: int, score: float, begins: bool) -> None:
+        """A label of a word that is not in the lexicon."""
+        assert self.options.unknown_penalty is not None
+        path = self._arrival(slot, label, score + (self.options.unknown_penalty if begins else 0.0))
+        spelt = (*(() if begins else slot.place.spelt), label)
+        known = self.lexicon.tree if begins else slot.place.node
+        known = known.children.get(label) if known is not None else None
+        if known is None or not known.words:
+            self._end_word(new, slot, path, label, UNKNOWN, UNKNOWN_WORD, spelt)
+        self._add(new, TreePosition("unknown", label, spelt, known), slot, self._recorded(path, label, None))
+
+    def _arrival(self, slot: Slot, label: int, score: float) -> Path:
+        """A doubled label needs a blank between."""
+        path = slot.blank if label == slot.place.label else self._total(slot)
+        return replace(path, score=path.score + score)
+
+    def _end_word(
+        self, new: dict[Any, Slot], slot: Slot, path: Path, label: int, word: int, text: str, identity: Any
+    ) -> None:
+        score = path.score + self.options.word_bonus
+        lm = None
+        if self.lm is not None:
+            log_prob, lm = self.lm.advance(slot.lm, text)
+            score += self.options.lm_weight * log_prob
+        after = Slot(slot.place, lm, () if self.recombine else (*slot.history, identity))
+        self._add(new, TreePosition("end", label), after, self._recorded(replace(path, score=score), label, word))
+
+    def _recorded(self, path: Path, label: int, word: int | None) -> Path:
+        return Path(path.score, Record(path.trace, label, self.frame, path.end, word), self.frame + 1)
+
+    def _add(self, new: dict[Any, Slot], place: TreePosition, slot: Slot, path: Path, blank: bool = False) -> None:
+        """Merges a path into its slot, which has the place given, and model state and history of `slot`."""
+        if path.score == NEVER:
+            return
+        into = new.setdefault((place.key(), slot.lm, slot.history), Slot(place, slot.lm, slot.history))
+        if blank:
+            into.blank = self._merge(into.blank, path)
+        else:
+            into.label = self._merge(into.label, path)
+
+    def _merge(self, a: Path, b: Path) -> Path:
+        return replace(b if b.score > a.score else a, score=merged(a.score, b.score, self.add_up))
+
+    def _total(self, slot: Slot) -> Path:
+        return self._merge(slot.blank, slot.label)
+
+    def _best_slots(self, slots: list[Slot]) -> list[Slot]:
+        """Those within all limits, in the order in which they were made."""
+        totals = [self._total(slot).score for slot in slots]
+        best = max(totals, default=NEVER)
+        order = sorted(range(len(slots)), key=lambda i: -totals[i])
+        kept: list[int] = []
+        counts: dict[Any, int] = {}
+        for i in order:
+            if totals[i] < best - self.margin or len(kept) == self.options.beam:
+                break
+            key = slots[i].place.key()
+            counts[key] = counts.get(key, 0) + 1
+            if self.options.per_node is None or counts[key] <= self.options.per_node:
+                kept.append(i)
+        return [slots[i] for i in sorted(kept)]
+
+    def best(self, count: int) -> list[WordPath]:
+        """The best so far, as if the frames had ended."""
+        complete = [slot for slot in self.slots if slot.place.kind in ("begin", "end")]
+        ended = bool(complete)
+        scored = []
+        for slot in complete or self.slots:
+            total = self._total(slot)
+            score = total.score - (self.expected.get(id(slot.place.node), 0.0) if slot.place.kind == "inside" else 0.0)
+            if ended and self.lm is not None:
+                score += self.options.lm_weight * self.lm.final(slot.lm)
+            scored.append((score, total))
+        found: dict[Any, WordPath] = {}
+        for score, total in sorted(scored, key=lambda one: -one[0]):
+            one = _trace_back(total, score, ended)
+            key = _identity(one)
+            if key in found:
+                score = merged(found[key].score, score, self.add_up)
+            found[key] = found.get(key, one)._replace(score=score)
+        return sorted(found.values(), key=lambda one: -one.score)[:count]
+
+
+def _trace_back(path: Path, score: float, complete: bool) -> WordPath:
+    records, ends = [], []
+    record, end = path.trace, path.end
+    while record is not None:
+        records.append(record)
+        ends.append(end)
+        end = record.previous_end
+        record = record.previous
+    records.reverse()
+    words = [(record.word, i + 1) for i, record in enumerate(records) if record.word is not None]
+    return WordPath(
+        score,
+        complete,
+        [record.label for record in records],
+        [record.start for record in records],
+        ends[::-1],
+        [word for word, _ in words],
+        [end for _, end in words],
+    )
+
+
+def _identity(found: WordPath) -> tuple[Any, ...]:
+    """Its words, unknown ones by their labels."""
+    starts = [0, *found.word_ends][: len(found.words)]
+    return tuple(
+        word if word != UNKNOWN else tuple(found.labels[start:end])
+        for word, start, end in zip(found.words, starts, found.word_ends, strict=True)
+    )

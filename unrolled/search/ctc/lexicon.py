@@ -1,0 +1,172 @@
+"""Lexicons: which words there are and how they are spelt or pronounced, as a prefix tree."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unrolled.errors import UserError, note
+from unrolled.search.ngram import NGram
+from unrolled.text.files import as_utf8
+
+Spelling = str | Sequence[str]
+
+
+@dataclass
+class LexiconNode:
+    """A place in the tree: the beginning of some words, and the end of others."""
+
+    label: int = -1  # that leads here
+    children: dict[int, LexiconNode] = field(default_factory=dict)
+    words: list[int] = field(default_factory=list)
+
+
+class Lexicon:
+    """Words and their spellings over a model's labels.
+
+    `words` is a list of words, each spelt by its own letters, or gives for each word a list of spellings. A spelling is
+    a text, where labels are single letters, or a list of labels.
+
+    >>> labels = ["-", "a", "b", "t"]
+    >>> Lexicon(["bat", "tab"], labels)
+    Lexicon(2 words, 2 spellings)
+    >>> Lexicon({"a": ["a"], "tabb": ["tab", ["t", "a", "b", "b"]]}, labels).spellings()
+    [('a', ['a']), ('tabb', ['t', 'a', 'b']), ('tabb', ['t', 'a', 'b', 'b'])]
+    """
+
+    def __init__(
+        self,
+        words: Iterable[str] | Mapping[str, Sequence[Spelling]],
+        labels: Sequence[str],
+        *,
+        skip_unspellable: bool = False,
+    ) -> None:
+        pairs = _pairs(words)
+        self._build(((word, spelling, "") for word, spelling in pairs), labels, skip_unspellable)
+
+    @classmethod
+    def read(cls, path: str | Path, labels: Sequence[str], *, skip_unspellable: bool = False) -> Lexicon:
+        """Reads a UTF-8 file with a word in each line: alone, spelt by its letters, or followed by its labels.
+
+        `tomato t o m a t o` and `tomato T AH M EY T OW` are such lines; a word with several pronunciations has several.
+        """
+        path = Path(path)
+        try:
+            lines = as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
+        except OSError as error:
+            raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a word in each line.") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
+        lexicon = cls.__new__(cls)
+        lexicon._build(_lines(lines, path), labels, skip_unspellable)
+        return lexicon
+
+    def _build(self, spelt: Iterable[tuple[str, Spelling, str]], labels: Sequence[str], skip: bool) -> None:
+        self.labels = list(labels)
+        self._native: tuple[NGram | None, Any] | None = None
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        if len(numbers) < len(self.labels):
+            twice = next(label for label in numbers if self.labels.count(label) > 1)
+            raise UserError(f"The label {twice!r} is there twice.", "Name every column of the posteriors once.")
+        self.words: list[str] = []
+        self._spellings: list[tuple[int, tuple[int, ...]]] = []
+        known: dict[str, int] = {}
+        seen: set[tuple[int, tuple[int, ...]]] = set()
+        skipped = twice_given = 0
+        for word, spelling, place in spelt:
+            ids = [numbers.get(label, -1) for label in spelling]
+            if -1 in ids or not ids:
+                if not skip:
+                    raise _unspellable(word, spelling, ids, place)
+                skipped += 1
+                continue
+            if word not in known:
+                known[word] = len(self.words)
+                self.words.append(word)
+            one = (known[word], tuple(ids))
+            twice_given += one in seen
+            if one not in seen:
+                seen.add(one)
+                self._spellings.append(one)
+        if skipped:
+            note(f"{skipped} words of the lexicon were left out: they have letters that are no labels.")
+        if twice_given:
+            note(f"{twice_given} lines of the lexicon were there already, and are left out.")
+        if not self._spellings:
+            raise UserError("The lexicon has no words.", "Give at least one word that the labels can spell.")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __repr__(self) -> str:
+        return f"Lexicon({len(self):,} words, {len(self._spellings):,} spellings)"
+
+    def spellings(self) -> list[tuple[str, list[str]]]:
+        """Every word with each of its spellings."""
+        return [(self.words[word], [self.labels[i] for i in ids]) for word, ids in self._spellings]
+
+    def uses(self, label: int) -> str | None:
+        """A word that is spelt with a label, if there is one."""
+        return next((self.words[word] for word, ids in self._spellings if label in ids), None)
+
+    @functools.cached_property
+    def tree(self) -> LexiconNode:
+        """The prefix tree; children in the order of their labels."""
+        root = LexiconNode()
+        for word, ids in sorted(self._spellings, key=lambda one: one[1]):  # stable: words keep their order
+            node = root
+            for label in ids:
+                node = node.children.setdefault(label, LexiconNode(label))
+            node.words.append(word)
+        return root
+
+    def native(self, lm: NGram | None) -> Any:
+        """The C++ tree with the language model's word scores (native/search/dictionary_search.h); the last is kept."""
+        if self._native is None or self._native[0] is not lm:
+            from unrolled.kernels import _native
+
+            model = None if lm is None else lm.native
+            self._native = (lm, _native.make_dictionary(self._native_tree, model, self.words))
+        return self._native[1]
+
+    @functools.cached_property
+    def _native_tree(self) -> Any:
+        from unrolled.kernels import _native
+
+        lengths = torch.tensor([len(ids) for _, ids in self._spellings])
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        flat = torch.tensor([label for _, ids in self._spellings for label in ids], dtype=torch.int32)
+        words = torch.tensor([word for word, _ in self._spellings], dtype=torch.int32)
+        return _native.make_lexicon(flat.data_ptr(), starts.data_ptr(), words.data_ptr(), len(words))
+
+
+def _pairs(words: Iterable[str] | Mapping[str, Sequence[Spelling]]) -> Iterator[tuple[str, Spelling]]:
+    if isinstance(words, str):
+        raise UserError(f"The lexicon is the text {words!r}, expected a list of words.", "Lexicon.read reads a file.")
+    if not isinstance(words, Mapping):
+        yield from ((word, word) for word in words)
+        return
+    for word, spellings in words.items():
+        yield from ((word, spelling) for spelling in ([spellings] if isinstance(spellings, str) else spellings))
+
+
+def _lines(lines: Sequence[str], path: Path) -> Iterator[tuple[str, Spelling, str]]:
+    for number, line in enumerate(lines, 1):
+        word, *spelling = line.split() or [""]
+        if word:
+            yield word, spelling or word, f"{path}:{number}: "
+
+
+def _unspellable(word: str, spelling: Spelling, ids: list[int], place: str) -> UserError:
+    if not ids:
+        return UserError(f"{place}The word {word!r} has an empty spelling.", "Every word needs a label at least.")
+    label = spelling[ids.index(-1)]
+    return UserError(
+        f"{place}The word {word!r} is spelt with {label!r}, which is none of the labels.",
+        "Spell it with labels, or leave such words out with skip_unspellable (--skip-unspellable).",
+    )

@@ -1,0 +1,174 @@
+"""CTC decoding without a dictionary: the best path, and prefix beam search."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from unrolled.errors import UserError, unknown_name
+from unrolled.kernels import ENGINES
+from unrolled.nn.ctc import ctc_align
+from unrolled.search.ctc.decoded import Decoded
+from unrolled.search.ctc.posteriors import as_log_probs
+
+MERGES = ("sum", "max")
+BACKENDS = ("auto", "native", "reference")
+USUAL_MARGIN = 10.0  # nats; docs/decode.md has what it costs on real posteriors: nothing
+
+
+def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Decoded:
+    """The likeliest label of each frame, repeated ones as one, without blanks (greedy decoding).
+
+    >>> found = best_path([[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]], kind="probs")
+    >>> found.labels, found.spans
+    ([1], [(0, 2)])
+    """
+    log_probs = as_log_probs(posteriors, kind)
+    check_blank(blank, log_probs.shape[1])
+    scores, path = log_probs.max(1)
+    labels, spans, frame = [], [], 0
+    for label, group in itertools.groupby(path.tolist()):
+        length = len(list(group))
+        if label != blank:
+            labels.append(label)
+            spans.append((frame, frame + length))
+        frame += length
+    return Decoded(float(scores.double().sum()), labels, spans)
+
+
+def prefix_search(
+    posteriors: Any,
+    beam: int = 100,
+    *,
+    blank: int = 0,
+    merge: str = "sum",
+    margin: float | None = None,
+    n_best: int = 1,
+    kind: str = "log_probs",
+    backend: str = "auto",
+) -> list[Decoded]:
+    """The `n_best` likeliest labellings of (T, V) posteriors, best first.
+
+    After each frame the `beam` best beginnings are kept, none more than `margin` nats below the best: 10 for the best
+    labelling alone, no limit for several, unless it is given. Paths that read the same are added up (`merge="sum"`), or
+    the best of them counts (`merge="max"`). With a beam as large as all labellings and `margin=math.inf` the result is
+    exact. The spans are those of the best single path.
+
+    >>> frames = [[0.4, 0.6], [0.6, 0.4]]  # the best path reads "a", and so do most of the others
+    >>> [(one.labels, round(math.exp(one.score), 2)) for one in prefix_search(frames, kind="probs", n_best=2)]
+    [([1], 0.76), ([], 0.24)]
+    """
+    log_probs = as_log_probs(posteriors, kind)
+    check_blank(blank, log_probs.shape[1])
+    check_limits(beam, n_best, margin)
+    limit = margin_for(margin, n_best)
+    if merge not in MERGES:
+        raise unknown_name("merge", merge, MERGES)
+    found: Sequence[tuple[float, Sequence[int]]]
+    if choose_backend(backend) == "native":
+        found = _native_search(log_probs, beam, blank, merge == "sum", limit, n_best)
+    else:
+        found = plain_prefix_search(log_probs.double().tolist(), beam, blank, merge == "sum", limit)[:n_best]
+    return [Decoded(score, list(labels), _spans(log_probs, labels, blank)) for score, labels in found]
+
+
+def _spans(log_probs: Tensor, labels: Sequence[int], blank: int) -> list[tuple[int, int]]:
+    return ctc_align(log_probs, labels, blank).spans if labels else []
+
+
+def _native_search(
+    log_probs: Tensor, beam: int, blank: int, add: bool, margin: float, n_best: int
+) -> list[tuple[float, list[int]]]:
+    from unrolled.kernels import _native
+
+    search = _native.PrefixSearch(log_probs.shape[1], blank, beam, margin, add)
+    search.feed(log_probs.data_ptr(), *log_probs.shape)
+    return search.best(n_best)
+
+
+def plain_prefix_search(
+    frames: Sequence[Sequence[float]],
+    beam: int,
+    blank: int,
+    add: bool,
+    margin: float,
+    watch: Callable[[list[tuple[float, tuple[int, ...]]]], None] | None = None,
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Labellings and their scores, best first; `watch` is shown those that are kept after each frame.
+
+    Each labelling has two scores: of its paths that end in a blank, and of those that end in its last label. Only
+    after a blank does the same label count again.
+    """
+    Scores = tuple[float, float]
+    beginnings: dict[tuple[int, ...], Scores] = {(): (0.0, -math.inf)}
+    for x in frames:
+        stays: dict[tuple[int, ...], Scores] = {}
+        for labels, (blank_score, label_score) in beginnings.items():
+            again = label_score + x[labels[-1]] if labels else -math.inf
+            stays[labels] = (merged(blank_score, label_score, add) + x[blank], again)
+        longer: dict[tuple[int, ...], Scores] = {}
+        for labels, (blank_score, label_score) in beginnings.items():
+            for label, score in enumerate(x):
+                if label == blank:
+                    continue
+                doubled = bool(labels) and labels[-1] == label
+                arrival = (blank_score if doubled else merged(blank_score, label_score, add)) + score
+                new = (*labels, label)
+                if new in stays:
+                    stays[new] = (stays[new][0], merged(stays[new][1], arrival, add))
+                else:
+                    longer[new] = (-math.inf, arrival)
+        totals = [(merged(*scores, add), labels) for labels, scores in (stays | longer).items()]
+        totals = [one for one in totals if one[0] > -math.inf]
+        totals.sort(key=lambda one: -one[0])  # stable: what stays comes before what is new
+        kept = [labels for score, labels in totals[:beam] if score >= totals[0][0] - margin]
+        beginnings = {labels: (stays | longer)[labels] for labels in kept}
+        if watch is not None:
+            watch(totals[: len(kept)])
+    return [(merged(*scores, add), labels) for labels, scores in beginnings.items()]
+
+
+def merged(a: float, b: float, add: bool) -> float:
+    """log(e^a + e^b), or the larger."""
+    most, least = max(a, b), min(a, b)
+    if not add or least == -math.inf or most - least > 40:
+        return most
+    return most + math.log1p(math.exp(least - most))
+
+
+def choose_backend(backend: str) -> str:
+    if backend not in BACKENDS:
+        raise unknown_name("backend", backend, BACKENDS)
+    if backend == "native" and "native" not in ENGINES:
+        raise UserError("The backend 'native' was not built.", "Use backend='auto'.")
+    return "native" if backend != "reference" and "native" in ENGINES else "reference"
+
+
+def check_blank(blank: int, labels: int) -> None:
+    if not 0 <= blank < labels:
+        raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
+
+
+def margin_for(margin: float | None, n_best: int, usual: float = USUAL_MARGIN) -> float:
+    """The margin of a search that gives so many readings: as it was given, or the usual one.
+
+    An n-best list has none by default: what is far below the best belongs to it, too.
+
+    >>> margin_for(None, 1), margin_for(None, 5), margin_for(3.0, 5)
+    (10.0, inf, 3.0)
+    """
+    if margin is not None:
+        return margin
+    return usual if n_best == 1 else math.inf
+
+
+def check_limits(beam: int, n_best: int, margin: float | None) -> None:
+    for name, value in (("beam", beam), ("n_best", n_best)):
+        if not isinstance(value, int) or value < 1:
+            raise UserError(f"{name}={value!r} is not a whole number from 1 up.")
+    if margin is not None and not margin > 0:
+        raise UserError(f"margin={margin!r} is not above 0.", "It is how many nats below the best one may be.")

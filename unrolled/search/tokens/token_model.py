@@ -1,0 +1,118 @@
+"""What a search sees of a model: a state before the first token, and one step for each token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from unrolled.errors import UserError
+
+
+class TokenStep(NamedTuple):
+    """What a model says after one more token."""
+
+    scores: Tensor  # (B, V), log-probabilities of the next token
+    state: Any  # to be handed to the next step: tensors with the batch at dimension 0, nested as `select` allows
+    attention: Tensor | None = None  # (B, S) over the memory's positions, where the model has any
+    normalised: bool = True  # False: the scores are log-probabilities up to a constant of each row
+
+    @property
+    def log_probs(self) -> Tensor:
+        """(B, V) of the next token."""
+        return self.scores if self.normalised else self.scores.float().log_softmax(-1)
+
+
+class TokenModel(Protocol):
+    """A model that continues sequences of tokens.
+
+    `start` makes the state before the first token from what the model reads from (an encoder's output, a carried
+    state), which is None for a plain language model. Such a model may also return None and make its zeros in the
+    first `step`, where the batch size is known.
+
+    A model on another device than the CPU has an attribute `device`: there its tokens are put.
+    """
+
+    def start(self, memory: Any) -> Any: ...
+
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
+        """tokens (B,) int64 → the distribution of the token that follows."""
+        ...
+
+
+@runtime_checkable
+class PrefillModel(TokenModel, Protocol):
+    """A TokenModel that reads whole prompts faster than token by token."""
+
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
+        """tokens (B, T) int64, zeros after each row's length; lengths (B,) int64, from 1 to T.
+
+        The distribution and the state are those after each row's last real token: what `step` would have given.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A part of a state that all hypotheses of one input have in common: what an encoder gave, projected keys.
+
+    It has one row for each input, however many hypotheses there are: those of one input are rows next to each other of
+    the rest of the state, W of each, and a `step` finds W by dividing its rows by those that are shared.
+    """
+
+    value: Any
+
+
+def select(state: Any, rows: Tensor, inputs: Tensor | None = None) -> Any:
+    """Gathers `rows` (int64) of every tensor in a state, on dimension 0; a row may be taken more than once.
+
+    A state is a tensor, None, or a tuple, named tuple, list or dictionary of states, or one that is `Shared`: of that
+    the rows `inputs` are taken, the same ones if not given.
+
+    >>> import torch
+    >>> select({"h": torch.tensor([[1.0], [2.0], [3.0]]), "memory": None}, torch.tensor([2, 0, 0]))
+    {'h': tensor([[3.], [1.], [1.]]), 'memory': None}
+    """
+    return _gather(state, rows, rows if inputs is None else inputs)
+
+
+def reorder(state: Any, rows: Tensor) -> Any:
+    """`select` where hypotheses are replaced by some of the same input: what is `Shared` stays as it is."""
+    return _gather(state, rows, None)
+
+
+def _gather(state: Any, rows: Tensor, shared: Tensor | None) -> Any:
+    if state is None:
+        return None
+    if isinstance(state, Tensor) and state.dim() > 0:
+        return state.index_select(0, rows)
+    if isinstance(state, Shared):
+        return state if shared is None else Shared(_gather(state.value, shared, shared))
+    if isinstance(state, dict):
+        return {key: _gather(value, rows, shared) for key, value in state.items()}
+    if isinstance(state, list):
+        return [_gather(value, rows, shared) for value in state]
+    if isinstance(state, tuple):
+        values = [_gather(value, rows, shared) for value in state]
+        return type(state)(*values) if hasattr(state, "_fields") else tuple(values)
+    got = "a tensor without dimensions" if isinstance(state, Tensor) else f"{type(state).__name__} {state!r}"
+    raise UserError(
+        f"A model's state holds {got}, which has no rows to select.",
+        "Use tensors with the batch at dimension 0, in tuples, lists or dictionaries, and None.",
+    )
+
+
+def checked_step(step: TokenStep, batch: int, method: str) -> TokenStep:
+    """A model's answer, which must have a row for each row it was asked about."""
+    shape = tuple(step.scores.shape)
+    if len(shape) != 2 or shape[0] != batch:
+        raise UserError(
+            f"The model's {method} gave log_probs of shape {shape}, expected ({batch}, V).",
+            "Return one row for each row of the tokens; a memory needs a row for each prompt.",
+        )
+    return step
+
+
+def is_whole(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
