@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
-from unrolled.data.readers.tables.table import Row
+from unrolled.data.readers.tables.read_table import Row
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.model import Model

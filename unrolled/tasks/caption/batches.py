@@ -15,7 +15,7 @@ from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.data import Batch
 from unrolled.data.readers.media.captions import Captioned, fitted_view
 from unrolled.data.signals.views import Shape, View
-from unrolled.models.decoders import Decoded
+from unrolled.models.decoders import DecoderOutput
 from unrolled.tasks.contract import Corpus, Training
 from unrolled.tasks.shared.side import Side
 from unrolled.tasks.shared.targets import Ids, real_tokens, token_loss
@@ -100,7 +100,7 @@ def _stacked(arrays: Sequence[NDArray[Any]]) -> Tensor:
 def caption_loss(network: Any, batch: Batch, training: Training | None = None) -> Loss:
     """Cross-entropy of the tokens with teacher forcing; in training with the penalties of attention."""
     real = real_tokens(batch)
-    decoded: Decoded = network(batch)
+    decoded: DecoderOutput = network(batch)
     loss = token_loss(network, decoded.features, batch, training)
     if training is None or decoded.attention is None:
         return loss

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unrolled.data.readers.media.captions import Captioned, fitted_view, pictures_or_errors
-from unrolled.data.signals.pictures import decode
+from unrolled.data.signals.pictures import decode_picture
 from unrolled.data.signals.views import View
 from unrolled.errors import UserError
 from unrolled.see.figures.caption import attention_maps
@@ -49,7 +49,7 @@ class CaptionRunner(WritingRunner):
     def run_bytes(self, request: Request, options: Mapping[str, Any]) -> Iterator[str]:
         """The caption of the picture on standard input."""
         assert request.raw is not None
-        pixels, _ = decode(io.BytesIO(request.raw.read()), "Standard input")
+        pixels, _ = decode_picture(io.BytesIO(request.raw.read()), "Standard input")
         one = Captioned(fitted_view(View(pixels), self.model.assets.shape, "Standard input"), (), STANDARD_INPUT)
         yield from self.write([(Input(one), self.model.predict(one, **options))], request.format)
 

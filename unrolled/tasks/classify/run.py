@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from unrolled.data.readers.labelled import FASTTEXT, is_fasttext, read_frames, without_labels
-from unrolled.data.readers.tables.piped import piped_texts
-from unrolled.data.readers.tables.table import Row, is_table, read_texts
+from unrolled.data.readers.tables.read_table import Row, is_table, read_text_column
+from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.tasks.classify.config import ClassifyConfig
@@ -46,7 +46,7 @@ class ClassifyRunner(Runner):
         if is_fasttext(file) and not keep:
             lines = enumerate(read_lines(file), 1)
             return [Row((without_labels(line),), f"{file}:{number}") for number, line in lines]
-        rows = read_texts(file, column, "text", 2, keep=keep, beside=["label"])
+        rows = read_text_column(file, column, "text", 2, keep=keep, beside=["label"])
         texts = {row.values[0].strip() for row in rows}
         unnamed = column is None and is_table(Path(file)) and rows[0].place == f"{file}:1"  # it has no header
         if unnamed and texts <= set(self.model.assets.labels):

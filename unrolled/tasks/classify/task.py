@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.demo.docstrings import DOCSTRINGS, embedded_labels
-from unrolled.data.readers.label_checks import doubts, look_swapped
+from unrolled.data.readers.label_checks import label_warnings, look_swapped
 from unrolled.data.readers.labelled import Labelled, read_labelled
 from unrolled.errors import UserError, note
 from unrolled.model import Model
@@ -76,7 +76,7 @@ class Classify(Task):
         else:
             examples = self._read_file(config, settings.train)
             labels = Counter(label for e in examples for label in e.labels)
-            for doubt in [] if settings.kind == "number" else doubts(labels, len(examples)):
+            for doubt in [] if settings.kind == "number" else label_warnings(labels, len(examples)):
                 note(doubt)
         if settings.valid is not None:
             train, valid = examples, self._read_file(config, settings.valid)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
 from unrolled.tasks.contract import Data, Description
@@ -23,13 +23,13 @@ ADDS_NOTHING = (
 
 
 class ForecastDescription(Description):
-    def roles(self, assets: Frame) -> dict[str, str]:
+    def roles(self, assets: ColumnScaling) -> dict[str, str]:
         return roles_in_words(assets)
 
     def remarks(self, model: Model) -> list[str]:
         return [ADDS_NOTHING] if adds_nothing(model.network) else []
 
-    def statistics(self, config: ForecastConfig, data: Data, assets: Frame) -> dict[str, Any]:
+    def statistics(self, config: ForecastConfig, data: Data, assets: ColumnScaling) -> dict[str, Any]:
         return facts(data, assets, output_name(config.model, assets), own_valid=config.data.valid is not None)
 
 
@@ -38,7 +38,7 @@ def adds_nothing(network: Any) -> bool:
     return isinstance(network, Forecaster) and not bool(network.head.weight.any())
 
 
-def roles_in_words(frame: Frame) -> dict[str, str]:
+def roles_in_words(frame: ColumnScaling) -> dict[str, str]:
     """The role of each column."""
     roles = frame.roles
     steps = "step" if roles.horizons == (1,) else "steps"
@@ -60,7 +60,7 @@ def listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)})" if len(names) > SHOWN else "")
 
 
-def facts(data: Data, frame: Frame, loss: str, *, own_valid: bool) -> dict[str, Any]:
+def facts(data: Data, frame: ColumnScaling, loss: str, *, own_valid: bool) -> dict[str, Any]:
     """For `unrolled check`; with `own_valid` there is a file to validate on."""
     table: Table = data.train
     lengths = [len(part.series.values) for part in table.parts]

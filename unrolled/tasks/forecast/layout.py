@@ -8,28 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.data.batching.lanes import Steps
-from unrolled.data.signals.scaling import Frame, Part
+from unrolled.data.batching.ragged_windows import FrameSequence
+from unrolled.data.signals.scaling import ColumnScaling, SeriesPart
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models.forecaster import ForecasterSettings, Layout
+from unrolled.models.forecaster import ForecasterSettings, ForecasterSizes
 from unrolled.models.outputs import Output, make_output
 
 
-def frame_of(model: Model) -> Frame:
-    assert isinstance(model.assets, Frame)
+def frame_of(model: Model) -> ColumnScaling:
+    assert isinstance(model.assets, ColumnScaling)
     return model.assets
 
 
-def output_name(settings: ForecasterSettings, frame: Frame) -> Any:
+def output_name(settings: ForecasterSettings, frame: ColumnScaling) -> Any:
     """The loss of the config, or the one that suits the data."""
     binary = all(frame.binary[column] for column in frame.target_columns)
     return settings.loss or ("bernoulli" if binary else "mse")
 
 
 def steps_of(
-    settings: ForecasterSettings, frame: Frame, parts: Sequence[Part], *, compared: bool = True
-) -> list[Steps]:
+    settings: ForecasterSettings, frame: ColumnScaling, parts: Sequence[SeriesPart], *, compared: bool = True
+) -> list[FrameSequence]:
     """Series as the network reads them; `compared` adds the seasonal forecast.
 
     Targets of a Bernoulli output must be 0 or 1.
@@ -47,11 +47,11 @@ def steps_of(
     return steps
 
 
-def output_of(settings: ForecasterSettings, frame: Frame) -> Output:
+def output_of(settings: ForecasterSettings, frame: ColumnScaling) -> Output:
     return make_output(output_name(settings, frame), settings.quantiles)
 
 
-def layout_of(settings: ForecasterSettings, frame: Frame) -> Layout:
+def layout_of(settings: ForecasterSettings, frame: ColumnScaling) -> ForecasterSizes:
     """Sizes, and the defaults that depend on the data."""
     bernoulli = output_name(settings, frame) == "bernoulli"
     inputs = len(frame.roles.inputs)
@@ -59,4 +59,4 @@ def layout_of(settings: ForecasterSettings, frame: Frame) -> Layout:
     changes = settings.changes if settings.changes is not None else not all(frame.binary[:inputs])
     lags = settings.lags if settings.lags is not None else 0 if bernoulli else min(24, max(1, 256 // inputs))
     positions = tuple(frame.positions)
-    return Layout(inputs, frame.missing, frame.roles.horizons, positions, residual, changes, lags)
+    return ForecasterSizes(inputs, frame.missing, frame.roles.horizons, positions, residual, changes, lags)

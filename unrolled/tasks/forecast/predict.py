@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from unrolled.data.readers.series.series import Numbers
+from unrolled.data.readers.series.read_series import Numbers
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.nn.checks import check_options

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unrolled.data.batching.lanes import Lanes
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.batching.ragged_windows import RaggedWindows
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
@@ -21,7 +21,7 @@ SUMS = ("count", "squared", "absolute", "last", "mean", "loss", "nats", "compare
 class Tally:
     """Sums over scored numbers, by horizon and target; parts can come in any order and any size."""
 
-    def __init__(self, frame: Frame, network: Forecaster) -> None:
+    def __init__(self, frame: ColumnScaling, network: Forecaster) -> None:
         self.frame, self.network = frame, network
         shape = (len(frame.roles.horizons), len(frame.roles.targets))
         self._sums = {name: np.zeros(shape) for name in SUMS}
@@ -114,7 +114,7 @@ class Tally:
         return rows
 
 
-def tallied(model: Model, batches: Lanes) -> Tally:
+def tallied(model: Model, batches: RaggedWindows) -> Tally:
     """Errors over all batches, the state carried from one to the next."""
     network = model.network
     assert isinstance(network, Forecaster)

@@ -12,8 +12,8 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch
-from unrolled.data.batching.lanes import Lanes
-from unrolled.data.signals.scaling import Frame, Part, fit_frame
+from unrolled.data.batching.ragged_windows import RaggedWindows
+from unrolled.data.signals.scaling import ColumnScaling, SeriesPart, fit_scaling
 from unrolled.data.signals.season import find_period
 from unrolled.errors import UserError
 from unrolled.model import Model
@@ -45,21 +45,21 @@ class Forecast(Task):
 
     name: ClassVar[str] = "forecast"
     config_class: ClassVar[type[Section]] = ForecastConfig
-    assets_class: ClassVar[Any] = Frame
+    assets_class: ClassVar[Any] = ColumnScaling
     runner: ClassVar[type[Runner]] = ForecastRunner
     tracer: ClassVar[type[Tracer]] = ForecastTracer
     description: ClassVar[Description] = ForecastDescription()
     unit: ClassVar[str] = "steps"
     inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
 
-    def traits(self, config: ForecastConfig, assets: Frame) -> Traits:
+    def traits(self, config: ForecastConfig, assets: ColumnScaling) -> Traits:
         goal = Goal("free_running_mse" if config.train.free_running else "loss")
         return Traits(goal, stateful=config.train.stateful, judge_start=config.model.lags != 0)
 
     def read(self, config: ForecastConfig) -> Data:
         return read_data(config.data)
 
-    def make_assets(self, config: ForecastConfig, data: Data, init: Frame | None = None) -> Frame:
+    def make_assets(self, config: ForecastConfig, data: Data, init: ColumnScaling | None = None) -> ColumnScaling:
         table: Table = data.train
         if init is not None:
             if init.roles != table.roles:
@@ -71,7 +71,7 @@ class Forecast(Task):
                 )
             return init
         settings = config.data
-        frame = fit_frame(
+        frame = fit_scaling(
             table.roles,
             table.parts,
             settings.scaling,
@@ -86,23 +86,27 @@ class Forecast(Task):
             check_roll_out(frame)
         return frame
 
-    def build(self, config: ForecastConfig, assets: Frame) -> nn.Module:
+    def build(self, config: ForecastConfig, assets: ColumnScaling) -> nn.Module:
         output = output_of(config.model, assets)
         tune = config.train.tune_linear or output.per_step  # a linear path of probabilities is not fitted
         return Forecaster(config.model, layout_of(config.model, assets), output, tune_linear=tune)
 
-    def initialize(self, network: nn.Module, config: ForecastConfig, assets: Frame, data: Data) -> None:
+    def initialize(self, network: nn.Module, config: ForecastConfig, assets: ColumnScaling, data: Data) -> None:
         """The scales of changes, and the linear path by least squares: training starts from a linear forecast."""
         assert isinstance(network, Forecaster)
         start_from(network, [assets.steps(part) for part in data.train.parts], assets)
 
-    def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
+    def batches(
+        self, config: ForecastConfig, assets: ColumnScaling, examples: Table, *, training: bool
+    ) -> RaggedWindows:
         sequences = steps_of(config.model, assets, examples.parts, compared=not training)
         if not training:
-            return Lanes(sequences, lanes=EVALUATED_AT_ONCE, window=1000)
+            return RaggedWindows(sequences, rows=EVALUATED_AT_ONCE, window=1000)
         settings = config.train
         least = 4 * settings.window  # shorter pieces would be mostly warming up
-        return Lanes(sequences, lanes=settings.batch_size, window=settings.window, seed=settings.seed, least=least)
+        return RaggedWindows(
+            sequences, rows=settings.batch_size, window=settings.window, seed=settings.seed, least=least
+        )
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         assert isinstance(network, Forecaster)
@@ -132,7 +136,7 @@ class Forecast(Task):
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
-        assert isinstance(batches, Lanes)
+        assert isinstance(batches, RaggedWindows)
         tally = tallied(model, batches)
         scores = {k: v for k, v in tally.scores().items() if k not in (*NAIVE, "steps")}
         if isinstance(model.config, ForecastConfig) and model.config.train.free_running:
@@ -152,8 +156,8 @@ class Forecast(Task):
         assert isinstance(config, ForecastConfig)
         sheet = read_like(path, frame.roles, keys_of(model), missing=frame.missing)
         series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
-        examples = steps_of(config.model, frame, [Part(one) for one in series])
-        tally = tallied(model, Lanes(examples, lanes=EVALUATED_AT_ONCE, window=1000))
+        examples = steps_of(config.model, frame, [SeriesPart(one) for one in series])
+        tally = tallied(model, RaggedWindows(examples, rows=EVALUATED_AT_ONCE, window=1000))
         scores: dict[str, Any] = {**tally.scores(), "series": len(series)}
         del scores["loss"]
         free = free_run(model, examples, config.train.rollout_steps) if can_roll_out(frame) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unrolled.data import Stream, Windows
+from unrolled.data import ContiguousWindows, ShuffledWindows
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.read import count, ids_of
@@ -15,14 +15,14 @@ from unrolled.training import Batches
 class GenerateDescription(Description):
     def warnings(self, config: GenerateConfig, batches: Batches) -> list[str]:
         steps, context = config.train.k1, sized(config).context or 0
-        if isinstance(batches, Windows):
+        if isinstance(batches, ShuffledWindows):
             if batches.steps >= context:
                 return []
             return [
                 f"Note: training windows have {batches.steps} tokens and model.context={context}: the model does not "
                 f"learn to use tokens further back. Use train.k1={context}, or a smaller model.context."
             ]
-        assert isinstance(batches, Stream)
+        assert isinstance(batches, ContiguousWindows)
         if batches.row_length >= steps:
             return []
         return [

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models import LanguageModel, stepping
+from unrolled.models import LanguageModel, stepper_for
 from unrolled.search import Sampling, StopStrings, WordList, generate
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
@@ -93,7 +93,7 @@ def write_texts(
             "Train with data.direction=forward, or leave out --words.",
         )
     steps = generate(
-        stepping(network_of(model), len(ids), options.weights),
+        stepper_for(network_of(model), len(ids), options.weights),
         ids,
         max_tokens=options.max_tokens,
         memory=state,
@@ -170,7 +170,7 @@ class TextStream:
         settings = RunOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
         steps = generate(
-            stepping(self._network, 1, settings.weights),
+            stepper_for(self._network, 1, settings.weights),
             [[self._last]],
             max_tokens=settings.max_tokens,
             memory=self._state,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import Batch, Stream, Windows
+from unrolled.data import Batch, ContiguousWindows, ShuffledWindows
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import RecurrentLM, language_model
@@ -70,7 +70,9 @@ class Generate(Task):
     def architecture(self, config: GenerateConfig) -> dict[str, Any]:
         return super().architecture(config) | {"model.context": sized(config).context}
 
-    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: Text, *, training: bool) -> Stream | Windows:
+    def batches(
+        self, config: GenerateConfig, assets: Tokenizer, examples: Text, *, training: bool
+    ) -> ContiguousWindows | ShuffledWindows:
         ids = directed(ids_of(config.data, assets, examples), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
@@ -80,9 +82,9 @@ class Generate(Task):
             )
         start, steps = start_token(assets), config.train.k1
         if training and config.model.kind == "transformer":
-            return Windows(ids, rows=rows, steps=steps, start=start, seed=config.train.seed)
+            return ShuffledWindows(ids, rows=rows, steps=steps, start=start, seed=config.train.seed)
         seed = config.train.seed if training and config.train.vary_k1 else None
-        return Stream(ids, rows=rows, steps=steps, start=start, whole=not training, seed=seed)
+        return ContiguousWindows(ids, rows=rows, steps=steps, start=start, whole=not training, seed=seed)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         if training is not None:
@@ -131,7 +133,9 @@ class Generate(Task):
     def _evaluate_ids(self, model: Model, ids: NDArray[np.integer], characters: int) -> dict[str, float]:
         model.network.eval()
         tokenizer: Tokenizer = model.assets
-        scores = self._scores(model, Stream(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True))
+        scores = self._scores(
+            model, ContiguousWindows(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True)
+        )
         nats = scores["nats_per_token"] * scores["tokens"]
         scores["bits_per_char"] = nats / math.log(2) / characters
         scores["characters"] = characters

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, Buckets
-from unrolled.data.batching.store import FeatureStore
+from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.models.inputs import padded
@@ -22,12 +22,12 @@ from unrolled.training.consistency import twice
 AT_ONCE = 24_000  # steps in a batch when there are no gradients
 
 
-def feature_store(config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> FeatureStore:
+def feature_store(config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> FeatureCache:
     """The features of the examples, as many as fit into data.memory; those of a corpus are computed once."""
     reader = assets.reader
 
-    def compute() -> FeatureStore:
-        return FeatureStore(
+    def compute() -> FeatureCache:
+        return FeatureCache(
             examples,
             lambda e: reader.base(reader.given(e.input, e.place), e.place),
             int(config.data.memory * 2**30),
@@ -45,7 +45,7 @@ class ExampleBatches(Buckets):
     def __init__(
         self,
         reader: InputReader,
-        store: FeatureStore,
+        store: FeatureCache,
         numbers: Sequence[int],
         targets: Sequence[Sequence[int]],
         training: RecognizeTraining | None,

@@ -13,8 +13,8 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, held_out
-from unrolled.data.batching.ahead import Ahead
-from unrolled.data.batching.store import FeatureStore
+from unrolled.data.batching.feature_cache import FeatureCache
+from unrolled.data.batching.prefetch import Prefetcher
 from unrolled.data.demo.digit_strings import DIGITS, digit_strings
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed, read_transcripts
@@ -112,7 +112,7 @@ class Recognize(Task):
         if not training:
             return ExampleBatches(assets.reader, store, numbers, targets, None)
         numbers = _long_enough(config, assets, examples, store, targets, numbers)
-        return Ahead(ExampleBatches(assets.reader, store, numbers, targets, config.train))
+        return Prefetcher(ExampleBatches(assets.reader, store, numbers, targets, config.train))
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         """−log P of each transcript; 0 where augmentation made an example too short for its transcript."""
@@ -168,7 +168,7 @@ def _embedded(part: str) -> list[Transcribed]:
 
 
 def _not_too_long(
-    config: RecognizeConfig, examples: Sequence[Transcribed], store: FeatureStore, what: str
+    config: RecognizeConfig, examples: Sequence[Transcribed], store: FeatureCache, what: str
 ) -> list[int]:
     """The examples that a batch can hold whole."""
     limit = config.data.max_steps
@@ -188,7 +188,7 @@ def _long_enough(
     config: RecognizeConfig,
     assets: RecognizeAssets,
     examples: Sequence[Transcribed],
-    store: FeatureStore,
+    store: FeatureCache,
     targets: Sequence[Sequence[int]],
     numbers: Sequence[int],
 ) -> list[int]:

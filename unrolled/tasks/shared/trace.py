@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.models.encoder import Encoded
+from unrolled.models.encoder import EncoderOutput
 from unrolled.search import Beam, BeamResult, beam_search
 from unrolled.see import AttentionMap, Beams, Guesses, ModelTrace, Part, Probe
 from unrolled.see.options import TARGET, TRUTH, TraceOption, follows_truth
@@ -71,7 +71,7 @@ class Followed:
     follows: str
 
     @classmethod
-    def search(cls, network: Any, memory: Encoded, side: Side, most: int, choices: WritingChoices) -> Followed:
+    def search(cls, network: Any, memory: EncoderOutput, side: Side, most: int, choices: WritingChoices) -> Followed:
         found = watched(network, memory, side, beam=choices.beam, prefix=choices.prefix, most=most)
         truths = choices.truths
         if follows_truth(truths, choices.target) and truths:
@@ -123,7 +123,7 @@ class Followed:
 
 
 @torch.no_grad()
-def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
+def watched(network: Any, memory: EncoderOutput, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
     """The result of a search for a memory of one row, unknown words forbidden, with the whole search tree."""
     unknown, begun = target.tokenizer.vocabulary.unk, prefix_ids(target, prefix)
     (found,) = beam_search(

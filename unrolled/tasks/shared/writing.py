@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from unrolled.errors import UserError, unknown_name
-from unrolled.models.encoder import Encoded
+from unrolled.models.encoder import EncoderOutput
 from unrolled.search import Beam, BeamResult, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
 from unrolled.search.tokens.token_model import is_whole
 from unrolled.tasks.shared.side import Side
@@ -140,7 +140,7 @@ def named(options: RunOptions) -> str:
 
 def written(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     *,
@@ -189,7 +189,7 @@ def written(
 
 def _drawn(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     prefix: list[int],

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from unrolled.data import Buckets
-from unrolled.data.readers.tables.table import Row
+from unrolled.data.readers.tables.read_table import Row
+from unrolled.data.readers.tagged.read_sentences import sentence_of
 from unrolled.data.readers.tagged.sentences import Sentence
-from unrolled.data.readers.tagged.tagged import sentence_of
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.tagger import Tagger

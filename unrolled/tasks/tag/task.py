@@ -12,8 +12,8 @@ from torch import nn
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.demo.python_source import EMBEDDED_SOURCE, embedded_sentences
+from unrolled.data.readers.tagged.read_sentences import format_of, read_sentences
 from unrolled.data.readers.tagged.sentences import Sentence
-from unrolled.data.readers.tagged.tagged import format_of, read_sentences
 from unrolled.errors import UserError, note
 from unrolled.metrics.spans import scheme_of
 from unrolled.model import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from unrolled.data.readers.tables.piped import piped_texts
-from unrolled.data.readers.tables.table import Row, read_texts
+from unrolled.data.readers.tables.read_table import Row, read_text_column
+from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.errors import UserError, note
 from unrolled.see import attention_figure
 from unrolled.tasks.runner import Input, Request, plain_scores, table_of
@@ -43,7 +43,7 @@ class TranslateRunner(WritingRunner):
 
     def rows(self, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The sources of a table like those of training, whose targets are not read; else the lines."""
-        return read_texts(file, self._column, "source", 1, keep=keep, beside=["target"])
+        return read_text_column(file, self._column, "source", 1, keep=keep, beside=["target"])
 
     def piped(self, lines: Iterable[str]) -> Iterator[str]:
         """Lines, or the sources of a table. Only a line feed ends a line, so that answers stay beside their sources."""
