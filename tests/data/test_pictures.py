@@ -89,7 +89,7 @@ def test_cmyk_is_read_and_a_photo_is_turned_as_it_was_held() -> None:
 def test_of_an_animation_the_first_frame_is_taken(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    with pytest.warns(Note, match=r"^1 pictures of .*a.gif are animated: their first frame is taken.$"):
+    with pytest.warns(Note, match=r"^1 pictures of .*a.gif are animated: the first frame is used.$"):
         ((name, view),) = some_pictures([tmp_path / "a.gif"])
     assert name == str(tmp_path / "a.gif")
     assert view.values is not None
@@ -374,7 +374,7 @@ def test_features_of_another_size_are_refused() -> None:
         fitted_view(view, Shape("regions", (14, 14, 512)), "f.npz")
     assert str(error.value) == (
         "f.npz is 7×7 regions of 48 numbers and a vector of 10 numbers, and the model reads 14×14 regions of 512 "
-        "numbers. Make its features as those it was trained on."
+        "numbers. Compute its features like those in training."
     )
     with pytest.raises(UserError, match=r"^a.jpg is 6×8 pixels, and the model reads a vector of 4 numbers."):
         fitted_view(View(a_picture()), Shape("vector", (), 4), "a.jpg")

@@ -154,7 +154,7 @@ def test_features_of_regions_or_one_vector(vectors: bool, tmp_path: Path) -> Non
     assert [str(a) for a in loaded.predict(rows[:5])] == [str(a) for a in model.predict(rows[:5])]
     wrong = rows[0][..., :3] if vectors else rows[0][:3]
     with pytest.raises(
-        UserError, match=r"^The input is .* and the model reads .* Make its features as those it was tr"
+        UserError, match=r"^The input is .* and the model reads .* Compute its features like those in tr"
     ):
         model.predict(wrong)
     with pytest.raises(
@@ -381,7 +381,7 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str, model: Mo
         (3, "The input is int. Expected a path, a PIL image or an array, or a list of them."),
         (np.zeros((4, 4, 3)), "The input has shape (4, 4, 3) and type float64. Expected pixels (height, width)"),
         ("none.png", "none.png does not exist. Give the path of a"),
-        ("", "There is no picture. Give the path of one."),
+        ("", "No picture is given. Give the path of one."),
         (np.zeros((0, 16, 3), np.uint8), "The input is empty: 0×16 pixels. Give a picture, or leave it out."),
         (Image.new("RGB", (0, 4)), "The input is empty: 4×0 pixels. Give a picture, or leave it out."),
     ],
