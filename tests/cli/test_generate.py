@@ -196,7 +196,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "resume as another network": (
             ["train", "--resume", folder, "--set", "model.num_layers=7"],
-            f"model.num_layers cannot change when a run goes on: {folder} has 1. Leave it out. These can change: "
+            f"model.num_layers cannot change when a run resumes: {folder} has 1. Leave it out. These can change: "
             "train.epochs, train.max_steps, train.patience, train.eval_every, train.lr, train.clip_norm, "
             "train.clip_value, train.device, train.threads and the paths of the same data.",
         ),
@@ -206,8 +206,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a folder in use": (
             ["train", "generate", "--train", book, "--out", folder],
-            f"{folder} is there already. Choose another --out, or go on with that run: "
-            f"unrolled train --resume {folder}",
+            f"{folder} exists already. Choose another --out, or resume that run: unrolled train --resume {folder}",
         ),
         "no model": (
             ["run", tmp / "nowhere"],
@@ -231,7 +230,8 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a model of another task": (
             ["info", tmp / "other.safetensors"],
-            f"{tmp}/other.safetensors was made by a task called 'generatx'. Give it: load(path, task=MyTask()).",
+            f"{tmp}/other.safetensors is a model of the task 'generatx', which is not built in. "
+            "Give it: load(path, task=MyTask()).",
         ),
         "temperature": (
             ["run", folder, "--temperature", "-1"],
@@ -263,7 +263,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "a run without a model": (
             ["run", _stopped(tmp / "stopped")],
             f"{tmp}/stopped was stopped before its first evaluation: it holds no model yet. "
-            f"Go on with: unrolled train --resume {tmp}/stopped",
+            f"Resume it: unrolled train --resume {tmp}/stopped",
         ),
         "a folder that is not there": (
             ["new", "generate", tmp / "nodir" / "x.toml"],
@@ -275,7 +275,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "an output that cannot be": (
             ["train", "generate", "--train", book, "--out", book / "run"],
-            f"{book}/run cannot be made: Not a directory. Choose another --out.",
+            f"{book}/run cannot be created: Not a directory. Choose another --out.",
         ),
     }
 

@@ -180,7 +180,7 @@ def test_a_run_of_no_use_says_so(tmp_path: Path) -> None:
     assert "40 of 40 training examples have a label that no other example has" in said
     assert "The nll is exactly 0 at the first evaluation, step 2" in said
     assert "The accuracy is exactly 0 at the first evaluation, step 2" in said
-    assert "The best accuracy is 0: not one validation example was answered rightly" in said
+    assert "The best accuracy is 0: no validation example is right" in said
 
 
 def test_empty_inputs_are_said(folder: Path, tmp_path: Path) -> None:

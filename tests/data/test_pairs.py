@@ -128,6 +128,6 @@ def test_without_the_package_the_message_says_what_to_do(monkeypatch: pytest.Mon
     with pytest.raises(UserError) as error:
         embedded_pronunciations()
     assert str(error.value) == (
-        "There is no data.train, and the words that would be taken instead are not installed. "
+        "There is no data.train, and the built-in words are not installed. "
         "Give a file of pairs, source TAB target: --train pairs.tsv; or: pip install 'unrolled[demo]'"
     )

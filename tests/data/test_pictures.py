@@ -119,7 +119,7 @@ def deep() -> bytes:
     [
         (broken_jpeg, r"a.png is damaged: .*truncated.* Get the file again, or leave it out."),
         (broken_crc, r"a.png is damaged: .* Get the file again, or leave it out."),
-        (lambda: b"no picture", r"a.png is no picture that can be read. Expected one of .png, .jpg, .*"),
+        (lambda: b"no picture", r"a.png is not a readable picture. Expected one of .png, .jpg, .*"),
         (lambda: b"", r"a.png is empty. Get the file again, or leave it out."),
         (fractions, r"a.png has fractions as pixels. Expected 8 or 16 bits."),
         (deep, r"a.png has values from 1048576 to 1048576. Expected 8 or 16 bits."),
@@ -265,7 +265,7 @@ def rows(*names: str) -> Callable[[Path], None]:
         (
             "f.npz",
             savez(vectors=np.zeros((2, 4)), names=np.array(["a", "a"])),
-            "{} names 'a' twice. Give every row of `names` a name of its own.",
+            "{} names 'a' twice. Give every row of `names` a different name.",
         ),
         (
             "f.npz",

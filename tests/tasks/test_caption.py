@@ -399,7 +399,7 @@ def test_the_rest_is_described_where_a_picture_cannot_be_read(model: Model, tabl
     expected = [f"{model.predict(path)}\n" for path in good]
     said: list[str] = []
     with (
-        pytest.warns(Note, match=r"bad.png is no picture that can be read."),
+        pytest.warns(Note, match=r"bad.png is not a readable picture."),
         pytest.raises(UserError, match=r"^1 of 3 inputs could not be read. The others are above.$"),
     ):
         said.extend(model.task.run(model, Request(files=[good[0], bad, good[1]])))
@@ -409,7 +409,7 @@ def test_the_rest_is_described_where_a_picture_cannot_be_read(model: Model, tabl
         records = [json.loads(next(told)) for _ in range(3)]
     assert (records[1]["input"], list(records[1])) == (bad, ["input", "error"])
     assert [f"{record['caption']}\n" for record in records[::2]] == expected
-    with pytest.raises(UserError, match=r"bad.png is no picture that can be read."):
+    with pytest.raises(UserError, match=r"bad.png is not a readable picture."):
         list(model.task.run(model, Request(files=[bad])))
 
 

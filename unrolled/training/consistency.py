@@ -1,5 +1,5 @@
-"""Two passes that should agree: every example is twice in a batch, dropped out otherwise, and the distributions that
-come out are drawn together (R-Drop, Liang et al. 2021; for CTC, Yao et al. 2024)."""
+"""Consistency of two passes: every example is twice in a batch, with different dropout, and a penalty pulls the two
+distributions together (R-Drop, Liang et al. 2021; for CTC, Yao et al. 2024)."""
 
 from __future__ import annotations
 
