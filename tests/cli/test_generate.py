@@ -73,7 +73,7 @@ def test_the_whole_way_in_a_real_process(book: Path, tmp_path: Path) -> None:
 
     unrolled("new", "generate", "my.toml", "--set", "model.hidden_size=8", "--set", f"data.train={book}")
     text = (tmp_path / "my.toml").read_text()
-    assert "a Transformer's width. A whole number, 1 or more. Default: 256.\nhidden_size = 8" in text
+    assert "width of a Transformer. A whole number, 1 or more. Default: 256.\nhidden_size = 8" in text
     assert "train tokens" in unrolled("check", "my.toml", "--set", "train.batch_size=8")
     unrolled("train", "my.toml", "--out", "run", "--set", "train.batch_size=8", "--set", "train.max_steps=3")
     assert unrolled("run", "run", "--prompt", "3 and", "--max-tokens", "5", "--seed", "1").startswith("3 and")
@@ -216,8 +216,11 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             ["run", tmp],
             f"{tmp} holds no model. Give a run folder made by `unrolled train`, or a model file.",
         ),
-        "a text as a model": (["info", book], f"{book} is not a whole model file: "),
-        "a truncated model": (["info", tmp / "cut.safetensors"], f"{tmp}/cut.safetensors is not a whole model file: "),
+        "a text as a model": (["info", book], f"{book} is not a complete model file: "),
+        "a truncated model": (
+            ["info", tmp / "cut.safetensors"],
+            f"{tmp}/cut.safetensors is not a complete model file: ",
+        ),
         "a foreign model": (
             ["info", tmp / "foreign.safetensors"],
             f"{tmp}/foreign.safetensors is a safetensors file, but not one of unrolled's. "
