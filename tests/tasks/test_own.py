@@ -104,7 +104,7 @@ def test_what_is_not_a_task_is_named(folder: Path) -> None:
     file = folder / "wrong.py"
     file.write_text("from unrolled.tasks import Task\nclass Half(Task):\n    name = 'half'\nx = 1\n")
     for text, message in {
-        "my_task:Parity": "'my_task:Parity' does not name a task of your own. Expected FILE.py:CLASS: my_task.py:MyTask",
+        "task:Parity": "'task:Parity' does not name a task of your own. Expected FILE.py:CLASS: my_task.py:MyTask",
         "nowhere.py:Parity": "nowhere.py does not exist. Give the Python file of your task.",
         f"{file}:x": f"x of {file} is not a task. Make it a class that inherits from unrolled.tasks.Task.",
         f"{file}:Half": f"The task Half of {file} lacks batches, build, loss, predict, read. Write these methods.",
