@@ -14,7 +14,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, stepping
-from unrolled.search import Sampling, StopStrings, WordList, generate
+from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
@@ -33,11 +33,16 @@ class RunOptions:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
+    scorers: tuple[Scorer, ...] = ()  # count beside the model (docs/scorers.md)
     weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
+
+    def limits(self, tokenizer: Tokenizer, forbidden: Sequence[int] = ()) -> Limits:
+        words = () if self.words is None else (WordList.of(tokenizer, self.words),)
+        return Limits(self.max_tokens, forbidden=forbidden, scorers=(*words, *self.scorers))
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
@@ -137,12 +142,11 @@ class TextStream:
         steps = generate(
             stepping(self._network, 1, settings.weights),
             [[self._last]],
-            max_tokens=settings.max_tokens,
+            settings.limits(self._tokenizer),
             memory=self._state,
             sampling=settings.sampling,
             stop=lambda row, _: writer.ended,
             seeds=settings.seed,
-            constraint=None if settings.words is None else WordList.of(self._tokenizer, settings.words),
         )
         for step in steps:
             if piece := writer.feed(step[0].id):

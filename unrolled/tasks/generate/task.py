@@ -21,7 +21,7 @@ from unrolled.model import Model
 from unrolled.models import RecurrentLM, language_model, stepping
 from unrolled.models.inputs import token_vectors
 from unrolled.nn.checks import check_options
-from unrolled.search import WordList, generate
+from unrolled.search import generate
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.contract import Data, Request, Task, nth
@@ -177,13 +177,11 @@ class Generate(Task):
         steps = generate(
             stepping(network_of(model), len(ids), options.weights),
             ids,
-            max_tokens=options.max_tokens,
+            options.limits(tokenizer, forbidden=[unknown] if unknown is not None else []),
             memory=state,
             sampling=options.sampling,
             stop=lambda row, _: writers[row].ended,
             seeds=options.seed,
-            forbidden=[unknown] if unknown is not None else [],
-            constraint=None if options.words is None else WordList.of(tokenizer, options.words),
         )
         for step in steps:
             for token in step:
