@@ -42,7 +42,7 @@ class Limits:
     def lengths(self, rows: int) -> list[int]:
         """The most tokens of each row."""
         most = list(self.max_tokens) if isinstance(self.max_tokens, Sequence) else [self.max_tokens] * rows
-        if len(most) != rows or not all(is_whole(one) and one >= 1 for one in most):
+        if len(most) != rows or not all(one is not None and is_whole(one) and one >= 1 for one in most):
             raise UserError(
                 f"max_tokens={self.max_tokens!r} does not give each of {rows} rows a whole number from 1 up.",
                 "Use one number, or one for each row.",
@@ -51,7 +51,7 @@ class Limits:
             raise UserError(
                 f"{len(self.prefixes)} prefixes were given for {rows} rows.", "Give one for each; [] is none."
             )
-        return [operator.index(one) for one in most]
+        return [operator.index(one) for one in most if one is not None]
 
     def all_scorers(self, vocabulary: int) -> list[Scorer]:
         """The scorers, n-gram blocking among them."""

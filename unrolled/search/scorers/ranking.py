@@ -93,5 +93,5 @@ class Coverage(Scorer):
 
     def final(self, state: State, totals: Tensor) -> Tensor:
         covered, mask = state
-        logs = covered.double().clamp(LEAST_COVERED, 1).log()  # (B, S)
+        logs: Tensor = covered.double().clamp(LEAST_COVERED, 1).log()  # (B, S)
         return totals + self.weight * (logs if mask is None else logs * mask).sum(-1)
