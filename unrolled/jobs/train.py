@@ -22,7 +22,6 @@ from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
 from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
 from unrolled.training.devices import is_out_of_memory, largest_fitting_batch, pick_device
-from unrolled.training.doubts import Doubts
 from unrolled.training.folder import (
     BEST,
     CONFIG,
@@ -40,6 +39,7 @@ from unrolled.training.interrupts import interruptible
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
+from unrolled.training.score_checks import ScoreChecks
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
@@ -143,7 +143,7 @@ class TrainingJob:
         write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
-        trainer, folder, doubts = run.trainer, run.folder, Doubts(self.goal)
+        trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet

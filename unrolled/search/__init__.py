@@ -8,6 +8,8 @@ from unrolled.search.limits import Limits
 from unrolled.search.ngram import NGram, WordScore
 from unrolled.search.rescoring import Rescored, TextScorer, rescore
 from unrolled.search.scorers import Coverage, Length, LengthPenalty, NoRepeats, Ranking, Scorer, WordList
+from unrolled.search.scorers.lexicon import LexiconScorer
+from unrolled.search.scorers.ngram import NGramScorer
 from unrolled.search.tokens.beam import Beam, beam_search
 from unrolled.search.tokens.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Hypothesis
@@ -29,8 +31,10 @@ __all__ = [
     "Length",
     "LengthPenalty",
     "Lexicon",
+    "LexiconScorer",
     "Limits",
     "NGram",
+    "NGramScorer",
     "NoRepeats",
     "PrefillModel",
     "Ranking",

@@ -16,7 +16,7 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch
-from unrolled.data.readers.tables.table import Row
+from unrolled.data.readers.tables.read_table import Row
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.model import Model

@@ -15,7 +15,7 @@ from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.data import Batch
 from unrolled.data.readers.media.captions import Captioned
 from unrolled.data.signals.views import Shape, View
-from unrolled.models.decoders import Decoded
+from unrolled.models.decoders import DecoderOutput
 from unrolled.tasks.shared.side import Side
 from unrolled.tasks.shared.writing import Ids, real_tokens, token_loss
 from unrolled.training import Loss
@@ -98,7 +98,7 @@ def caption_loss(network: Any, batch: Batch) -> Loss:
     """
     penalties = Penalties(*batch.more["penalties"]) if "penalties" in batch.more else None
     real = real_tokens(batch)
-    decoded: Decoded = network(batch)
+    decoded: DecoderOutput = network(batch)
     loss = token_loss(network, decoded.features, batch)
     if penalties is None or decoded.attention is None:
         return loss

@@ -25,7 +25,7 @@ from unrolled.data.readers.media.captions import (
     shape_for,
     some_pictures,
 )
-from unrolled.data.signals.pictures import decode
+from unrolled.data.signals.pictures import decode_picture
 from unrolled.data.signals.views import Shape, View
 from unrolled.errors import UserError, note
 from unrolled.metrics.captions import CaptionScores, caption_scores
@@ -251,7 +251,7 @@ class Caption(Task):
     def _run_pipe(self, model: Model, request: Request, options: dict[str, Any]) -> Iterator[str]:
         """The one picture that standard input holds."""
         assert request.raw is not None
-        pixels, _ = decode(io.BytesIO(request.raw.read()), "Standard input")
+        pixels, _ = decode_picture(io.BytesIO(request.raw.read()), "Standard input")
         one = Captioned(fitted_view(View(pixels), model.assets.shape, "Standard input"), (), STANDARD_INPUT)
         if request.format != "text":
             options = {"attention": model.network.attends, **options}

@@ -18,10 +18,10 @@ from unrolled.config import Section
 from unrolled.config.stored import DAMAGED, Finite, Positive, stored_as, stored_entry
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.demo.docstrings import DOCSTRINGS, embedded_labels
-from unrolled.data.readers.label_checks import doubts, look_swapped
+from unrolled.data.readers.label_checks import label_warnings, look_swapped
 from unrolled.data.readers.labelled import FASTTEXT, Labelled, is_fasttext, read_frames, read_labelled, without_labels
-from unrolled.data.readers.tables.piped import piped_texts
-from unrolled.data.readers.tables.table import Row, is_table, read_texts
+from unrolled.data.readers.tables.read_table import Row, is_table, read_text_column
+from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.model import Model
@@ -72,7 +72,7 @@ class Classify(Task):
         else:
             examples = self._read_file(config, settings.train)
             labels = Counter(label for e in examples for label in e.labels)
-            for doubt in [] if numbers else doubts(labels, len(examples)):
+            for doubt in [] if numbers else label_warnings(labels, len(examples)):
                 note(doubt)
         if settings.valid is not None:
             train, valid = examples, self._read_file(config, settings.valid)
@@ -374,7 +374,7 @@ class Classify(Task):
         if is_fasttext(file) and not keep:
             lines = enumerate(read_lines(file), 1)
             return [Row((without_labels(line),), f"{file}:{number}") for number, line in lines]
-        rows = read_texts(file, column, "text", 2, keep=keep, beside=["label"])
+        rows = read_text_column(file, column, "text", 2, keep=keep, beside=["label"])
         texts = {row.values[0].strip() for row in rows}
         unnamed = column is None and is_table(Path(file)) and rows[0].place == f"{file}:1"  # it has no header
         if unnamed and texts <= set(model.assets.labels):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.models.forecaster import Forecaster
 from unrolled.tasks.contract import Data
 from unrolled.tasks.forecast.read import Table
@@ -24,7 +24,7 @@ def adds_nothing(network: Any) -> bool:
     return isinstance(network, Forecaster) and not bool(network.head.weight.any())
 
 
-def roles_in_words(frame: Frame) -> dict[str, str]:
+def roles_in_words(frame: ColumnScaling) -> dict[str, str]:
     """What each column is to the model."""
     roles = frame.roles
     steps = "step" if roles.horizons == (1,) else "steps"
@@ -46,7 +46,7 @@ def listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)})" if len(names) > SHOWN else "")
 
 
-def facts(data: Data, frame: Frame, loss: str, *, own_valid: bool) -> dict[str, Any]:
+def facts(data: Data, frame: ColumnScaling, loss: str, *, own_valid: bool) -> dict[str, Any]:
     """For `unrolled check`; with `own_valid` there is a file to validate on."""
     table: Table = data.train
     lengths = [len(part.series.values) for part in table.parts]

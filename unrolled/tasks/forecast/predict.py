@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from unrolled.data.readers.series.key_columns import AUTO, NONE, Keys, join_time
-from unrolled.data.readers.series.series import Numbers, Series, Sheet, read_series
+from unrolled.data.readers.series.read_series import Numbers, Series, Sheet, read_series
 from unrolled.data.readers.series.times import Clock, TimeFormat, find_format
 from unrolled.data.readers.tables.number_cells import is_header, number_of, number_separator, split_line
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.tasks.contract import Format, Request
@@ -104,7 +104,7 @@ class Streams:
 
     def later(self, key: tuple[int, str], step: int) -> dict[str, Any]:
         """The cells of series and time so many steps after the last row."""
-        frame: Frame = self.model.assets
+        frame: ColumnScaling = self.model.assets
         cells = {name: cell for name, cell in self.cells[key].items() if name not in frame.time}
         if len(frame.time) != 1 or frame.step is None or frame.time[0] not in self.cells[key]:
             return cells
@@ -190,7 +190,7 @@ def _records(
 
 def keys_of(model: Model) -> Keys:
     """The columns of time and series that the model was trained with; of earlier versions the config knows them."""
-    frame: Frame = model.assets
+    frame: ColumnScaling = model.assets
     said = str(getattr(model.config, "data").sequence_column)  # noqa: B009
     return Keys(frame.time, frame.series or (() if said in (AUTO, NONE) else (said,)))
 
@@ -215,7 +215,7 @@ def rows_of(model: Model, request: Request) -> Iterator[Row]:
 
 def read_file(model: Model, file: str, keep: Sequence[str] = ()) -> Sheet:
     """The series of a file, with the columns that the model reads and those to keep."""
-    frame: Frame = model.assets
+    frame: ColumnScaling = model.assets
     keys = keys_of(model)
     sheet = read_series(
         file,
@@ -279,7 +279,7 @@ def rows_of_lines(
         yield Row(_values(record, frame, place), series, source, place, {**dict.fromkeys(keys.series, ""), **kept})
 
 
-def _names(cells: Sequence[str], frame: Frame, keys: Keys, keep: Sequence[str], place: str) -> list[str]:
+def _names(cells: Sequence[str], frame: ColumnScaling, keys: Keys, keep: Sequence[str], place: str) -> list[str]:
     """The columns of a first line of names."""
     names = [cell.strip() for cell in cells]
     for name in [*frame.roles.inputs, *keys.series, *keep]:
@@ -289,7 +289,7 @@ def _names(cells: Sequence[str], frame: Frame, keys: Keys, keep: Sequence[str], 
     return names
 
 
-def _unnamed(cells: Sequence[str], frame: Frame, keys: Keys, keep: Sequence[str], name: str) -> list[str]:
+def _unnamed(cells: Sequence[str], frame: ColumnScaling, keys: Keys, keep: Sequence[str], name: str) -> list[str]:
     """The columns of lines without names: the inputs; or all of a table whose columns are numbered, as in a file."""
     inputs = list(frame.roles.inputs)
     wanted = [*inputs, *keys.series]
@@ -304,7 +304,7 @@ def _unnamed(cells: Sequence[str], frame: Frame, keys: Keys, keep: Sequence[str]
     return inputs
 
 
-def _values(record: Mapping[str, str], frame: Frame, place: str) -> Numbers:
+def _values(record: Mapping[str, str], frame: ColumnScaling, place: str) -> Numbers:
     """The inputs (D,) among the cells of a line."""
     values = np.zeros(len(frame.roles.inputs))
     for position, name in enumerate(frame.roles.inputs):

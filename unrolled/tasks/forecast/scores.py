@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
 
@@ -18,7 +18,7 @@ SUMS = ("count", "squared", "absolute", "last", "mean", "loss", "nats", "compare
 class Tally:
     """Sums over scored numbers, by horizon and target; parts can come in any order and any size."""
 
-    def __init__(self, frame: Frame, network: Forecaster) -> None:
+    def __init__(self, frame: ColumnScaling, network: Forecaster) -> None:
         self.frame, self.network = frame, network
         shape = (len(frame.roles.horizons), len(frame.roles.targets))
         self._sums = {name: np.zeros(shape) for name in SUMS}

@@ -14,13 +14,13 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch
-from unrolled.data.batching.lanes import Lanes, Steps
-from unrolled.data.readers.series.series import Numbers
-from unrolled.data.signals.scaling import Frame, Part, fit_frame
+from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
+from unrolled.data.readers.series.read_series import Numbers
+from unrolled.data.signals.scaling import ColumnScaling, SeriesPart, fit_scaling
 from unrolled.data.signals.season import find_period
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout
+from unrolled.models.forecaster import Forecaster, ForecasterSettings, ForecasterSizes
 from unrolled.models.outputs import Output, make_output
 from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
@@ -83,13 +83,13 @@ class Forecast(Task):
     inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
-    def goal(self, config: ForecastConfig, assets: Frame) -> Goal:
+    def goal(self, config: ForecastConfig, assets: ColumnScaling) -> Goal:
         return Goal("free_running_mse" if config.train.free_running else "loss")
 
     def read(self, config: ForecastConfig) -> Data:
         return read_data(config.data)
 
-    def make_assets(self, config: ForecastConfig, data: Data, init: Frame | None = None) -> Frame:
+    def make_assets(self, config: ForecastConfig, data: Data, init: ColumnScaling | None = None) -> ColumnScaling:
         table: Table = data.train
         if init is not None:
             if init.roles != table.roles:
@@ -101,7 +101,7 @@ class Forecast(Task):
                 )
             return init
         settings = config.data
-        frame = fit_frame(
+        frame = fit_scaling(
             table.roles,
             table.parts,
             settings.scaling,
@@ -116,35 +116,39 @@ class Forecast(Task):
             check_roll_out(frame)
         return frame
 
-    def assets_to_json(self, assets: Frame) -> Any:
+    def assets_to_json(self, assets: ColumnScaling) -> Any:
         return assets.to_json()
 
-    def assets_from_json(self, stored: Any) -> Frame:
-        return Frame.from_json(stored)
+    def assets_from_json(self, stored: Any) -> ColumnScaling:
+        return ColumnScaling.from_json(stored)
 
-    def build(self, config: ForecastConfig, assets: Frame) -> nn.Module:
+    def build(self, config: ForecastConfig, assets: ColumnScaling) -> nn.Module:
         output = output_of(config.model, assets)
         tune = config.train.tune_linear or output.per_step  # a linear path of probabilities is not fitted
         return Forecaster(config.model, layout_of(config.model, assets), output, tune_linear=tune)
 
-    def initialize(self, network: nn.Module, config: ForecastConfig, assets: Frame, data: Data) -> None:
+    def initialize(self, network: nn.Module, config: ForecastConfig, assets: ColumnScaling, data: Data) -> None:
         """The scales of changes, and the linear path by least squares: training starts from a linear forecast."""
         assert isinstance(network, Forecaster)
         start_from(network, [assets.steps(part) for part in data.train.parts], assets)
 
-    def roles(self, assets: Frame) -> dict[str, str]:
+    def roles(self, assets: ColumnScaling) -> dict[str, str]:
         return roles_in_words(assets)
 
     def remarks(self, model: Model) -> list[str]:
         return [ADDS_NOTHING] if adds_nothing(model.network) else []
 
-    def batches(self, config: ForecastConfig, assets: Frame, examples: Table, *, training: bool) -> Lanes:
+    def batches(
+        self, config: ForecastConfig, assets: ColumnScaling, examples: Table, *, training: bool
+    ) -> RaggedWindows:
         sequences = steps_of(config.model, assets, examples.parts, compared=not training)
         if not training:
-            return Lanes(sequences, lanes=EVALUATED_AT_ONCE, window=1000)
+            return RaggedWindows(sequences, rows=EVALUATED_AT_ONCE, window=1000)
         settings = config.train
         least = 4 * settings.window  # shorter pieces would be mostly warming up
-        return Lanes(sequences, lanes=settings.batch_size, window=settings.window, seed=settings.seed, least=least)
+        return RaggedWindows(
+            sequences, rows=settings.batch_size, window=settings.window, seed=settings.seed, least=least
+        )
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         assert isinstance(network, Forecaster)
@@ -173,7 +177,7 @@ class Forecast(Task):
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> dict[str, float]:
-        assert isinstance(batches, Lanes)
+        assert isinstance(batches, RaggedWindows)
         tally = tallied(model, batches)
         scores = {k: v for k, v in tally.scores().items() if k not in (*NAIVE, "steps")}
         if isinstance(model.config, ForecastConfig) and model.config.train.free_running:
@@ -192,8 +196,8 @@ class Forecast(Task):
         assert isinstance(config, ForecastConfig)
         sheet = read_like(path, frame.roles, keys_of(model), missing=frame.missing)
         series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
-        examples = steps_of(config.model, frame, [Part(one) for one in series])
-        tally = tallied(model, Lanes(examples, lanes=EVALUATED_AT_ONCE, window=1000))
+        examples = steps_of(config.model, frame, [SeriesPart(one) for one in series])
+        tally = tallied(model, RaggedWindows(examples, rows=EVALUATED_AT_ONCE, window=1000))
         scores: dict[str, Any] = {**tally.scores(), "series": len(series)}
         del scores["loss"]
         free = free_run(model, examples, config.train.rollout_steps) if can_roll_out(frame) else None
@@ -286,24 +290,24 @@ class Forecast(Task):
     def judge_start(self, config: ForecastConfig) -> bool:
         return config.model.lags != 0
 
-    def statistics(self, config: ForecastConfig, data: Data, assets: Frame) -> dict[str, Any]:
+    def statistics(self, config: ForecastConfig, data: Data, assets: ColumnScaling) -> dict[str, Any]:
         return facts(data, assets, output_name(config.model, assets), own_valid=config.data.valid is not None)
 
 
-def frame_of(model: Model) -> Frame:
-    assert isinstance(model.assets, Frame)
+def frame_of(model: Model) -> ColumnScaling:
+    assert isinstance(model.assets, ColumnScaling)
     return model.assets
 
 
-def output_name(settings: ForecasterSettings, frame: Frame) -> Any:
+def output_name(settings: ForecasterSettings, frame: ColumnScaling) -> Any:
     """The loss of the config, or the one that the data asks for."""
     binary = all(frame.binary[column] for column in frame.target_columns)
     return settings.loss or ("bernoulli" if binary else "mse")
 
 
 def steps_of(
-    settings: ForecasterSettings, frame: Frame, parts: Sequence[Part], *, compared: bool = True
-) -> list[Steps]:
+    settings: ForecasterSettings, frame: ColumnScaling, parts: Sequence[SeriesPart], *, compared: bool = True
+) -> list[FrameSequence]:
     """Series as the network reads them, to be `compared` with the seasonal forecast or not.
 
     Targets of a Bernoulli output must be what it can say.
@@ -321,11 +325,11 @@ def steps_of(
     return steps
 
 
-def output_of(settings: ForecasterSettings, frame: Frame) -> Output:
+def output_of(settings: ForecasterSettings, frame: ColumnScaling) -> Output:
     return make_output(output_name(settings, frame), settings.quantiles)
 
 
-def layout_of(settings: ForecasterSettings, frame: Frame) -> Layout:
+def layout_of(settings: ForecasterSettings, frame: ColumnScaling) -> ForecasterSizes:
     """Sizes, and the defaults that depend on the data."""
     bernoulli = output_name(settings, frame) == "bernoulli"
     inputs = len(frame.roles.inputs)
@@ -333,10 +337,10 @@ def layout_of(settings: ForecasterSettings, frame: Frame) -> Layout:
     changes = settings.changes if settings.changes is not None else not all(frame.binary[:inputs])
     lags = settings.lags if settings.lags is not None else 0 if bernoulli else min(24, max(1, 256 // inputs))
     positions = tuple(frame.positions)
-    return Layout(inputs, frame.missing, frame.roles.horizons, positions, residual, changes, lags)
+    return ForecasterSizes(inputs, frame.missing, frame.roles.horizons, positions, residual, changes, lags)
 
 
-def tallied(model: Model, batches: Lanes) -> Tally:
+def tallied(model: Model, batches: RaggedWindows) -> Tally:
     """Errors over all batches, the state carried from one to the next."""
     network = model.network
     assert isinstance(network, Forecaster)

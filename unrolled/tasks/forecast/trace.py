@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unrolled.data.readers.series.series import Numbers
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.readers.series.read_series import Numbers
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
 from unrolled.see import Forecasts, ModelTrace, Part, Probe, check_memory
@@ -22,7 +22,13 @@ UNKNOWN = "It is not known what came, so each loss is the forecast itself: gradi
 
 
 def trace_rows(
-    network: Forecaster, frame: Frame, rows: Numbers, *, hide: Sequence[int], truth: Any = None, target: str | None
+    network: Forecaster,
+    frame: ColumnScaling,
+    rows: Numbers,
+    *,
+    hide: Sequence[int],
+    truth: Any = None,
+    target: str | None,
 ) -> ModelTrace:
     """Every gate and state while rows are read, and the loss of each row's forecast.
 
@@ -74,7 +80,7 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join(texts[:8]) + (", …" if len(texts) > 8 else "")
 
 
-def _scaled_truth(frame: Frame, rows: Numbers, truth: Any) -> Tensor:
+def _scaled_truth(frame: ColumnScaling, rows: Numbers, truth: Any) -> Tensor:
     """What came, in its scale: (rows, K), NaN where it is not known."""
     if truth is None:
         values = np.full((len(rows), len(frame.positions)), np.nan)
@@ -93,7 +99,7 @@ def _scaled_truth(frame: Frame, rows: Numbers, truth: Any) -> Tensor:
     return torch.from_numpy((values - np.array(frame.center)[columns]) / np.array(frame.scale)[columns])
 
 
-def _wanted(frame: Frame, came: Tensor, steps: int) -> Tensor:
+def _wanted(frame: ColumnScaling, came: Tensor, steps: int) -> Tensor:
     """The target of each step and horizon, (T, horizons, K), NaN where it is not known."""
     first = int(frame.start_row)  # a start row stands before the rows
     wanted = torch.full((steps, len(frame.roles.horizons), came.shape[1]), torch.nan)
@@ -112,7 +118,7 @@ def _losses(network: Forecaster, wanted: Tensor, estimate: Tensor, follow: bool)
     return torch.where(wanted.isnan(), 0.0, losses).sum((-1, -2))
 
 
-def _forecasts(frame: Frame, points: Numbers, truth: Numbers) -> dict[str, Forecasts]:
+def _forecasts(frame: ColumnScaling, points: Numbers, truth: Numbers) -> dict[str, Forecasts]:
     """What was forecast of each target at each horizon, beside what came."""
     first = int(frame.start_row)
     found = {}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models import LanguageModel, stepping
+from unrolled.models import LanguageModel, stepper_for
 from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
@@ -140,7 +140,7 @@ class TextStream:
         settings = RunOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
         steps = generate(
-            stepping(self._network, 1, settings.weights),
+            stepper_for(self._network, 1, settings.weights),
             [[self._last]],
             settings.limits(self._tokenizer),
             memory=self._state,

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import Batch, Stream, Windows, read_text
+from unrolled.data import Batch, ContiguousWindows, ShuffledWindows, read_text
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.models import RecurrentLM, language_model, stepping
+from unrolled.models import RecurrentLM, language_model, stepper_for
 from unrolled.models.inputs import token_vectors
 from unrolled.nn.checks import check_options
 from unrolled.search import generate
@@ -80,7 +80,9 @@ class Generate(Task):
     def architecture(self, config: GenerateConfig) -> dict[str, Any]:
         return super().architecture(config) | {"model.context": sized(config).context}
 
-    def batches(self, config: GenerateConfig, assets: Tokenizer, examples: Text, *, training: bool) -> Stream | Windows:
+    def batches(
+        self, config: GenerateConfig, assets: Tokenizer, examples: Text, *, training: bool
+    ) -> ContiguousWindows | ShuffledWindows:
         ids = directed(ids_of(config.data, assets, examples), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
@@ -90,9 +92,9 @@ class Generate(Task):
             )
         start, steps = start_token(assets), config.train.k1
         if training and config.model.kind == "transformer":
-            return Windows(ids, rows=rows, steps=steps, start=start, seed=config.train.seed)
+            return ShuffledWindows(ids, rows=rows, steps=steps, start=start, seed=config.train.seed)
         seed = config.train.seed if training and config.train.vary_k1 else None
-        return Stream(ids, rows=rows, steps=steps, start=start, whole=not training, seed=seed)
+        return ContiguousWindows(ids, rows=rows, steps=steps, start=start, whole=not training, seed=seed)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         if isinstance(network, RecurrentLM) and network.training and any(network.penalties):
@@ -137,7 +139,7 @@ class Generate(Task):
     def _evaluate_ids(self, model: Model, ids: NDArray[np.integer], characters: int) -> dict[str, float]:
         model.network.eval()
         tokenizer: Tokenizer = model.assets
-        stream = Stream(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True)
+        stream = ContiguousWindows(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True)
         scores = self.evaluate(model, stream)
         nats = scores["nats_per_token"] * scores["tokens"]
         scores["bits_per_char"] = nats / math.log(2) / characters
@@ -175,7 +177,7 @@ class Generate(Task):
                 "Train with data.direction=forward, or leave out --words.",
             )
         steps = generate(
-            stepping(network_of(model), len(ids), options.weights),
+            stepper_for(network_of(model), len(ids), options.weights),
             ids,
             options.limits(tokenizer, forbidden=[unknown] if unknown is not None else []),
             memory=state,
@@ -269,14 +271,14 @@ class Generate(Task):
 
     def warnings(self, config: GenerateConfig, batches: Batches) -> list[str]:
         steps, context = config.train.k1, sized(config).context or 0
-        if isinstance(batches, Windows):
+        if isinstance(batches, ShuffledWindows):
             if batches.steps >= context:
                 return []
             return [
                 f"Note: training windows have {batches.steps} tokens and model.context={context}: what is further back "
                 f"is not learnt to be used. Use train.k1={context}, or a smaller model.context."
             ]
-        assert isinstance(batches, Stream)
+        assert isinstance(batches, ContiguousWindows)
         if batches.row_length >= steps:
             return []
         return [

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, Buckets
-from unrolled.data.batching.store import FeatureStore
+from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.models.inputs import padded
 from unrolled.tasks.recognize.config import RecognizeTraining
 from unrolled.tasks.recognize.features import InputReader
@@ -25,7 +25,7 @@ class ExampleBatches(Buckets):
     def __init__(
         self,
         reader: InputReader,
-        store: FeatureStore,
+        store: FeatureCache,
         numbers: Sequence[int],
         targets: Sequence[Sequence[int]],
         training: RecognizeTraining | None,

@@ -14,8 +14,8 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, held_out
-from unrolled.data.batching.ahead import Ahead
-from unrolled.data.batching.store import FeatureStore
+from unrolled.data.batching.feature_cache import FeatureCache
+from unrolled.data.batching.prefetch import Prefetcher
 from unrolled.data.demo.digit_strings import DIGITS, digit_strings
 from unrolled.data.readers.labelled import read_frames
 from unrolled.data.readers.media.archives import Medium
@@ -69,7 +69,7 @@ class Recognize(Task):
 
     def __init__(self) -> None:
         self._shown: list[str] = []
-        self._stores: dict[int, tuple[Sequence[Transcribed], FeatureStore]] = {}
+        self._stores: dict[int, tuple[Sequence[Transcribed], FeatureCache]] = {}
 
     def goal(self, config: RecognizeConfig, assets: RecognizeAssets) -> Goal:
         return Goal("cer")
@@ -120,13 +120,13 @@ class Recognize(Task):
             frames = np.concatenate([assets.reader.features(store[i]) for i in some])
             network.input.fit(frames.mean(axis=0, dtype=np.float64), frames.std(axis=0, dtype=np.float64))
 
-    def _store(self, config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> FeatureStore:
+    def _store(self, config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> FeatureCache:
         """What is kept of the examples; made once for each list of them."""
         found = self._stores.get(id(examples))
         if found is None or found[0] is not examples:
             limit = int(config.data.memory * 2**30)
             reader, longest = assets.reader, config.data.max_steps
-            store = FeatureStore(
+            store = FeatureCache(
                 examples,
                 lambda e: reader.base(reader.given(e.input, e.place), e.place),
                 limit,
@@ -145,7 +145,7 @@ class Recognize(Task):
         if not training:
             return ExampleBatches(assets.reader, store, numbers, targets, None)
         numbers = _long_enough(config, assets, examples, store, targets, numbers)
-        return Ahead(ExampleBatches(assets.reader, store, numbers, targets, config.train))
+        return Prefetcher(ExampleBatches(assets.reader, store, numbers, targets, config.train))
 
     def loss(self, network: nn.Module, batch: Batch, state: Any) -> Loss:
         """−log P of each transcript; one that a changed example has become too short for counts nothing."""
@@ -349,7 +349,7 @@ def _key(example: Transcribed) -> bytes:
 
 
 def _not_too_long(
-    config: RecognizeConfig, examples: Sequence[Transcribed], store: FeatureStore, what: str
+    config: RecognizeConfig, examples: Sequence[Transcribed], store: FeatureCache, what: str
 ) -> list[int]:
     """The examples that a batch can hold whole."""
     limit = config.data.max_steps
@@ -369,7 +369,7 @@ def _long_enough(
     config: RecognizeConfig,
     assets: RecognizeAssets,
     examples: Sequence[Transcribed],
-    store: FeatureStore,
+    store: FeatureCache,
     targets: Sequence[Sequence[int]],
     numbers: Sequence[int],
 ) -> list[int]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy
-from unrolled.models.encoder import Encoded
+from unrolled.models.encoder import EncoderOutput
 from unrolled.models.inputs import padded
 from unrolled.search import (
     Beam,
@@ -164,7 +164,7 @@ MOST_SHOWN = 5  # outputs of a search that is watched
 
 def written(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     *,
@@ -220,7 +220,7 @@ def written(
 
 def _drawn(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     limits: Limits,
@@ -266,7 +266,7 @@ def once_drawn(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
+def watched(network: Any, memory: EncoderOutput, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
     """What a search finds for a memory of one row, unknown words forbidden, with the tree of all it looked at."""
     unknown, begun = target.tokenizer.vocabulary.unk, prefix_ids(target, prefix)
     (found,) = beam_search(

@@ -13,11 +13,12 @@ from pathlib import Path
 from unrolled.data import read_table, read_text
 from unrolled.data.readers.tagged.columns import DOCUMENT, ColumnsFile
 from unrolled.data.readers.tagged.conllu import ConlluFile
+from unrolled.data.readers.tagged.read_sentences import looks_like_conllu, sentence_of
 from unrolled.data.readers.tagged.sentences import Columns, Sentence
 from unrolled.data.readers.tagged.tag_names import usual_columns
-from unrolled.data.readers.tagged.tagged import ending_of, looks_like_conllu, sentence_of
 from unrolled.errors import UserError
 from unrolled.tasks.contract import Request
+from unrolled.text.files import suffix_of
 from unrolled.text.words import split_words
 
 LOOKED_AT = 1000  # lines that tell what a stream holds
@@ -62,7 +63,7 @@ class Documents:
             yield self.of_lines(first, lines, "standard input")
 
     def of_file(self, path: Path) -> Document:
-        ending = ending_of(path)
+        ending = suffix_of(path)
         if ending in (".jsonl", ".json", ".parquet"):
             names = (usual_columns(path, self.columns.words, "tags")[0], *self.columns.features)
             return Document([sentence_of(row, names) for row in read_table(path, names, names)])

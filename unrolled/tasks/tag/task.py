@@ -19,9 +19,9 @@ from torch import nn
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.demo.python_source import EMBEDDED_SOURCE, embedded_sentences
-from unrolled.data.readers.tables.table import Row
+from unrolled.data.readers.tables.read_table import Row
+from unrolled.data.readers.tagged.read_sentences import format_of, read_sentences, sentence_of
 from unrolled.data.readers.tagged.sentences import Sentence
-from unrolled.data.readers.tagged.tagged import format_of, read_sentences, sentence_of
 from unrolled.errors import UserError, note
 from unrolled.metrics import class_scores
 from unrolled.metrics.spans import scheme_of, span_scores

@@ -15,8 +15,8 @@ from unrolled.config import Section
 from unrolled.data import Batch, Buckets, Pair, held_out, read_pairs, read_parallel
 from unrolled.data.demo.pronunciations import PRONUNCIATIONS, embedded_pronunciations
 from unrolled.data.readers.pairs import without_empty
-from unrolled.data.readers.tables.piped import piped_texts
-from unrolled.data.readers.tables.table import Row, read_texts
+from unrolled.data.readers.tables.read_table import Row, read_text_column
+from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
@@ -227,7 +227,7 @@ class Translate(Task):
     def rows(self, model: Model, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The sources of a table like those of training, whose targets are not read; else the lines."""
         assert isinstance(model.config, TranslateConfig)
-        return read_texts(file, model.config.data.source_column, "source", 1, keep=keep, beside=["target"])
+        return read_text_column(file, model.config.data.source_column, "source", 1, keep=keep, beside=["target"])
 
     def record(self, one: str, answer: Translation) -> dict[str, Any]:
         return {
