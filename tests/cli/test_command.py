@@ -12,12 +12,13 @@ import torch
 from typer.testing import CliRunner
 
 import unrolled
+from tests import warm
 from unrolled.cli import app as command
 from unrolled.errors import UserError
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "unrolled", *words], capture_output=True, text=True, timeout=120)
+    return warm.unrolled(*words)
 
 
 def test_version() -> None:

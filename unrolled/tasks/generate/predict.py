@@ -82,6 +82,39 @@ class TextWriter:
         return piece + self._stop.finish()
 
 
+def write_texts(
+    model: Model, prompts: Sequence[str], options: RunOptions, state: Any = None
+) -> Iterator[tuple[int, str]]:
+    """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
+    model.network.eval()
+    tokenizer: Tokenizer = model.assets
+    backward = direction_of(model) == "backward"
+    ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
+    writers = [TextWriter(tokenizer, prompt, options.stop, backward) for prompt in ids]
+    unknown = tokenizer.vocabulary.unk
+    if backward and options.words is not None:
+        raise UserError(
+            "A backward model writes words from their end: it cannot keep to a list.",
+            "Train with data.direction=forward, or leave out --words.",
+        )
+    steps = generate(
+        stepper_for(network_of(model), len(ids), options.weights),
+        ids,
+        options.limits(tokenizer, forbidden=[unknown] if unknown is not None else []),
+        memory=state,
+        sampling=options.sampling,
+        stop=lambda row, _: writers[row].ended,
+        seeds=options.seed,
+    )
+    for step in steps:
+        for token in step:
+            if piece := writers[token.row].feed(token.id):
+                yield token.row, piece
+    for row, writer in enumerate(writers):
+        if piece := writer.finish():
+            yield row, piece
+
+
 class TextStream:
     """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
 
