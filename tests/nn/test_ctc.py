@@ -23,7 +23,7 @@ native_only = pytest.mark.skipif("native" not in ENGINES, reason="the native eng
 
 
 def reads(path: Sequence[int], blank: int) -> list[int]:
-    """What a path reads as: repeated labels become one, then blanks go."""
+    """The labels of a path: repeated labels become one, then blanks are removed."""
     return [label for label, _ in itertools.groupby(path) if label != blank]
 
 

@@ -1,4 +1,4 @@
-"""How tasks write text: the options of a search or of sampling, and what they find."""
+"""Writing text by beam search or sampling: the options, and the results."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ LEAST = {"beam": 1, "n_best": 1, "no_repeat_ngram": 0, "min_tokens": 0, "max_tok
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to write: the options of `unrolled run` and of `predict`.
+    """The options of `unrolled run` and of `predict` for tasks that write text.
 
-    Without a temperature the best outputs are searched for, with one they are drawn. `FOR_SEARCHING` and `FOR_DRAWING`
+    Without a temperature outputs are searched for, with one they are sampled. `FOR_SEARCHING` and `FOR_DRAWING`
     name the options that only one of the two has; the others hold for both.
     """
 
@@ -87,7 +87,7 @@ class RunOptions:
             raise UserError(f"words={self.words!r} are no words.", "Use a list of texts, or the path of a file.")
 
     def _check_way(self) -> None:
-        """What is given is for what is done, a search or draws; and both of them take it."""
+        """Reject options that do not match the mode (search or sampling)."""
         if self.temperature is None:
             for name in self._given(FOR_DRAWING):
                 raise UserError(
@@ -110,7 +110,7 @@ class RunOptions:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """A block in which products are as `precision` says."""
+        """A block in which matrix products have the `precision`."""
         return nullcontext() if self.precision == "fp32" else torch.autocast(device.type, dtype=torch.bfloat16)
 
     @property
@@ -125,7 +125,7 @@ class RunOptions:
 
     @property
     def side_by_side(self) -> int:
-        """Outputs that are written for one input at the same time."""
+        """Hypotheses of one input at the same time."""
         return (self.beam or USUAL_BEAM) if self.temperature is None else 1
 
 
@@ -133,7 +133,7 @@ OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 def named(options: RunOptions) -> str:
-    """How outputs are found, in words.
+    """The search or sampling in words.
 
     >>> named(RunOptions()), named(RunOptions(beam=1)), named(RunOptions(beam=8, length_penalty="none"))
     ('beam 5, gnmt 1', 'greedy', 'beam 8')
@@ -161,7 +161,7 @@ def written(
     forbid_unknown: bool,
     attention: bool,
 ) -> list[BeamResult]:
-    """What was found for each row of a memory, `most` tokens at the most; `places` are the rows' numbers among all."""
+    """The outputs for each row of a memory, at most `most` tokens; `places` are the numbers of the rows among all."""
     prefix = prefix_ids(target, options.prefix)
     if options.max_tokens is None:
         most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
@@ -215,7 +215,7 @@ def _drawn(
     places: Sequence[int],
     number: int,
 ) -> list[list[int]]:
-    """For each row the tokens of its draw of this number, with the prefix, and with the end where it came."""
+    """The sampled tokens of each row, with the prefix, and with the end token if it was sampled."""
     seeds = None if options.seed is None else [options.seed + options.n_best * place + number for place in places]
     prefix = prefix_ids(target, options.prefix)
     after = replace(
@@ -230,7 +230,7 @@ def _drawn(
 
 
 def prefix_ids(target: Side, text: str | None) -> list[int]:
-    """The tokens of what outputs begin with, all of which the model must know."""
+    """The tokens of a prefix; the model must know all of them."""
     ids: list[int] = target.ids(text).tolist() if text else []
     special = [place for place, number in enumerate(ids) if number < len(target.tokenizer.vocabulary.specials)]
     if text and special:
