@@ -1,4 +1,4 @@
-"""How a language model of text is written with, read into and fed in pieces."""
+"""A language model of text: writing, reading, and streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unrolled.training import cross_entropy
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to write: the options of `unrolled run` and of `predict`."""
+    """The options of `unrolled run` and of `predict`."""
 
     max_tokens: int = 400
     temperature: float = 0.8
@@ -77,11 +77,45 @@ class TextWriter:
         return piece + self._stop.finish()
 
 
-class TextStream:
-    """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
+def write_texts(
+    model: Model, prompts: Sequence[str], options: RunOptions, state: Any = None
+) -> Iterator[tuple[int, str]]:
+    """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
+    model.network.eval()
+    tokenizer: Tokenizer = model.assets
+    backward = direction_of(model) == "backward"
+    ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
+    writers = [TextWriter(tokenizer, prompt, options.stop, backward) for prompt in ids]
+    unknown = tokenizer.vocabulary.unk
+    if backward and options.words is not None:
+        raise UserError(
+            "A backward model writes words from their end: it cannot keep to a list.",
+            "Train with data.direction=forward, or leave out --words.",
+        )
+    steps = generate(
+        stepper_for(network_of(model), len(ids), options.weights),
+        ids,
+        max_tokens=options.max_tokens,
+        memory=state,
+        sampling=options.sampling,
+        stop=lambda row, _: writers[row].ended,
+        seeds=options.seed,
+        forbidden=[unknown] if unknown is not None else [],
+        constraint=None if options.words is None else WordList.of(tokenizer, options.words),
+    )
+    for step in steps:
+        for token in step:
+            if piece := writers[token.row].feed(token.id):
+                yield token.row, piece
+    for row, writer in enumerate(writers):
+        if piece := writer.finish():
+            yield row, piece
 
-    A word or sub-word may go on in the next piece: what is not certain to be whole waits until more comes, until
-    `write` or `finish`.
+
+class TextStream:
+    """A model that reads a text in pieces, and scores or continues it; the split does not change the result.
+
+    A word may continue in the next piece: the end of a piece waits for the next one, for `write` or for `finish`.
     """
 
     def __init__(self, model: Model) -> None:
@@ -105,14 +139,14 @@ class TextStream:
         return None
 
     def feed(self, text: str) -> float:
-        """Reads a piece; the summed loss in nats of the tokens that became certain with it."""
+        """Read a piece; the summed loss in nats of the tokens that it completes."""
         text = self._waiting + text
         cut = len(text) if self._tokenizer.level == "char" else max(text.rfind(" "), text.rfind("\n"), 0)
         self._waiting = text[cut:]
         return self._read(text[:cut])
 
     def finish(self) -> float:
-        """Reads what was waiting."""
+        """Read the waiting rest."""
         text, self._waiting = self._waiting, ""
         return self._read(text)
 
@@ -130,7 +164,7 @@ class TextStream:
         return self.nats - before
 
     def write(self, **options: Any) -> Iterator[str]:
-        """Continues what was read, piece by piece. Options: see `RunOptions`."""
+        """Continue the text, piece by piece. Options: see `RunOptions`."""
         self.finish()
         settings = RunOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
@@ -152,7 +186,7 @@ class TextStream:
 
 
 def start_token(tokenizer: Tokenizer) -> int:
-    """What stands before the first token: a new line where there is one."""
+    """The token before the first one: a new line, if the tokenizer has it."""
     ids = tokenizer.ids("\n")
     return int(ids[0]) if len(ids) else 0
 

@@ -20,7 +20,7 @@ USUAL_BEAM = 100
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to recognise: the options of `unrolled run` and of `predict`."""
+    """The options of `unrolled run` and of `predict`."""
 
     beam: int | None = None  # none: 100 where it is needed, otherwise the best path; 1: the best path
     n_best: int = 1
@@ -49,7 +49,7 @@ class RunOptions:
 
     @property
     def searches(self) -> bool:
-        """Whether more is asked for than each step's best label."""
+        """True if the options need more than the best label of each step."""
         return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1
 
 
@@ -68,7 +68,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Recognized:
-    """What an input says: the text, its score (a natural logarithm), and where its words and labels stand.
+    """The answer to an input: the text, its score (a natural logarithm), and the times of its words and labels.
 
     `unit` is seconds, pixels of the picture, or frames. `others` are the next best readings.
     """
