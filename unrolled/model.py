@@ -50,6 +50,7 @@ class Model:
 
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The task's answer to one input, or to a list of them."""
+        self.task.options.check("predict", options)
         return self.task.predict(self, inputs, **options)
 
     def evaluate(
@@ -59,6 +60,7 @@ class Model:
         paths = data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,)
         for path in paths:
             check_path(path, "What to evaluate on")
+        self.task.options.check("eval", options)
         scores: dict[str, Any] = self.task.evaluate_with(self.read_as(set), data, **options)
         return scores
 
@@ -94,6 +96,7 @@ class Model:
 
     def stream(self, **options: Any) -> Any:
         """For input in pieces: the split never changes the result."""
+        self.task.options.check("stream", options)
         return self.task.stream(self, **options)
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:

@@ -21,9 +21,9 @@ from unrolled.data.readers.tables.table import Row
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption
+from unrolled.tasks.options import TaskOptions
 from unrolled.text import Vectors
 from unrolled.training import Batches, Goal, Loss
 
@@ -77,6 +77,7 @@ class Task(ABC):
     config_class: ClassVar[type[Section]]
     unit: ClassVar[str] = "tokens"  # what a loss counts
     at_once: ClassVar[int] = 1024  # inputs that `run` reads before it answers
+    options: ClassVar[TaskOptions] = TaskOptions()  # of train, run, eval, predict and stream
     trace_options: ClassVar[tuple[TraceOption, ...]] = ()
     reads_files: ClassVar[bool] = False  # whether an input is the path of a file
     reads_bytes: ClassVar[bool] = False  # whether standard input may be such a file itself
@@ -140,7 +141,6 @@ class Task(ABC):
 
     def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
         """`evaluate_file`, in the way that options of `unrolled eval` ask for, where the task has any."""
-        check_options("eval", options, [])
         return self.evaluate_file(model, path)
 
     @abstractmethod

@@ -19,7 +19,7 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.search import Hypothesis
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
-from unrolled.tasks.shared.writing import RunOptions, written
+from unrolled.tasks.shared.writing import WritingOptions, written
 
 HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
 
@@ -52,7 +52,7 @@ class Unread:
 
 
 @torch.no_grad()
-def describe(model: Model, views: Sequence[View], options: RunOptions) -> list[Description]:
+def describe(model: Model, views: Sequence[View], options: WritingOptions) -> list[Description]:
     """A caption of each picture, in their order; the pictures are of the shape that the model reads."""
     assets: CaptionAssets = model.assets
     network: Any = model.network.eval()

@@ -33,7 +33,6 @@ from unrolled.metrics.translation import bleu_tokenizer
 from unrolled.model import Model
 from unrolled.models.captioner import captioner
 from unrolled.models.picture_encoder import MakeEncoder
-from unrolled.nn.checks import check_options
 from unrolled.nn.vision import shifted
 from unrolled.see import ModelTrace
 from unrolled.see.figures.caption import attention_maps
@@ -41,12 +40,14 @@ from unrolled.see.figures.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.caption.batches import CaptionAssets, Told, caption_loss, view_batch
 from unrolled.tasks.caption.config import CaptionConfig
+from unrolled.tasks.caption.options import OPTIONS
 from unrolled.tasks.caption.predict import Description, Unread, describe, view_of
 from unrolled.tasks.caption.trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.caption.trace import trace_caption
 from unrolled.tasks.contract import STANDARD_INPUT, Data, Example, Given, Request, Task, nth
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.shared.side import Reading, choose_level, trained_side
-from unrolled.tasks.shared.writing import OPTIONS, FreeRun, RunOptions, named, once_drawn, with_guesses, with_targets
+from unrolled.tasks.shared.writing import FreeRun, WritingOptions, named, once_drawn, with_guesses, with_targets
 from unrolled.training import Batches, Goal, Loss, hash_of
 from unrolled.training.consistency import twice
 
@@ -66,6 +67,7 @@ class Caption(Task):
     name: ClassVar[str] = "caption"
     config_class: ClassVar[type[Section]] = CaptionConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "size")
+    options: ClassVar[TaskOptions] = OPTIONS
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
     reads_files: ClassVar[bool] = True
     file_keys: ClassVar[tuple[str, ...]] = ("image_column", "caption_column")
@@ -178,14 +180,15 @@ class Caption(Task):
         """Scores on a file of captions, or on (file, pictures)."""
         return self.evaluate_with(model, path)
 
-    def evaluate_with(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
-        """`evaluate_file` with a search as `RunOptions` say, and beside it those of greedy captions."""
-        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+    def evaluate_with(
+        self, model: Model, path: Any, images: str | Path | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Scores of a search with these options, and beside them those of greedy captions."""
         assert isinstance(model.config, CaptionConfig)
-        table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
-        examples = _read(model.config, table, images, model.assets.shape)
-        views, asked = [example.view for example in examples], RunOptions(**options)
-        ways = {named(one): one for one in (RunOptions(beam=1), asked)}
+        file, place = path if isinstance(path, tuple) else (path, images or model.config.data.images)
+        examples = _read(model.config, file, place, model.assets.shape)
+        views, asked = [example.view for example in examples], WritingOptions(**options)
+        ways = {named(one): one for one in (WritingOptions(beam=1), asked)}
         found = {name: describe(model, views, one) for name, one in ways.items()}
         table = {name: _scores(model, [one.text for one in answers], examples) for name, answers in found.items()}
         search = named(asked)
@@ -217,18 +220,16 @@ class Caption(Task):
         ]
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Description` of a picture (a path, a PIL image, an array), or a list of them. Options: `RunOptions`."""
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        """A `Description` of a picture (a path, a PIL image, an array), or a list of them. See `WritingOptions`."""
         several = isinstance(inputs, (list, tuple))
         views = [view_of(one, model.assets.shape) for one in (inputs if several else [inputs])]
-        answers = describe(model, views, RunOptions(**options))
+        answers = describe(model, views, WritingOptions(**options))
         if cut := sum(not answer.ended for answer in answers):
             note(f"{cut} captions had not ended after the most tokens allowed, and were cut.")
         return answers if several else answers[0]
 
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each picture; with `picture` the attention to one of them is drawn too."""
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         if request.raw is not None:
             if picture is not None:
                 raise UserError("Attention is drawn over a file, and standard input is none.", "Give a file.")

@@ -27,7 +27,6 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput, token_vectors
-from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.classify.config import ClassifyConfig
@@ -274,7 +273,6 @@ class Classify(Task):
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Classified` for one input, a list of them for several: texts, or arrays of frames; numbers: `Measured`."""
-        check_options(self.name, options, [])
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         examples = checked_inputs(model, [inputs] if alone else inputs)
         answers: list[Classified] | list[Measured]

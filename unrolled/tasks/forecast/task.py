@@ -22,12 +22,12 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout
 from unrolled.models.outputs import Output, make_output
-from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.contract import Data, Example, Request, Task, nth, table_of
 from unrolled.tasks.forecast.describe import ADDS_NOTHING, adds_nothing, facts, roles_in_words
 from unrolled.tasks.forecast.initialize import start_from
+from unrolled.tasks.forecast.options import OPTIONS
 from unrolled.tasks.forecast.predict import answers, keys_of, rows_of
 from unrolled.tasks.forecast.read import ForecastData, Table, arrange, read_data, read_like, usable
 from unrolled.tasks.forecast.rollout import free_run
@@ -35,11 +35,11 @@ from unrolled.tasks.forecast.scores import Tally
 from unrolled.tasks.forecast.stream import Interval, RowStream, as_rows, can_roll_out, check_level, check_roll_out
 from unrolled.tasks.forecast.trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.forecast.trace import trace_rows
+from unrolled.tasks.options import TaskOptions
 from unrolled.training import Batches, Forcing, Goal, Loss, TrainSettings, own_share
 
 MOST_LOOKED_AT = 200  # rows of an example
 EVALUATED_AT_ONCE = 64  # series side by side
-OPTIONS = ("steps", "sample", "seed", "hold_inputs", "interval")
 NAIVE = ("last_mse", "mean_mse", "seasonal_mse")
 
 
@@ -81,6 +81,7 @@ class Forecast(Task):
     keeps: ClassVar[bool] = True
     keeps_lines: ClassVar[bool] = True
     inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
+    options: ClassVar[TaskOptions] = OPTIONS
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: ForecastConfig, assets: Frame) -> Goal:
@@ -210,7 +211,7 @@ class Forecast(Task):
         `hold_inputs` keeps inputs that it does not predict at their last values. With `interval`, a probability, it is
         an `Interval` of the point and its bounds.
         """
-        _check("predict", options)
+        _check(options)
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
             return [self._continue(model, one, **options) for one in inputs]
         return self._continue(model, inputs, **options)
@@ -245,7 +246,7 @@ class Forecast(Task):
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """A line out for each row in, at once; with `steps` the continuation of each series."""
-        _check("run", options)
+        _check(options)
         return answers(model, request, keep=request.keep, **options)
 
     def report(self, scores: dict[str, Any]) -> str:  # type: ignore[override]
@@ -359,8 +360,7 @@ def _period(said: int | str, table: Table) -> int | None:
     return find_period([part.series.values[:, columns] for part in table.parts], step)
 
 
-def _check(what: str, options: Mapping[str, Any]) -> None:
-    check_options(what, {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+def _check(options: Mapping[str, Any]) -> None:
     if options.get("sample") and options.get("steps") is None:
         raise UserError("What a model goes on with can be drawn, and it is not to go on.", "Say for how many steps.")
     drawn = options.get("sample") or (options.get("interval") is not None and options.get("steps") is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,32 +15,30 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, stepping
 from unrolled.search import Sampling, StopStrings, WordList, generate
+from unrolled.tasks.generate import options as declared
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """How to write: the options of `unrolled run` and of `predict`."""
+class GenerationOptions:
+    """Values of the options of `generate`."""
 
-    max_tokens: int = 400
-    temperature: float = 0.8
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
-    weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
+    max_tokens: int = declared.MAX_TOKENS.default
+    temperature: float = declared.TEMPERATURE.default
+    top_k: int = declared.TOP_K.default
+    top_p: float = declared.TOP_P.default
+    min_p: float = declared.MIN_P.default
+    repetition_penalty: float = declared.REPETITION_PENALTY.default
+    stop: tuple[str, ...] = declared.STOP.default
+    seed: int | None = declared.SEED.default
+    words: str | tuple[str, ...] | None = declared.WORDS.default  # a file with one per line, or the words
+    weights: str = declared.WEIGHTS.default
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
-
-
-OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 class TextWriter:
@@ -130,9 +128,9 @@ class TextStream:
         return self.nats - before
 
     def write(self, **options: Any) -> Iterator[str]:
-        """Continues what was read, piece by piece. Options: see `RunOptions`."""
+        """Continues what was read, piece by piece. Options: see `GenerationOptions`."""
         self.finish()
-        settings = RunOptions(**options)
+        settings = GenerationOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
         steps = generate(
             stepping(self._network, 1, settings.weights),

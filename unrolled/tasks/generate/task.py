@@ -20,15 +20,14 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models import RecurrentLM, language_model, stepping
 from unrolled.models.inputs import token_vectors
-from unrolled.nn.checks import check_options
 from unrolled.search import WordList, generate
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.contract import Data, Request, Task, nth
 from unrolled.tasks.generate.config import GenerateConfig, sized
+from unrolled.tasks.generate.options import OPTIONS
 from unrolled.tasks.generate.predict import (
-    OPTIONS,
-    RunOptions,
+    GenerationOptions,
     TextStream,
     TextWriter,
     directed,
@@ -40,6 +39,7 @@ from unrolled.tasks.generate.read import Text, count, ids_of, read_either, read_
 from unrolled.tasks.generate.scores import log_probs_of
 from unrolled.tasks.generate.trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.generate.trace import trace_text
+from unrolled.tasks.options import TaskOptions
 from unrolled.text import Tokenizer, Vectors, tokenizer_from_json
 from unrolled.training import (
     Batches,
@@ -57,6 +57,7 @@ class Generate(Task):
     name: ClassVar[str] = "generate"
     config_class: ClassVar[type[Section]] = GenerateConfig
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "direction")
+    options: ClassVar[TaskOptions] = OPTIONS
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: GenerateConfig, assets: Tokenizer) -> Goal:
@@ -148,19 +149,18 @@ class Generate(Task):
     def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
         """Continues a prompt, or each of a list of prompts; only what is new is returned.
 
-        Options: see `RunOptions`.
+        Options: see `GenerationOptions`.
         """
         prompts = [inputs] if isinstance(inputs, str) else inputs
         if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
             raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         texts = ["" for _ in prompts]
-        for row, piece in self.write(model, prompts, RunOptions(**options)):
+        for row, piece in self.write(model, prompts, GenerationOptions(**options)):
             texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
         return texts[0] if isinstance(inputs, str) else texts
 
     def write(
-        self, model: Model, prompts: Sequence[str], options: RunOptions, state: Any = None
+        self, model: Model, prompts: Sequence[str], options: GenerationOptions, state: Any = None
     ) -> Iterator[tuple[int, str]]:
         """Text as it is written: (which prompt, new piece). A backward model's pieces go before the prompt."""
         model.network.eval()
@@ -195,8 +195,7 @@ class Generate(Task):
 
     def run(self, model: Model, request: Request, **options: Any) -> Iterator[str]:
         """One prompt is continued as the text comes; several are written when all are done."""
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        chosen = RunOptions(**options)
+        chosen = GenerationOptions(**options)
         prompts = list(self.inputs(model, request)) or [""]
         unknown = sum(model.assets.unknowns(text) for text in prompts)
         if unknown:

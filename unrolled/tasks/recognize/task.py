@@ -24,7 +24,6 @@ from unrolled.errors import UserError, note
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer, strides_of
-from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.frames import best_path
 from unrolled.search.frames.results import reading_record, utterance_record
@@ -32,14 +31,16 @@ from unrolled.see import ModelTrace
 from unrolled.see.figures.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.contract import STANDARD_INPUT, Data, Example, Given, Request, Task, nth
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.recognize.batches import ExampleBatches
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.features import InputReader, is_sound
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.live import recognize_live
+from unrolled.tasks.recognize.options import OPTIONS
 from unrolled.tasks.recognize.predict import moments, reading_figure, recognize, whole
 from unrolled.tasks.recognize.scores import score_file, search_table
-from unrolled.tasks.recognize.search import OPTIONS, Recognized, RunOptions, Search
+from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search
 from unrolled.tasks.recognize.stream import RecognizeStream
 from unrolled.tasks.recognize.trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.recognize.trace import trace_recognizer
@@ -59,6 +60,7 @@ class Recognize(Task):
     config_class: ClassVar[type[Section]] = RecognizeConfig
     unit: ClassVar[str] = "labels"
     at_once: ClassVar[int] = 16  # files: the first answers come soon
+    options: ClassVar[TaskOptions] = OPTIONS
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
     reads_files: ClassVar[bool] = True
     file_keys: ClassVar[tuple[str, ...]] = ("input_column", "text_column")
@@ -185,22 +187,20 @@ class Recognize(Task):
     def evaluate_with(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         """Error rates of the best path and, as far as the options ask for them, of the other searches."""
         assert isinstance(model.config, RecognizeConfig)
-        known = [*(name for name in OPTIONS if name != "rate"), "tune"]
-        check_options("eval", {k: v for k, v in options.items() if k not in known}, known)
         tune = bool(options.pop("tune", False))
-        return score_file(model, self._read_file(model.config, path), RunOptions(**options), tune)
+        return score_file(model, self._read_file(model.config, path), RecognitionOptions(**options), tune)
 
     def report(self, scores: Mapping[str, Any]) -> str:
         return search_table(scores)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`.
+        """A `Recognized` for one input, a list of them for several: paths, or arrays. See `RecognitionOptions`.
 
         Samples of a recording are (samples, rate), or arrays with the option `rate`.
         """
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         alone = not isinstance(inputs, (list, tuple)) or is_sound(inputs)
-        several, reader, chosen = [inputs] if alone else list(inputs), model.assets.reader, RunOptions(**options)
+        several, reader = [inputs] if alone else list(inputs), model.assets.reader
+        chosen = RecognitionOptions(**options)
         if not alone and several and all(isinstance(one, Real) for one in several):
             raise UserError(
                 f"The input is a {type(inputs).__name__} of numbers.",
@@ -218,7 +218,6 @@ class Recognize(Task):
 
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each input; with `picture` the labels of the only one are drawn over time."""
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         if request.raw is not None:
             if picture is not None:
                 raise UserError("A picture is drawn of a file, and standard input is none.", "Give a file.")
@@ -237,7 +236,7 @@ class Recognize(Task):
         assert request.raw is not None
         answer: Any = None
         if reader.kind == "audio":
-            for told in recognize_live(model, request.raw, RunOptions(**options)):
+            for told in recognize_live(model, request.raw, RecognitionOptions(**options)):
                 if not isinstance(told, str):
                     answer = told
                 elif request.format == "text":
@@ -316,8 +315,7 @@ class Recognize(Task):
 
     def stream(self, model: Model, **options: Any) -> RecognizeStream:
         """For samples or frames as they come: `feed` gives the text so far, `finish` the answer."""
-        check_options("stream", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        return RecognizeStream(model, RunOptions(**options))
+        return RecognizeStream(model, RecognitionOptions(**options))
 
     def samples(self, model: Model) -> list[str]:
         """Readings that the last evaluation made."""

@@ -27,13 +27,14 @@ from unrolled.metrics import class_scores
 from unrolled.metrics.spans import scheme_of, span_scores
 from unrolled.model import Model
 from unrolled.models.tagger import Tagger
-from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.contract import Data, Example, Request, Task, nth, table_of
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.shared.reader import load_vectors
 from unrolled.tasks.tag.assets import TagAssets, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag.config import TagConfig, TagData, check_columns
+from unrolled.tasks.tag.options import OPTIONS
 from unrolled.tasks.tag.predict import Document, Documents, in_a_row, words_of
 from unrolled.tasks.tag.trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.tag.trace import trace_tagger
@@ -54,6 +55,7 @@ class Tag(Task):
     config_class: ClassVar[type[Section]] = TagConfig
     inherited: ClassVar[tuple[str, ...]] = ("column", "lowercase", "feature_columns")
     file_keys: ClassVar[tuple[str, ...]] = ("word_column", "tag_column")
+    options: ClassVar[TaskOptions] = OPTIONS
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def goal(self, config: TagConfig, assets: TagAssets) -> Goal:
@@ -228,7 +230,6 @@ class Tag(Task):
         With `probabilities` it is [(word, tag, probability), …]. A model with feature columns needs them too:
         {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}.
         """
-        check_options("predict", {k: v for k, v in options.items() if k != "probabilities"}, ["probabilities"])
         asked = bool(options.get("probabilities"))
         alone, sentences = _sentences(model, inputs)
         answers: list[list[tuple[Any, ...]]] = []
@@ -284,7 +285,6 @@ class Tag(Task):
 
         As csv there is a row for every word: the number of the sentence, the word, the tag.
         """
-        check_options("run", options, [])
         if request.format == "jsonl":
             yield from super().run(model, request, probabilities=True)
         elif request.format == "csv":

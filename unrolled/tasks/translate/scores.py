@@ -10,7 +10,7 @@ from unrolled.data import Pair
 from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
 from unrolled.model import Model
 from unrolled.tasks.shared.side import Side
-from unrolled.tasks.shared.writing import FreeRun, Ids, RunOptions
+from unrolled.tasks.shared.writing import FreeRun, Ids, WritingOptions
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.predict import translate
@@ -18,7 +18,7 @@ from unrolled.tasks.translate.predict import translate
 SHOWN = 3  # translations shown while a model learns
 
 
-def score_file(model: Model, pairs: Sequence[Pair], options: RunOptions = RunOptions()) -> dict[str, Any]:  # noqa: B008, it is frozen
+def score_file(model: Model, pairs: Sequence[Pair], options: WritingOptions = WritingOptions()) -> dict[str, Any]:  # noqa: B008, it is frozen
     """Translates every source and holds the results to the targets."""
     assets: TranslateAssets = model.assets
     outputs = translate(model, [pair.source for pair in pairs], options)

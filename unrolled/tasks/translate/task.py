@@ -20,16 +20,17 @@ from unrolled.data.readers.tables.table import Row, read_texts
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
-from unrolled.nn.checks import check_options
 from unrolled.see import ModelTrace, attention_figure
 from unrolled.see.figures.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.contract import Data, Example, Given, Request, Task, nth, table_of
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.shared.side import Reading
-from unrolled.tasks.shared.writing import OPTIONS, RunOptions, once_drawn, token_loss, with_guesses
+from unrolled.tasks.shared.writing import WritingOptions, once_drawn, token_loss, with_guesses
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch, source_batch
 from unrolled.tasks.translate.config import SideSettings, TranslateConfig, TranslateData
+from unrolled.tasks.translate.options import OPTIONS
 from unrolled.tasks.translate.predict import Translation, translate
 from unrolled.tasks.translate.scores import exposure, length_table, score_file
 from unrolled.tasks.translate.trace import OPTIONS as TRACE_OPTIONS
@@ -54,6 +55,7 @@ class Translate(Task):
     file_keys: ClassVar[tuple[str, ...]] = ("source_column", "target_column")
     keeps: ClassVar[bool] = True
     parallel: ClassVar[bool] = True
+    options: ClassVar[TaskOptions] = OPTIONS
     trace_options: ClassVar[tuple[TraceOption, ...]] = TRACE_OPTIONS
 
     def __init__(self) -> None:
@@ -159,24 +161,27 @@ class Translate(Task):
             pairs = read_pairs(path, source_column=settings.source_column, target_column=settings.target_column)
         return score_file(model, pairs)
 
+    def evaluate_with(
+        self, model: Model, path: Any, target: str | Path | None = None, **options: Any
+    ) -> dict[str, Any]:
+        return self.evaluate_file(model, path if target is None else (path, target))
+
     def report(self, scores: Mapping[str, Any]) -> str:
         plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
         return f"{table_of(plain)}\n\n{length_table(scores['by_length'])}"
 
     def predict(self, model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
-        """A `Translation` of a text, or a list of them. Options: see `RunOptions`."""
+        """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""
         texts = [inputs] if isinstance(inputs, str) else inputs
         if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
             raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text or a list of texts.")
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        answers = translate(model, texts, RunOptions(**options))
+        answers = translate(model, texts, WritingOptions(**options))
         if cut := sum(not answer.ended for answer in answers):
             note(f"{cut} translations had not ended after the most tokens allowed, and were cut.")
         return answers[0] if isinstance(inputs, str) else answers
 
     def run(self, model: Model, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each source; with `picture` one source's attention is drawn too."""
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         if picture is not None:
             options = once_drawn(options)
             request = self._draw(model, request, picture, options)
