@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from unrolled import api
+from unrolled.jobs import TrainingJob
 from unrolled.model import Model
 
 
@@ -59,7 +60,7 @@ def main() -> None:
     options = parser.parse_args()
 
     settings = {"model.hidden_size": 512, "model.embedding_size": 512, "model.dropout": 0.0}
-    job = api.Job(api.configure("generate", extra=settings))
+    job = TrainingJob(api.configure("generate", extra=settings))
     model = job.model
     with torch.no_grad():  # peaky enough that greedy choices do not hang on the last bit
         for parameter in model.network.parameters():

@@ -16,7 +16,7 @@ tests = [
     "tests/kernels/test_attention.py",
     "tests/nn/test_stepper.py",
     "tests/nn/test_ctc.py",
-    "tests/search/frames",
+    "tests/search/ctc",
     "tests/search/ngram",
 ]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", skipped, *tests]))

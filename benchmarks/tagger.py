@@ -26,6 +26,7 @@ from peer_process import Peer
 from unrolled import api
 from unrolled.data import Buckets
 from unrolled.data.readers.tagged.sentences import Sentence
+from unrolled.jobs import TrainingJob
 
 SIZES = {"embedding_size": 100, "letter_size": 25, "hidden_size": 256, "dropout": 0.5}
 BATCH = 32
@@ -52,7 +53,7 @@ class Ours:
                 "train.device": "cpu",
             },
         )
-        job = api.Job(config)
+        job = TrainingJob(config)
         self.trainer, self.size = job.trainer(), job.model.num_parameters
         buckets = self.trainer.batches
         assert isinstance(buckets, Buckets)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from unrolled import api
 from unrolled.data import Batch
+from unrolled.jobs import TrainingJob
 from unrolled.training import Origin, Run
 
 SETTINGS = {
@@ -61,7 +62,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
-    job = api.Job(api.configure("generate", extra=SETTINGS))
+    job = TrainingJob(api.configure("generate", extra=SETTINGS))
     ways: dict[str, Iterator[None]] = {"loop": loop(job), "bare": bare(job), "plain": plain(job)}
     check(job)
     for way in ways.values():
@@ -93,13 +94,13 @@ def run(way: Iterator[None], steps: int) -> float:
     return time.perf_counter() - began
 
 
-def loop(job: api.Job) -> Iterator[None]:
+def loop(job: TrainingJob) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         for _ in Run(Path(folder), job.trainer(), job.model.save, Origin()).steps():
             yield
 
 
-def bare(job: api.Job) -> Iterator[None]:
+def bare(job: TrainingJob) -> Iterator[None]:
     batch = first_batch(job)
     network = job.task.build(job.config, job.assets)
     optimizer = torch.optim.AdamW(network.parameters())
@@ -112,7 +113,7 @@ def bare(job: api.Job) -> Iterator[None]:
         yield
 
 
-def plain(job: api.Job) -> Iterator[None]:
+def plain(job: TrainingJob) -> Iterator[None]:
     batches = job.task.batches(job.config, job.assets, job.data.train, training=True)
     network = Plain(len(job.assets))
     optimizer = torch.optim.AdamW(network.parameters())
@@ -130,11 +131,11 @@ def plain(job: api.Job) -> Iterator[None]:
             yield
 
 
-def first_batch(job: api.Job) -> Batch:
+def first_batch(job: TrainingJob) -> Batch:
     return job.task.batches(job.config, job.assets, job.data.train, training=True)[0]
 
 
-def check(job: api.Job) -> None:
+def check(job: TrainingJob) -> None:
     """The two networks compute the same loss from the same weights before anything is timed."""
     network, other = job.task.build(job.config, job.assets), Plain(len(job.assets))
     renamed = {

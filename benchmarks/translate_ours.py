@@ -10,6 +10,7 @@ from clocks import CLOCKS
 
 from unrolled import api
 from unrolled.data import Buckets
+from unrolled.jobs import TrainingJob
 from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.translate.predict import translate
 
@@ -29,7 +30,7 @@ class Ours:
             path.write_text(
                 "".join(f"{' '.join(s.split())}\t{' '.join(t.split())}\n" for s, t in zip(*columns, strict=True) if s)
             )
-            job = api.Job(api.configure("translate", extra={**settings(path), **more}))
+            job = TrainingJob(api.configure("translate", extra={**settings(path), **more}))
         self.model, self.trainer = job.model, job.trainer()
         buckets = self.trainer.batches
         assert isinstance(buckets, Buckets)

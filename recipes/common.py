@@ -20,6 +20,7 @@ import torch
 
 import unrolled
 from unrolled import Model, UserError, api
+from unrolled.jobs import TrainingJob
 
 Files = tuple[Path, Path]  # to train on, to score
 LAST_ONLY: dict[str, Any] = {
@@ -63,7 +64,7 @@ def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, 
         if part.vectors:
             files["data.vectors"] = str(data / GLOVE)
         began = time.perf_counter()
-        model = api.Job(api.configure(part.task, changes, settings | files)).run(work / "run", quiet=True)
+        model = TrainingJob(api.configure(part.task, changes, settings | files)).run(work / "run", quiet=True)
         minutes = (time.perf_counter() - began) / 60
         scores = part.scores(model, test)
         beside = part.beside(train, test) if part.beside else {}

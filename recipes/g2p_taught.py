@@ -31,6 +31,7 @@ from common import LAST_ONLY, Files, Part, main, mistakes_told
 from g2p import BASELINE, CTC, GAP, WAYS, Row, Rows, Way, held, letter_frames, places_of, scored, shown, with_beam
 
 from unrolled import Model, UserError, api
+from unrolled.jobs import TrainingJob
 from unrolled.kernels.recurrence.cuda.compiler import cache_folder
 
 CODES = {"fre": "fr", "hun": "hu", "bul": "bg"}  # of simplemma's dictionaries
@@ -102,7 +103,7 @@ def teach(language: str, tune: bool, name: str, seed: int, data: Path, device: s
         learnt, last = way.files(train, test, work)
         settings = {**LAST_ONLY, **way.settings, "train.seed": seed, "train.device": device}
         files = {"data.train": str(learnt), "data.valid": str(last)}
-        model = api.Job(api.configure(way.task, [], settings | files)).run(work / "run", quiet=True)
+        model = TrainingJob(api.configure(way.task, [], settings | files)).run(work / "run", quiet=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
     gap = [GAP] if name == "ctc-pairs" else []  # a letter too where pairs are read

@@ -25,6 +25,7 @@ from typing import Any
 from common import LAST_ONLY, machine, mistakes_told
 
 from unrolled import api
+from unrolled.jobs import TrainingJob
 from unrolled.see import length_figure
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -73,7 +74,7 @@ def run(train: Path, test: Path, kind: str, cap: int, device: str, changes: list
     settings = {**COMMON, **KINDS[kind], **files, "train.device": device}
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        model = api.Job(api.configure("translate", changes, settings)).run(Path(folder) / "run", quiet=True)
+        model = TrainingJob(api.configure("translate", changes, settings)).run(Path(folder) / "run", quiet=True)
         minutes = (time.perf_counter() - began) / 60
         scores = model.evaluate(test)
     facts = {"kind": kind, "cap": cap, "scores": scores, "minutes": round(minutes, 1), "changes": changes}

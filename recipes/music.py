@@ -26,6 +26,7 @@ import torch
 from common import mistakes_told
 
 from unrolled import __version__, api
+from unrolled.jobs import TrainingJob
 
 CELLS: dict[str, dict[str, Any]] = {
     "tanh": {"model.cell": "rnn", "model.hidden_size": 100},
@@ -100,7 +101,7 @@ def run(name: str, options: argparse.Namespace) -> None:
     config = api.configure(
         "forecast", [*overrides, *options.set], {"data.train": str(files["train"]), "data.valid": str(files["valid"])}
     )
-    model = api.Job(config).run(options.work / name, quiet=True)
+    model = TrainingJob(config).run(options.work / name, quiet=True)
     seconds = time.perf_counter() - began
     scores = {part: model.evaluate(file)["nll"] for part, file in files.items() if part != "train"}
     result = {

@@ -24,6 +24,7 @@ from typing import Any
 from common import LAST_ONLY, machine, mistakes_told
 
 from unrolled import api
+from unrolled.jobs import TrainingJob
 
 CELLS = ("rnn", "gru", "lstm")
 LONGEST = 100
@@ -85,7 +86,7 @@ def run(cell: str, seed: int) -> dict[str, Any]:
         files = {"data.train": str(paths["train"]), "data.valid": str(paths["test"])}
         settings = {**SETTINGS, "model.cell": cell, "train.seed": seed}
         began = time.perf_counter()
-        model = api.Job(api.configure("classify", [], settings | files)).run(Path(folder) / "run", quiet=True)
+        model = TrainingJob(api.configure("classify", [], settings | files)).run(Path(folder) / "run", quiet=True)
         minutes = (time.perf_counter() - began) / 60
     answers = model.predict([text for _, text, _ in test])
     right: dict[int, list[bool]] = {start: [] for start in EDGES[:-1]}

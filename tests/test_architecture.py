@@ -26,6 +26,7 @@ ORDER = [
     "model_file",
     "model",
     "tasks",
+    "jobs",
     "serve",
     "export",
     "api",

@@ -17,6 +17,7 @@ from unrolled import __version__
 from unrolled.config import Section, changes_of, read_config
 from unrolled.errors import UserError
 from unrolled.model_file import FORMAT, signed
+from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
 from unrolled.text import Vectors
 from unrolled.training.checkpoint import write_atomically
@@ -135,17 +136,6 @@ def check_path(given: Any, what: str) -> None:
 
 def current_versions() -> dict[str, str]:
     return {"unrolled": __version__, "torch": torch.__version__, "python": platform.python_version()}
-
-
-def unique_weights(network: nn.Module) -> dict[str, torch.Tensor]:
-    """The state without the second names of tied weights."""
-    seen: set[int] = set()
-    unique = {}
-    for name, value in network.state_dict(keep_vars=True).items():
-        if id(value) not in seen:
-            seen.add(id(value))
-            unique[name] = value.data
-    return unique
 
 
 def find_file(path: str | Path) -> Path:

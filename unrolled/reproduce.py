@@ -24,6 +24,7 @@ from unrolled.config import Section, read_config
 from unrolled.config.reading import read_toml
 from unrolled.data import read_text
 from unrolled.errors import UserError, unknown_name
+from unrolled.jobs import TrainingJob
 from unrolled.model import Model
 from unrolled.training import new_folder
 
@@ -153,7 +154,7 @@ def reproduce(
     extra |= {"train.device": device} | ({} if seed is None else {"train.seed": seed})
     config: Any = api.configure(path, list(overrides), extra)
     began = time.perf_counter()
-    model = api.Job(config).run(folder, quiet=quiet)
+    model = TrainingJob(config).run(folder, quiet=quiet)
     minutes = (time.perf_counter() - began) / 60
     scores = model.evaluate(files["test"])
     if recipe.metric not in scores:

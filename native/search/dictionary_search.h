@@ -1,5 +1,5 @@
 // Time-synchronous search for word sequences through a prefix tree, with an n-gram model at word ends. All scores are
-// natural logarithms. unrolled/search/frames/dictionary_plain.py is the same, to be read.
+// natural logarithms. unrolled/search/ctc/dictionary_search.py is the same, to be read.
 #pragma once
 
 #include <memory>

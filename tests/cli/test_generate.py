@@ -271,7 +271,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a TOML without a task": (
             ["train", _toml(tmp / "taskless.toml", "[model]\n")],
-            f'{tmp}/taskless.toml does not say what it is for. Add a first line such as task = "generate".',
+            f'{tmp}/taskless.toml names no task. Add a first line such as task = "generate".',
         ),
         "an output that cannot be": (
             ["train", "generate", "--train", book, "--out", book / "run"],

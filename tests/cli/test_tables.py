@@ -21,6 +21,7 @@ from unrolled.cli import app as command
 from unrolled.cli.verb import Verb
 from unrolled.data.readers.tables.piped import piped_texts
 from unrolled.errors import Note
+from unrolled.jobs import TrainingJob
 from unrolled.tasks import TASKS
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
@@ -283,9 +284,9 @@ def test_labels_that_are_gone(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     path = write(tmp_path / "more.tsv", [(x if x == "good" else "odd", text) for x, text in ROWS])
 
-    def job(**changes: Any) -> api.Job:
+    def job(**changes: Any) -> TrainingJob:
         config = api.configure("classify", [], {**SMALL, "data.train": str(path), **changes})
-        return api.Job(config, init=tmp_path / "m.safetensors")
+        return TrainingJob(config, init=tmp_path / "m.safetensors")
 
     with pytest.warns(Note) as notes:
         kept = job()

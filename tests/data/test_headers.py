@@ -24,8 +24,8 @@ from unrolled.data.readers.tables.table import read_texts
 from unrolled.data.readers.tagged.tagged import read_sentences
 from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import Note, UserError
-from unrolled.search.frames.files import read_labels
-from unrolled.search.frames.lexicon import Lexicon
+from unrolled.search.ctc.files import read_labels
+from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ngram.texts import read_lines as ngram_lines
 from unrolled.text.large import scan
 

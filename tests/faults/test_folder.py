@@ -30,7 +30,7 @@ SHORT: dict[str, Any] = {**SETTINGS, "train.max_steps": 6, "train.eval_every": 2
 @pytest.fixture(autouse=True)
 def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time of such small runs."""
-    monkeypatch.setattr(api, "curves", lambda folder, metric: None)
+    monkeypatch.setattr("unrolled.jobs.train.curves", lambda folder, metric: None)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ KEYS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time of such small runs."""
-    monkeypatch.setattr(api, "curves", lambda folder, metric: None)
+    monkeypatch.setattr("unrolled.jobs.train.curves", lambda folder, metric: None)
 
 
 @pytest.fixture(scope="module")

@@ -226,7 +226,7 @@ def test_stopped_between_two_evaluations(
 
 
 def test_a_programs_own_handler_of_sigterm_stays() -> None:
-    from unrolled.training.stopping import interruptible
+    from unrolled.training.interrupts import interruptible
 
     asked: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))

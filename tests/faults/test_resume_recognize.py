@@ -11,6 +11,7 @@ import soundfile
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from tests.tasks.recognition import SMALL, words, write_lines, write_recordings
 from unrolled import UserError, api
+from unrolled.jobs import TrainingJob
 
 SETTINGS: dict[str, Any] = {
     **SMALL,
@@ -45,7 +46,7 @@ def test_a_recording_that_changed_is_noticed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     api.train("recognize", train=file, out=run, set=keys, quiet=True)
     api.resume(run, quiet=True)
-    job = api.Job(api.configure("recognize", [], {**keys, "data.train": str(file), "data.memory": 0.0}))
+    job = TrainingJob(api.configure("recognize", [], {**keys, "data.train": str(file), "data.memory": 0.0}))
     trainer = job.trainer()
     trainer.update()
     path = change(tmp_path / "data")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
-from unrolled.kernels import Job, make_job
+from unrolled.kernels import ScanJob, make_job
 from unrolled.kernels.recurrence import reference
 
 Case = dict[str, Any]
@@ -20,7 +20,7 @@ CELLS = ("rnn", "relu", "lstm", "lstm_current", "lstm_previous", "lstm_norm", "g
 GATES = {"rnn": 1, "relu": 1, "gru": 3, "gru_before": 3}
 
 
-def make(case: Case, device: str = "cpu") -> Job:
+def make(case: Case, device: str = "cpu") -> ScanJob:
     """A job whose numbers are rounded to the case's dtype."""
     cell, batch, steps, hidden = case["cell"], case["batch"], case["steps"], case["hidden"]
     drawn = torch.Generator().manual_seed(zlib.crc32(repr(case).encode()))
@@ -64,7 +64,7 @@ def make(case: Case, device: str = "cpu") -> Job:
     return make_job(made, x, state, lengths, resets, reset_state, None, case["reverse"])
 
 
-def leaves(job: Job) -> dict[str, Tensor]:
+def leaves(job: ScanJob) -> dict[str, Tensor]:
     """Everything that has a gradient, by name."""
     assert isinstance(job.cell, BuiltIn)
     weights = {field.name: getattr(job.cell, field.name) for field in fields(job.cell)}
@@ -76,7 +76,7 @@ def leaves(job: Job) -> dict[str, Tensor]:
     return found
 
 
-def cast(job: Job, dtype: torch.dtype) -> Job:
+def cast(job: ScanJob, dtype: torch.dtype) -> ScanJob:
     """The same job in another dtype, its tensors leaves of a new graph."""
 
     def new(value: Any) -> Any:
@@ -94,7 +94,7 @@ def cast(job: Job, dtype: torch.dtype) -> Job:
     )
 
 
-def results(job: Job, engine: Any) -> dict[str, Tensor]:
+def results(job: ScanJob, engine: Any) -> dict[str, Tensor]:
     """Outputs, final states and gradients of a loss that weighs all of them differently, in numbers of few bits.
 
     The longer and wider the batch, the smaller the weights: gradients of biases and weights must not overflow float16.
@@ -114,7 +114,7 @@ def results(job: Job, engine: Any) -> dict[str, Tensor]:
     return {name: value.detach() for name, value in found.items()}
 
 
-def exact(job: Job) -> dict[str, Tensor]:
+def exact(job: ScanJob) -> dict[str, Tensor]:
     """The same from `reference` in float64."""
     return results(cast(job, torch.float64), reference)
 

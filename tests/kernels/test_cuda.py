@@ -20,7 +20,7 @@ import unrolled
 from tests.kernels.cuda_cases import CELLS, make
 from unrolled.cells import LSTMCell, RNNCell
 from unrolled.errors import UserError
-from unrolled.kernels import ENGINES, Job, choose
+from unrolled.kernels import ENGINES, ScanJob, choose
 from unrolled.kernels.recurrence import cuda
 from unrolled.kernels.recurrence.cuda import compiler, launch
 from unrolled.kernels.recurrence.cuda.arguments import INTEGERS, POINTERS, Arguments
@@ -303,8 +303,8 @@ PLAIN = {
 }  # fmt: skip
 
 
-def changed(**changes: Any) -> Callable[[Job], Job]:
-    def change(job: Job) -> Job:
+def changed(**changes: Any) -> Callable[[ScanJob], ScanJob]:
+    def change(job: ScanJob) -> ScanJob:
         assert isinstance(job.cell, LSTMCell)
         return replace(job, cell=replace(job.cell, **changes))
 
@@ -312,7 +312,7 @@ def changed(**changes: Any) -> Callable[[Job], Job]:
 
 
 NORM_ONLY = "it has the layer norm of an LSTM without peepholes only: of W x, U h and c"
-REFUSED: dict[str, tuple[Callable[[Job], Job], str]] = {
+REFUSED: dict[str, tuple[Callable[[ScanJob], ScanJob], str]] = {
     "float32": (
         lambda job: replace(job, x=job.x.float()),
         "it computes in float16 or bfloat16 (or float32 under autocast to one of them), "

@@ -22,7 +22,7 @@ from tests.tolerances import assert_close
 from unrolled import kernels
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
 from unrolled.errors import UserError
-from unrolled.kernels import ENGINES, Job, choose, make_job, scan, scan_traced
+from unrolled.kernels import ENGINES, ScanJob, choose, make_job, scan, scan_traced
 from unrolled.kernels.recurrence import native_ops
 
 pytestmark = pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built here")
@@ -45,7 +45,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def make(case: dict[str, Any]) -> Job:
+def make(case: dict[str, Any]) -> ScanJob:
     """A job in float64, drawn for a case."""
     kind, batch, steps, hidden = case["kind"], case["batch"], case["steps"], case["hidden"]
     drawn = torch.Generator().manual_seed(zlib.crc32(repr(case).encode()))
@@ -96,7 +96,7 @@ def make(case: dict[str, Any]) -> Job:
     return make_job(cell, x, state, lengths, resets, reset_state, keep, case["reverse"])
 
 
-def leaves(job: Job) -> dict[str, Tensor]:
+def leaves(job: ScanJob) -> dict[str, Tensor]:
     """Everything that has a gradient, by name."""
     assert isinstance(job.cell, BuiltIn)
     weights = {field.name: getattr(job.cell, field.name) for field in fields(job.cell)}
@@ -108,7 +108,7 @@ def leaves(job: Job) -> dict[str, Tensor]:
     return found
 
 
-def cast(job: Job, dtype: torch.dtype) -> Job:
+def cast(job: ScanJob, dtype: torch.dtype) -> ScanJob:
     """The same job in another dtype, its tensors leaves of a new graph."""
 
     def new(value: Any, leaf: bool = True) -> Any:
@@ -129,7 +129,7 @@ def cast(job: Job, dtype: torch.dtype) -> Job:
     )
 
 
-def results(job: Job, engine: str) -> dict[str, Tensor]:
+def results(job: ScanJob, engine: str) -> dict[str, Tensor]:
     """Outputs, final states and gradients of a loss that weighs all of them differently."""
     output, state = ENGINES[engine].run(job)
     loss = sum((v * torch.linspace(-1, 1, v.numel(), dtype=v.dtype).view(v.shape)).sum() for v in (output, *state))
@@ -142,7 +142,7 @@ def results(job: Job, engine: str) -> dict[str, Tensor]:
     return found
 
 
-def compare(job: Job) -> None:
+def compare(job: ScanJob) -> None:
     expected = results(cast(job, torch.float64), "reference")
     got = results(cast(job, torch.float32), "native")
     for name, value in expected.items():
@@ -275,7 +275,7 @@ def test_trace_is_what_the_run_was(kind: str) -> None:
 
 
 class TestWithTorch:
-    def job(self, **changes: Any) -> Job:
+    def job(self, **changes: Any) -> ScanJob:
         return cast(make({**PLAIN, "kind": "lstm", "steps": 4, "batch": 3, "hidden": 5, **changes}), torch.float32)
 
     def test_the_operators_pass_torchs_own_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +431,7 @@ class TestWithTorch:
 
 
 class TestChoice:
-    def refusal(self, job: Job) -> str:
+    def refusal(self, job: ScanJob) -> str:
         reason: str | None = ENGINES["native"].refuses(job)
         assert reason is not None
         return reason
@@ -485,7 +485,7 @@ class TestChoice:
 
     def test_not_built(self, monkeypatch: pytest.MonkeyPatch) -> None:
         without = {name: engine for name, engine in ENGINES.items() if name != "native"}
-        monkeypatch.setattr(kernels, "ENGINES", without)
+        monkeypatch.setattr("unrolled.kernels.recurrence.scan.ENGINES", without)
         monkeypatch.setitem(kernels.NOT_BUILT, "native", "No module named 'unrolled.kernels._native'")
         with pytest.raises(UserError, match=r"not built in this installation.*Install a C\+\+20 compiler"):
             unrolled.LSTM(3, 4, backend="native")

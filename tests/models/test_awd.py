@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tests.tolerances import assert_close
 from unrolled import UserError, api
 from unrolled.data import Stream
+from unrolled.jobs import TrainingJob
 from unrolled.models import LanguageModelSettings, RecurrentLM, language_model, stepping
 from unrolled.models.chain import Chain, dropped, dropped_words
 from unrolled.training.average import StalledMean
@@ -152,7 +153,7 @@ def test_chunks_vary_and_hold_every_token_once(length: int, steps: int) -> None:
 def test_the_learning_rate_follows_the_chunk(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text(TEXT)
     config = api.configure("generate", extra={**TRAIN, "data.train": str(tmp_path / "book.txt")})
-    trainer = api.Job(config).trainer()
+    trainer = TrainingJob(config).trainer()
     for _ in range(6):
         info = trainer.update()
         assert info.lr == pytest.approx(3.0 * info.tokens / (8 * 20))
@@ -200,8 +201,8 @@ def test_it_begins_when_scores_have_stalled(scores: list[float], begins: int | N
 def test_a_stopped_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text(TEXT)
     keys = {**TRAIN, "data.train": str(tmp_path / "book.txt"), "train.lr": 30.0, "train.clip_norm": 1.0}
-    whole = api.Job(api.configure("generate", extra=keys)).run(tmp_path / "whole", quiet=True)
-    job = api.Job(api.configure("generate", extra=keys))
+    whole = TrainingJob(api.configure("generate", extra=keys)).run(tmp_path / "whole", quiet=True)
+    job = TrainingJob(api.configure("generate", extra=keys))
     job._steps = lambda run: _until(run, 9)  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         job.run(tmp_path / "cut", quiet=True)

@@ -13,7 +13,7 @@ from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.models import LanguageModelSettings, TransformerLM, language_model
 from unrolled.search import Sampling, generate, sample
-from unrolled.search.steps import select
+from unrolled.search.tokens.token_model import select
 
 V, D, CONTEXT = 7, 12, 10
 CODES = ("sinusoidal", "learned", "count", "binary", "none")

@@ -15,7 +15,7 @@ from unrolled.cells import BahdanauCell, LuongCell, RNNCell, Score
 from unrolled.errors import UserError
 from unrolled.kernels.attention.scan import ATTENTION_ENGINES, attention_scan
 from unrolled.nn.attention_decoder import AttentionDecoder
-from unrolled.search.steps import select
+from unrolled.search.tokens.token_model import select
 
 B, T, S, D, H, M = 3, 4, 5, 3, 6, 8
 

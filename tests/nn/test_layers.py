@@ -15,7 +15,7 @@ import unrolled
 from tests.engines import ON_CPU
 from tests.tolerances import assert_close
 from unrolled import GRU, LSTM, RNN
-from unrolled.kernels.recurrence import aten
+from unrolled.kernels.recurrence import torch_engine
 
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "rnn": (RNN, {}),
@@ -409,7 +409,7 @@ def test_layers_by_name(name: str) -> None:
 @pytest.mark.parametrize("lengths", [None, [4, 2]])
 def test_autocast_on_a_cpu_without_the_instructions(lengths: list[int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """oneDNN is left out there, for as long as the layer runs."""
-    monkeypatch.setattr(aten, "_in_hardware", lambda dtype: False)
+    monkeypatch.setattr(torch_engine, "_in_hardware", lambda dtype: False)
     layer, x, before = LSTM(3, 4, backend="torch"), torch.randn(4, 2, 3), torch._C._get_mkldnn_enabled()
     exact, _ = layer(x, lengths=lengths)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -9,7 +9,7 @@ from torch import Tensor
 import unrolled
 from unrolled.cells import State
 from unrolled.kernels.recurrence import reference
-from unrolled.kernels.recurrence.job import Job
+from unrolled.kernels.recurrence.scan_job import ScanJob
 
 
 @pytest.mark.parametrize(
@@ -18,10 +18,10 @@ from unrolled.kernels.recurrence.job import Job
 def test_only_a_state_that_was_not_given_is_fresh(
     learned: bool, given: bool, fresh: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Job] = []
+    seen: list[ScanJob] = []
     run = reference.run
 
-    def watched(job: Job) -> tuple[Tensor, State]:
+    def watched(job: ScanJob) -> tuple[Tensor, State]:
         seen.append(job)
         return run(job)
 

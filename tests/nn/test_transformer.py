@@ -14,7 +14,7 @@ from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.nn.positions import Positions, binary, sinusoidal
 from unrolled.nn.transformer import TransformerDecoder, TransformerEncoder
-from unrolled.search.steps import select
+from unrolled.search.tokens.token_model import select
 
 B, T, S, D = 3, 4, 5, 12
 CASES = [

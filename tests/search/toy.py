@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unrolled.search import Step
+from unrolled.search import TokenStep
 
 
 class Markov:
@@ -24,7 +24,7 @@ class Markov:
     def start(self, memory: Any) -> Any:
         return {"previous": None, "extra": [memory]}
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         assert tokens.dtype == torch.int64
         assert not torch.is_grad_enabled()
         self.batches.append(len(tokens))
@@ -34,7 +34,7 @@ class Markov:
         if memory is not None:
             places = (torch.arange(log_probs.shape[-1]) - memory[:, None]) % log_probs.shape[-1]
             log_probs = log_probs.gather(-1, places)
-        return Step(log_probs, {"previous": (tokens,), "extra": [memory]})
+        return TokenStep(log_probs, {"previous": (tokens,), "extra": [memory]})
 
 
 class Prefilled(Markov):
@@ -42,7 +42,7 @@ class Prefilled(Markov):
 
     prefills = 0
 
-    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
         self.prefills += 1
         rows = torch.arange(len(tokens))
         assert all((tokens[row, length:] == 0).all() for row, length in enumerate(lengths.tolist()))
@@ -61,5 +61,5 @@ class Fixed:
     def start(self, memory: Any) -> Any:
         return None
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
-        return Step(self.log_probs, state)
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
+        return TokenStep(self.log_probs, state)

@@ -12,8 +12,8 @@ from torch import Tensor
 from tests.see.models import input_of
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.search.frames import prefix_search
-from unrolled.search.frames.prefix import plain_prefix_search
+from unrolled.search.ctc import prefix_search
+from unrolled.search.ctc.prefix_beam import plain_prefix_search
 from unrolled.see import Beams
 from unrolled.see.beams import SEEN, Held
 

@@ -16,6 +16,7 @@ import unrolled
 from tests.tolerances import assert_close
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
+from unrolled.jobs import TrainingJob
 from unrolled.tasks import Request
 from unrolled.tasks.classify.task import Classified
 from unrolled.tasks.shared.reader import Reader, choose_level
@@ -271,7 +272,7 @@ def test_from_a_model(model: Model, table: Path, tmp_path: Path) -> None:
     assert more.predict("strange thing indeed").label == "odd"
     assert more.predict("fine").label == "good"
     with pytest.raises(UserError, match=r"^model\.hidden_size=13 was asked for, and the model to start from has 12\."):
-        api.Job(api.configure("classify", [], {**SMALL, "model.hidden_size": 13}), init=tmp_path / "m.safetensors")
+        TrainingJob(api.configure("classify", [], {**SMALL, "model.hidden_size": 13}), init=tmp_path / "m.safetensors")
 
 
 def test_a_label_never_seen_is_counted(model: Model, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import unrolled
 from tests.tasks.test_classify import SMALL
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
+from unrolled.jobs import TrainingJob
 from unrolled.tasks import Request
 from unrolled.tasks.classify.regression import Measured, number_scores
 
@@ -68,7 +69,7 @@ def test_a_saved_model_answers_the_same(model: Model, tmp_path: Path) -> None:
     assert loaded.trace("a good film").parts
     more = write(tmp_path / "more.csv", [(f"{float(x) * 2:g}", text) for x, text in reviews(40, seed=3)])
     config = api.configure("classify", [], {**NUMBERS, "data.label_column": "score", "data.train": str(more)})
-    job = api.Job(config, init=tmp_path / "m.safetensors")
+    job = TrainingJob(config, init=tmp_path / "m.safetensors")
     assert job.assets.scale == model.assets.scale  # the same output means the same number
     assert job.model.predict("a good film").value == pytest.approx(model.predict("a good film").value, rel=1e-3)
 
@@ -111,4 +112,4 @@ def test_labels_that_are_numbers_point_to_it(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     path.write_text("".join(f"{i / 7:.3f}\tfilm {i}\n" for i in range(40)))
     with pytest.warns(Note, match=r"The labels are numbers .*: 40 classes, .* use data\.kind=number"):
-        api.Job(api.configure("classify", [], {**SMALL, "data.train": str(path)}))
+        TrainingJob(api.configure("classify", [], {**SMALL, "data.train": str(path)}))

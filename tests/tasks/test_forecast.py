@@ -16,6 +16,7 @@ import unrolled
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
+from unrolled.jobs import TrainingJob
 from unrolled.tasks.forecast.task import ForecastConfig
 
 SMALL: dict[str, Any] = {
@@ -126,7 +127,7 @@ def test_free_running_scores_are_roll_outs(model: Model, file: Path) -> None:
 def test_roll_outs_fit_into_a_short_validation_part(tmp_path: Path) -> None:
     path = table(tmp_path / "short.csv", waves(50))
     config = api.configure("forecast", [], {**SMALL, "data.train": str(path), "train.free_running": True})
-    job = api.Job(config)
+    job = TrainingJob(config)
     scores = job.task.evaluate(job.model, job.task.batches(config, job.assets, job.data.valid, training=False))
     assert scores["free_running_steps"] == 10
     assert scores["free_running_mse"] > 0
@@ -288,7 +289,7 @@ def test_validation_is_the_end_and_scales_come_from_the_rest(tmp_path: Path) -> 
     path = tmp_path / "a.npz"
     np.savez(path, inputs=np.concatenate([values, values]), lengths=[100, 100])
     config = api.configure("forecast", [], {**SMALL, "data.train": str(path)})
-    job = api.Job(config)
+    job = TrainingJob(config)
     assert [len(part.series.values) for part in job.data.train.parts] == [80, 80]
     assert [part.first for part in job.data.valid.parts] == [80, 80]
     assert job.assets.scale[0] == pytest.approx(values[:80].std())
@@ -307,7 +308,7 @@ def test_ragged_series_equal_each_alone(file: Path, model: Model, tmp_path: Path
     rows = [f"{i},{a},{b}" for i, part in enumerate(parts) for a, b in part]
     (tmp_path / "all.csv").write_text("s,a,b\n" + "\n".join(rows) + "\n")
     keys = {**SMALL, "data.sequence_column": "s", "data.train": str(tmp_path / "all.csv")}
-    job = api.Job(api.configure("forecast", [], {**keys, "data.input_columns": "a,b"}))
+    job = TrainingJob(api.configure("forecast", [], {**keys, "data.input_columns": "a,b"}))
     together = Model(job.task, job.config, model.assets, model.network)
     scores = together.evaluate(tmp_path / "all.csv")
     assert scores["series"] == 3
@@ -320,7 +321,7 @@ def test_a_long_series(tmp_path: Path) -> None:
     values = waves(100_000)
     np.savez(path, inputs=values.astype(np.float32))
     with pytest.raises(UserError):  # (N, T, D) without lengths would be as many sequences as steps
-        api.Job(api.configure("forecast", [], {"data.train": str(path)}))
+        TrainingJob(api.configure("forecast", [], {"data.train": str(path)}))
     np.savez(path, inputs=values.astype(np.float32), lengths=[100_000])
     model = small(path, tmp_path / "run", train__window=100, train__batch_size=32, train__max_steps=4)
     assert model.evaluate(path)["steps"] == 99_999
@@ -446,7 +447,7 @@ def test_empty_sequences_are_left_out_with_a_note(targets: bool, tmp_path: Path)
 def test_mistakes_in_data_and_config(values: np.ndarray, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", values)
     with pytest.raises(UserError) as caught:
-        api.Job(api.configure("forecast", [], {"data.train": str(path), **changes}))
+        TrainingJob(api.configure("forecast", [], {"data.train": str(path), **changes}))
     assert message in str(caught.value)
 
 
@@ -465,10 +466,10 @@ def test_notes_about_odd_data(tmp_path: Path) -> None:
     constant[:, 0] = 7
     path = table(tmp_path / "a.csv", constant)
     with pytest.warns(Note, match=r"Never changing in the training part: 'a'\."):
-        api.Job(api.configure("forecast", [], {"data.train": str(path)}))
+        TrainingJob(api.configure("forecast", [], {"data.train": str(path)}))
     np.savez(tmp_path / "a.npz", inputs=waves(61), lengths=[60, 1])
     with pytest.warns(Note, match=r"1 of 2 series are shorter than the horizon and left out: .*sequence 2\."):
-        api.Job(api.configure("forecast", [], {"data.train": str(tmp_path / "a.npz")}))
+        TrainingJob(api.configure("forecast", [], {"data.train": str(tmp_path / "a.npz")}))
 
 
 def test_check_says_what_will_be_done(file: Path) -> None:
@@ -482,4 +483,4 @@ def test_check_says_what_will_be_done(file: Path) -> None:
 def test_the_embedded_data_is_named() -> None:
     config = api.configure("forecast")
     assert isinstance(config, ForecastConfig)
-    assert "a membrane potential" in api.Job(config).data.source
+    assert "a membrane potential" in TrainingJob(config).data.source

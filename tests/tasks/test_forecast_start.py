@@ -9,6 +9,7 @@ import torch
 
 from tests.tolerances import assert_close
 from unrolled import api
+from unrolled.jobs import TrainingJob
 from unrolled.tasks.forecast.initialize import fit_linear
 
 
@@ -41,12 +42,12 @@ def test_an_autoregression_is_known_before_training(tmp_path: Path) -> None:
         x[t] = 1.5 * x[t - 1] - 0.8 * x[t - 2] + noise[t]
     x[:, 1] = 100 * x[:, 1] + 5000
     np.savez(tmp_path / "x.npz", inputs=x, lengths=[3000])
-    job = api.Job(api.configure("forecast", [], {"data.train": str(tmp_path / "x.npz")}))
+    job = TrainingJob(api.configure("forecast", [], {"data.train": str(tmp_path / "x.npz")}))
     columns = job.model.evaluate(tmp_path / "x.npz")["columns"]
     assert columns["1+1"]["mse"] < 1.05
     assert columns["2+1"]["mse"] < 1.05 * 100**2
     x[random.random(x.shape) < 0.05] = np.nan
     np.savez(tmp_path / "holes.npz", inputs=x, lengths=[3000])
     keys = {"data.train": str(tmp_path / "holes.npz"), "data.missing": "mask"}
-    job = api.Job(api.configure("forecast", [], keys))
+    job = TrainingJob(api.configure("forecast", [], keys))
     assert job.model.evaluate(tmp_path / "x.npz")["columns"]["1+1"]["mse"] < 1.6

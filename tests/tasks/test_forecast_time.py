@@ -17,6 +17,7 @@ from tests.cli.test_generate import call
 from unrolled import Model, UserError, api
 from unrolled.cli.train import horizon_of
 from unrolled.errors import Note
+from unrolled.jobs import TrainingJob
 from unrolled.model_file import read_about
 
 SMALL: dict[str, Any] = {
@@ -155,7 +156,7 @@ def test_the_seasonal_forecast_is_its_definition(model: Model, file: Path) -> No
 @pytest.mark.parametrize(("period", "kept"), [("none", None), (7, 7)])
 def test_a_period_of_ones_own(file: Path, period: Any, kept: int | None) -> None:
     keys = {**SMALL, "data.train": str(file), "data.period": period, "data.target_columns": "load"}
-    job = api.Job(api.configure("forecast", [], keys))
+    job = TrainingJob(api.configure("forecast", [], keys))
     assert job.assets.period == kept
     with pytest.raises(UserError, match=r"data\.period=0: expected a number of rows from 1 on"):
         api.configure("forecast", ["data.period=0"])
@@ -336,7 +337,7 @@ def test_a_small_gain_over_the_linear_path_is_found(tmp_path: Path) -> None:
     values = 10 * np.abs(np.sin(np.pi * t / 24)) * (1 + 0.3 * ((t // 24) % 7 < 5)) + noise
     np.savez(tmp_path / "a.npz", inputs=values[:, None], lengths=[1200])
     keys = {"data.train": str(tmp_path / "a.npz"), "train.max_steps": 200, "train.eval_every": 200}
-    job = api.Job(api.configure("forecast", [], {**keys, "model.hidden_size": 32}))
+    job = TrainingJob(api.configure("forecast", [], {**keys, "model.hidden_size": 32}))
     linear = job.model.network.get_parameter("linear.weight").clone()
     scores = [info.scores["mse"] for info in job.trainer().steps() if info.scores is not None]
     assert scores[-1] < 0.98 * scores[0]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from unrolled import Model, UserError, api
+from unrolled.jobs import TrainingJob
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12)) + "\n"
 SMALL: dict[str, Any] = {
@@ -55,7 +56,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(book: Path, tmp_path: Path) ->
     keys = {**SMALL, "train.max_steps": 12, "train.eval_every": 4, "model.dropout": 0.2}
     whole = api.train("generate", train=book, out=tmp_path / "whole", set=keys, quiet=True)
     config = api.configure("generate", extra={**keys, "data.train": str(book)})
-    job = api.Job(config)
+    job = TrainingJob(config)
     steps = job._steps
     job._steps = lambda run: (info for number, info in enumerate(steps(run)) if number < 7 or _stop())  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):

@@ -37,6 +37,7 @@ from unrolled import Model, api
 from unrolled.data.readers.media.wav import SoundPipe
 from unrolled.data.signals.line_images import prepared_line
 from unrolled.errors import Note, UserError
+from unrolled.jobs import TrainingJob
 from unrolled.search import NGram
 from unrolled.tasks.contract import Request
 from unrolled.tasks.recognize.batches import features_batch
@@ -134,7 +135,7 @@ def test_it_overfits_eight_examples(kind: str, tmp_path: Path) -> None:
 def test_batched_equals_single(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
     """Padding changes no number: neither in the convolutions nor behind them."""
     file = WRITERS[kind](tmp_path, ["abc", "a b c a b c", "c"])
-    job = api.Job(
+    job = TrainingJob(
         api.configure("recognize", [], {**SMALL, **changes, "data.train": str(file), "data.valid": str(file)})
     )
     model = job.model
@@ -151,7 +152,7 @@ def test_batched_equals_single(kind: str, changes: dict[str, Any], tmp_path: Pat
 
 def test_the_loss_is_torchs(tmp_path: Path) -> None:
     file = WRITERS["frames"](tmp_path, words(6))
-    job = api.Job(api.configure("recognize", [], {**SMALL, "data.train": str(file), "data.valid": str(file)}))
+    job = TrainingJob(api.configure("recognize", [], {**SMALL, "data.train": str(file), "data.valid": str(file)}))
     batches = job.task.batches(job.config, job.assets, job.data.valid, training=False)
     batch = batches[0]
     loss = job.task.loss(job.model.network, batch, None)
@@ -355,7 +356,7 @@ def test_a_model_learns_new_letters(reader: Model, tmp_path: Path, place: Path) 
     file.write_text(file.read_text().replace("bc", "bd"))
     settings = {**SMALL, "train.max_steps": 2}
     config = api.configure("recognize", [], {**settings, "data.train": str(file), "data.valid": str(file)})
-    more = api.Job(config, init=place / "run-reader").run(tmp_path / "run", quiet=True)
+    more = TrainingJob(config, init=place / "run-reader").run(tmp_path / "run", quiet=True)
     assert more.assets.labels.names == (*reader.assets.labels.names, "d")
 
 

@@ -23,13 +23,14 @@ from tests.tasks.recognition import (
     write_recordings,
 )
 from unrolled import UserError, api
+from unrolled.jobs import TrainingJob
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.search import Piece, RecognitionOptions, joined
 
 
-def job(file: Path, **changes: Any) -> api.Job:
+def job(file: Path, **changes: Any) -> TrainingJob:
     settings = {**SMALL, "data.train": str(file), **{key.replace("__", "."): value for key, value in changes.items()}}
-    return api.Job(api.configure("recognize", [], settings))
+    return TrainingJob(api.configure("recognize", [], settings))
 
 
 def test_two_kinds_in_one_manifest(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import unrolled
 from unrolled import Model, UserError, api
 from unrolled.data import Batch, Pair
 from unrolled.errors import Note
-from unrolled.search import Found, Hypothesis, Ranking, score_targets
+from unrolled.search import BeamResult, Hypothesis, Ranking, score_targets
 from unrolled.tasks import Request
 from unrolled.tasks.shared.side import Reading, choose_level
 from unrolled.tasks.shared.writing import real_tokens
@@ -318,7 +318,7 @@ def test_the_word_that_was_looked_at_takes_the_place(place: int, word: str) -> N
     attention[:, 3] = 0.1  # the end of the source is no word
     attention[1, place] = 1.0
     hypothesis = Hypothesis(assets.target.ids("now what").tolist(), -1.0, -1.0, True, attention)
-    answer = answer_of(assets, "Call  Ada! now", ids, Found([hypothesis]), replacing=True, shown=False)
+    answer = answer_of(assets, "Call  Ada! now", ids, BeamResult([hypothesis]), replacing=True, shown=False)
     assert answer.text == f"now {word}"
 
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from tests.tolerances import assert_close
 from unrolled import LSTM, UserError, api
+from unrolled.jobs import TrainingJob
 from unrolled.see.figures.curves import curves, draw_norms
 from unrolled.see.views.runs import Updates, run_rows
 from unrolled.training import Origin, Run, updates
@@ -130,7 +131,7 @@ def test_every_update_is_in_the_file(text: Path, tmp_path: Path) -> None:
 def test_it_grows_while_a_run_goes_on(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between evaluations too; half a line at the end, of a file that is being written, is left out."""
     monkeypatch.setattr(updates, "SECONDS", 0.0)
-    run = api.Job(api.configure("generate", extra={**SETTINGS, "data.train": str(text)}))
+    run = TrainingJob(api.configure("generate", extra={**SETTINGS, "data.train": str(text)}))
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.toml").write_text("[train]\nclip_norm = 1.0\n")

@@ -77,9 +77,9 @@ def decode(
 
     One line for each utterance: its name and its text; with several readings, the score between them.
     """
-    from unrolled.search.frames import files
-    from unrolled.search.frames.options import check_n_best, check_used
-    from unrolled.search.frames.posteriors import as_log_probs
+    from unrolled.search.ctc import files
+    from unrolled.search.ctc.options import check_n_best, check_used
+    from unrolled.search.ctc.posteriors import as_log_probs
 
     of_words = {"word_bonus": word_bonus, "unknown_penalty": unknown_penalty, "per_node": per_node}
     check_used(
@@ -132,7 +132,7 @@ def _tune(
     decoder: Decoder, frames: Sequence[Tensor], texts: Sequence[str], lm_weight: float | None, word_bonus: float | None
 ) -> None:
     """Sets the weights with the fewest errors, and says them."""
-    from unrolled.search.frames.tuning import tune
+    from unrolled.search.ctc.tuning import tune
 
     def errors(weight: float | None, bonus: float) -> tuple[float, float]:
         weight = decoder.options.lm_weight if weight is None else weight
@@ -147,7 +147,7 @@ def _tune(
 
 
 def _record(name: str, readings: Sequence[Decoded], labels: Sequence[str], seconds: float | None) -> dict[str, Any]:
-    from unrolled.search.frames.results import reading_record, utterance_record
+    from unrolled.search.ctc.decoded import reading_record, utterance_record
 
     def moment(frame: int) -> float:
         return frame if seconds is None else round(frame * seconds, 3)

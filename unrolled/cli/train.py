@@ -71,6 +71,7 @@ def train(
     if target is None and resume is None:
         raise UserError("What should be trained?", "Try: unrolled train generate --train book.txt")
     from unrolled import api
+    from unrolled.jobs import TrainingJob, resume_run
     from unrolled.training.folder import CONFIG, check_free, check_run
 
     if resume is not None:
@@ -99,12 +100,12 @@ def train(
         },
     )
     if resume is not None:
-        api.go_on(resume, overrides or [], extra, quiet=quiet)
+        resume_run(resume, overrides or [], extra, quiet=quiet)
         return
     config = api.configure(target, overrides or [], extra)
     if out is not None:
         check_free(out)  # before all data is read
-    api.Job(config, init=init).run(out, quiet=quiet)
+    TrainingJob(config, init=init).run(out, quiet=quiet)
 
 
 def horizon_of(given: list[str] | None) -> int | list[int] | None:

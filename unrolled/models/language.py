@@ -15,7 +15,7 @@ from unrolled.models.language_transformer import TransformerLM
 from unrolled.models.recurrent_settings import Change, State, from_torch, recurrent_layer, to_torch, unchanged
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.stepper import Stepper
-from unrolled.search import Step
+from unrolled.search import TokenStep
 
 MOST_ROWS_TO_STEP = 8  # beyond it a whole layer's call on one step is as fast
 USUAL_CONTEXT = 8  # of a feed-forward model
@@ -130,13 +130,13 @@ class Stepping:
     def start(self, memory: Any) -> Any:
         return memory
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         if state is None:
             state = self._stepper.initial_state(len(tokens))
         output, state = self._stepper(self._embedding[tokens], state)
-        return Step(torch.addmm(self._bias, output, self._scores).log_softmax(-1), state)
+        return TokenStep(torch.addmm(self._bias, output, self._scores).log_softmax(-1), state)
 
-    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
         return self._network.prefill(tokens, lengths, state)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.models.recurrent_settings import RecurrentSettings
-from unrolled.search import Step
+from unrolled.search import TokenStep
 
 LEAST_CONTEXT = 2  # a Transformer's window is halved when it is full
 
@@ -88,13 +88,13 @@ class LanguageModel(nn.Module):
         """The state before the first token: a carried one, or None for the initial one."""
         return memory
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """tokens (B,) → the distribution of the token that follows."""
         scores, state = self(tokens[:, None], state)
-        return Step(scores[:, 0].float().log_softmax(-1), state)
+        return TokenStep(scores[:, 0].float().log_softmax(-1), state)
 
-    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
         """tokens (B, T) → the distribution after each row's last token."""
         scores, state = self(tokens, state, lengths=lengths)
         last = scores[torch.arange(len(tokens), device=tokens.device), lengths - 1]
-        return Step(last.float().log_softmax(-1), state)
+        return TokenStep(last.float().log_softmax(-1), state)

@@ -13,7 +13,7 @@ from unrolled.errors import UserError
 from unrolled.models.decoders import Decoded
 from unrolled.models.encoder import Encoded, EncoderSettings, real
 from unrolled.models.recurrent_settings import Change, from_torch, recurrent_layer, to_torch
-from unrolled.search import Shared, Step
+from unrolled.search import Shared, TokenStep
 
 
 class Stepwise(nn.Module):
@@ -75,7 +75,7 @@ class Stepwise(nn.Module):
         zeros = tuple(like.new_zeros(rows, self.layer.num_layers, size) for size in sizes)
         return torch.zeros(rows, dtype=torch.int64, device=self.device), zeros, Shared(memory.memory)
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """What it has written is not read again: `tokens` do not matter."""
         place, carried, source = state
         ids = source.value.repeat_interleave(len(place) // len(source.value), dim=0)  # of each hypothesis
@@ -83,4 +83,4 @@ class Stepwise(nn.Module):
         here = torch.where(place[:, None] < ids.shape[1], here, self.end)
         output, final = self.layer(self.dropout(self.embedding(here)), to_torch(carried))
         scores = self.scores(self.dropout(output[:, 0]))
-        return Step(scores.float().log_softmax(-1), (place + 1, from_torch(final), source))
+        return TokenStep(scores.float().log_softmax(-1), (place + 1, from_torch(final), source))

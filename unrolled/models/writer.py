@@ -17,7 +17,7 @@ from unrolled.models.recurrent_settings import Change
 from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
-from unrolled.search import Shared, Step
+from unrolled.search import Shared, TokenStep
 
 
 class Writer(nn.Module):
@@ -72,11 +72,11 @@ class Writer(nn.Module):
         """The state before the first token (see `unrolled.search`)."""
         return self.decoder.start(memory)
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """tokens (B,) → the distribution of the token that follows."""
         decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
         scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
-        return Step(scores, state, decoded.attention, normalised=False)
+        return TokenStep(scores, state, decoded.attention, normalised=False)
 
     def _read_out(self, features: Tensor) -> Tensor:
         if self.readout is not None:
@@ -130,7 +130,7 @@ class TransformerWriter(nn.Module):
         state = self.decoder.start(memory.memory, memory.mask)
         return state.past, Shared((state.memory, state.memory_mask))
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         kept = _kept(state)
         output, new = self.decoder.step(self._target(tokens[:, None], kept.length)[:, 0], kept)
         return self._said(output, new, state, None)
@@ -139,15 +139,15 @@ class TransformerWriter(nn.Module):
         """The same steps without the fused attention, which does not tell where it looks."""
         return ShowingAttention(self)
 
-    def step_showing(self, tokens: Tensor, state: Any) -> Step:
+    def step_showing(self, tokens: Tensor, state: Any) -> TokenStep:
         kept = _kept(state)
         x = self._target(tokens[:, None], kept.length)[:, 0]
         (output, new), weights = self.decoder.step_visible(x, kept)
         return self._said(output, new, state, weights)
 
-    def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> Step:
+    def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> TokenStep:
         scores = linear_scores(output, self.scores.weight, self.scores.bias)
-        return Step(scores, (new.past, state[1]), weights, normalised=False)
+        return TokenStep(scores, (new.past, state[1]), weights, normalised=False)
 
     def _target(self, ids: Tensor, first: int) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))

@@ -20,8 +20,8 @@ from unrolled.kernels.attention.scan import (
     quick_score,
     run_attention_job,
 )
+from unrolled.kernels.engine_choice import Choice, known_engine
 from unrolled.kernels.lengths import check_lengths
-from unrolled.kernels.recurrence.choice import Choice, known_engine
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes

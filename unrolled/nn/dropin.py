@@ -14,7 +14,7 @@ from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, T
 from unrolled.errors import UserError
 from unrolled.kernels import Choice, check_engine, choose
 from unrolled.kernels.lengths import check_lengths
-from unrolled.kernels.recurrence import aten
+from unrolled.kernels.recurrence import torch_engine
 from unrolled.nn.checks import (
     check_choice,
     check_hidden,
@@ -29,7 +29,7 @@ from unrolled.nn.handover import Scriptable, handed_over, unusual
 from unrolled.nn.init import fill_default, initialize
 from unrolled.nn.stack import (
     COMBINATIONS,
-    Run,
+    DirectionRun,
     Stacked,
     combine,
     run_stack,
@@ -165,7 +165,7 @@ class DropIn(Scriptable, nn.RNNBase):
         call = self._open(input, hx, lengths, resets)
         layers = self._runs(call)
         if self._torch_runs_all(layers, call):
-            with aten.computable(call.x):
+            with torch_engine.computable(call.x):
                 return self._torch_forward(call)
         return self._close(call, self._stack(layers, call, self.backend))
 
@@ -272,7 +272,7 @@ class DropIn(Scriptable, nn.RNNBase):
         learned = [getattr(self, f"initial_{name}") for name in self.cell_class.state_names]
         return tuple(p.unsqueeze(1).expand(-1, batch, -1) for p in learned)
 
-    def _runs(self, call: _Call) -> list[list[Run]]:
+    def _runs(self, call: _Call) -> list[list[DirectionRun]]:
         """Every layer's directions with cell, state and, while training, freshly drawn masks."""
         batch, kinds, sizes = call.x.shape[0], self._kinds(), self._state_sizes()
         learned = self._learned_states(batch)
@@ -284,7 +284,7 @@ class DropIn(Scriptable, nn.RNNBase):
             hidden_mask = variational_mask(drop_hidden, call.x, batch, sizes[0])
             cell_of = self._cell_builder(name, hidden_mask, self._drawn_dropconnect(name))
             runs.append(
-                Run(
+                DirectionRun(
                     name=name,
                     cell=cell_of(parameters),
                     cell_of=cell_of,
@@ -327,7 +327,7 @@ class DropIn(Scriptable, nn.RNNBase):
         assert isinstance(cell, self.cell_class)
         return cell
 
-    def _stack(self, layers: list[list[Run]], call: _Call, backend: str, traced: bool = False) -> Stacked:
+    def _stack(self, layers: list[list[DirectionRun]], call: _Call, backend: str, traced: bool = False) -> Stacked:
         dropout = self.dropout if self.training else 0.0
         return run_stack(
             layers,
@@ -359,7 +359,7 @@ class DropIn(Scriptable, nn.RNNBase):
         final = tuple(s.squeeze(1) for s in final) if call.unbatched else final
         return final if len(final) > 1 else final[0]
 
-    def _torch_runs_all(self, layers: list[list[Run]], call: _Call) -> bool:
+    def _torch_runs_all(self, layers: list[list[DirectionRun]], call: _Call) -> bool:
         """Whether torch.nn itself computes this call from end to end; then it does."""
         if self.backend not in ("auto", "torch"):
             return False

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from unrolled.errors import UserError, note
-from unrolled.kernels.recurrence import aten
+from unrolled.kernels.recurrence import torch_engine
 
 if TYPE_CHECKING:
     from unrolled.nn.dropin import DropIn
@@ -62,7 +62,7 @@ def handed_over(
     missing = beyond_torch(layer)
     per_sample = type(layer._weight()).__name__ == "ExpandedWeight"
     if not missing and lengths is None and resets is None and layer.backend in ("auto", "torch"):
-        with aten.without_onednn() if per_sample else nullcontext():  # which per-sample gradients do not know
+        with torch_engine.without_onednn() if per_sample else nullcontext():  # which per-sample gradients do not know
             return layer.torch_forward(input, hx)
     if per_sample:
         why = f"torch.nn has no {', '.join(missing)}" if missing else "lengths, resets or an engine by name was given"

@@ -26,7 +26,7 @@ from unrolled.nn.checks import (
 )
 from unrolled.nn.stack import (
     COMBINATIONS,
-    Run,
+    DirectionRun,
     Stacked,
     combine,
     run_stack,
@@ -186,7 +186,7 @@ class Recurrent(nn.Module):
         learned = [getattr(self, f"initial_{name}") for name in self._cell.state_names]
         return tuple(p.expand(batch, -1, -1) for p in learned)
 
-    def _runs(self, x: Tensor, state: State | None) -> list[list[Run]]:
+    def _runs(self, x: Tensor, state: State | None) -> list[list[DirectionRun]]:
         initial, learned = self._initial(x, state), self._learned(x.shape[0])
         rates = [self.zoneout] * len(self._cell.state_names)
         drop_input = self.variational_dropout if self.training else 0.0
@@ -194,7 +194,7 @@ class Recurrent(nn.Module):
         for index, (name, cell) in enumerate(self.cells.items()):
             assert isinstance(cell, Cell)
             runs.append(
-                Run(
+                DirectionRun(
                     name=name,
                     cell=cell,
                     cell_of=_cell_builder(f"cells.{name}.", cell),
@@ -211,7 +211,7 @@ class Recurrent(nn.Module):
 
     def _stack(
         self,
-        layers: list[list[Run]],
+        layers: list[list[DirectionRun]],
         x: Tensor,
         lengths: Tensor | None,
         resets: Tensor | None,

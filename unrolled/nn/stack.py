@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import AnyCell, CellOf, ScanTrace, State
-from unrolled.kernels import Job, Keep, make_job, run_job_traced, run_jobs
+from unrolled.kernels import Keep, ScanJob, make_job, run_job_traced, run_jobs
 from unrolled.nn.dropout import keep_mask
 
 COMBINATIONS = ("last", "concat", "mean", "mix")
 
 
 @dataclass(frozen=True)
-class Run:
+class DirectionRun:
     """One direction of one layer, ready to run."""
 
     name: str  # as torch names its parameters: "l0", "l0_reverse", …
@@ -31,7 +31,7 @@ class Run:
     keep: Keep | None = None
     input_mask: Tensor | None = None  # (B, 1, D), one mask for all steps (variational dropout)
 
-    def job(self, x: Tensor, lengths: Tensor | None, resets: Tensor | None) -> Job:
+    def job(self, x: Tensor, lengths: Tensor | None, resets: Tensor | None) -> ScanJob:
         """The work for an engine: x (B, T, D) is this layer's input."""
         x = x if self.input_mask is None else x * self.input_mask
         given = (lengths, resets, self.reset_state, self.keep, self.reverse)
@@ -48,7 +48,7 @@ class Stacked:
 
 
 def run_stack(
-    layers: Sequence[Sequence[Run]],
+    layers: Sequence[Sequence[DirectionRun]],
     x: Tensor,
     *,
     lengths: Tensor | None,

@@ -13,7 +13,7 @@ from unrolled.cells import AnyCell, BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES, NOT_BUILT
 from unrolled.kernels.recurrence import cuda
-from unrolled.kernels.recurrence.job import Job
+from unrolled.kernels.recurrence.scan_job import ScanJob
 from unrolled.nn.stack import combine
 from unrolled.nn.stepper_graph import CapturedStep
 from unrolled.nn.watch import Watch
@@ -105,9 +105,9 @@ class Stepper:
         result = self._step(x, state)
         return self._checked_step(x, state) if result is None else result
 
-    def stream(self, batch_size: int = 1) -> Stream:
-        """A stream of `batch_size` sequences that keeps its own state: see `Stream`."""
-        return Stream(self, batch_size)
+    def stream(self, batch_size: int = 1) -> LayerStream:
+        """A stream of `batch_size` sequences that keeps its own state: see `LayerStream`."""
+        return LayerStream(self, batch_size)
 
     def _checked_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The step with what can be put right put right, and an error for what cannot."""
@@ -153,7 +153,7 @@ class Stepper:
         for cell in self._cells:
             x = cell.weight_ih.new_zeros(1, 1, cell.weight_ih.shape[1])
             state = tuple(x.new_zeros(1, size) for size in self._sizes)
-            reason: str | None = ENGINES["native"].refuses(Job(cell, x, state))
+            reason: str | None = ENGINES["native"].refuses(ScanJob(cell, x, state))
             if reason is not None:
                 return reason
         return None
@@ -203,7 +203,7 @@ class Stepper:
         """The step on a GPU: launched as it is, if that is one kernel for each layer, or captured."""
         x, state = self._cells[0].weight_ih.new_zeros(batch_size, self.input_size), self.initial_state(batch_size)
         if self._on_cuda and self._gives_last and not any(self._keep):
-            first = Job(self._cells[0], x[:, None], tuple(s[:, 0] for s in state))
+            first = ScanJob(self._cells[0], x[:, None], tuple(s[:, 0] for s in state))
             direct = None if cuda.refuses(first) else cuda.stream(cast("list[BuiltIn]", self._cells), batch_size, state)
             if direct is not None:
                 return direct
@@ -228,12 +228,12 @@ class Stepper:
     def _fresh(self, cell: AnyCell, x: Tensor, old: State) -> State:
         """The state that leaves one layer's step."""
         if self._on_cuda:
-            return cuda.step(Job(cell, x[:, None], old))
+            return cuda.step(ScanJob(cell, x[:, None], old))
         fresh: State = cell.step(cell.project(x), old)[1]
         return fresh
 
 
-class Stream:
+class LayerStream:
     """Sequences that are fed a step at a time and keep their own state: the shortest way from an input to its output.
 
     Made by `stepper.stream(batch_size)`. An output belongs to the caller: no later step changes it.

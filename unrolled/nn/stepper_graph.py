@@ -9,13 +9,13 @@ from torch import Tensor
 
 from unrolled.cells import State
 
-Step = Callable[[Tensor, State], tuple[Tensor, State]]
+StepFunction = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
 class CapturedStep:
     """One step of a batch of one size, in buffers of its own; its `state` goes on from call to call."""
 
-    def __init__(self, step: Step, x: Tensor, state: State) -> None:
+    def __init__(self, step: StepFunction, x: Tensor, state: State) -> None:
         self.x = x.clone()
         self._state = tuple(s.clone() for s in state)
 

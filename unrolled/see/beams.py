@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from unrolled.search import Found
+from unrolled.search import BeamResult
 
 Fate = Literal["winner", "kept", "pruned", "ended", "cut"]
 SEEN = 0.02  # of CTC: a beginning is in the tree from when its share is this to when it was so last
@@ -44,7 +44,7 @@ class Beams:
     frames: int | None = None  # read by a search over frames, where steps are frames
 
     @classmethod
-    def of(cls, found: Found, name: Callable[[int], str], text: Callable[[list[int]], str], end: int) -> Beams:
+    def of(cls, found: BeamResult, name: Callable[[int], str], text: Callable[[list[int]], str], end: int) -> Beams:
         """From what `beam_search(…, tree=True)` found."""
         assert found.tree is not None
         nodes = found.tree.nodes

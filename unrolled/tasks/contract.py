@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, NamedTuple
 
-import torch
 from torch import nn
 
 from unrolled.config import Section
@@ -21,6 +20,7 @@ from unrolled.data.readers.tables.table import Row
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.model import Model
+from unrolled.models.weights import copy_weights
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption
 from unrolled.tasks.options import TaskOptions
@@ -336,22 +336,6 @@ def with_kept(kept: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, A
     {'id': 7, 'given_label': 'bad', 'input': 'fine', 'label': 'good'}
     """
     return {f"given_{name}" if name in record else name: value for name, value in kept.items()} | dict(record)
-
-
-def copy_weights(
-    source: nn.Module, target: nn.Module, chosen: Mapping[str, int] | None = None, rows: Sequence[int] = ()
-) -> None:
-    """Copies weights; where the target has more rows (a longer vocabulary), the old rows.
-
-    chosen: weights of which only some `rows` are copied, and the dimension that these stand in.
-    """
-    old = source.state_dict()
-    with torch.no_grad():
-        for name, value in target.state_dict().items():
-            given = old[name]
-            if chosen is not None and name in chosen:
-                given = given.index_select(chosen[name], torch.tensor(rows, dtype=torch.int64, device=given.device))
-            value[tuple(slice(0, size) for size in given.shape)].copy_(given)
 
 
 def _csv_row(record: Mapping[str, Any], columns: Sequence[str]) -> str:

@@ -27,9 +27,10 @@ from unrolled.data.batching.token_cache import TokenCache
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import audio_blocks, audio_facts
 from unrolled.errors import UserError
+from unrolled.jobs import TrainingJob
 from unrolled.reproduce import read_recipe
 from unrolled.search import NGram
-from unrolled.search.frames.files import decoder_from_files, read_posteriors
+from unrolled.search.ctc.files import decoder_from_files, read_posteriors
 from unrolled.see.views.runs import run_rows
 from unrolled.tasks import TASKS
 from unrolled.tasks.contract import Request
@@ -84,7 +85,7 @@ def _config(kind: str, data: Path) -> Any:
 
 def _save_model(kind: str, data: Path, path: Path) -> None:
     if not path.exists():
-        api.Job(_config(kind, data)).model.save(path)
+        TrainingJob(_config(kind, data)).model.save(path)
 
 
 def _model_targets(models: Path) -> Iterator[Target]:
@@ -103,13 +104,13 @@ def _training_targets(folder: Path, data: Path) -> Iterator[Target]:
     whole = folder / "run"
     config = apply(_config("generate-lstm", data), {"train.max_steps": 4, "train.eval_every": 2})
     if not whole.exists():
-        job = api.Job(config)
+        job = TrainingJob(config)
         made = Run(whole, job.trainer(), job.model.save, Origin(data=job.data.fingerprint), lambda: ["one", "two"])
         whole.mkdir()
         (whole / "config.toml").write_text(write_toml(config, comments=False))
         for _ in made.steps():
             pass
-    job = api.Job(config)
+    job = TrainingJob(config)
 
     def resume(name: str) -> Callable[[Path], object]:
         def run(path: Path) -> object:
@@ -309,7 +310,7 @@ def _run_targets(data: Path, models: Path) -> Iterator[Target]:
 def _model_of_arrays(data: Path) -> Any:
     np.savez(data / "waves.npz", inputs=waves()[None])
     _, _, keys, _ = KINDS["forecast"]
-    return api.Job(api.configure("forecast", [], {**keys, "data.train": str(data / "waves.npz")})).model
+    return TrainingJob(api.configure("forecast", [], {**keys, "data.train": str(data / "waves.npz")})).model
 
 
 def _search_targets(folder: Path, data: Path) -> Iterator[Target]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score, VisualCell
 from unrolled.kernels.attention import native_ops as ops
-from unrolled.kernels.attention.job import Attended, AttentionJob
+from unrolled.kernels.attention.attention_job import Attended, AttentionJob
 from unrolled.kernels.recurrence.native import AUTOCAST, in_float32, kind_of, refuses_activations, transformed
 from unrolled.kernels.recurrence.native_ops import ISA, NARROW
 

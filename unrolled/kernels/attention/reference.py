@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unrolled.kernels.attention.job import Attended, AttentionJob
+from unrolled.kernels.attention.attention_job import Attended, AttentionJob
 
 DESCRIPTION = "a plain loop over steps in torch; any cell, score, dtype and order of derivative"
 

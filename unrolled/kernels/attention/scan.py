@@ -11,9 +11,9 @@ from unrolled.cells import AttentionCell, BuiltIn, LuongCell, Score, State, Visu
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES
 from unrolled.kernels.attention import reference as attention_reference
-from unrolled.kernels.attention.job import Attended, AttentionJob
+from unrolled.kernels.attention.attention_job import Attended, AttentionJob
+from unrolled.kernels.engine_choice import Choice, choose_of
 from unrolled.kernels.lengths import check_lengths
-from unrolled.kernels.recurrence.choice import Choice, choose_of
 
 __all__ = [
     "ATTENTION_ENGINES",

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, ScanTrace, State
-from unrolled.kernels.recurrence import aten
 from unrolled.kernels.recurrence import native_buffers as buffers
 from unrolled.kernels.recurrence import native_ops as ops
-from unrolled.kernels.recurrence.job import Job
+from unrolled.kernels.recurrence import torch_engine
+from unrolled.kernels.recurrence.scan_job import ScanJob
 
 DESCRIPTION = (
     f"C++ on a CPU, {ops.ISA} kernels; float32, every option of the built-in cells; second derivatives by `reference`"
@@ -30,7 +30,7 @@ def about() -> str:
 AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def refuses(job: Job) -> str | None:
+def refuses(job: ScanJob) -> str | None:
     """What the job asks for that this engine does not compute, or None."""
     cell, x = job.cell, job.x
     if type(cell) not in (RNNCell, LSTMCell, GRUCell):
@@ -61,7 +61,7 @@ def transformed() -> bool:
     return functorch or torch.autograd.forward_ad._current_level >= 0
 
 
-def outdone(job: Job) -> str | None:
+def outdone(job: ScanJob) -> str | None:
     """Why `auto` should leave the job to torch, which computes it too and is faster; None where it is not.
 
     Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library whose products are close to what
@@ -71,7 +71,7 @@ def outdone(job: Job) -> str | None:
     """
     cell = job.cell
     assert isinstance(cell, BuiltIn)
-    if aten.refuses(job) is not None:
+    if torch_engine.refuses(job) is not None:
         return None
     if torch.compiler._is_exporting_flag:  # is_exporting() is True inside of torch 2.11's torch.compile as well
         return "an exported program is to hold torch's own operators"
@@ -93,7 +93,7 @@ def outdone(job: Job) -> str | None:
 _LONG, _WIDE, _STEPS = 20, 128, 5
 
 
-def _tensors(job: Job) -> Iterator[Tensor]:
+def _tensors(job: ScanJob) -> Iterator[Tensor]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     yield from (job.x, cell.weight_ih, cell.weight_hh, *job.state)
@@ -113,7 +113,7 @@ def refuses_activations(cell: BuiltIn) -> str | None:
     return None if usual else "it has the usual activations only: tanh and sigmoid, or relu for an RNN"
 
 
-def run(job: Job) -> tuple[Tensor, State]:
+def run(job: ScanJob) -> tuple[Tensor, State]:
     """The outputs (B, T, P) and the final state.
 
     Under autocast the result is in its dtype. The work is done in float32, more exactly than asked for; but an LSTM's
@@ -128,7 +128,7 @@ def run(job: Job) -> tuple[Tensor, State]:
     return output, state
 
 
-def _narrow(job: Job, autocast: torch.dtype) -> bool:
+def _narrow(job: ScanJob, autocast: torch.dtype) -> bool:
     """Whether products are to be in bfloat16."""
     cell, options = job.cell, ("weight_hr", "norm_hh", "norm_c")
     if autocast != torch.bfloat16 or not isinstance(cell, LSTMCell):
@@ -147,7 +147,7 @@ def in_float32(job: Any) -> Any:
     return job
 
 
-def run_traced(job: Job) -> tuple[Tensor, State, ScanTrace]:
+def run_traced(job: ScanJob) -> tuple[Tensor, State, ScanTrace]:
     """The same numbers, and the gates and states that the backward pass keeps anyway."""
     if torch.is_autocast_enabled("cpu"):
         kind = torch.get_autocast_dtype("cpu")
@@ -157,7 +157,7 @@ def run_traced(job: Job) -> tuple[Tensor, State, ScanTrace]:
     return _run_traced(job, narrow=False)
 
 
-def _run_traced(job: Job, narrow: bool) -> tuple[Tensor, State, ScanTrace]:
+def _run_traced(job: ScanJob, narrow: bool) -> tuple[Tensor, State, ScanTrace]:
     probes: tuple[Tensor, ...] = ()
     batch, steps = job.x.shape[:2]
     if torch.is_grad_enabled():
@@ -166,7 +166,7 @@ def _run_traced(job: Job, narrow: bool) -> tuple[Tensor, State, ScanTrace]:
     return output, state, _trace(job, output, state, saved, probes)
 
 
-def _run(job: Job, probes: tuple[Tensor, ...], traced: bool, narrow: bool) -> tuple[Tensor, State, Tensor]:
+def _run(job: ScanJob, probes: tuple[Tensor, ...], traced: bool, narrow: bool) -> tuple[Tensor, State, Tensor]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     lstm = cell if isinstance(cell, LSTMCell) else None
@@ -221,7 +221,7 @@ def kind_of(cell: BuiltIn) -> int:
     return buffers.RNN_TANH if cell.activation is torch.tanh else buffers.RNN_RELU
 
 
-def _trace(job: Job, output: Tensor, state: State, saved: Tensor, probes: tuple[Tensor, ...]) -> ScanTrace:
+def _trace(job: ScanJob, output: Tensor, state: State, saved: Tensor, probes: tuple[Tensor, ...]) -> ScanTrace:
     cell, active = job.cell, job.active
     assert isinstance(cell, BuiltIn)
     lstm = isinstance(cell, LSTMCell)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import unrolled.kernels._native as _native  # as a module of its own: where it was not built, the error names it
 from unrolled.errors import UserError
-from unrolled.kernels.recurrence import second
+from unrolled.kernels.recurrence import second_order
 from unrolled.kernels.recurrence.native_buffers import (
     GATES,
     LSTM,
@@ -529,9 +529,9 @@ def _pull_back_differentiably(ctx: Any, *gradients: Tensor | None) -> tuple[Tens
     others = dict(zip(_FORWARD_NAMES[17:28], (*tensors[15:], *ctx.options), strict=False))
 
     def run(given: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
-        return second.run_reference(dict(zip(_FORWARD_NAMES[:15], given, strict=True)) | others)
+        return second_order.run_reference(dict(zip(_FORWARD_NAMES[:15], given, strict=True)) | others)
 
-    found = second.gradients(run, tensors[:15], ctx.needs_input_grad[:15], gradients[:3])
+    found = second_order.gradients(run, tensors[:15], ctx.needs_input_grad[:15], gradients[:3])
     return *found, *(None,) * (len(ctx.needs_input_grad) - len(found))
 
 

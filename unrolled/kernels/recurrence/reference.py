@@ -7,30 +7,30 @@ from torch import Tensor
 
 from unrolled.cells import AnyCell, BuiltIn, ScanTrace, State, Step
 from unrolled.errors import UserError
-from unrolled.kernels.recurrence.job import Job
+from unrolled.kernels.recurrence.scan_job import ScanJob
 
 DESCRIPTION = "a plain loop over time in torch; any cell, any dtype, any order of derivative"
 
 
-def refuses(job: Job) -> str | None:
+def refuses(job: ScanJob) -> str | None:
     """Why this engine cannot do the job: never."""
     return None
 
 
-def run(job: Job) -> tuple[Tensor, State]:
+def run(job: ScanJob) -> tuple[Tensor, State]:
     """The outputs (B, T, O) and the final state."""
     output, state, _ = _loop(job, traced=False)
     return output, state
 
 
-def run_traced(job: Job) -> tuple[Tensor, State, ScanTrace]:
+def run_traced(job: ScanJob) -> tuple[Tensor, State, ScanTrace]:
     """The same numbers, and everything seen on the way."""
     output, state, trace = _loop(job, traced=True)
     assert trace is not None
     return output, state, trace
 
 
-def _loop(job: Job, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
+def _loop(job: ScanJob, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
     cell, x, active = job.cell, job.x, job.active
     if active is not None:
         x = torch.where(active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
@@ -97,7 +97,7 @@ def _kinds(result: object) -> str:
     return f"a {type(result).__name__}"
 
 
-def _reset(job: Job, state: State, t: int) -> State:
+def _reset(job: ScanJob, state: State, t: int) -> State:
     if job.resets is None:
         return state
     fresh = job.reset_state or tuple(torch.zeros_like(s) for s in state)
@@ -112,13 +112,13 @@ def _mix(keep: Tensor | float, old: Tensor, new: Tensor) -> Tensor:
     return keep * old + (1 - keep) * new
 
 
-def _probes(job: Job) -> State:
+def _probes(job: ScanJob) -> State:
     batch, steps = job.x.shape[:2]
     return tuple(s.new_zeros(batch, steps, s.shape[-1]).requires_grad_() for s in job.state)
 
 
 def _trace(
-    job: Job,
+    job: ScanJob,
     gates_x: Tensor,
     output: Tensor,
     seen: list[tuple[State, State, tuple[Tensor, ...]]],

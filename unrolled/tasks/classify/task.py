@@ -27,6 +27,7 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput, token_vectors
+from unrolled.models.weights import copy_weights
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.classify.config import ClassifyConfig
@@ -36,7 +37,7 @@ from unrolled.tasks.classify.scores import Classified as Classified
 from unrolled.tasks.classify.scores import ClassifyAssets, judged, losses_of, per_class, report
 from unrolled.tasks.classify.trace import OPTIONS as TRACE_OPTIONS
 from unrolled.tasks.classify.trace import trace_classifier, trace_number
-from unrolled.tasks.contract import Data, Example, Given, Request, Task, copy_weights, nth
+from unrolled.tasks.contract import Data, Example, Given, Request, Task, nth
 from unrolled.tasks.shared.reader import Reader, load_vectors
 from unrolled.text.vectors import Vectors
 from unrolled.training import Batches, Goal, Loss, consistency, hash_of

@@ -11,7 +11,7 @@ from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.errors import UserError, note
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
-from unrolled.search.frames.tuning import tune as tune_weights
+from unrolled.search.ctc.tuning import tune as tune_weights
 from unrolled.tasks.contract import table_of
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.predict import Heard, hear, texts_of

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from unrolled.errors import UserError
 from unrolled.search import NGram
-from unrolled.search.frames import Decoded, Decoder, Lexicon, Word, best_path
-from unrolled.search.frames.confidence import with_confidences
-from unrolled.search.frames.options import check_used
+from unrolled.search.ctc import Decoded, Decoder, Lexicon, Word, best_path
+from unrolled.search.ctc.confidence import with_confidences
+from unrolled.search.ctc.options import check_used
 from unrolled.tasks.recognize import options as declared
 from unrolled.tasks.recognize.labels import Labels
 

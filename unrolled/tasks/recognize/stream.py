@@ -14,7 +14,7 @@ from unrolled.data.readers.labelled import check_frames
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
-from unrolled.search.frames import Decoded
+from unrolled.search.ctc import Decoded
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.labels import RecognizeAssets
 from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search, joined, piece_of

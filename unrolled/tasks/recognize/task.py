@@ -25,8 +25,8 @@ from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer, strides_of
 from unrolled.nn.ctc import ctc_loss, find_infeasible
-from unrolled.search.frames import best_path
-from unrolled.search.frames.results import reading_record, utterance_record
+from unrolled.search.ctc import best_path
+from unrolled.search.ctc.decoded import reading_record, utterance_record
 from unrolled.see import ModelTrace
 from unrolled.see.figures.lengths import check_picture
 from unrolled.see.options import TraceOption, read_options

@@ -14,8 +14,8 @@ from torch import Tensor
 from unrolled.errors import UserError
 from unrolled.models.recognizer import Recognizer
 from unrolled.nn.ctc import ctc_align, ctc_loss, ctc_occupancy
-from unrolled.search.frames import best_path
-from unrolled.search.frames.prefix import plain_prefix_search
+from unrolled.search.ctc import best_path
+from unrolled.search.ctc.prefix_beam import plain_prefix_search
 from unrolled.see import AttentionMap, Beams, Frames, ModelTrace, Part, Probe, check_memory
 from unrolled.see.beams import Held
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth

@@ -19,7 +19,7 @@ from unrolled.errors import UserError
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy
 from unrolled.models.encoder import Encoded
 from unrolled.models.inputs import padded
-from unrolled.search import Beam, Found, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
+from unrolled.search import Beam, BeamResult, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
 from unrolled.tasks.options import Option, check_values
 from unrolled.tasks.shared import options as declared
 from unrolled.tasks.shared.side import Side
@@ -146,7 +146,7 @@ def written(
     places: Sequence[int],
     forbid_unknown: bool,
     attention: bool,
-) -> list[Found]:
+) -> list[BeamResult]:
     """What was found for each row of a memory, `most` tokens at the most; `places` are the rows' numbers among all."""
     prefix = prefix_ids(target, options.prefix)
     if options.max_tokens is None:
@@ -180,7 +180,8 @@ def written(
         alone = Beam(1, ranking=Ranking("none"))
         draws.append(search(max_tokens=[len(tokens) for tokens in drawn], beam=alone, prefixes=drawn))
     return [
-        Found(sorted((one.best for one in row), key=lambda best: -best.log_prob)) for row in zip(*draws, strict=True)
+        BeamResult(sorted((one.best for one in row), key=lambda best: -best.log_prob))
+        for row in zip(*draws, strict=True)
     ]
 
 
@@ -238,7 +239,7 @@ def once_drawn(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> Found:
+def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
     """What a search finds for a memory of one row, unknown words forbidden, with the tree of all it looked at."""
     unknown, begun = target.tokenizer.vocabulary.unk, prefix_ids(target, prefix)
     (found,) = beam_search(

@@ -14,7 +14,7 @@ from torch import Tensor
 from unrolled.data import Batch, Buckets
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.search import Found, Hypothesis
+from unrolled.search import BeamResult, Hypothesis
 from unrolled.tasks.shared.writing import WritingOptions, written
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import source_batch
@@ -78,7 +78,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
 
 def _found(
     model: Model, batch: Batch, options: WritingOptions, places: list[int], forbid_unknown: bool, attention: bool
-) -> list[Found]:
+) -> list[BeamResult]:
     assert batch.lengths is not None
     network: Any = model.network
     return written(
@@ -98,7 +98,7 @@ def _nothing() -> Translation:
 
 
 def answer_of(
-    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: Found, replacing: bool, shown: bool
+    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: BeamResult, replacing: bool, shown: bool
 ) -> Translation:
     """What a search found, as texts; with `replacing` an unknown word becomes the source's that it looked at most."""
     best, *rest = [_one(assets, source, ids, hypothesis, replacing, shown) for hypothesis in found.hypotheses]

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
-from unrolled.kernels.recurrence import aten
+from unrolled.kernels.recurrence import torch_engine
 from unrolled.kernels.recurrence.cuda import compiler, eager, launch, once, ops
 from unrolled.kernels.recurrence.cuda.plan import (
     GRU,
@@ -26,7 +26,7 @@ from unrolled.kernels.recurrence.cuda.plan import (
     WIDEST,
     width_blocks,
 )
-from unrolled.kernels.recurrence.job import Job
+from unrolled.kernels.recurrence.scan_job import ScanJob
 
 DESCRIPTION = "CUDA kernels on an NVIDIA GPU, compiled at first use; float16 and bfloat16"
 DEVICE = "cuda"
@@ -69,7 +69,7 @@ FASTER: tuple[Measured, ...] = (
 )
 
 
-def refuses(job: Job) -> str | None:
+def refuses(job: ScanJob) -> str | None:
     """What the job asks for that this engine does not compute, or None."""
     x = job.x
     if x.device.type != DEVICE:
@@ -85,7 +85,7 @@ def refuses(job: Job) -> str | None:
     return compiler.missing() or _refuses_gpu(job)
 
 
-def refuses_cell(job: Job) -> str | None:
+def refuses_cell(job: ScanJob) -> str | None:
     """What of the job no GPU of any size would run."""
     cell, x = job.cell, job.x
     if type(cell) not in (RNNCell, LSTMCell, GRUCell):
@@ -132,7 +132,7 @@ def _refuses_activations(cell: BuiltIn) -> str | None:
     return None if usual else "it has the usual activations only: tanh and sigmoid, or relu for an RNN"
 
 
-def _refuses_gpu(job: Job) -> str | None:
+def _refuses_gpu(job: ScanJob) -> str | None:
     """What this GPU is too old or too small for."""
     cell, device = job.cell, job.x.device
     assert isinstance(cell, BuiltIn)
@@ -145,9 +145,9 @@ def _refuses_gpu(job: Job) -> str | None:
     return None
 
 
-def outdone(job: Job) -> str | None:
+def outdone(job: ScanJob) -> str | None:
     """Why `auto` should leave the job to another engine; None where this one was measured to be the fastest."""
-    if aten.refuses(job) is not None:
+    if torch_engine.refuses(job) is not None:
         return None  # what is left takes the steps one by one, a dozen launches each
     cell = job.cell
     assert isinstance(cell, BuiltIn)
@@ -160,7 +160,7 @@ def outdone(job: Job) -> str | None:
     return "it has not been measured to be faster than cuDNN at this size on this GPU"
 
 
-def _dtype(job: Job) -> torch.dtype:
+def _dtype(job: ScanJob) -> torch.dtype:
     """In which the job is computed."""
     return torch.get_autocast_dtype(DEVICE) if torch.is_autocast_enabled(DEVICE) else job.x.dtype
 
@@ -170,7 +170,7 @@ def _transformed() -> bool:
     return functorch or torch.autograd.forward_ad._current_level >= 0
 
 
-def _tensors(job: Job) -> Iterator[Tensor]:
+def _tensors(job: ScanJob) -> Iterator[Tensor]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     given = (job.x, cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh, *job.state, *(job.reset_state or ()))
@@ -193,7 +193,7 @@ def kind_of(cell: BuiltIn) -> int:
     return RNN_TANH if cell.activation is torch.tanh else RNN_RELU
 
 
-def run(job: Job, share: int = 1) -> tuple[Tensor, State]:
+def run(job: ScanJob, share: int = 1) -> tuple[Tensor, State]:
     """The outputs (B, T, H) and the final state, in the input's dtype or autocast's.
 
     It has one of `share` parts of the GPU, if it fits there.
@@ -205,7 +205,7 @@ def run(job: Job, share: int = 1) -> tuple[Tensor, State]:
         return _run(job, dtype, share)
 
 
-def run_together(jobs: Sequence[Job]) -> list[tuple[Tensor, State]]:
+def run_together(jobs: Sequence[ScanJob]) -> list[tuple[Tensor, State]]:
     """Jobs that do not wait for each other, side by side on as many streams, each with its part of the GPU."""
     device = jobs[0].x.device
     here = torch.cuda.current_stream(device)
@@ -223,7 +223,7 @@ def run_together(jobs: Sequence[Job]) -> list[tuple[Tensor, State]]:
     return results
 
 
-def step(job: Job) -> State:
+def step(job: ScanJob) -> State:
     """The state after the only step of a job, without a gradient."""
     cell = job.cell
     assert isinstance(cell, BuiltIn)
@@ -239,7 +239,7 @@ def stream(cells: Sequence[BuiltIn], batch: int, state: State) -> once.Stream | 
     return once.Stream(cells, kinds, batch, state)
 
 
-def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
+def _run(job: ScanJob, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind, hidden = kind_of(cell), cell.hidden_size
@@ -255,7 +255,7 @@ def _run(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     return output, tuple(state)
 
 
-def _run_in_parts(job: Job, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
+def _run_in_parts(job: ScanJob, dtype: torch.dtype, share: int) -> tuple[Tensor, State]:
     """The same of operators that torch.compile sees, of an odd number of units, and with layer norm."""
     cell = job.cell
     assert isinstance(cell, BuiltIn)
@@ -292,7 +292,7 @@ def _padded(tensor: Tensor, extra: int) -> Tensor:
     return F.pad(tensor, (0, extra)) if extra else tensor
 
 
-def _project(job: Job, extra: int, dtype: torch.dtype) -> Tensor:
+def _project(job: ScanJob, extra: int, dtype: torch.dtype) -> Tensor:
     """W x for all steps (B, T, G·H), normed if the cell has layer norm; time first in memory where x is."""
     cell, x, active = job.cell, job.x, job.active
     assert isinstance(cell, BuiltIn)

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.search import Sampling
-from unrolled.search.sampling import _draw_together, choose
+from unrolled.search.tokens.sampling import _draw_together, choose
 
 
 def defined(log_probs: list[float], seen: list[bool], sampling: Sampling) -> list[float]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from unrolled.search.frames.lexicon import Lexicon, Node
-from unrolled.search.frames.options import SearchOptions
-from unrolled.search.frames.prefix import merged
+from unrolled.search.ctc.lexicon import Lexicon, LexiconNode
+from unrolled.search.ctc.options import SearchOptions
+from unrolled.search.ctc.prefix_beam import merged
 from unrolled.search.ngram import NGram
 
 NEVER = -math.inf
@@ -32,7 +32,7 @@ class Record(NamedTuple):
     word: int | None  # the word that ends here
 
 
-class Place(NamedTuple):
+class TreePosition(NamedTuple):
     """Where in its word a hypothesis is."""
 
     kind: str  # "begin" of a word, "inside" one of the lexicon, "unknown", or "end"
@@ -55,14 +55,14 @@ class Path:
 
 @dataclass
 class Slot:
-    place: Place
+    place: TreePosition
     lm: Any
     history: tuple[Any, ...]
     blank: Path = Path()
     label: Path = Path()
 
 
-class Found(NamedTuple):
+class WordPath(NamedTuple):
     """What native/search/dictionary_search.h calls so."""
 
     score: float
@@ -74,7 +74,7 @@ class Found(NamedTuple):
     word_ends: list[int]
 
 
-class PlainDictionarySearch:
+class DictionarySearch:
     """A search that is fed frames; its result does not depend on how they are cut."""
 
     def __init__(
@@ -95,11 +95,11 @@ class PlainDictionarySearch:
             unigrams = {entry.words[0]: entry.prob * math.log(10) for entry in lm.ngrams(1)}
             self._look_ahead(lexicon.tree, unigrams)
         self.expected[id(lexicon.tree)] = 0.0  # of a word that has not begun nothing is known
-        begin = Place("begin", -1 if separator is None else separator, node=lexicon.tree)
+        begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.tree)
         self.slots = [Slot(begin, lm.initial() if lm else None, (), blank=Path(0.0))]
         self.frame = 0
 
-    def _look_ahead(self, node: Node, unigrams: dict[str, float]) -> float:
+    def _look_ahead(self, node: LexiconNode, unigrams: dict[str, float]) -> float:
         missing = unigrams.get(UNKNOWN_WORD, -100 * math.log(10))
         scores = [unigrams.get(self.lexicon.words[word], missing) * self.options.lm_weight for word in node.words]
         scores += [self._look_ahead(child, unigrams) for child in node.children.values()]
@@ -134,19 +134,19 @@ class PlainDictionarySearch:
         """A new label."""
         place, total = slot.place, self._total(slot)
         if place.kind == "end" and self.separator is not None:
-            begin = Place("begin", self.separator, node=self.lexicon.tree)
+            begin = TreePosition("begin", self.separator, node=self.lexicon.tree)
             self._add(new, begin, slot, replace(total, score=total.score + x[self.separator]))
             return
         begins = place.kind in ("begin", "end")
         if place.kind != "unknown":
-            node: Node = self.lexicon.tree if begins else place.node
+            node: LexiconNode = self.lexicon.tree if begins else place.node
             for label, child in node.children.items():
                 path = self._arrival(slot, label, x[label] - self.expected.get(id(node), 0.0))
                 for word in child.words:
                     self._end_word(new, slot, path, label, word, self.lexicon.words[word], word)
                 if child.children:
                     path = replace(path, score=path.score + self.expected.get(id(child), 0.0))
-                    inside = Place("inside", label, (*(() if begins else place.spelt), label), child)
+                    inside = TreePosition("inside", label, (*(() if begins else place.spelt), label), child)
                     self._add(new, inside, slot, self._recorded(path, label, None))
         if self.options.unknown_penalty is not None and (begins or place.kind == "unknown"):
             for label in range(len(x)):
@@ -162,7 +162,7 @@ class PlainDictionarySearch:
         known = known.children.get(label) if known is not None else None
         if known is None or not known.words:
             self._end_word(new, slot, path, label, UNKNOWN, UNKNOWN_WORD, spelt)
-        self._add(new, Place("unknown", label, spelt, known), slot, self._recorded(path, label, None))
+        self._add(new, TreePosition("unknown", label, spelt, known), slot, self._recorded(path, label, None))
 
     def _arrival(self, slot: Slot, label: int, score: float) -> Path:
         """A doubled label needs a blank between."""
@@ -178,12 +178,12 @@ class PlainDictionarySearch:
             log_prob, lm = self.lm.advance(slot.lm, text)
             score += self.options.lm_weight * log_prob
         after = Slot(slot.place, lm, () if self.recombine else (*slot.history, identity))
-        self._add(new, Place("end", label), after, self._recorded(replace(path, score=score), label, word))
+        self._add(new, TreePosition("end", label), after, self._recorded(replace(path, score=score), label, word))
 
     def _recorded(self, path: Path, label: int, word: int | None) -> Path:
         return Path(path.score, Record(path.trace, label, self.frame, path.end, word), self.frame + 1)
 
-    def _add(self, new: dict[Any, Slot], place: Place, slot: Slot, path: Path, blank: bool = False) -> None:
+    def _add(self, new: dict[Any, Slot], place: TreePosition, slot: Slot, path: Path, blank: bool = False) -> None:
         """Merges a path into its slot, which has the place given, and model state and history of `slot`."""
         if path.score == NEVER:
             return
@@ -215,7 +215,7 @@ class PlainDictionarySearch:
                 kept.append(i)
         return [slots[i] for i in sorted(kept)]
 
-    def best(self, count: int) -> list[Found]:
+    def best(self, count: int) -> list[WordPath]:
         """The best so far, as if the frames had ended."""
         complete = [slot for slot in self.slots if slot.place.kind in ("begin", "end")]
         ended = bool(complete)
@@ -226,7 +226,7 @@ class PlainDictionarySearch:
             if ended and self.lm is not None:
                 score += self.options.lm_weight * self.lm.final(slot.lm)
             scored.append((score, total))
-        found: dict[Any, Found] = {}
+        found: dict[Any, WordPath] = {}
         for score, total in sorted(scored, key=lambda one: -one[0]):
             one = _trace_back(total, score, ended)
             key = _identity(one)
@@ -236,7 +236,7 @@ class PlainDictionarySearch:
         return sorted(found.values(), key=lambda one: -one.score)[:count]
 
 
-def _trace_back(path: Path, score: float, complete: bool) -> Found:
+def _trace_back(path: Path, score: float, complete: bool) -> WordPath:
     records, ends = [], []
     record, end = path.trace, path.end
     while record is not None:
@@ -246,7 +246,7 @@ def _trace_back(path: Path, score: float, complete: bool) -> Found:
         record = record.previous
     records.reverse()
     words = [(record.word, i + 1) for i, record in enumerate(records) if record.word is not None]
-    return Found(
+    return WordPath(
         score,
         complete,
         [record.label for record in records],
@@ -257,7 +257,7 @@ def _trace_back(path: Path, score: float, complete: bool) -> Found:
     )
 
 
-def _identity(found: Found) -> tuple[Any, ...]:
+def _identity(found: WordPath) -> tuple[Any, ...]:
     """Its words, unknown ones by their labels."""
     starts = [0, *found.word_ends][: len(found.words)]
     return tuple(

@@ -18,11 +18,11 @@ Spelling = str | Sequence[str]
 
 
 @dataclass
-class Node:
+class LexiconNode:
     """A place in the tree: the beginning of some words, and the end of others."""
 
     label: int = -1  # that leads here
-    children: dict[int, Node] = field(default_factory=dict)
+    children: dict[int, LexiconNode] = field(default_factory=dict)
     words: list[int] = field(default_factory=list)
 
 
@@ -115,13 +115,13 @@ class Lexicon:
         return next((self.words[word] for word, ids in self._spellings if label in ids), None)
 
     @functools.cached_property
-    def tree(self) -> Node:
+    def tree(self) -> LexiconNode:
         """The prefix tree; children in the order of their labels."""
-        root = Node()
+        root = LexiconNode()
         for word, ids in sorted(self._spellings, key=lambda one: one[1]):  # stable: words keep their order
             node = root
             for label in ids:
-                node = node.children.setdefault(label, Node(label))
+                node = node.children.setdefault(label, LexiconNode(label))
             node.words.append(word)
         return root
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.search.toy import Fixed, Markov
 from unrolled.errors import UserError
 from unrolled.models import LanguageModelSettings, language_model
-from unrolled.search import Beam, Hypothesis, Ranking, Sampling, Shared, Step, beam_search, sample, score_targets
+from unrolled.search import Beam, Hypothesis, Ranking, Sampling, Shared, TokenStep, beam_search, sample, score_targets
 
 V, START, END = 5, 0, 4
 RANKINGS = [Ranking("none"), Ranking("average"), Ranking("gnmt", 0.6), Ranking("gnmt", 1.0), Ranking("gnmt", 0.6, 0.5)]
@@ -26,9 +26,9 @@ class Attentive(Markov):
         super().__init__(table)
         self.look = look.softmax(-1)  # (V, S)
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         step = super().step(tokens, state)
-        return Step(step.log_probs, step.state, self.look[tokens])
+        return TokenStep(step.log_probs, step.state, self.look[tokens])
 
 
 def a_model() -> Attentive:
@@ -183,8 +183,8 @@ class Rows(Fixed):
     def start(self, memory: Any) -> Any:
         return Shared(self.log_probs)
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
-        return Step(state.value.repeat_interleave(len(tokens) // len(state.value), dim=0), state)
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
+        return TokenStep(state.value.repeat_interleave(len(tokens) // len(state.value), dim=0), state)
 
 
 class OnlyEven:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unrolled.errors import UserError, unknown_name
-from unrolled.search.frames.prefix import MERGES, check_limits
+from unrolled.search.ctc.prefix_beam import MERGES, check_limits
 
 CLOSED_MARGIN, OPEN_MARGIN = 30.0, 10.0  # nats
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search.hypotheses import Hypothesis
 from unrolled.search.ranking import Ranking, unread
-from unrolled.search.steps import TokenModel, checked_step, is_whole
+from unrolled.search.tokens.hypotheses import Hypothesis
+from unrolled.search.tokens.token_model import TokenModel, checked_step, is_whole
 
 
 @torch.no_grad()
@@ -27,12 +27,12 @@ def score_targets(
 ) -> list[Hypothesis]:
     """Each target with its end token as a hypothesis: the same log-probability and score that `beam_search` gives it.
 
-    >>> from unrolled.search.steps import Step
+    >>> from unrolled.search.tokens.token_model import TokenStep
     >>> class Coin:
     ...     def start(self, memory):
     ...         return None
     ...     def step(self, tokens, state):
-    ...         return Step(torch.full((len(tokens), 2), 0.5).log(), state)
+    ...         return TokenStep(torch.full((len(tokens), 2), 0.5).log(), state)
     >>> [round(h.log_prob, 4) for h in score_targets(Coin(), [[0, 0], []], start=0, end=1)]
     [-2.0794, -0.6931]
     """

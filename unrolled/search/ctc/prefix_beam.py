@@ -12,8 +12,8 @@ from torch import Tensor
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES
 from unrolled.nn.ctc import ctc_align
-from unrolled.search.frames.posteriors import as_log_probs
-from unrolled.search.frames.results import Decoded
+from unrolled.search.ctc.decoded import Decoded
+from unrolled.search.ctc.posteriors import as_log_probs
 
 MERGES = ("sum", "max")
 BACKENDS = ("auto", "native", "reference")

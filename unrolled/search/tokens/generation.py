@@ -14,8 +14,8 @@ from torch import Tensor
 from unrolled.errors import UserError
 from unrolled.search.blocking import repeated_ngrams
 from unrolled.search.constraints import Constraint
-from unrolled.search.sampling import Sampling, choose
-from unrolled.search.steps import PrefillModel, Step, TokenModel, checked_step, is_whole, select
+from unrolled.search.tokens.sampling import Sampling, choose
+from unrolled.search.tokens.token_model import PrefillModel, TokenModel, TokenStep, checked_step, is_whole, select
 
 StoppedBy = Literal["end", "stop", "length"]  # an end token, the stop condition, max_tokens
 StopCondition = Callable[[int, Sequence[int]], bool]
@@ -73,7 +73,7 @@ def generate(
     ...     def start(self, memory):
     ...         return None
     ...     def step(self, tokens, state):
-    ...         return Step(torch.eye(5)[(tokens + 1) % 5].log(), state)
+    ...         return TokenStep(torch.eye(5)[(tokens + 1) % 5].log(), state)
     >>> for step in generate(Count(), [[0], [0, 1, 2]], max_tokens=3, end_tokens=[4]):
     ...     print([(token.row, token.id, token.stopped_by) for token in step])
     [(0, 1, None)]
@@ -117,7 +117,7 @@ def sample(
     ...     def start(self, memory):
     ...         return None
     ...     def step(self, tokens, state):
-    ...         return Step(torch.full((len(tokens), 2), 0.5).log(), state)
+    ...         return TokenStep(torch.full((len(tokens), 2), 0.5).log(), state)
     >>> sample(Coin(), [[0]], max_tokens=8, seeds=1)
     [Sample(tokens=[0, 1, 1, 0, 0, 0, 1, 1], log_prob=-5.545..., stopped_by='length')]
     """
@@ -243,7 +243,7 @@ def _run(
         step = _next(model, rows, state)
 
 
-def _first(model: TokenModel, rows: list[_Row], state: Any) -> Step:
+def _first(model: TokenModel, rows: list[_Row], state: Any) -> TokenStep:
     """Feeds whole prompts where the model can read them, their first tokens where not."""
     if not isinstance(model, PrefillModel):
         return _next(model, rows, state)
@@ -256,7 +256,7 @@ def _first(model: TokenModel, rows: list[_Row], state: Any) -> Step:
     return checked_step(step, len(rows), "prefill")
 
 
-def _next(model: TokenModel, rows: list[_Row], state: Any) -> Step:
+def _next(model: TokenModel, rows: list[_Row], state: Any) -> TokenStep:
     """Feeds each row the next token of its prompt, or the one it has just chosen."""
     tokens = []
     for row in rows:

@@ -13,7 +13,7 @@ from torch import _VF, Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
-from unrolled.kernels.recurrence.job import Job
+from unrolled.kernels.recurrence.scan_job import ScanJob
 
 DESCRIPTION = "torch.nn's own path: ATen on a CPU, cuDNN on a GPU"
 
@@ -25,7 +25,7 @@ _EXTRAS = {
 }
 
 
-def refuses(job: Job) -> str | None:
+def refuses(job: ScanJob) -> str | None:
     """What the job asks for that torch.nn does not compute, or None."""
     cell = job.cell
     if not isinstance(cell, BuiltIn):
@@ -60,7 +60,7 @@ def _refuses_activations(cell: BuiltIn) -> str | None:
     return None if usual else "torch.nn has other activations"
 
 
-def run(job: Job) -> tuple[Tensor, State]:
+def run(job: ScanJob) -> tuple[Tensor, State]:
     """The outputs (B, T, P) and the final state of one layer in one direction."""
     x = _flipped(job.x, job) if job.reverse else job.x
     if job.lengths is None:
@@ -96,7 +96,7 @@ def without_onednn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-def _ragged(job: Job, x: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
+def _ragged(job: ScanJob, x: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
     """torch wants sequences packed and none empty: an empty one runs a step on zeros, whose result is thrown away."""
     x = torch.where((lengths > 0)[:, None, None], x, 0)
     packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
@@ -145,7 +145,7 @@ def _function(cell: BuiltIn):  # type: ignore[no-untyped-def]  # torch._VF has n
     return _VF.rnn_tanh if cell.activation is torch.tanh else _VF.rnn_relu
 
 
-def _flipped(x: Tensor, job: Job) -> Tensor:
+def _flipped(x: Tensor, job: ScanJob) -> Tensor:
     """Each sequence backwards within its length; padding stays where it is."""
     if job.lengths is None:
         return x.flip(1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from unrolled.errors import UserError
 
 
-class Step(NamedTuple):
+class TokenStep(NamedTuple):
     """What a model says after one more token."""
 
     scores: Tensor  # (B, V), log-probabilities of the next token
@@ -36,7 +36,7 @@ class TokenModel(Protocol):
 
     def start(self, memory: Any) -> Any: ...
 
-    def step(self, tokens: Tensor, state: Any) -> Step:
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """tokens (B,) int64 → the distribution of the token that follows."""
         ...
 
@@ -45,7 +45,7 @@ class TokenModel(Protocol):
 class PrefillModel(TokenModel, Protocol):
     """A TokenModel that reads whole prompts faster than token by token."""
 
-    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> Step:
+    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
         """tokens (B, T) int64, zeros after each row's length; lengths (B,) int64, from 1 to T.
 
         The distribution and the state are those after each row's last real token: what `step` would have given.
@@ -103,7 +103,7 @@ def _gather(state: Any, rows: Tensor, shared: Tensor | None) -> Any:
     )
 
 
-def checked_step(step: Step, batch: int, method: str) -> Step:
+def checked_step(step: TokenStep, batch: int, method: str) -> TokenStep:
     """A model's answer, which must have a row for each row it was asked about."""
     shape = tuple(step.scores.shape)
     if len(shape) != 2 or shape[0] != batch:

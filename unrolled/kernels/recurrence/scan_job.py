@@ -14,7 +14,7 @@ Keep = tuple[Tensor | float, ...]
 
 
 @dataclass(frozen=True)
-class Job:
+class ScanJob:
     """One cell over one batch of sequences in one direction; all sizes already checked."""
 
     cell: AnyCell

@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.search.frames.exhaustive import Sentences, log_probs_of
+from tests.search.ctc.exhaustive import Sentences, log_probs_of
 from unrolled.errors import Note, UserError
 from unrolled.kernels import ENGINES
 from unrolled.nn import ctc_align
-from unrolled.search.frames import Decoder, Lexicon, decode
+from unrolled.search.ctc import Decoder, Lexicon, decode
 from unrolled.search.ngram import NGram
 
 BACKENDS = ["reference", *(["native"] if "native" in ENGINES else [])]

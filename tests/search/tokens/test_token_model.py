@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search import Shared, Step, reorder, select
+from unrolled.search import Shared, TokenStep, reorder, select
 
 
 class Memory(NamedTuple):
@@ -45,8 +45,8 @@ def test_what_is_shared_has_a_row_for_each_input() -> None:
 
 def test_scores_become_log_probabilities() -> None:
     scores = torch.tensor([[1.0, 2.0, 3.0]])
-    assert Step(scores, None).log_probs is scores
-    assert torch.equal(Step(scores, None, normalised=False).log_probs, scores.log_softmax(-1))
+    assert TokenStep(scores, None).log_probs is scores
+    assert torch.equal(TokenStep(scores, None, normalised=False).log_probs, scores.log_softmax(-1))
 
 
 @pytest.mark.parametrize(

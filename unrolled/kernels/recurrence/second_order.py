@@ -10,8 +10,8 @@ from torch import Tensor
 
 from unrolled.cells import GRUCell, LSTMCell, RNNCell
 from unrolled.kernels.recurrence import reference
-from unrolled.kernels.recurrence.job import Job
 from unrolled.kernels.recurrence.native_buffers import GRU_RESET_AFTER, GRU_RESET_BEFORE, LSTM, RNN_RELU
+from unrolled.kernels.recurrence.scan_job import ScanJob
 
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "norm_ih", "norm_hh", "hidden_mask")
 LSTM_WEIGHTS = ("weight_hr", "weight_peephole", "norm_c", "norm_c_bias")
@@ -44,7 +44,7 @@ def run_reference(given: Mapping[str, Any]) -> tuple[Tensor, ...]:
     reset = (given["reset_h"], given["reset_c"]) if lstm else (given["reset_h"],)
     keep = tuple(given[f"keep_{n}"] if given[f"keep_{n}"] is not None else given[f"keep_rate_{n}"] for n in "hc")
     keep = keep[: len(state)]
-    job = Job(
+    job = ScanJob(
         _cell(given),
         given["x"],
         state,

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from unrolled.errors import UserError
 from unrolled.nn.checks import check_options
-from unrolled.search.frames.blanks import chosen_blank
-from unrolled.search.frames.confidence import with_confidences
-from unrolled.search.frames.dictionary_plain import UNKNOWN, Found, PlainDictionarySearch
-from unrolled.search.frames.lexicon import Lexicon
-from unrolled.search.frames.options import SearchOptions
-from unrolled.search.frames.posteriors import as_log_probs
-from unrolled.search.frames.prefix import check_blank, check_limits, choose_backend, margin_for, prefix_search
-from unrolled.search.frames.results import Decoded, Word
+from unrolled.search.ctc.blanks import chosen_blank
+from unrolled.search.ctc.confidence import with_confidences
+from unrolled.search.ctc.decoded import Decoded, Word
+from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordPath
+from unrolled.search.ctc.lexicon import Lexicon
+from unrolled.search.ctc.options import SearchOptions
+from unrolled.search.ctc.posteriors import as_log_probs
+from unrolled.search.ctc.prefix_beam import check_blank, check_limits, choose_backend, margin_for, prefix_search
 from unrolled.search.ngram import NGram
 
 OPTIONS = [option.name for option in fields(SearchOptions)]
@@ -196,7 +196,7 @@ class DecoderStream:
         if decoder.backend == "native":
             self.search = _native_search(decoder, lexicon, recombine, margin)
         else:
-            self.search = PlainDictionarySearch(
+            self.search = DictionarySearch(
                 lexicon, decoder.lm, decoder.options, decoder.blank, decoder.separator, recombine, margin
             )
 
@@ -210,9 +210,9 @@ class DecoderStream:
 
     def best(self, n_best: int = 1) -> list[Decoded]:
         """The best readings of what was fed, as if it had ended."""
-        return [self._hypothesis(Found(*one)) for one in self.search.best(n_best)]
+        return [self._hypothesis(WordPath(*one)) for one in self.search.best(n_best)]
 
-    def _hypothesis(self, found: Found) -> Decoded:
+    def _hypothesis(self, found: WordPath) -> Decoded:
         spans = list(zip(found.starts, found.ends, strict=True))
         words = []
         first = 0

@@ -22,7 +22,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Node:
+class BeamNode:
     """One token of one hypothesis in the tree; `parent` is the number of the node before it, −1 at the root."""
 
     parent: int
@@ -32,15 +32,15 @@ class Node:
 
 
 @dataclass
-class Tree:
+class BeamTree:
     """Every hypothesis a search kept for at least one step.
 
-    >>> tree = Tree([Node(-1, 4, -0.1, "continued"), Node(0, 2, -0.3, "ended")])
+    >>> tree = BeamTree([BeamNode(-1, 4, -0.1, "continued"), BeamNode(0, 2, -0.3, "ended")])
     >>> tree.path(1)
     [4, 2]
     """
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[BeamNode] = field(default_factory=list)
 
     def path(self, number: int) -> list[int]:
         """The tokens from the root to a node."""
@@ -50,17 +50,17 @@ class Tree:
             number = self.nodes[number].parent
         return tokens[::-1]
 
-    def add(self, node: Node) -> int:
+    def add(self, node: BeamNode) -> int:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
 
 @dataclass(frozen=True)
-class Found:
+class BeamResult:
     """The outputs for one input, the best first, and the tree where it was asked for."""
 
     hypotheses: list[Hypothesis]
-    tree: Tree | None = None
+    tree: BeamTree | None = None
 
     @property
     def best(self) -> Hypothesis:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.search.frames.exhaustive import log_probs_of, paths, reads
-from unrolled.search.frames import Decoded, Decoder, word_confidences
+from tests.search.ctc.exhaustive import log_probs_of, paths, reads
+from unrolled.search.ctc import Decoded, Decoder, word_confidences
 
 LABELS = ["-", "a", "b", "|"]
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
-from unrolled.search.frames.blanks import blank_column, chosen_blank
-from unrolled.search.frames.decoder import Decoder
-from unrolled.search.frames.lexicon import Lexicon
+from unrolled.search.ctc.blanks import blank_column, chosen_blank
+from unrolled.search.ctc.decoder import Decoder
+from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ngram import NGram
 from unrolled.text.array_files import ArrayError, read_npy, read_npz
 from unrolled.text.files import as_utf8

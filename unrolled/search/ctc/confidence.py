@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.search.frames.results import Decoded
+from unrolled.search.ctc.decoded import Decoded
 
 Grid = NDArray[np.float64]
 

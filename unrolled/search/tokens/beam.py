@@ -14,9 +14,9 @@ from unrolled.errors import UserError, unknown_name
 from unrolled.kernels.vocabulary.scores import top_scores
 from unrolled.search.blocking import forced, repeated_ngrams
 from unrolled.search.constraints import Constraint
-from unrolled.search.hypotheses import Fate, Found, Hypothesis, Node, Tree
 from unrolled.search.ranking import Ranking, unread
-from unrolled.search.steps import TokenModel, checked_step, is_whole, reorder, select
+from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Fate, Hypothesis
+from unrolled.search.tokens.token_model import TokenModel, checked_step, is_whole, reorder, select
 
 Stop = Literal["safe", "enough"]
 
@@ -69,7 +69,7 @@ def beam_search(
     constraint: Constraint | None = None,
     attention: bool = False,
     tree: bool = False,
-) -> list[Found]:
+) -> list[BeamResult]:
     """The best outputs for each of `rows` inputs, found in one tensor program for all inputs and hypotheses.
 
     An output begins after the token `start`, which is no part of it, and ends with `end`; it has at most `max_tokens`
@@ -79,13 +79,13 @@ def beam_search(
 
     A row's result does not depend on the rows beside it.
 
-    >>> from unrolled.search.steps import Step
+    >>> from unrolled.search.tokens.token_model import TokenStep
     >>> class Lazy:  # 1 or 2 with equal chance after 0, then the end, 3
     ...     table = torch.tensor([[0, 0.6, 0.4, 0], [0, 0, 0.1, 0.9], [0, 0, 0, 1], [0, 0, 0, 1]]).log()
     ...     def start(self, memory):
     ...         return None
     ...     def step(self, tokens, state):
-    ...         return Step(self.table[tokens], state)
+    ...         return TokenStep(self.table[tokens], state)
     >>> (found,) = beam_search(Lazy(), 1, start=0, end=3, max_tokens=5, beam=Beam(2, n_best=2))
     >>> [(h.tokens, round(h.log_prob, 3)) for h in found.hypotheses]
     [([1], -0.616), ([2], -0.916)]
@@ -146,14 +146,14 @@ class _Search:
     constraint: Constraint | None
     memory_mask: Tensor | None
     outputs: list[list[_Output]] = field(default_factory=list)
-    trees: list[Tree] | None = None
+    trees: list[BeamTree] | None = None
     count: int = 0
 
     def begin(self, state: Any, attention: bool, tree: bool) -> None:
         rows = len(self.limits)
         self.device = torch.device(getattr(self.model, "device", "cpu"))
         self.outputs = [[] for _ in range(rows)]
-        self.trees = [Tree() for _ in range(rows)] if tree else None
+        self.trees = [BeamTree() for _ in range(rows)] if tree else None
         self.keep_attention = attention
         self.live = _Live(
             list(range(rows)),
@@ -168,9 +168,9 @@ class _Search:
         self.last = torch.full((rows,), self.start, device=self.device)  # (B·W,) what the model reads next
         self.active = True
 
-    def found(self, row: int) -> Found:
+    def found(self, row: int) -> BeamResult:
         best = sorted(self.outputs[row], reverse=True)[: self.beam.n_best]
-        return Found([output.hypothesis for output in best], self.trees[row] if self.trees is not None else None)
+        return BeamResult([output.hypothesis for output in best], self.trees[row] if self.trees is not None else None)
 
     def advance(self) -> None:
         """One step of all hypotheses: the model, what may follow, the best continuations, who is done."""
@@ -311,7 +311,7 @@ class _Search:
     def _node(self, i: int, origin: int, token: int, log_prob: float, fate: Fate) -> int:
         assert self.trees is not None
         assert self.live.nodes is not None
-        return self.trees[self.live.rows[i]].add(Node(int(self.live.nodes[i, origin]), token, log_prob, fate))
+        return self.trees[self.live.rows[i]].add(BeamNode(int(self.live.nodes[i, origin]), token, log_prob, fate))
 
     def _drop_done(self) -> None:
         """Takes rows out whose outputs cannot change any more."""

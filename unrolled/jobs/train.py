@@ -1,0 +1,269 @@
+"""A training job: a config made ready to train, and the run that it drives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unrolled.config import apply, keys, write_toml
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.jobs.load import load_model
+from unrolled.jobs.target import configure
+from unrolled.model import Model, current_versions, find_file
+from unrolled.see.figures.curves import curves
+from unrolled.tasks import TASKS, Data, Task
+from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
+from unrolled.training.changes import END, check_changes
+from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
+from unrolled.training.devices import is_out_of_memory, largest_fitting_batch, pick_device
+from unrolled.training.doubts import Doubts
+from unrolled.training.folder import (
+    BEST,
+    CONFIG,
+    CURVES,
+    INIT,
+    LAST,
+    LOCK,
+    STARTED,
+    check_free,
+    check_run,
+    clear,
+    locked,
+)
+from unrolled.training.interrupts import interruptible
+from unrolled.training.loop import StepInfo
+from unrolled.training.report import Report, stopped_early
+from unrolled.training.schedule import too_slow_a_rise
+
+FILE_KEYS = (
+    *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
+    *("images", "valid_images", "cache"),
+)
+
+
+class TrainingJob:
+    """A config made ready to train: data read, vocabulary made, network built."""
+
+    def __init__(self, config: Any, init: str | Path | None = None, task: Task | None = None) -> None:
+        settings = config.train
+        if task is not None and task.name != config.task:
+            raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        torch.use_deterministic_algorithms(settings.deterministic)
+        self.device = pick_device(settings.device)
+        self.task = task or TASKS[config.task]()
+        self.init = find_file(init) if init is not None else None
+        start = load_model(self.init, task=self.task) if self.init is not None else None
+        self.config = config if start is None else _shaped(config, self.task.architecture(start.config))
+        self.data: Data = self.task.read(self.config)
+        torch.manual_seed(settings.seed)
+        self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
+        self.goal = self.task.goal(self.config, self.assets)
+        network = self.task.build(self.config, self.assets)
+        if start is not None:
+            self.task.transfer(start, network, self.assets)
+        else:
+            self.task.initialize(network, self.config, self.assets, self.data)
+        self.model = Model(self.task, self.config, self.assets, network.to(self.device), {}, current_versions())
+
+    def trainer(self) -> Trainer:
+        task, model, config = self.task, self.model, self.config
+        batches = task.batches(config, self.assets, self.data.train, training=True)
+        valid = task.batches(config, self.assets, self.data.valid, training=False)
+
+        def loss(batch: Batch, state: Any) -> Any:
+            prepared = task.prepare(model.network, config, batch, state, trainer.done)
+            return task.loss(model.network, prepared, state)
+
+        trainer = Trainer(
+            model.network,
+            loss,
+            batches,
+            config.train,
+            goal=self.goal,
+            evaluate=lambda: task.evaluate(model, valid),
+            device=self.device,
+            stateful=task.stateful(config),
+            window=task.window(config),
+            judge_start=task.judge_start(config),
+            usual_tokens=task.usual_tokens(config),
+        )
+        return trainer
+
+    def run(self, out: Path | None, *, quiet: bool = False) -> Model:
+        trainer = self.trainer()
+        folder = new_folder(out, self.task.name)
+        with locked(folder):
+            check_free(folder)  # another process may have been faster
+            clear(folder, STARTED - {LOCK})
+            if self.init is not None:  # to begin again from, should the run be killed before its first checkpoint
+                write_atomically(folder / INIT, self.init.read_bytes())
+            self._write_config(folder)
+            return self._drive(self._run(folder, trainer), quiet, [])
+
+    def resume(
+        self, folder: Path, old: Any | None = None, changes: Sequence[str] = (), *, quiet: bool = False
+    ) -> Model:
+        """Goes on with a run, whose config was `old` where it is changed."""
+        trainer = self.trainer()
+        run = self._run(folder, trainer)
+        before = None if old is None else trainer.total_of(old.train)
+        notes = run.resume(before)
+        if before == trainer.total_steps and any(line.startswith(END) for line in changes):
+            notes.append(
+                f"It still ends after {trainer.total_steps} updates: {' and '.join(END)} both hold, "
+                "and the earlier end counts."
+            )
+        if changes:
+            self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
+        if before not in (None, trainer.total_steps) and trainer.progress.step:
+            run.checkpoint()  # patience may count anew, also for a run that is killed before its next checkpoint
+        return self._drive(run, quiet, [*changes, *notes])
+
+    def _run(self, folder: Path, trainer: Trainer) -> Run:
+        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True) + self.data.contents
+        files = [str(path) for name in FILE_KEYS if (path := getattr(self.config.data, name, None)) is not None]
+        origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets.encode()), files)
+        return Run(folder, trainer, self.model.save, origin, lambda: self.task.samples(self.model))
+
+    def _write_config(self, folder: Path, change: str = "") -> None:
+        """Writes config.toml; changes on the way are told at its top, each on a line."""
+        path, lines = folder / CONFIG, list[str]()
+        if path.is_file():
+            top = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+            lines = [line.removeprefix("# ") for line in top if line.startswith("# ")]
+        header = "\n".join([*lines, change] if change else lines)
+        write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
+
+    def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
+        trainer, folder, doubts = run.trainer, run.folder, Doubts(self.goal)
+        with (
+            Report(
+                self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
+            ) as report,
+            interruptible() as stop,
+        ):
+            for note in notes:
+                report.say(note)
+            report.say(self._introduction(folder, trainer))
+            if trainer.progress.step >= trainer.total_steps:
+                longer = f"unrolled train --resume {folder} --set train.max_steps={2 * trainer.total_steps}"
+                report.say(f"The run had come to its end already. To make it longer: {longer}")
+            try:
+                for info in self._steps(run):
+                    report.step(info, trainer.progress)
+                    doubts.look(info)
+                    if info.scores is not None:
+                        for sample in run.samples:
+                            report.say(_indented(sample))
+                    if stop.signal is not None and not trainer.progress.finished:
+                        run.checkpoint()
+                        report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
+                        self._draw(folder)
+                        stop.leave()
+            except DiskError:
+                raise
+            except UserError:  # how it became non-finite is worth seeing
+                self._draw(folder)
+                raise
+            self._draw(folder)
+            if trainer.stalled and trainer.progress.step < trainer.total_steps:
+                report.say(
+                    f"{stopped_early(self.goal, trainer.progress, run.scores)} "
+                    f"To train on: unrolled train --resume {folder} --set train.patience=0"
+                )
+        best = load_model(
+            folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
+        )
+        report.say(
+            f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
+            f"Use it: unrolled run {folder}"
+        )
+        for remark in self.task.remarks(best):
+            report.say(remark)
+        doubts.end(trainer.progress.best_score)
+        return best
+
+    def _draw(self, folder: Path) -> None:
+        """The curves as far as the run came, however it ended."""
+        with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
+            picture = curves(folder, self.goal.metric)
+            if picture is not None:
+                write_atomically(folder / CURVES, picture)
+
+    def _steps(self, run: Run) -> Iterator[StepInfo]:
+        try:
+            yield from run.steps()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise UserError(
+                f"Out of memory with train.batch_size={self.config.train.batch_size}.",
+                f"Use train.batch_size={largest_fitting_batch(self.config.train.batch_size, self._try_batch_size)}"
+                + (", or a shorter train.k1." if hasattr(self.config.train, "k1") else "."),
+            ) from None
+
+    def _try_batch_size(self, size: int) -> None:
+        """Run one batch of this size forward and backward."""
+        TrainingJob(apply(self.config, {"train.batch_size": size}), task=self.task).trainer().gradients()
+
+    def _introduction(self, folder: Path, trainer: Trainer) -> str:
+        text = (
+            f"{self.task.name} on {self.data.source}\n"
+            + "".join(f"{name:<8}  {text}\n" for name, text in self.task.roles(self.assets).items())
+            + f"{self.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
+            f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
+            "Ctrl-C stops and saves"
+        )
+        if type(self.task).samples is not Task.samples:
+            text += "; lines marked │ are samples of what the model does"
+        slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
+        return "\n".join(
+            [text, *self.task.warnings(self.config, trainer.batches), *([f"Note: {slow}"] if slow else [])]
+        )
+
+
+def resume_run(
+    folder: Path, overrides: list[str], extra: Mapping[str, Any], *, task: Task | None = None, quiet: bool = False
+) -> Model:
+    """Continue a stopped run; changes of its config are `key=value` texts and values of dotted keys."""
+    check_run(folder)
+    with locked(folder):
+        old: Any = configure(folder / CONFIG, task=task)
+        new: Any = configure(folder / CONFIG, overrides, extra, task=task)
+        lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
+        init = folder / INIT if (folder / INIT).is_file() else None
+        return TrainingJob(new, init=init, task=task).resume(folder, old if lines else None, lines, quiet=quiet)
+
+
+def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
+    """The config with the shape of the model that training starts from; another one cannot be asked for."""
+    usual, kept_config = type(config)(), apply(config, kept)
+    for key in keys(type(config)):
+        asked, value = attrgetter(key)(config), attrgetter(key)(kept_config)
+        if asked not in (value, attrgetter(key)(usual)):
+            raise UserError(f"{key}={asked} was asked for, and the model to start from has {value}.", "Leave it out.")
+    return kept_config
+
+
+def batches_per_epoch(trainer: Trainer) -> str:
+    number = len(trainer.batches)
+    return f"{number} {'batch' if number == 1 else 'batches'} an epoch"
+
+
+def _with_absolute_paths(config: Any) -> Any:
+    paths = {f"data.{name}": getattr(config.data, name, None) for name in FILE_KEYS}
+    return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
+
+
+def _indented(text: str) -> str:
+    """The first lines of a sample, marked as such."""
+    lines = text.splitlines()[:4]
+    return "\n".join(f"    │ {line[:110]}" for line in lines)

@@ -1,0 +1,1 @@
+"""Search over tokens, one model step at a time: beam search, sampling, and scores of known outputs."""

@@ -1,0 +1,50 @@
+"""The device that training and prediction compute on, and its memory."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+import torch
+
+from unrolled.errors import UserError
+
+
+def pick_device(name: str, key: str = "train.device") -> torch.device:
+    """The device of that name; `auto` is the GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        hint = "Did you mean 'cuda'? " if name.startswith("gpu") else ""
+        raise UserError(f"Unknown {key} {name!r}.", f"{hint}Choices: auto, cpu, cuda.") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"{key}={name}, but torch finds no GPU here.", f"Use {key}=cpu.")
+    return device
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes in use at the peak: of the GPU, or of the whole process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Recognize a failed allocation. torch's CPU allocator has no error class of its own."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
+
+
+def largest_fitting_batch(size: int, attempt: Callable[[int], object]) -> int:
+    """The largest half, quarter, … of a batch size for which `attempt(size)` does not run out of memory."""
+    size //= 2
+    while size > 1:
+        try:
+            attempt(size)
+            return size
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            size //= 2
+    return 1
