@@ -14,6 +14,7 @@ import pytest
 
 from unrolled import UserError, api, reproduce
 from unrolled.cli.app import main
+from unrolled.config import read_toml
 from unrolled.reproduce import FOLDER, Recipe, find, names, prepared, read_recipe
 
 RECIPES = sorted(FOLDER.glob("*.toml"))
@@ -56,7 +57,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_is_whole(path: Path) -> None:
     """Its config trains, its text says what was published and how it is scored."""
-    recipe = read_recipe(path)
+    recipe = read_recipe(read_toml(path))
     config: Any = api.configure(path)
     assert recipe.about
     assert recipe.source
@@ -164,7 +165,9 @@ def test_a_recipe_is_a_config_that_trains(recipe: Path) -> None:
 @pytest.mark.skipif("UNROLLED_DATA" not in os.environ, reason="needs the Penn Treebank: UNROLLED_DATA")
 def test_characters_of_the_treebank_are_the_usual_ones(tmp_path: Path) -> None:
     """As many as Mikolov et al. 2012 count, of 50 kinds."""
-    files = prepared(read_recipe(find("ptb-characters")), Path(os.environ["UNROLLED_DATA"]), tmp_path / "work")
+    files = prepared(
+        read_recipe(read_toml(find("ptb-characters"))), Path(os.environ["UNROLLED_DATA"]), tmp_path / "work"
+    )
     sizes = {name: len(path.read_text()) for name, path in files.items()}
     assert sizes == {"train": 5_017_482, "valid": 393_042, "test": 442_423}
     assert len(set(files["train"].read_text())) == 50

@@ -179,11 +179,11 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "another task's option": ([*train, book, "--images", tmp], "--images is not for generate. Leave it out."),
         "resume and more": (
             ["train", "generate", "--resume", folder],
-            "--resume goes on with a run in its own folder, from its own model. Leave out generate.",
+            "--resume continues a run in its own folder, from its own model. Leave out generate.",
         ),
         "resume elsewhere": (
             ["train", "--resume", folder, "--out", tmp / "b", "--init", folder],
-            "--resume goes on with a run in its own folder, from its own model. Leave out --out and --init.",
+            "--resume continues a run in its own folder, from its own model. Leave out --out and --init.",
         ),
         "resume nowhere": (
             ["train", "--resume", tmp / "nowhere"],
@@ -231,7 +231,8 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a model of another task": (
             ["info", tmp / "other.safetensors"],
-            f"{tmp}/other.safetensors was made by a task called 'generatx'. Give it: load(path, task=MyTask()).",
+            f"{tmp}/other.safetensors was made by a task called 'generatx'. "
+            "Give it: --task FILE.py:CLASS, or load(path, task=MyTask()).",
         ),
         "temperature": (
             ["run", folder, "--temperature", "-1"],
@@ -239,7 +240,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             "Use 0 for the likeliest token, 1 for the model's own distribution.",
         ),
         "format": (["run", folder, "--format", "xml"], "Unknown format 'xml'. Choices: csv, jsonl, text."),
-        "a config that is there": (["new", "generate", book], f"{book} is there already. Choose another name."),
+        "a config that is there": (["new", "generate", book], f"{book} exists. Choose another name."),
         "no GPU": (
             [*train, book, "--device", "cuda"],
             "train.device=cuda, but torch finds no GPU here. Use train.device=cpu.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from numbers import Integral
@@ -104,7 +104,7 @@ def options_of(task: str) -> TaskOptions:
     return options
 
 
-def declared(verb: Verb, tasks: Iterable[str]) -> Mapping[str, dict[str, Option]]:
+def declared(verb: Verb, tasks: Iterable[str]) -> dict[str, dict[str, Option]]:
     """For each key of a command, the tasks that take it and their options."""
     found: dict[str, dict[str, Option]] = {}
     for task in tasks:
