@@ -83,7 +83,7 @@ def test_what_was_made_is_not_made_again(book: Path, tmp_path: Path, monkeypatch
         raise AssertionError("it was made again")
 
     monkeypatch.setattr(token_cache, "_tokenise", never)
-    monkeypatch.setattr(token_cache, "scan", never)
+    monkeypatch.setattr(token_cache, "scan_text", never)
     again, _ = cache.text(book)
     assert np.array_equal(cache.ids(again, made), first)
     other = train_tokenizer("char", text.segments(), lowercase=True)

@@ -261,10 +261,10 @@ def test_a_long_text_is_followed_from_some_losses(model_of: Find, monkeypatch: p
 def test_forecast_losses_are_training_losses(model_of: Find) -> None:
     model = model_of("forecast")
     trace = model.trace(waves(20))
-    from unrolled.data.readers.series.series import Series
-    from unrolled.data.signals.scaling import Part
+    from unrolled.data.readers.series.read_series import Series
+    from unrolled.data.signals.scaling import SeriesPart
 
-    steps = model.assets.steps(Part(Series(waves(20), "")))
+    steps = model.assets.steps(SeriesPart(Series(waves(20), "")))
     network: Any = model.network
     with torch.no_grad():
         estimate, _ = network(torch.from_numpy(steps.inputs)[None])

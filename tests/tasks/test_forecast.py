@@ -17,7 +17,7 @@ from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
-from unrolled.tasks.forecast.task import ForecastConfig
+from unrolled.tasks.forecast.config import ForecastConfig
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,
@@ -128,7 +128,8 @@ def test_roll_outs_fit_into_a_short_validation_part(tmp_path: Path) -> None:
     path = table(tmp_path / "short.csv", waves(50))
     config = api.configure("forecast", [], {**SMALL, "data.train": str(path), "train.free_running": True})
     job = TrainingJob(config)
-    scores = job.task.evaluate(job.model, job.task.batches(config, job.assets, job.data.valid, training=False))
+    batches = job.task.batches(config, job.assets, job.data.valid, training=False)
+    scores = job.task.evaluate(job.model, batches).scores
     assert scores["free_running_steps"] == 10
     assert scores["free_running_mse"] > 0
 

@@ -12,7 +12,7 @@ import torch
 
 import unrolled
 from unrolled import Model, UserError, api
-from unrolled.models import LanguageModelSettings, language_model, stepping
+from unrolled.models import LanguageModelSettings, language_model, stepper_for
 from unrolled.models.language import RecurrentLM
 from unrolled.tasks import TASKS
 from unrolled.tasks.generate.config import GenerateConfig
@@ -370,7 +370,7 @@ class TestModels:
         network = language_model(LanguageModelSettings(hidden_size=32, num_layers=2), 11, 3).eval()
         if weights != "fp32" and "native" not in unrolled.kernels.ENGINES:
             pytest.skip("the native engine is not built")
-        packed = stepping(network, 2, weights)
+        packed = stepper_for(network, 2, weights)
         state, expected_state = packed.start(None), network.start(None)
         for tokens in torch.randint(0, 11, (20, 2)):
             step, expected = packed.step(tokens, state), network.step(tokens, expected_state)
@@ -381,7 +381,7 @@ class TestModels:
     def test_packed_weights_are_for_few_rows(self) -> None:
         network = language_model(LanguageModelSettings(hidden_size=8), 11, 3)
         with pytest.raises(UserError) as error:
-            stepping(network, 9, "int8")
+            stepper_for(network, 9, "int8")
         assert str(error.value) == (
             "weights='int8' is for writing up to 8 texts at once with a recurrent model on a CPU. Use weights='fp32'."
         )

@@ -16,7 +16,7 @@ from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import Note
 from unrolled.models.tagger import Tagger
 from unrolled.tasks.tag.config import TagConfig
-from unrolled.tasks.tag.predict import words_of
+from unrolled.tasks.tag.documents import words_of
 from unrolled.tasks.tag.task import Tag
 
 SMALL: dict[str, Any] = {

@@ -32,4 +32,4 @@ def evaluate(
         scores = loaded.evaluate(file, set=overrides, **options)
     else:
         scores = api.compare([model, *others], file, picture, device=device, set=overrides, **options)[model]
-    typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))
+    typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.runner.report(scores))

@@ -14,6 +14,7 @@ from unrolled.tasks import TASKS
 from unrolled.tasks.options import EVERY_TASK, Option, Verb, declared
 
 if TYPE_CHECKING:
+    from unrolled.model import ModelTask
     from unrolled.tasks import Task
 
     OwnTask = Task | None
@@ -145,7 +146,7 @@ def _grouped(texts: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def chosen_options(verb: Verb, task: Task, values: Mapping[str, Any]) -> dict[str, Any]:
+def chosen_options(verb: Verb, task: Task | ModelTask, values: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the user gave, by key. One that the task does not take is an error."""
     taken = {_name(option): option for option in task.options.of(verb).values() if option.only != "python"}
     known = taken | {_name(option): option for option in EVERY_TASK if verb == "train"}

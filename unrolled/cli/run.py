@@ -52,12 +52,12 @@ def run(
     if files and "-" in files and files != ["-"]:
         raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
     piped = files == ["-"]
-    kept = kept_columns(keep, form, loaded.task, [] if piped else files or [])
+    kept = kept_columns(keep, form, loaded, [] if piped else files or [])
     if text is not None or (files and not piped):
         _answer(loaded, Request(texts=text, files=files or (), format=form, keep=kept), options)
     elif sys.stdin.isatty() and not files:
         _play(loaded, form, options)
-    elif loaded.task.reads_bytes and holds_a_file(asked=bool(files) or "rate" in options):
+    elif loaded.runner.reads_bytes and holds_a_file(asked=bool(files) or "rate" in options):
         _answer(loaded, Request(raw=sys.stdin.buffer, format=form), options)
     else:
         _answer(loaded, Request(lines=standard_input(), format=form, keep=kept), options)
@@ -72,18 +72,18 @@ def _format(format: str | None, as_json: bool) -> Any:
     return "jsonl" if as_json else format or "text"
 
 
-def kept_columns(keep: str | None, format: str, task: Any, files: Sequence[str]) -> list[str]:
+def kept_columns(keep: str | None, format: str, model: Any, files: Sequence[str]) -> list[str]:
     """The columns that --keep names; an error where the output has no columns, or the input none."""
     if keep is None:
         return []
     names = [name.strip() for name in keep.split(",") if name.strip()]
     if not names:
         raise UserError("--keep names no column.", "Give names with commas between: --keep id,date")
-    if not task.keeps:
-        raise UserError(f"--keep is not for a model of {task.name}.", "Leave it out.")
+    if not model.runner.keeps:
+        raise UserError(f"--keep is not for a model of {model.task.name}.", "Leave it out.")
     if format == "text":
         raise UserError("--keep is for records.", "Ask for them with --format jsonl or csv.")
-    if not files and not task.keeps_lines:
+    if not files and not model.runner.keeps_lines:
         raise UserError("--keep is for the columns of tables, and there is no file.", "Give one, or leave it out.")
     return names
 
@@ -126,7 +126,7 @@ def _utf16_lines(file: IO[bytes]) -> Iterator[str]:
 
 
 def _answer(model: Any, request: Request, options: Mapping[str, Any]) -> None:
-    for piece in model.task.run(model, request, **options):
+    for piece in model.runner.run(request, **options):
         sys.stdout.write(piece)
         sys.stdout.flush()
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unrolled.tasks.caption.task import Caption
     from unrolled.tasks.classify.task import Classify
-    from unrolled.tasks.contract import Data, Example, Request, Task
+    from unrolled.tasks.contract import Data, Task
     from unrolled.tasks.forecast.task import Forecast
     from unrolled.tasks.generate.task import Generate
     from unrolled.tasks.options import Option, TaskOptions
     from unrolled.tasks.recognize.task import Recognize
+    from unrolled.tasks.runner import Request, Runner
     from unrolled.tasks.tag.task import Tag
+    from unrolled.tasks.tracer import Example, Tracer
     from unrolled.tasks.translate.task import Translate
 
 _CLASSES = {
@@ -28,7 +30,9 @@ _CLASSES = {
 }
 _HOMES = {
     **{name: f"unrolled.tasks.{task}.task" for task, name in _CLASSES.items()},
-    **dict.fromkeys(("Data", "Example", "Request", "Task"), "unrolled.tasks.contract"),
+    **dict.fromkeys(("Data", "Task"), "unrolled.tasks.contract"),
+    **dict.fromkeys(("Request", "Runner"), "unrolled.tasks.runner"),
+    **dict.fromkeys(("Example", "Tracer"), "unrolled.tasks.tracer"),
     **dict.fromkeys(("Option", "TaskOptions"), "unrolled.tasks.options"),
 }
 
@@ -70,8 +74,10 @@ __all__ = [
     "Option",
     "Recognize",
     "Request",
+    "Runner",
     "Tag",
     "Task",
     "TaskOptions",
+    "Tracer",
     "Translate",
 ]
