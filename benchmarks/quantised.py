@@ -1,4 +1,4 @@
-"""What fp16 and int8 weights cost in perplexity when a trained model reads a text a token at a time.
+"""The perplexity that fp16 and int8 weights cost when a trained model reads a text token by token.
 
 python benchmarks/quantised.py MODEL FILE [--tokens 20000] [--json FILE]
 """

@@ -2,10 +2,10 @@
 
     python benchmarks/recognize.py --data FOLDER [--lines 64] [--seconds 5]
 
-FOLDER, by default $UNROLLED_DATA, holds fraktur_ocr. Both networks have the same convolutions and weights and see the
-same batches of 16 lines of like width; torch's LSTM reads packed sequences, its CTC loss time-major scores, as its
-documentation has it. "torch, padded" leaves the packing out: it is another network, since what reads backwards begins
-in the padding. A step is forward, backward and AdamW. Before timing, losses and gradients must agree.
+FOLDER, by default $UNROLLED_DATA, holds fraktur_ocr. Both networks have the same convolutions and weights and read the
+same batches of 16 lines of similar width. torch's LSTM reads packed sequences and its CTC loss time-major scores, as
+its documentation recommends. "torch, padded" does not pack: it is another network, because the backward direction
+begins in the padding. A step is forward, backward and AdamW. Before timing, losses and gradients must agree.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def test_the_map_is_the_tree() -> None:
 
 
 def the_map() -> dict[str, str]:
-    """Paths of the map in CONTRIBUTING.md and what it says of each; two blanks more are one folder deeper."""
+    """Paths of the map in CONTRIBUTING.md and what it says of each; two more spaces are one folder deeper."""
     tree = re.search(r"^```\nunrolled/.*?^```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL)
     assert tree, "CONTRIBUTING.md has a map of the code that begins with unrolled/"
     drawn: dict[str, str] = {}

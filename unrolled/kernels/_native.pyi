@@ -4,6 +4,8 @@ import builtins
 
 from torch import Tensor
 
+CELLS: dict[int, tuple[str, int, bool, bool]]  # kind → name, gates, has a memory, saves a candidate
+
 class StateJob:
     initial: int
     reset: int
