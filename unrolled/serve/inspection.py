@@ -115,7 +115,7 @@ class Inspection:
         model = self.model(query)
         options = {name.removeprefix("o."): value for name, value in query.items() if name.startswith("o.")}
         options = {name: value for name, value in options.items() if value != ""}
-        key = (id(model), query.get("text", ""), *sorted(options.items()))
+        key = (query.get("model") or next(iter(self.asked.models)), query.get("text", ""), *sorted(options.items()))
         if key not in self._traces:
             given, truth = self._given(model, query)
             self._traces[key] = model.trace(given, **{**truth, **options})
