@@ -323,10 +323,10 @@ def test_out_of_memory_names_a_batch_size_that_fits(
     """A loss that cannot hold more than two rows: eight are refused, two are named."""
     original: Callable[..., object] = TASKS["generate"].loss
 
-    def hungry(self: object, network: object, batch: object, state: object) -> object:
+    def hungry(self: object, network: object, batch: object, state: object, training: object = None) -> object:
         if len(batch.inputs) > 2:  # type: ignore[attr-defined]
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
-        return original(self, network, batch, state)
+        return original(self, network, batch, state, training)
 
     monkeypatch.setattr(TASKS["generate"], "loss", hungry)
     code, _, err = call("train", "generate", "--train", book, "--out", tmp_path / "run", *SMALL)
