@@ -421,7 +421,7 @@ def test_doubtful_labels() -> None:
 
 
 def test_json_lists_of_sentences_and_series(tmp_path: Path) -> None:
-    """What reads JSON lines reads a list of objects too."""
+    """Readers of JSON lines also read a list of objects."""
     (tmp_path / "tags.json").write_text(json.dumps([{"tokens": ["a", "b"], "tags": ["X", "Y"]}]))
     (one,) = read_sentences(tmp_path / "tags.json")
     assert (one.words, one.tags) == (("a", "b"), ("X", "Y"))

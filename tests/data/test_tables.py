@@ -133,7 +133,7 @@ def test_semicolons_blanks_and_long_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [".tsv", ".tsv.gz", ".csv", ".jsonl", ".parquet"])
 def test_texts_alone(kind: str, tmp_path: Path) -> None:
-    """What a model is to answer is one column of the table that it could learn from."""
+    """A table to answer needs only the text column."""
     assert texts(write(tmp_path, kind)) == [text for _, text in ROWS]
 
 

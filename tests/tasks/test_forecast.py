@@ -178,7 +178,7 @@ def test_a_stream_keeps_nothing_of_the_past(model: Model) -> None:
 
 
 def test_batches_and_streams_agree(model: Model) -> None:
-    """What evaluation computes for series side by side is what each gives alone, row by row."""
+    """Evaluation of series side by side equals each series alone, row by row."""
     first, second = waves(90), waves(31, seed=5)
     together = model.predict([first, second], steps=5)
     for series, answer in zip((first, second), together, strict=True):

@@ -280,6 +280,7 @@ def test_gradients_agree_with_autograd_by_hand(model: Model) -> None:
     assert torch.allclose(trace.gradients()[5], expected, rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.usefixtures("with_curves")
 def test_the_run_folder_has_what_scripts_rely_on(book: Path, tmp_path: Path) -> None:
     small(book, tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}

@@ -1,4 +1,4 @@
-"""What `recognize` says of training data and settings that it cannot use, or not wholly."""
+"""Messages of `recognize` about training data and settings that it cannot use, or only in part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `run` of a tagger takes for text or columns, and that files come back as they were."""
+"""A tagger's `run` tells text from columns, and files come back unchanged apart from the tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure a tagger is, which addresses of a text stay whole, and tags that are numbers."""
+"""Probabilities of a tagger, addresses that stay whole, and tags that are numbers."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_only_what_is_wanted_is_read(file: Path, block: int, monkeypatch: pytest
 
 
 def test_most_reads_no_further(tmp_path: Path) -> None:
-    """What stands behind the wanted rows may be as wrong as it likes."""
+    """Errors after the wanted rows do not matter."""
     file = tmp_path / "v.txt"
     file.write_text("9 2\na 1 2\nb 3 4\nc rubbish\n")
     assert Vectors.read(file, most=2).words == ["a", "b"]

@@ -64,7 +64,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Traits:
-    """What the training loop needs to know of a task."""
+    """The needs of a task in the training loop."""
 
     goal: Goal
     stateful: bool = False  # the state of a batch is carried to the next

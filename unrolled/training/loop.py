@@ -38,7 +38,7 @@ class Batches(Protocol):
 
 @dataclass
 class Progress:
-    """Where a run is: every number that changes on the way, besides tensors."""
+    """The position of a run: every number that changes in training, besides tensors."""
 
     step: int = 0  # updates made
     epoch: int = 0
@@ -80,7 +80,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Goal:
-    """What an evaluation is judged by."""
+    """The score that decides which model is best."""
 
     metric: str
     higher_is_better: bool = False
@@ -153,12 +153,12 @@ class Trainer:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last update is made, or evaluations have stalled for too long."""
+        """True after the last update, or when early stopping ends the run."""
         return self.progress.step >= self.total_steps or self.stalled
 
     @property
     def stalled(self) -> bool:
-        """Whether patience is at its end."""
+        """True if early stopping ends the run."""
         return self.patience is not None and self.progress.stalled >= self.patience
 
     def rate(self, step: int, total: int | None = None) -> float:
@@ -226,7 +226,7 @@ class Trainer:
         return StepInfo(0, 0, float(loss.sum) / max(1, count), count, 0.0, 0.0, False)
 
     def gradients(self) -> tuple[float, int]:
-        """Adds up the gradients of the next batches; their summed loss and count."""
+        """Add up the gradients of the next batches; their summed loss and count."""
         progress, parts = self.progress, []
         if progress.batch >= len(self.batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -260,7 +260,7 @@ class Trainer:
         return replace(info, scores=scores, samples=found.samples, is_best=is_best)
 
     def _compare(self, score: float, found: tuple[str, float] | None) -> bool:
-        """Whether an evaluation is the best so far, which `progress` then remembers.
+        """True if an evaluation is the best so far; `progress` then holds it.
 
         Of equal scores the lower validation loss is better, and that is progress too. Without a loss, or with equal
         losses, the network that was trained longest is kept, but that is no progress.

@@ -27,8 +27,7 @@ from unrolled.training.updates import UpdateLog
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run is made from: its task, fingerprints of its data and of what was learnt from it before training, and
-    where the data lies."""
+    """The origin of a run: its task, fingerprints of its data and assets, and the paths of the data."""
 
     task: str = "TASK"
     data: str = ""

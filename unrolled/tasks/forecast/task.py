@@ -94,7 +94,7 @@ class Forecast(Task):
         return Forecaster(config.model, layout_of(config.model, assets), output, tune_linear=tune)
 
     def initialize(self, network: nn.Module, config: ForecastConfig, assets: ColumnScaling, data: Data) -> None:
-        """The scales of changes, and the linear path by least squares: training starts from a linear forecast."""
+        """Set the scales of changes, and fit the linear path: training starts from a linear forecast."""
         assert isinstance(network, Forecaster)
         start_from(network, [assets.steps(part) for part in data.train.parts], assets)
 
@@ -168,12 +168,12 @@ class Forecast(Task):
         return scores
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """What follows a series (T, D), or each of a list of arrays.
+        """The continuation of a series (T, D), or of each of a list of arrays.
 
-        Without `steps` the horizons' forecasts, (horizons, K); for aligned targets one for each row, (T, K). With
-        `steps` the model goes on from its own predictions: (steps, K), `sample`d from its distribution if asked for;
-        `hold_inputs` keeps inputs that it does not predict at their last values. With `interval`, a probability, it is
-        an `Interval` of the point and its bounds.
+        Without `steps`, the forecasts of the horizons, (horizons, K); for aligned targets one for each row, (T, K).
+        With `steps`, a roll-out on its own predictions: (steps, K), with `sample` from its distribution; `hold_inputs`
+        keeps inputs that it does not predict at their last values. With `interval`, a probability, an `Interval` of
+        the point and its bounds.
         """
         check_forecast_options(options)
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
@@ -182,7 +182,7 @@ class Forecast(Task):
 
 
 def _period(said: int | str, table: Table) -> int | None:
-    """The period of the config, or of the targets of the training part."""
+    """The period of the config, or that of the training targets."""
     if said == "none":
         return None
     if isinstance(said, int):

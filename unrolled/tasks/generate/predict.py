@@ -1,4 +1,4 @@
-"""How a language model of text is written with, read into and fed in pieces."""
+"""A language model of text: writing, reading, and streams."""
 
 from __future__ import annotations
 
@@ -111,10 +111,9 @@ def write_texts(
 
 
 class TextStream:
-    """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
+    """A model that reads a text in pieces, and scores or continues it; the split does not change the result.
 
-    A word or sub-word may go on in the next piece: what is not certain to be whole waits until more comes, until
-    `write` or `finish`.
+    A word may continue in the next piece: the end of a piece waits for the next one, for `write` or for `finish`.
     """
 
     def __init__(self, model: Model) -> None:
@@ -138,14 +137,14 @@ class TextStream:
         return None
 
     def feed(self, text: str) -> float:
-        """Reads a piece; the summed loss in nats of the tokens that became certain with it."""
+        """Read a piece; the summed loss in nats of the tokens that it completes."""
         text = self._waiting + text
         cut = len(text) if self._tokenizer.level == "char" else max(text.rfind(" "), text.rfind("\n"), 0)
         self._waiting = text[cut:]
         return self._read(text[:cut])
 
     def finish(self) -> float:
-        """Reads what was waiting."""
+        """Read the waiting rest."""
         text, self._waiting = self._waiting, ""
         return self._read(text)
 
@@ -163,7 +162,7 @@ class TextStream:
         return self.nats - before
 
     def write(self, **options: Any) -> Iterator[str]:
-        """Continues what was read, piece by piece. Options: see `GenerationOptions`."""
+        """Continue the text, piece by piece. Options: see `GenerationOptions`."""
         self.finish()
         settings = GenerationOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
@@ -185,7 +184,7 @@ class TextStream:
 
 
 def start_token(tokenizer: Tokenizer) -> int:
-    """What stands before the first token: a new line where there is one."""
+    """The token before the first one: a new line, if the tokenizer has it."""
     ids = tokenizer.ids("\n")
     return int(ids[0]) if len(ids) else 0
 

@@ -50,7 +50,7 @@ class RecognitionOptions:
 
     @property
     def searches(self) -> bool:
-        """Whether more is asked for than each step's best label."""
+        """True if the options need more than the best label of each step."""
         return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1
 
 
@@ -66,7 +66,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Recognized:
-    """What an input says: the text, its score (a natural logarithm), and where its words and labels stand.
+    """The answer to an input: the text, its score (a natural logarithm), and the times of its words and labels.
 
     `unit` is seconds, pixels of the picture, or frames. `others` are the next best readings.
     """

@@ -1,4 +1,4 @@
-"""How tasks write text: the options of a search or of sampling, and what they find."""
+"""Writing text by beam search or sampling: the options, and the results."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class WritingOptions:
         return {key: value for key, value in values.items() if value is not None}
 
     def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """A block in which products are as `precision` says."""
+        """A block in which matrix products have the `precision`."""
         return nullcontext() if self.precision == "fp32" else torch.autocast(device.type, dtype=torch.bfloat16)
 
     @property
@@ -102,12 +102,12 @@ class WritingOptions:
 
     @property
     def side_by_side(self) -> int:
-        """Outputs that are written for one input at the same time."""
+        """Hypotheses of one input at the same time."""
         return (self.beam or USUAL_BEAM) if self.temperature is None else 1
 
 
 def named(options: WritingOptions) -> str:
-    """How outputs are found, in words.
+    """The search or sampling in words.
 
     >>> named(WritingOptions()), named(WritingOptions(beam=1)), named(WritingOptions(beam=8, length_penalty="none"))
     ('beam 5, gnmt 1', 'greedy', 'beam 8')
@@ -135,7 +135,7 @@ def written(
     forbid_unknown: bool,
     attention: bool,
 ) -> list[BeamResult]:
-    """What was found for each row of a memory, `most` tokens at the most; `places` are the rows' numbers among all."""
+    """The outputs for each row of a memory, at most `most` tokens; `places` are the numbers of the rows among all."""
     prefix = prefix_ids(target, options.prefix)
     if options.max_tokens is None:
         most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
@@ -184,7 +184,7 @@ def _drawn(
     number: int,
     **limits: Any,
 ) -> list[list[int]]:
-    """For each row the tokens of its draw of this number, with the prefix, and with the end where it came."""
+    """The sampled tokens of each row, with the prefix, and with the end token if it was sampled."""
     seeds = None if options.seed is None else [options.seed + options.n_best * place + number for place in places]
     drawn = sample(
         network,
@@ -203,7 +203,7 @@ def _drawn(
 
 
 def prefix_ids(target: Side, text: str | None) -> list[int]:
-    """The tokens of what outputs begin with, all of which the model must know."""
+    """The tokens of a prefix; the model must know all of them."""
     ids: list[int] = target.ids(text).tolist() if text else []
     special = [place for place, number in enumerate(ids) if number < len(target.tokenizer.vocabulary.specials)]
     if text and special:

@@ -161,7 +161,7 @@ class Translate(Task):
 
 
 def _named_pairs(settings: TranslateData, which: str) -> tuple[list[Pair] | None, str]:
-    """The pairs that the config names for training or validation, None where it names none."""
+    """The pairs of the config for training or validation, or None."""
     table, source, target = (getattr(settings, name) for name in (which, f"{which}_source", f"{which}_target"))
     if table is not None and (source or target):
         raise UserError(f"Both data.{which} and data.{which}_source are given.", "Give one table, or two files.")
@@ -177,7 +177,7 @@ def _named_pairs(settings: TranslateData, which: str) -> tuple[list[Pair] | None
 
 
 def _reading(data: TranslateData, side: SideSettings) -> Reading:
-    """What the config says of one side, its own settings before those of both."""
+    """The settings of one side: its own, else those of both."""
     return Reading(
         side.level or data.level,
         side.min_count or data.min_count,
