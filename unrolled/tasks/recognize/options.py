@@ -9,6 +9,7 @@ from unrolled.tasks.shared import options as shared
 
 BEAM = replace(shared.BEAM, default_text="1; 100 with a lexicon")
 N_BEST = shared.N_BEST
+SCORERS = shared.SCORERS
 LEXICON = Option("lexicon", "Read only words of this file, one per line", metavar="FILE")
 LM = Option("lm", "An n-gram model of words, .arpa or .arpa.gz", metavar="FILE")
 LM_WEIGHT = Option("lm_weight", "Weight of the language model", float, default_text="1", minimum=0)
@@ -27,7 +28,7 @@ TUNE = Option("tune", "Find the --lm-weight and --word-bonus with the fewest err
 
 WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, WINDOW)
 TRAIN = ()
-PREDICT = (BEAM, N_BEST, *WORDS, RATE)
+PREDICT = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
-EVAL = (BEAM, *WORDS, TUNE, *shared.python_only((N_BEST,)))
+EVAL = (BEAM, *WORDS, TUNE, *shared.python_only((N_BEST, SCORERS)))
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=PREDICT)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search import NGram
+from unrolled.search import NGram, Scorer
 from unrolled.search.ctc import Decoded, Decoder, Lexicon, Word, best_path
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.options import check_used
@@ -32,6 +32,7 @@ class RecognitionOptions:
     unknown_penalty: float | None = declared.UNKNOWN_PENALTY.default
     window: float | None = declared.WINDOW.default
     rate: float | None = declared.RATE.default
+    scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     def __post_init__(self) -> None:
         if self.lm is not None and self.lexicon is None:
@@ -43,15 +44,17 @@ class RecognitionOptions:
             word_bonus=self.word_bonus,
             unknown_penalty=self.unknown_penalty,
         )
-        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1):
-            raise UserError("beam=1 is the best path, without lexicon or n-best list.", "Use a beam of 2 or more.")
+        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1 or self.scorers):
+            raise UserError(
+                "beam=1 is the best path, without lexicon, scorers or n-best list.", "Use a beam of 2 or more."
+            )
         if self.window is not None and not self.window > 0:
             raise UserError(f"window={self.window} is not above 0.", "It is seconds, or heights of a line.")
 
     @property
     def searches(self) -> bool:
         """True if the options need more than the best label of each step."""
-        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1
+        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1 or len(self.scorers) > 0
 
 
 class Span(NamedTuple):
@@ -116,6 +119,7 @@ class Search:
             beam=options.beam or USUAL_BEAM,
             lm_weight=1.0 if options.lm_weight is None else options.lm_weight,
             word_bonus=options.word_bonus or 0.0,
+            scorers=options.scorers,
             **more,
         )
 

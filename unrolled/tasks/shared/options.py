@@ -39,6 +39,7 @@ PRECISION = Option(
     "precision", "fp32, or bf16 for speed where the processor has it", default="fp32", choices=("fp32", "bf16")
 )
 ATTENTION = Option("attention", "Keep the attention weights of each token", bool, default=False, only="python")
+SCORERS = Option("scorers", "Scorers beside the model", tuple, default=(), only="python")
 
 PICTURE = Option(
     "picture", "Draw this picture of one input", names=("--picture", "--attention"), metavar="FILE", only="command line"
@@ -62,6 +63,7 @@ WRITING = (
     UNKNOWN,
     PRECISION,
     ATTENTION,
+    SCORERS,
 )
 
 
