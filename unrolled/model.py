@@ -222,7 +222,7 @@ def find_file(path: str | Path) -> Path:
         if (path / "config.toml").is_file():
             raise UserError(
                 f"{path} was stopped before its first evaluation: it holds no model yet.",
-                f"Go on with: unrolled train --resume {path}",
+                f"Resume it: unrolled train --resume {path}",
             )
         raise UserError(f"{path} holds no model.", "Give a run folder made by `unrolled train`, or a model file.")
     if not path.exists():

@@ -106,7 +106,7 @@ def test_check_of_series_in_a_valid_file(file: Path, tmp_path: Path) -> None:
 
 
 def test_time_and_series_can_be_switched_off(file: Path, tmp_path: Path) -> None:
-    with pytest.warns(Note, match="not numbers, and left out: 'date'"):
+    with pytest.warns(Note, match="left out, since they are not numbers: 'date'"):
         model = small(file, tmp_path / "run", data__time_column="none", data__sequence_column="none")
     assert model.assets.roles.inputs == ("store", "clock", "load")
     assert (model.assets.time, model.assets.series) == ((), ())

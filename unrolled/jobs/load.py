@@ -22,7 +22,7 @@ def load_model(path: str | Path, *, task: Task | None = None, device: str = "cpu
     if task is None:
         if about.task not in TASKS:
             raise UserError(
-                f"{file} was made by a task called {about.task!r}.",
+                f"{file} is a model of the task {about.task!r}, which is not built in.",
                 "Give it: --task FILE.py:CLASS, or load(path, task=MyTask()).",
             )
         task = TASKS[about.task]()

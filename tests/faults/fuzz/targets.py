@@ -28,7 +28,7 @@ from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import audio_blocks, audio_facts
 from unrolled.errors import UserError
 from unrolled.jobs import TrainingJob
-from unrolled.reproduce import read_recipe
+from unrolled.recipes import read_recipe
 from unrolled.search import NGram
 from unrolled.search.ctc.files import decoder_from_files, read_posteriors
 from unrolled.see.views.runs import run_rows
