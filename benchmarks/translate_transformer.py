@@ -14,7 +14,7 @@ from peer_process import Peer
 from translate_ours import BEAM, PRECISIONS, TOKENS, Ours
 
 from unrolled.nn.positions import sinusoidal
-from unrolled.search import score_targets
+from unrolled.search import Limits, score_targets
 from unrolled.tasks.translate.batches import source_batch
 
 SIZES = {"encoder.hidden_size": 256, "encoder.blocks": 3, "decoder.blocks": 3, "encoder.heads": 4, "decoder.heads": 4}
@@ -23,7 +23,7 @@ AT_ONCE = 90  # sentences in a batch, about as many as ours
 
 
 def measure(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Rows of the table, and what was compared."""
+    """Rows of the table, and the compared outputs."""
     more = {f"model.{key}": value for key, value in SIZES.items()}
     ours = Ours(Path(options.data), options.batches, options.clock, **{"model.kind": "transformer", **more})
     ours.train()
@@ -71,13 +71,14 @@ def job_of(ours: Ours, weights: Path, options: argparse.Namespace) -> dict[str, 
 
 @torch.no_grad()
 def agree(ours: Ours, theirs: list[float]) -> None:
-    """Both must give the same targets the same log-probabilities before anything is timed."""
+    """Require the same log-probabilities of the same targets before anything is timed."""
     assets, network = ours.model.assets, ours.model.network.eval()
     pairs = [pair for batch in ours.pairs for pair in batch][: len(theirs)]
     memory = network.encode(source_batch(assets, [s for s, _ in pairs]))  # type: ignore[operator]
     targets = [t.tolist() for _, t in pairs]
-    given = {"start": assets.target.begin, "end": assets.target.end, "memory": memory}
-    for mine, other in zip(score_targets(network, targets, **given), theirs, strict=True):  # type: ignore[arg-type]
+    limits = Limits(end=assets.target.end)
+    ours_scored = score_targets(network, targets, limits, start=assets.target.begin, memory=memory)  # type: ignore[arg-type]
+    for mine, other in zip(ours_scored, theirs, strict=True):
         if abs(mine.log_prob - other) > 1e-4 * abs(other):
             problem = f"log P is {mine.log_prob:.4f} here and {other:.4f} in CTranslate2"
             raise SystemExit(f"{problem}: they are not the same model.")

@@ -54,7 +54,8 @@ NB_MODULE(_native, m) {
     using Self = ScanJob;
     nb::class_<ScanJob>(m, "ScanJob")
         .def(nb::init<>())
-        .def_rw("kind", &ScanJob::kind)
+        .def_prop_rw("kind", [](Self& s) { return static_cast<int>(s.kind); },
+                     [](Self& s, int number) { s.kind = cell_kind(number); })
         .def_rw("batch", &ScanJob::batch)
         .def_rw("steps", &ScanJob::steps)
         .def_rw("features", &ScanJob::features)
@@ -86,7 +87,8 @@ NB_MODULE(_native, m) {
     using Self = AttentionJob;
     nb::class_<AttentionJob>(m, "AttentionJob")
         .def(nb::init<>())
-        .def_rw("kind", &AttentionJob::kind)
+        .def_prop_rw("kind", [](Self& s) { return static_cast<int>(s.kind); },
+                     [](Self& s, int number) { s.kind = cell_kind(number); })
         .def_rw("batch", &AttentionJob::batch)
         .def_rw("steps", &AttentionJob::steps)
         .def_rw("positions", &AttentionJob::positions)
@@ -136,6 +138,10 @@ NB_MODULE(_native, m) {
       .def("feed", [](Stream& self, nb::handle x) { return owned(call_feed(self, x.ptr())); })
       .def("state", [](Stream& self) { return owned(stream_state(self)); })
       .def("set_state", [](Stream& self, nb::handle state) { return set_stream_state(self, state.ptr()); });
+  nb::dict cells;  // kind → name, gates, memory, candidate
+  for (const CellTraits& cell : kCells)
+    cells[nb::int_(static_cast<int>(cell.kind))] = nb::make_tuple(cell.name, cell.gates, cell.memory, cell.candidate);
+  m.attr("CELLS") = cells;
   bind_ngram(m);
   m.def("connect", [](nb::handle tensor_type, nb::handle table) { return connect_tensors(tensor_type.ptr(), table.ptr()); },
         "Where torch's tensors are to be had; see tensors.h.");

@@ -8,15 +8,20 @@
 namespace unrolled {
 
 enum class WeightKind : int { fp32 = 0, fp16 = 1, int16 = 2, int8 = 3 };
+WeightKind weight_kind(int number);  // throws for other numbers
 
-constexpr int kGatesTogether = 4;  // an LSTM's
+// Panels that hold all gates of some units: of cells with four gates, each one sum.
+constexpr int kGatesTogether = 4;
+[[gnu::always_inline]] constexpr bool gates_together(const CellTraits& cell) {
+  return cell.gates == kGatesTogether && !cell.candidate;
+}
 
 // A matrix (rows, depth) in panels of some rows each. In whole numbers, matrix[r][k] ≈ scales[r]·q[r][k].
 struct PackedMatrix {
   int rows = 0, depth = 0;
   WeightKind kind = WeightKind::fp32;
   int panel_count = 0;
-  int gate_rows = 0;           // if not zero: a panel holds all gates of some units, and a gate has so many rows
+  int gate_rows = 0;           // if not zero: a panel holds all gates of some units; rows of one gate
   bool offset_inputs = false;  // int8: the kernel takes inputs as unsigned numbers, 128 too large
   float* panels = nullptr;
   float* scales = nullptr;      // one for each row of the panels
@@ -24,7 +29,7 @@ struct PackedMatrix {
 };
 
 struct StepLayer {
-  int kind = 0;
+  CellKind kind = kNoCell;
   int features = 0, hidden = 0, width = 0;
   bool peephole_previous = false;
   float keep_h = 0, keep_c = 0;
@@ -48,7 +53,7 @@ struct StepRows {
   float *new_h = nullptr, *new_c = nullptr;
 };
 
-// How many threads may share a layer's work, and whether it is long enough to wake them for it (crew.h).
+// How many threads may share a layer's work, and whether it is long enough to wake them for it (thread_pool.h).
 struct Sharing {
   int members = 1;
   bool long_enough = false;

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests import warm
 from tests.cli.test_generate import call
 from tests.tasks.test_caption import SMALL, scenes, write
 from unrolled import load
@@ -112,7 +111,7 @@ def test_scores(folder: Path, table: Path, tmp_path: Path) -> None:
     ("name", "raw", "message"),
     [
         ("a.jpg", b"\xff\xd8\xff\xe0", "unrolled: {} is damaged or cut off. Get the file again, or leave it out."),
-        ("a.png", b"text", "unrolled: {} is no picture that can be read. Expected one of .png, .jpg"),
+        ("a.png", b"text", "unrolled: {} is not a readable picture. Expected one of .png, .jpg"),
         ("a.png", b"", "unrolled: {} is empty. Get the file again, or leave it out."),
         ("a.txt", b"text", "unrolled: {} holds no pictures: its name ends in '.txt'. Give a folder, a .zip or a .npz."),
         ("a.zip", b"zip", "unrolled: {} is not a whole zip file: File is not a zip file."),
@@ -169,17 +168,11 @@ def test_unreadable_pictures_keep_their_names(folder: Path, table: Path, tmp_pat
     code, out, _ = call("run", folder, bad, picture(table), "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [row["input"] for row in rows] == [str(bad), str(picture(table))]
-    assert "is no picture that can be read" in rows[0]["error"]
+    assert "is not a readable picture" in rows[0]["error"]
     assert (rows[0]["caption"], rows[1]["error"]) == ("", "")
     assert rows[1]["caption"] in scenes()[0][2]
 
 
 def test_a_picture_on_standard_input(folder: Path, table: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "unrolled", "run", str(folder), "-"],
-        input=picture(table).read_bytes(),
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )
-    assert result.stdout.decode().strip() in scenes()[0][2]
+    result = warm.unrolled("run", folder, "-", given=picture(table).read_bytes(), check=True)
+    assert result.stdout.strip() in scenes()[0][2]

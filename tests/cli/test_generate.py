@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests import warm
 from unrolled import UserError
 from unrolled.cli import app as command
 from unrolled.model_file import read_about
@@ -65,15 +65,13 @@ def test_the_whole_way_in_a_real_process(book: Path, tmp_path: Path) -> None:
     """new, check, train, run, eval, info: each as its own command."""
 
     def unrolled(*words: str, given: str | None = None) -> str:
-        result = subprocess.run(
-            [sys.executable, "-m", "unrolled", *words], cwd=tmp_path, capture_output=True, text=True, input=given
-        )
+        result = warm.unrolled(*words, given=given or "", folder=tmp_path)
         assert result.returncode == 0, result.stderr
         return result.stdout
 
     unrolled("new", "generate", "my.toml", "--set", "model.hidden_size=8", "--set", f"data.train={book}")
     text = (tmp_path / "my.toml").read_text()
-    assert "a Transformer's width. A whole number, 1 or more. Default: 256.\nhidden_size = 8" in text
+    assert "width of a Transformer. A whole number, 1 or more. Default: 256.\nhidden_size = 8" in text
     assert "train tokens" in unrolled("check", "my.toml", "--set", "train.batch_size=8")
     unrolled("train", "my.toml", "--out", "run", "--set", "train.batch_size=8", "--set", "train.max_steps=3")
     assert unrolled("run", "run", "--prompt", "3 and", "--max-tokens", "5", "--seed", "1").startswith("3 and")
@@ -196,7 +194,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "resume as another network": (
             ["train", "--resume", folder, "--set", "model.num_layers=7"],
-            f"model.num_layers cannot change when a run goes on: {folder} has 1. Leave it out. These can change: "
+            f"model.num_layers cannot change when a run resumes: {folder} has 1. Leave it out. These can change: "
             "train.epochs, train.max_steps, train.patience, train.eval_every, train.lr, train.clip_norm, "
             "train.clip_value, train.device, train.threads and the paths of the same data.",
         ),
@@ -206,8 +204,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a folder in use": (
             ["train", "generate", "--train", book, "--out", folder],
-            f"{folder} is there already. Choose another --out, or go on with that run: "
-            f"unrolled train --resume {folder}",
+            f"{folder} exists already. Choose another --out, or resume that run: unrolled train --resume {folder}",
         ),
         "no model": (
             ["run", tmp / "nowhere"],
@@ -217,8 +214,11 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             ["run", tmp],
             f"{tmp} holds no model. Give a run folder made by `unrolled train`, or a model file.",
         ),
-        "a text as a model": (["info", book], f"{book} is not a whole model file: "),
-        "a truncated model": (["info", tmp / "cut.safetensors"], f"{tmp}/cut.safetensors is not a whole model file: "),
+        "a text as a model": (["info", book], f"{book} is not a complete model file: "),
+        "a truncated model": (
+            ["info", tmp / "cut.safetensors"],
+            f"{tmp}/cut.safetensors is not a complete model file: ",
+        ),
         "a foreign model": (
             ["info", tmp / "foreign.safetensors"],
             f"{tmp}/foreign.safetensors is a safetensors file, but not one of unrolled's. "
@@ -231,7 +231,8 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a model of another task": (
             ["info", tmp / "other.safetensors"],
-            f"{tmp}/other.safetensors was made by a task called 'generatx'. Give it: load(path, task=MyTask()).",
+            f"{tmp}/other.safetensors is a model of the task 'generatx', which is not built in. "
+            "Give it: load(path, task=MyTask()).",
         ),
         "temperature": (
             ["run", folder, "--temperature", "-1"],
@@ -263,7 +264,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "a run without a model": (
             ["run", _stopped(tmp / "stopped")],
             f"{tmp}/stopped was stopped before its first evaluation: it holds no model yet. "
-            f"Go on with: unrolled train --resume {tmp}/stopped",
+            f"Resume it: unrolled train --resume {tmp}/stopped",
         ),
         "a folder that is not there": (
             ["new", "generate", tmp / "nodir" / "x.toml"],
@@ -275,7 +276,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "an output that cannot be": (
             ["train", "generate", "--train", book, "--out", book / "run"],
-            f"{book}/run cannot be made: Not a directory. Choose another --out.",
+            f"{book}/run cannot be created: Not a directory. Choose another --out.",
         ),
     }
 

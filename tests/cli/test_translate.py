@@ -66,7 +66,7 @@ def test_of_a_table_the_sources_are_read(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "out.txt").write_text("five three\neight\n")
     code, _, said = call("eval", folder, tmp_path / "in.tsv", "--target", tmp_path / "out.txt")
     assert code == 2
-    assert said.startswith(f"unrolled: {tmp_path / 'in.tsv'} is a table, and lines of text are expected.")
+    assert said.startswith(f"unrolled: {tmp_path / 'in.tsv'} is a table; expected lines of text.")
 
 
 def test_n_best_with_scores_attention_and_alignment(folder: Path) -> None:

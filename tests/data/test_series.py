@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from unrolled import UserError
-from unrolled.data.readers.series.series import Series, embedded_series, read_series
+from unrolled.data.readers.series.read_series import Series, embedded_series, read_series
 from unrolled.data.readers.tables.number_cells import is_header, number_separator
 from unrolled.data.readers.tables.quoted import separator_of
-from unrolled.data.signals.scaling import Frame, Part, Roles, fit_frame
+from unrolled.data.signals.scaling import ColumnScaling, Roles, SeriesPart, fit_scaling
 from unrolled.errors import Note
 
 TABLE = "date,x,y\n2026-01-01,1,10\n2026-01-02,2,20.5\n2026-01-03,3,-1e3\n"
@@ -22,7 +22,7 @@ TABLE = "date,x,y\n2026-01-01,1,10\n2026-01-02,2,20.5\n2026-01-03,3,-1e3\n"
 def test_a_table_with_names_and_dates(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(TABLE)
-    with pytest.warns(Note, match=r"not numbers, and left out: 'date'\."):
+    with pytest.warns(Note, match=r"left out, since they are not numbers: 'date'\."):
         sheet = read_series(path)
     assert sheet.columns == ("x", "y")
     assert sheet.series[0].values.tolist() == [[1, 10], [2, 20.5], [3, -1000]]
@@ -93,7 +93,7 @@ def test_names_that_are_asked_for_are_names(tmp_path: Path) -> None:
 def test_semicolons_tabs_and_decimal_commas(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
-    with pytest.warns(Note, match="left out: 'day'"):
+    with pytest.warns(Note, match="left out, since they are not numbers: 'day'"):
         sheet = read_series(path)
     assert sheet.columns == ("y", "x")
     assert sheet.series[0].values.tolist() == [[1.5, 2], [-3, 40]]
@@ -164,15 +164,15 @@ def test_a_ragged_sequence_may_be_empty(targets: bool, tmp_path: Path) -> None:
     [
         (
             'x,y\n1,2\n3,"4\n5,6\n',
-            '{}:3: a quote is not closed. Close it, or double it where it is meant itself: "".',
+            '{}:3: a quote is not closed. Close it, or double a literal quote: "".',
         ),
         (f"x,y\n1,2\n3,{'4' * 140_000}\n", "{}:3, column 'y': inf is not finite. Correct it, or leave the cell empty."),
         (
             "x,y\n1,2\n3,4\n1_0,6\n",
             "{}:4, column 'x': '1_0' is not a number. Correct it, or leave the column out: data.input_columns.",
         ),
-        ("x,y\n1,2\n3\n", "{}:3 has 1 comma-separated columns, expected 2. Make every row the same."),
-        ("x,x\n1,2\n", "{} has two columns 'x'. Give every column a name of its own."),
+        ("x,y\n1,2\n3\n", "{}:3 has 1 comma-separated columns, expected 2. Give every row the same columns."),
+        ("x,x\n1,2\n", "{} has two columns 'x'. Give every column a different name."),
         ("x,y\n", "{} holds no row of numbers. Give a file with a row for each step."),
         ("x\na\nb\n", "{} has no column of numbers. Its columns: x."),
         (
@@ -233,10 +233,10 @@ def test_the_embedded_series_is_a_recording() -> None:
     assert series.values.std() > 5
 
 
-def frame(values: np.ndarray, horizons: tuple[int, ...] = (1,), **options: bool) -> Frame:
+def frame(values: np.ndarray, horizons: tuple[int, ...] = (1,), **options: bool) -> ColumnScaling:
     roles = Roles(("x", "y"), ("y",), horizons)
     settings = {"missing": False, "start_row": False, **options}
-    return fit_frame(roles, [Part(Series(values, "s"))], "standard", **settings)
+    return fit_scaling(roles, [SeriesPart(Series(values, "s"))], "standard", **settings)
 
 
 def test_scaling_and_back() -> None:
@@ -246,17 +246,17 @@ def test_scaling_and_back() -> None:
     np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(scaled.std(0), 1)
     np.testing.assert_allclose(made.unscaled(scaled[:, 1:]), values[:, 1:], rtol=1e-12)
-    assert Frame.from_json(made.to_json()) == made
+    assert ColumnScaling.from_json(made.to_json()) == made
 
 
 def test_targets_are_the_rows_ahead() -> None:
     values = np.array([[5.0, 0], [6, 1], [7, 0], [8, 1]])  # y is binary: left as it is
-    steps = frame(values, (1, 3)).steps(Part(Series(values, "s")))
+    steps = frame(values, (1, 3)).steps(SeriesPart(Series(values, "s")))
     assert steps.targets[:, :, 0].tolist()[0] == [1, 1]
     assert np.isnan(steps.targets[:, :, 0]).tolist() == [[False, False], [False, True], [False, True], [True, True]]
-    scored = frame(values).steps(Part(Series(values, "s"), first=2)).targets[:, 0, 0]
+    scored = frame(values).steps(SeriesPart(Series(values, "s"), first=2)).targets[:, 0, 0]
     assert np.isnan(scored).tolist() == [True, False, False, True]
-    begun = frame(values, start_row=True).steps(Part(Series(values, "s")))
+    begun = frame(values, start_row=True).steps(SeriesPart(Series(values, "s")))
     assert begun.inputs.tolist()[0] == [0, 0]
     assert begun.targets[:-1, 0, 0].tolist() == [0, 1, 0, 1]
 
@@ -278,7 +278,7 @@ def test_robust_scaling_is_not_moved_by_outliers() -> None:
     values = np.random.default_rng(0).normal(0, 1, (1000, 2))
     values[::100] = 1e6
     roles = Roles(("x", "y"), ("y",), (1,))
-    made = fit_frame(roles, [Part(Series(values, "s"))], "robust", missing=False, start_row=False)
+    made = fit_scaling(roles, [SeriesPart(Series(values, "s"))], "robust", missing=False, start_row=False)
     assert max(map(abs, made.center)) < 0.2
     assert made.scale == pytest.approx((1, 1), abs=0.2)
 
@@ -296,7 +296,7 @@ def test_numbers_too_large_to_reckon_with() -> None:
     with pytest.raises(
         UserError, match=r"s, row 2, column 'y': -1e\+39 is too large for the model\. Expected numbers w"
     ):
-        made.steps(Part(Series(values, "s")))
+        made.steps(SeriesPart(Series(values, "s")))
     values[1, 1] = 1e308
     with pytest.raises(UserError, match=r"s, row 2, column 'y': 1e\+308 is too large\. Correct it, or leave"):
         frame(values)

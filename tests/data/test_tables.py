@@ -14,14 +14,14 @@ from unrolled import UserError
 from unrolled.data import Batch, Buckets, held_out, read_ragged, read_table
 from unrolled.data.readers.labelled import read_labelled
 from unrolled.data.readers.media.transcripts import read_transcripts
-from unrolled.data.readers.tables.table import read_texts
+from unrolled.data.readers.tables.read_table import read_text_column
 from unrolled.errors import Note
 
 ROWS = [("a", "one, two"), ("b", 'with "quotes"'), ("c", "naïve")]
 
 
 def texts(path: Path) -> list[str]:
-    return [row.values[0] for row in read_texts(path, None, "text", 2)]
+    return [row.values[0] for row in read_text_column(path, None, "text", 2)]
 
 
 def write(folder: Path, kind: str) -> Path:
@@ -75,9 +75,9 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
         ("t.parquet", "nonsense", "t.parquet is not a Parquet file:"),
         ("t.doc", "x", "Unknown kind of file 't.doc'. Choices: .csv, .json, .jsonl, .parquet, .tsv, .txt."),
         ("t.tsv.gz", "not gzip", "t.tsv.gz is not a whole gzip file:"),
-        ("t.csv", 'label,text\na,"open\nb,c\n', "t.csv:2: a quote is not closed. Close it, or double it"),
+        ("t.csv", 'label,text\na,"open\nb,c\n', "t.csv:2: a quote is not closed. Close it, or double a literal"),
         ("t.csv", 'label,text\na,"x" y\n', "t.csv:2: ',' expected after '\"'. Correct the line."),
-        ("t.csv", "label,text,text\na,b,c\n", "t.csv:1 has 2 columns 'text'. Give each a name of its own."),
+        ("t.csv", "label,text,text\na,b,c\n", "t.csv:1 has 2 columns 'text'. Give each a different name."),
         (
             "t.csv",
             "good,it was fine\nbad,it was not\n",
@@ -108,7 +108,7 @@ def test_a_missing_column_is_told_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: --set data\.label_column=…$"):
         read_labelled(tmp_path / "t.csv")
     with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: --set data\.text_column=…$"):
-        read_texts(tmp_path / "t.csv", "said", "text", 2)
+        read_text_column(tmp_path / "t.csv", "said", "text", 2)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_semicolons_blanks_and_long_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [".tsv", ".tsv.gz", ".csv", ".jsonl", ".parquet"])
 def test_texts_alone(kind: str, tmp_path: Path) -> None:
-    """What a model is to answer is one column of the table that it could learn from."""
+    """A table to answer needs only the text column."""
     assert texts(write(tmp_path, kind)) == [text for _, text in ROWS]
 
 
@@ -147,7 +147,7 @@ def test_lines_are_no_table(tmp_path: Path) -> None:
     assert texts(tmp_path / "a.txt") == ["a\tone", "two"]
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:1: the text is int\. Expected a text\."):
-        read_texts(tmp_path / "a.jsonl", None, "text", 2)
+        read_text_column(tmp_path / "a.jsonl", None, "text", 2)
 
 
 def test_a_missing_table(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_equal_examples_are_held_out_together() -> None:
     assert len(valid) == 50
     assert held_out(keys, 0.1) == (train, valid)
     assert len(held_out(["a", "b"], 0.01)[1]) == 1
-    with pytest.raises(UserError, match=r"^All 3 examples have the same input, so that none can be held out"):
+    with pytest.raises(UserError, match=r"^All 3 examples have the same input: none can be held out"):
         held_out(["a", "a", "a"], 0.1)
 
 

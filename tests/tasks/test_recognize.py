@@ -39,10 +39,10 @@ from unrolled.data.signals.line_images import prepared_line
 from unrolled.errors import Note, UserError
 from unrolled.jobs import TrainingJob
 from unrolled.search import NGram
-from unrolled.tasks.contract import Request
 from unrolled.tasks.recognize.batches import features_batch
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.task import Recognize
+from unrolled.tasks.runner import Request
 
 CAUSAL: dict[str, Any] = {"model.bidirectional": False, "train.max_steps": 300}
 WRITERS: dict[str, Callable[[Path, list[str]], Path]] = {
@@ -441,7 +441,7 @@ class Trickle(io.BytesIO):
 
 
 def piped(model: Model, file: io.BytesIO, format: Any = "text", **options: Any) -> list[str]:
-    return list(model.task.run(model, Request(raw=file, format=format), **options))
+    return list(model.runner.run(Request(raw=file, format=format), **options))
 
 
 def test_sound_from_a_pipe_is_text_as_it_comes(causal: Model) -> None:
@@ -478,7 +478,7 @@ def test_sound_from_a_pipe_in_windows(listener: Model, tmp_path: Path) -> None:
 
 def test_pipes_that_hold_no_recording(listener: Model, reader: Model) -> None:
     with pytest.raises(
-        UserError, match=r"Standard input is no recording: it begins with b'test'\. Expected a wav file"
+        UserError, match=r"Standard input is not a recording: it begins with b'test'\. Expected a wav file"
     ):
         piped(listener, io.BytesIO(b"test0.wav\n"))
     with pytest.raises(UserError, match=r"has 8,000 samples a second, and --rate says 16,000\. Leave --rate out"):

@@ -76,7 +76,7 @@ def test_vocabularies_differ_in_what_is_special() -> None:
     ("specials", "message"),
     [
         (["<pad>", "<unk>"], "<unk> stands at 1 of the special tokens. Put it first"),
-        (["<pad>", "<pad>"], "name one twice"),
+        (["<pad>", "<pad>"], "repeat a token"),
         (["pad"], "'pad' is not a special token. Expected a name of letters and digits in angles, as <eos>."),
         (["<>"], "'<>' is not a special token"),
         ("<pad>", r"specials='<pad>' is one string. Expected a list: \['<pad>'\]"),
@@ -102,10 +102,10 @@ def test_half_characters_are_refused() -> None:
 @pytest.mark.parametrize(
     ("min_count", "max_size", "message"),
     [
-        (0, None, "min_count=0 is too small or no number. Expected a whole number from 1 on."),
+        (0, None, "min_count=0 is too small or not a number. Expected a whole number from 1 on."),
         (1.5, None, "min_count=1.5"),
         (True, None, "min_count=True"),
-        (1, 1, "max_size=1 is too small or no number. Expected a whole number from 2 on."),
+        (1, 1, "max_size=1 is too small or not a number. Expected a whole number from 2 on."),
         (1, "9", "max_size='9'"),
     ],
 )

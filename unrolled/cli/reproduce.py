@@ -30,15 +30,15 @@ def reproduce(
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while training.")] = False,
 ) -> None:
     """Train what a recipe says, and show its score beside the published one."""
-    from unrolled import reproduce as recipes
+    from unrolled import recipes
 
     if name is None:
-        for known in recipes.names():
-            path = recipes.find(known)
-            typer.echo(f"{known:<24}{recipes.about(path)}" + (" *" if path.suffix == ".py" else ""))
+        for known in recipes.recipe_names():
+            path = recipes.find_recipe(known)
+            typer.echo(f"{known:<24}{recipes.recipe_summary(path)}" + (" *" if path.suffix == ".py" else ""))
         typer.echo(f"\n* A script, with options of its own: python {recipes.FOLDER}/NAME.py --help")
         return
-    path = recipes.find(name)
+    path = recipes.find_recipe(name)
     place = data or os.environ.get("UNROLLED_DATA")
     if place is None:
         raise UserError("Where is the data?", "Give --data FOLDER, or set UNROLLED_DATA.")

@@ -36,12 +36,12 @@ def dry_run(config: Any, task: Task | None = None) -> DryRun:
         {
             "task": job.task.name,
             "data": job.data.source,
-            **job.task.statistics(config, job.data, job.assets),
+            **job.task.description.statistics(config, job.data, job.assets),
             "parameters": f"{job.model.num_parameters:,}",
             "loss of the second update": f"{info.loss:.4f}",
             "updates": f"{trainer.total_steps} ({batches_per_epoch(trainer)})",
             **({"learning rate": slow} if slow else {}),
-            "time, estimated": f"{seconds * trainer.total_steps / 60:.1f} minutes on {job.device}, evaluations apart",
+            "time, estimated": f"{seconds * trainer.total_steps / 60:.1f} minutes on {job.device}, without evaluations",
             "memory": f"{peak_memory(job.device) / 2**30:.2f} GiB at the most so far",
         }
     )

@@ -18,11 +18,11 @@ from unrolled.jobs.target import configure
 from unrolled.model import Model, current_versions, find_file
 from unrolled.see.figures.curves import curves
 from unrolled.tasks import TASKS, Data, Task
+from unrolled.tasks.contract import Training
 from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
 from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
 from unrolled.training.devices import is_out_of_memory, largest_fitting_batch, pick_device
-from unrolled.training.doubts import Doubts
 from unrolled.training.folder import (
     BEST,
     CONFIG,
@@ -40,6 +40,7 @@ from unrolled.training.interrupts import interruptible
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
+from unrolled.training.score_checks import ScoreChecks
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
@@ -65,7 +66,8 @@ class TrainingJob:
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
-        self.goal = self.task.goal(self.config, self.assets)
+        self.traits = self.task.traits(self.config, self.assets)
+        self.goal = self.traits.goal
         network = self.task.build(self.config, self.assets)
         if start is not None:
             self.task.transfer(start, network, self.assets)
@@ -79,8 +81,7 @@ class TrainingJob:
         valid = task.batches(config, self.assets, self.data.valid, training=False)
 
         def loss(batch: Batch, state: Any) -> Any:
-            prepared = task.prepare(model.network, config, batch, state, trainer.done)
-            return task.loss(model.network, prepared, state)
+            return task.loss(model.network, batch, state, Training(config.train, trainer.done))
 
         trainer = Trainer(
             model.network,
@@ -90,10 +91,10 @@ class TrainingJob:
             goal=self.goal,
             evaluate=lambda: task.evaluate(model, valid),
             device=self.device,
-            stateful=task.stateful(config),
-            window=task.window(config),
-            judge_start=task.judge_start(config),
-            usual_tokens=task.usual_tokens(config),
+            stateful=self.traits.stateful,
+            window=self.traits.window,
+            judge_start=self.traits.judge_start,
+            usual_tokens=self.traits.usual_tokens,
         )
         return trainer
 
@@ -101,9 +102,9 @@ class TrainingJob:
         trainer = self.trainer()
         folder = new_folder(out, self.task.name)
         with locked(folder):
-            check_free(folder)  # another process may have been faster
+            check_free(folder)  # another process may have taken it
             clear(folder, STARTED - {LOCK})
-            if self.init is not None:  # to begin again from, should the run be killed before its first checkpoint
+            if self.init is not None:  # for a restart if the run is killed before its first checkpoint
                 write_atomically(folder / INIT, self.init.read_bytes())
             self._write_config(folder)
             return self._drive(self._run(folder, trainer), quiet, [])
@@ -111,30 +112,30 @@ class TrainingJob:
     def resume(
         self, folder: Path, old: Any | None = None, changes: Sequence[str] = (), *, quiet: bool = False
     ) -> Model:
-        """Goes on with a run, whose config was `old` where it is changed."""
+        """Continue a run; `old` is its config before changes."""
         trainer = self.trainer()
         run = self._run(folder, trainer)
         before = None if old is None else trainer.total_of(old.train)
         notes = run.resume(before)
         if before == trainer.total_steps and any(line.startswith(END) for line in changes):
             notes.append(
-                f"It still ends after {trainer.total_steps} updates: {' and '.join(END)} both hold, "
+                f"It still ends after {trainer.total_steps} updates: {' and '.join(END)} are both set, "
                 "and the earlier end counts."
             )
         if changes:
             self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
         if before not in (None, trainer.total_steps) and trainer.progress.step:
-            run.checkpoint()  # patience may count anew, also for a run that is killed before its next checkpoint
+            run.checkpoint()  # saves a reset patience before the next checkpoint
         return self._drive(run, quiet, [*changes, *notes])
 
     def _run(self, folder: Path, trainer: Trainer) -> Run:
         assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True) + self.data.contents
         files = [str(path) for name in FILE_KEYS if (path := getattr(self.config.data, name, None)) is not None]
         origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets.encode()), files)
-        return Run(folder, trainer, self.model.save, origin, lambda: self.task.samples(self.model))
+        return Run(folder, trainer, self.model.save, origin)
 
     def _write_config(self, folder: Path, change: str = "") -> None:
-        """Writes config.toml; changes on the way are told at its top, each on a line."""
+        """Write config.toml; comments at its top list changes since the start."""
         path, lines = folder / CONFIG, list[str]()
         if path.is_file():
             top = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
@@ -143,7 +144,7 @@ class TrainingJob:
         write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
-        trainer, folder, doubts = run.trainer, run.folder, Doubts(self.goal)
+        trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
@@ -155,22 +156,21 @@ class TrainingJob:
             report.say(self._introduction(folder, trainer))
             if trainer.progress.step >= trainer.total_steps:
                 longer = f"unrolled train --resume {folder} --set train.max_steps={2 * trainer.total_steps}"
-                report.say(f"The run had come to its end already. To make it longer: {longer}")
+                report.say(f"The run is already finished. To make it longer: {longer}")
             try:
                 for info in self._steps(run):
                     report.step(info, trainer.progress)
                     doubts.look(info)
-                    if info.scores is not None:
-                        for sample in run.samples:
-                            report.say(_indented(sample))
+                    for sample in info.samples:
+                        report.say(_indented(sample))
                     if stop.signal is not None and not trainer.progress.finished:
                         run.checkpoint()
-                        report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
+                        report.say(f"Stopped at step {info.step}. Resume with: unrolled train --resume {folder}")
                         self._draw(folder)
                         stop.leave()
             except DiskError:
                 raise
-            except UserError:  # how it became non-finite is worth seeing
+            except UserError:  # shows how it became non-finite
                 self._draw(folder)
                 raise
             self._draw(folder)
@@ -186,13 +186,13 @@ class TrainingJob:
             f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
-        for remark in self.task.remarks(best):
+        for remark in self.task.description.remarks(best):
             report.say(remark)
         doubts.end(trainer.progress.best_score)
         return best
 
     def _draw(self, folder: Path) -> None:
-        """The curves as far as the run came, however it ended."""
+        """Draw the learning curves so far."""
         with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
             picture = curves(folder, self.goal.metric)
             if picture is not None:
@@ -217,16 +217,16 @@ class TrainingJob:
     def _introduction(self, folder: Path, trainer: Trainer) -> str:
         text = (
             f"{self.task.name} on {self.data.source}\n"
-            + "".join(f"{name:<8}  {text}\n" for name, text in self.task.roles(self.assets).items())
+            + "".join(f"{name:<8}  {text}\n" for name, text in self.task.description.roles(self.assets).items())
             + f"{self.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
             f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
             "Ctrl-C stops and saves"
         )
-        if type(self.task).samples is not Task.samples:
+        if self.traits.samples:
             text += "; lines marked │ are samples of what the model does"
         slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
         return "\n".join(
-            [text, *self.task.warnings(self.config, trainer.batches), *([f"Note: {slow}"] if slow else [])]
+            [text, *self.task.description.warnings(self.config, trainer.batches), *([f"Note: {slow}"] if slow else [])]
         )
 
 
@@ -244,12 +244,12 @@ def resume_run(
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
-    """The config with the shape of the model that training starts from; another one cannot be asked for."""
+    """The config with the architecture of the initial model; an error if the config sets another one."""
     usual, kept_config = type(config)(), apply(config, kept)
     for key in keys(type(config)):
         asked, value = attrgetter(key)(config), attrgetter(key)(kept_config)
         if asked not in (value, attrgetter(key)(usual)):
-            raise UserError(f"{key}={asked} was asked for, and the model to start from has {value}.", "Leave it out.")
+            raise UserError(f"{key}={asked} differs from the initial model, which has {value}.", "Leave it out.")
     return kept_config
 
 
@@ -264,6 +264,6 @@ def _with_absolute_paths(config: Any) -> Any:
 
 
 def _indented(text: str) -> str:
-    """The first lines of a sample, marked as such."""
+    """The first lines of a sample, indented and marked."""
     lines = text.splitlines()[:4]
     return "\n".join(f"    │ {line[:110]}" for line in lines)

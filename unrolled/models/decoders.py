@@ -1,4 +1,4 @@
-"""What writes the target: recurrent decoders, from a fixed vector or with attention."""
+"""Recurrent decoders, from a fixed vector or with attention."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.models.bridge import Bridge, BridgeKind
-from unrolled.models.encoder import Encoded, Encoder, Ending
+from unrolled.models.encoder import Encoder, EncoderOutput, Ending
 from unrolled.models.recurrent_settings import (
     RecurrentSettings,
     State,
     cell_options,
-    from_torch,
     recurrent_layer,
-    to_torch,
+    state_from_torch,
+    state_to_torch,
 )
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
@@ -26,45 +26,44 @@ from unrolled.search import Shared
 
 
 class WriterSettings(RecurrentSettings):
-    """What writes, whatever was read; which attention there is depends on that."""
+    """Settings of decoders, for any encoder; the kinds of attention depend on the encoder."""
 
-    hidden_size: int = Field(256, ge=1, description="Units in a layer; a Transformer's width is the encoder's.")
-    dropout: float = Field(
-        0.3, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
-    )
+    hidden_size: int = Field(256, ge=1, description="Units per layer; a Transformer has the width of its encoder.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of embeddings, between layers and before the scores.")
     attention: str = Field("none", description="none, bahdanau, luong, soft or hard.")
     score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
-        "general", description="How a query and a key are compared."
+        "general", description="Score function of a query and a key."
     )
     attention_size: int | None = Field(None, ge=1, description="score=additive: width of the sum; none: hidden_size.")
     heads: int = Field(4, ge=1, description="score=multihead, and transformer: heads of attention.")
     bridge: BridgeKind = Field(
-        "auto", description="First state: the encoder's last, mapped where shapes differ (linear: always); zero: none."
+        "auto",
+        description="Initial state: the encoder's final one, mapped if shapes differ (linear: always); zero: zeros.",
     )
-    blocks: int = Field(3, ge=1, description="transformer: blocks on top of each other, in place of num_layers.")
+    blocks: int = Field(3, ge=1, description="transformer: number of blocks, instead of num_layers.")
     feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
 
 
 class DecoderSettings(WriterSettings):
-    """What writes the target."""
+    """The decoder of the target."""
 
     attention: Literal["none", "bahdanau", "luong"] = Field(
         "luong",
-        description="none: all it knows is the encoder's last state; bahdanau looks before a step, luong after it, "
-        "and feeds what it saw to the next.",
+        description="none: the decoder gets the encoder's final state only; bahdanau attends before a step, "
+        "luong after it, with input feeding.",
     )
 
 
-class Decoded(NamedTuple):
-    """What a decoder makes of target tokens: what the scores are computed from, and where it looked."""
+class DecoderOutput(NamedTuple):
+    """Output of a decoder: features for the scores, and attention weights."""
 
     features: Tensor  # (B, T, F), or (B, F) of one step
     attention: Tensor | None  # (B, T, S), or (B, S)
-    chosen: Tensor | None = None  # (B, T), where hard attention looked; -1 where it saw its expectation
+    chosen: Tensor | None = None  # (B, T), region of hard attention; -1 for its expectation
 
 
 class PlainDecoder(nn.Module):
-    """Recurrent layers that begin where the encoder ended: the whole source in one fixed state (Sutskever 2014)."""
+    """Recurrent layers that start from the encoder's final state, which holds the whole source (Sutskever 2014)."""
 
     def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
@@ -72,30 +71,29 @@ class PlainDecoder(nn.Module):
         self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
         self.output_size = settings.output_size
 
-    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
-        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
-        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)), lengths=lengths)
-        return Decoded(output, None)
+    def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
+        """Vectors of the target tokens (B, T, E) → all steps; steps past `lengths` (B,) are skipped."""
+        output, _ = self.layer(x, state_to_torch(self.bridge(encoded.state)), lengths=lengths)
+        return DecoderOutput(output, None)
 
-    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
-        trace: Trace = self.layer.trace(x, to_torch(self.bridge(encoded.state)))
-        return Decoded(trace.output, None), trace
+    def trace(self, x: Tensor, encoded: EncoderOutput) -> tuple[DecoderOutput, Trace]:
+        trace: Trace = self.layer.trace(x, state_to_torch(self.bridge(encoded.state)))
+        return DecoderOutput(trace.output, None), trace
 
-    def start(self, encoded: Encoded) -> State:
+    def start(self, encoded: EncoderOutput) -> State:
         state: State = self.bridge(encoded.state)
         return state
 
-    def step(self, x: Tensor, state: State) -> tuple[Decoded, State]:
-        """Vectors of one token each (B, E)."""
-        output, final = self.layer(x[:, None], to_torch(state))
-        return Decoded(output[:, 0], None), from_torch(final)
+    def step(self, x: Tensor, state: State) -> tuple[DecoderOutput, State]:
+        """One step: vectors (B, E) of one token each."""
+        output, final = self.layer(x[:, None], state_to_torch(state))
+        return DecoderOutput(output[:, 0], None), state_from_torch(final)
 
 
 class AttentiveDecoder(nn.Module):
-    """A recurrent layer that attends to the encoder's memory, further layers on top of it.
+    """A recurrent layer with attention to the encoder's memory, and further layers above it.
 
-    Bahdanau's and Xu's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want
-    it, `width`, where no layer is above it.
+    Bahdanau's and Xu's scores use [s_i ; c_i ; y_{i-1}], Luong's use h̃_i, of size `width` if no layer is above it.
     """
 
     def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
@@ -127,44 +125,44 @@ class AttentiveDecoder(nn.Module):
         looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
-    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
-        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
+    def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
+        """Vectors of the target tokens (B, T, E) → all steps; steps past `lengths` (B,) are skipped."""
         lower, upper = self._begin(encoded)
         seen = self.attend(x, encoded.memory, encoded.mask, lower, lengths)
         output = seen.output
         if self.upper is not None:
-            output, _ = self.upper(self.dropout(output), to_torch(upper), lengths=lengths)
-        return Decoded(self._features(output, seen.context, x), seen.weights, seen.chosen)
+            output, _ = self.upper(self.dropout(output), state_to_torch(upper), lengths=lengths)
+        return DecoderOutput(self._features(output, seen.context, x), seen.weights, seen.chosen)
 
-    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
+    def trace(self, x: Tensor, encoded: EncoderOutput) -> tuple[DecoderOutput, Trace]:
         """`forward`, and the trace of the attending layer, "l0", and of those above it, "l1", …"""
         lower, upper = self._begin(encoded)
         seen, trace = self.attend.trace(x, encoded.memory, encoded.mask, lower)
         output = seen.output
         if self.upper is not None:
-            above = self.upper.trace(output, to_torch(upper))
+            above = self.upper.trace(output, state_to_torch(upper))
             output = above.output
             trace = trace.under(above)
-        return Decoded(self._features(output, seen.context, x), seen.weights), trace
+        return DecoderOutput(self._features(output, seen.context, x), seen.weights), trace
 
-    def start(self, encoded: Encoded) -> Any:
-        """(the attending layer's state, the upper layers', what was projected once and is shared)."""
+    def start(self, encoded: EncoderOutput) -> Any:
+        """The initial state: (attending layer, upper layers, shared projections of the memory)."""
         lower, upper = self._begin(encoded)
         first = self.attend.start(encoded.memory, encoded.mask, lower)
         return first.cell, upper, Shared((first.keys, first.values, first.mask))
 
-    def step(self, x: Tensor, state: Any) -> tuple[Decoded, Any]:
+    def step(self, x: Tensor, state: Any) -> tuple[DecoderOutput, Any]:
         cell, upper, shared = state
         seen = self.attend.step(x, DecoderState(cell, *shared.value))
         output = seen.output
         if self.upper is not None:
-            output, final = self.upper(output[:, None], to_torch(upper))
-            output, upper = output[:, 0], from_torch(final)
+            output, final = self.upper(output[:, None], state_to_torch(upper))
+            output, upper = output[:, 0], state_from_torch(final)
         features = self._features(output, seen.context, x)
-        return Decoded(features, seen.weights), (seen.state.cell, upper, shared)
+        return DecoderOutput(features, seen.weights), (seen.state.cell, upper, shared)
 
-    def _begin(self, encoded: Encoded) -> tuple[State, State]:
-        """The first states: of the attending layer, (B, H) each, and of those above it, (B, L - 1, H) each."""
+    def _begin(self, encoded: EncoderOutput) -> tuple[State, State]:
+        """Initial states of the attending layer, (B, H) each, and of the upper layers, (B, L - 1, H) each."""
         states = self.bridge(encoded.state)
         return tuple(s[:, 0] for s in states), tuple(s[:, 1:] for s in states)
 
@@ -173,7 +171,7 @@ class AttentiveDecoder(nn.Module):
 
 
 def bridge_between(ending: Ending, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
-    """What leads from the state an encoder ends in to that of `layers` layers like the decoder's."""
+    """The bridge from the encoder's final state to `layers` layers of the decoder."""
     return Bridge(
         decoder.cell_class.state_names,
         decoder._state_sizes(),

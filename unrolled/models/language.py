@@ -12,26 +12,33 @@ from unrolled.errors import UserError
 from unrolled.models.chain import Chain, ChainStepper, dropped, dropped_words
 from unrolled.models.language_base import LanguageModel, LanguageModelSettings
 from unrolled.models.language_transformer import TransformerLM
-from unrolled.models.recurrent_settings import Change, State, from_torch, recurrent_layer, to_torch, unchanged
+from unrolled.models.recurrent_settings import (
+    Change,
+    State,
+    recurrent_layer,
+    state_from_torch,
+    state_to_torch,
+    unchanged,
+)
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.stepper import Stepper
 from unrolled.search import TokenStep
 
-MOST_ROWS_TO_STEP = 8  # beyond it a whole layer's call on one step is as fast
+MOST_ROWS_TO_STEP = 8  # with more rows a call of the whole layer is as fast
 USUAL_CONTEXT = 8  # of a feed-forward model
 
 
 def language_model(settings: LanguageModelSettings, vocabulary_size: int, start: int) -> LanguageModel:
-    """The network the settings describe; `start` is the token before the first."""
+    """Build the language model of the settings; `start` is the token before the first."""
     kinds = {"recurrent": RecurrentLM, "transformer": TransformerLM, "feedforward": FeedForwardLM}
     return kinds[settings.kind](settings, vocabulary_size, start)
 
 
-class Reading(NamedTuple):
-    """What a recurrent model made of tokens: its layers' output, the same after dropout, and the state after them."""
+class RecurrentOutput(NamedTuple):
+    """Output of the recurrent layers, the same after dropout, and the final state."""
 
     output: Tensor  # (B, T, H)
-    features: Tensor  # (B, T, H), what the scores read
+    features: Tensor  # (B, T, H), input of the scores
     state: State
 
 
@@ -74,18 +81,18 @@ class RecurrentLM(LanguageModel):
 
     def read(
         self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
-    ) -> Reading:
-        """`forward` as far as the scores."""
+    ) -> RecurrentOutput:
+        """`forward` without the scores."""
         x = dropped_words(self.embedding(ids), ids, self.vocabulary_size, self._word_dropout, self.training)
         x = self._drop(x, self._input_dropout)
         if isinstance(self.layer, Chain):
             output, final = self.layer(x, state, lengths=lengths, resets=resets)
         else:
-            output, final = self.layer(x, to_torch(state), lengths=lengths, resets=resets)
-            final = from_torch(final)
-        return Reading(output, self._drop(output, self._dropout), final)
+            output, final = self.layer(x, state_to_torch(state), lengths=lengths, resets=resets)
+            final = state_from_torch(final)
+        return RecurrentOutput(output, self._drop(output, self._dropout), final)
 
-    def penalty(self, read: Reading) -> Tensor:
+    def penalty(self, read: RecurrentOutput) -> Tensor:
         """α · mean h̃² + β · mean (h_t − h_{t−1})², h̃ being h after dropout; rows must be full (Merity et al. 2017)."""
         alpha, beta = self.penalties
         change = read.output.diff(dim=1) if read.output.shape[1] > 1 else torch.zeros_like(read.output)
@@ -95,19 +102,19 @@ class RecurrentLM(LanguageModel):
         return dropped(x, p, self._same_mask, self.training)
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers; `change` is done to the tokens' vectors."""
+        """The scores, and the trace of the recurrent layers; `change` is applied to the tokens' vectors."""
         trace: Trace = self.layer.trace(change(self.embedding(ids)))
         return self.scores(trace.output), trace
 
 
 def _layers(settings: LanguageModelSettings, width: int) -> DropIn | Chain:
-    """A chain, where the layers differ in size or what is between them is not plain dropout."""
+    """A chain of layers if sizes differ or dropout between them is not standard; otherwise one layer stack."""
     own = settings.last_size is not None or settings.same_mask or settings.between_dropout is not None
     if not own:
         return recurrent_layer(settings, width)
     if settings.combine != "last":
         raise UserError(
-            f"model.combine={settings.combine} does not go with model.last_size, same_mask or between_dropout.",
+            f"model.combine={settings.combine} does not work with model.last_size, same_mask or between_dropout.",
             "Use model.combine=last.",
         )
     sizes = [settings.hidden_size] * (settings.num_layers - 1) + [settings.last_size or settings.hidden_size]
@@ -115,10 +122,10 @@ def _layers(settings: LanguageModelSettings, width: int) -> DropIn | Chain:
     return Chain(settings, width, sizes, between, settings.same_mask)
 
 
-class Stepping:
-    """A recurrent language model one token at a time on its layer's stepper: what writes on a CPU.
+class LanguageStepper:
+    """A recurrent language model one token at a time on its layer's stepper, for generation on a CPU.
 
-    The weights are copied when it is made. `weights` is how the recurrent ones are kept: fp32, fp16, int16 or int8.
+    The weights are copied on construction. `weights` is the type of the recurrent ones: fp32, fp16, int16 or int8.
     """
 
     def __init__(self, network: RecurrentLM, weights: str = "fp32") -> None:
@@ -140,11 +147,11 @@ class Stepping:
         return self._network.prefill(tokens, lengths, state)
 
 
-def stepping(network: LanguageModel, rows: int, weights: str = "fp32") -> LanguageModel | Stepping:
-    """The fastest way to continue `rows` sequences token by token with the same numbers, to rounding."""
+def stepper_for(network: LanguageModel, rows: int, weights: str = "fp32") -> LanguageModel | LanguageStepper:
+    """The fastest model to continue `rows` sequences token by token, with equal results up to rounding."""
     small = rows <= MOST_ROWS_TO_STEP and network.device.type == "cpu"
     if isinstance(network, RecurrentLM) and network.embedding.weight.dtype == torch.float32 and small:
-        return Stepping(network, weights)
+        return LanguageStepper(network, weights)
     if weights != "fp32":
         raise UserError(
             f"weights={weights!r} is for writing up to {MOST_ROWS_TO_STEP} texts at once "
@@ -155,7 +162,7 @@ def stepping(network: LanguageModel, rows: int, weights: str = "fp32") -> Langua
 
 
 class FeedForwardLM(LanguageModel):
-    """The baseline recurrence is compared with: the last k tokens' vectors, side by side or averaged (Bengio 2003).
+    """The feed-forward baseline: vectors of the last k tokens, concatenated or averaged (Bengio 2003).
 
     Its state is the k − 1 tokens before the next one.
     """
@@ -189,7 +196,7 @@ class FeedForwardLM(LanguageModel):
         return scores
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> Tensor:
-        """The scores alone: there are no states; `change` is done to the tokens' vectors."""
+        """The scores, without states; `change` is applied to the tokens' vectors."""
         before = self.embedding(self._before(ids, None, None))
         seen = torch.cat([before, change(self.embedding(ids))], dim=1)  # (B, k - 1 + T, E)
         return self._scores(seen.unfold(1, self.context, 1).transpose(2, 3))

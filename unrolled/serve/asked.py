@@ -1,4 +1,4 @@
-"""What a user asked to see: models, one input, and what is changed about it."""
+"""The models, the one input and its changes that a user wants to inspect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from unrolled.model import Model
 from unrolled.see import ModelTrace
 from unrolled.see.figures.gradients import compare_gradients
 from unrolled.see.figures.kinds import make_folder, save_all
-from unrolled.tasks import Example, Request
+from unrolled.tasks.runner import Request
+from unrolled.tasks.tracer import Example
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Asked:
         self._found: Any = None
         self._truth: Any = None
         if self.example is not None:
-            found = self._first.task.example(self._first.task.read(self._first.config).valid, self.example)
+            found = self._first.tracer.example(self._first.task.read(self._first.config).valid, self.example)
             self._found, self._truth = found if isinstance(found, Example) else (found, None)
             if isinstance(self._found, str):  # a text can be changed on the page
                 self.text = self._found
@@ -43,7 +44,7 @@ class Asked:
 
     @property
     def named(self) -> str | None:
-        """What is looked at where it is no text: the name of a file, the number of an example."""
+        """The name of an input that is not a text: of a file, or the number of an example."""
         if self.file is not None:
             return Path(self.file).name
         return None if self.example is None else f"example {self.example}"
@@ -65,12 +66,12 @@ class Asked:
                 "There is no input to look at.", "Give a text after the model, --file FILE, or --example N of its data."
             )
         texts = None if self.text is None else [self.text]
-        return model.task.trace_input(model, Request(texts=texts, files=() if self.file is None else (self.file,)))
+        return model.tracer.input(Request(texts=texts, files=() if self.file is None else (self.file,)))
 
     def truth(self, model: Model) -> dict[str, Any]:
-        """What the answer to the example should be, as an option of a trace; nothing where it is not known."""
+        """The correct answer of the example as an option of a trace, if it is known."""
         same = model.task.name == self._first.task.name
-        takes = any(option.name == "truth" for option in model.task.trace_options)
+        takes = any(option.name == "truth" for option in model.tracer.options)
         return {"truth": self._truth} if self._truth is not None and same and takes else {}
 
     def trace(self, name: str | None = None) -> ModelTrace:

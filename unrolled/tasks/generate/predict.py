@@ -1,4 +1,4 @@
-"""How a language model of text is written with, read into and fed in pieces."""
+"""A language model of text: writing, reading, and streams."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models import LanguageModel, stepping
-from unrolled.search import Sampling, StopStrings, WordList, generate
+from unrolled.models import LanguageModel, stepper_for
+from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
@@ -22,7 +22,7 @@ from unrolled.training import cross_entropy
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to write: the options of `unrolled run` and of `predict`."""
+    """The options of `unrolled run` and of `predict`."""
 
     max_tokens: int = 400
     temperature: float = 0.8
@@ -33,11 +33,16 @@ class RunOptions:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
+    scorers: tuple[Scorer, ...] = ()  # count beside the model (docs/scorers.md)
     weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
+
+    def limits(self, tokenizer: Tokenizer, forbidden: Sequence[int] = ()) -> Limits:
+        words = () if self.words is None else (WordList.of(tokenizer, self.words),)
+        return Limits(self.max_tokens, forbidden=forbidden, scorers=(*words, *self.scorers))
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
@@ -77,11 +82,43 @@ class TextWriter:
         return piece + self._stop.finish()
 
 
-class TextStream:
-    """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
+def write_texts(
+    model: Model, prompts: Sequence[str], options: RunOptions, state: Any = None
+) -> Iterator[tuple[int, str]]:
+    """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
+    model.network.eval()
+    tokenizer: Tokenizer = model.assets
+    backward = direction_of(model) == "backward"
+    ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
+    writers = [TextWriter(tokenizer, prompt, options.stop, backward) for prompt in ids]
+    unknown = tokenizer.vocabulary.unk
+    if backward and options.words is not None:
+        raise UserError(
+            "A backward model writes words from their end: it cannot keep to a list.",
+            "Train with data.direction=forward, or leave out --words.",
+        )
+    steps = generate(
+        stepper_for(network_of(model), len(ids), options.weights),
+        ids,
+        options.limits(tokenizer, forbidden=[unknown] if unknown is not None else []),
+        memory=state,
+        sampling=options.sampling,
+        stop=lambda row, _: writers[row].ended,
+        seeds=options.seed,
+    )
+    for step in steps:
+        for token in step:
+            if piece := writers[token.row].feed(token.id):
+                yield token.row, piece
+    for row, writer in enumerate(writers):
+        if piece := writer.finish():
+            yield row, piece
 
-    A word or sub-word may go on in the next piece: what is not certain to be whole waits until more comes, until
-    `write` or `finish`.
+
+class TextStream:
+    """A model that reads a text in pieces, and scores or continues it; the split does not change the result.
+
+    A word may continue in the next piece: the end of a piece waits for the next one, for `write` or for `finish`.
     """
 
     def __init__(self, model: Model) -> None:
@@ -105,14 +142,14 @@ class TextStream:
         return None
 
     def feed(self, text: str) -> float:
-        """Reads a piece; the summed loss in nats of the tokens that became certain with it."""
+        """Read a piece; the summed loss in nats of the tokens that it completes."""
         text = self._waiting + text
         cut = len(text) if self._tokenizer.level == "char" else max(text.rfind(" "), text.rfind("\n"), 0)
         self._waiting = text[cut:]
         return self._read(text[:cut])
 
     def finish(self) -> float:
-        """Reads what was waiting."""
+        """Read the waiting rest."""
         text, self._waiting = self._waiting, ""
         return self._read(text)
 
@@ -130,19 +167,18 @@ class TextStream:
         return self.nats - before
 
     def write(self, **options: Any) -> Iterator[str]:
-        """Continues what was read, piece by piece. Options: see `RunOptions`."""
+        """Continue the text, piece by piece. Options: see `RunOptions`."""
         self.finish()
         settings = RunOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
         steps = generate(
-            stepping(self._network, 1, settings.weights),
+            stepper_for(self._network, 1, settings.weights),
             [[self._last]],
-            max_tokens=settings.max_tokens,
+            settings.limits(self._tokenizer),
             memory=self._state,
             sampling=settings.sampling,
             stop=lambda row, _: writer.ended,
             seeds=settings.seed,
-            constraint=None if settings.words is None else WordList.of(self._tokenizer, settings.words),
         )
         for step in steps:
             if piece := writer.feed(step[0].id):
@@ -152,7 +188,7 @@ class TextStream:
 
 
 def start_token(tokenizer: Tokenizer) -> int:
-    """What stands before the first token: a new line where there is one."""
+    """The token before the first one: a new line, if the tokenizer has it."""
     ids = tokenizer.ids("\n")
     return int(ids[0]) if len(ids) else 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from unrolled.see.figures.recognition import Reading, recognition_figure
 from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import Piece, Recognized, Search, joined, piece_of
+from unrolled.tasks.recognize.search import Piece, Recognized, RunOptions, Search, joined, piece_of
 from unrolled.tasks.recognize.stream import Blocks
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ POOL = 64  # windows that are sorted by length together
 
 @dataclass(frozen=True)
 class Window:
-    """A part of an input: what the network reads, where in the input it begins, and how many columns a pixel is."""
+    """A part of an input: its features, its position, and the number of columns of a pixel."""
 
     number: int  # of the input
     features: NDArray[np.float32]  # (T, …)
@@ -48,7 +49,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Heard:
-    """What the network says of a part of an input: log-probabilities (T, V), and when each step begins."""
+    """The output for a part of an input: log-probabilities (T, V), and the time of each step."""
 
     number: int  # of the input
     log_probs: Tensor
@@ -58,7 +59,7 @@ class Heard:
 def recognize(
     model: Model, inputs: Sequence[Any], searches: Mapping[str, Search], window: float | None = None
 ) -> dict[str, list[Recognized]]:
-    """What each input says, for each search; the network reads every input once."""
+    """The answer to each input, for each search; the network reads every input once."""
     found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in inputs] for name in searches}
     for heard in hear(model, inputs, window):
         for name, search in searches.items():
@@ -98,7 +99,7 @@ def hear_window(model: Model, samples: Samples, start: int) -> Heard:
 def texts_of(
     heard: Iterable[Sequence[Heard]], count: int, searches: Mapping[str, Search], glue: str
 ) -> dict[str, list[str]]:
-    """What each search reads of each of `count` inputs, the text alone."""
+    """The texts of `count` inputs by each search."""
     found: dict[str, list[list[str]]] = {name: [[] for _ in range(count)] for name in searches}
     for parts in heard:
         for name, search in searches.items():
@@ -138,7 +139,7 @@ def whole(reader: InputReader, given: Any) -> Window:
 
 
 def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
-    """When each step of the network begins, in the reader's unit; `steps` went in."""
+    """The time of each step of the network's output, in the reader's unit; `steps` is the length of its input."""
     reader, factor = model.assets.reader, _network(model).time_factor
 
     def moment(step: int) -> float:
@@ -274,3 +275,22 @@ def _posteriors(model: Model, pool: Sequence[Window]) -> list[Tensor]:
 def _network(model: Model) -> Recognizer:
     assert isinstance(model.network, Recognizer)
     return model.network
+
+
+def recognize_inputs(
+    model: Model, inputs: Sequence[Any], options: RunOptions, *, alone: bool = False
+) -> tuple[list[Recognized], list[Any]]:
+    """The answers to inputs as users give them, and these inputs as the reader took them."""
+    reader: InputReader = model.assets.reader
+    if not alone and inputs and all(isinstance(one, Real) for one in inputs):
+        raise UserError(
+            f"The input is a {type(inputs).__name__} of numbers.",
+            f"Make a NumPy array of it: np.array(…). Expected {reader.expects}.",
+        )
+    if options.rate is not None and inputs and not any(reader.needs_rate(one) for one in inputs):
+        raise UserError(
+            f"rate={options.rate:g} is for arrays of samples and raw files, and there are none.", "Leave it out."
+        )
+    read = [reader.given(one, "The input" if alone else f"Input {i}", options.rate) for i, one in enumerate(inputs, 1)]
+    (answers,) = recognize(model, read, {"": Search(model.assets.labels, options)}, options.window).values()
+    return answers, read

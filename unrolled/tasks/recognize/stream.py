@@ -153,7 +153,7 @@ class RecognizeStream:
 
 
 def _resampler(reader: InputReader, rate: float | None) -> Any:
-    """What brings samples of this rate to the model's, in pieces; None where they have it."""
+    """A resampler from this rate to the model's, or None if they are equal."""
     if reader.kind != "audio":
         if rate is not None:
             raise UserError("rate is for samples of recordings.", f"This model expects {reader.expects}.")
@@ -191,7 +191,7 @@ class _BestPath:
 
 
 def check_streams(model: Model) -> None:
-    """Whether a model can read what has not ended yet; if not, why."""
+    """Raise with the reason if a model cannot read an unfinished input."""
     network, reader = model.network, model.assets.reader
     assert isinstance(network, Recognizer)
     fix = (

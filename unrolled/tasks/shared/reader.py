@@ -1,4 +1,4 @@
-"""How one sequence becomes numbers: words with their letters, tokens, or frames. Kept in the model file."""
+"""The reader of one sequence: words with their letters, tokens, or frames. Stored in the model file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from unrolled.config.stored import DAMAGED, Size, stored_entry
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput, padded, word_batch
+from unrolled.tasks.shared.levels import classifier_level
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
 from unrolled.text.vectors import Vectors
 
@@ -22,7 +23,7 @@ LEVEL = Literal["auto", "word", "char", "bpe", "symbols"]
 
 
 class ReadingSettings(Protocol):
-    """The keys of a data section that say how to read."""
+    """The keys of a data section that a reader needs."""
 
     @property
     def level(self) -> LEVEL: ...
@@ -37,7 +38,7 @@ class ReadingSettings(Protocol):
 
 
 class InputSettings(Protocol):
-    """The keys of a model section that say what stands before the recurrent layers."""
+    """The keys of a model section for the layer before the recurrent ones."""
 
     @property
     def embedding_size(self) -> int: ...
@@ -66,10 +67,10 @@ class Reader:
 
     @classmethod
     def train(cls, settings: ReadingSettings, inputs: Sequence[Any]) -> Reader:
-        """What reads inputs like these."""
+        """A reader trained on these inputs."""
         if not isinstance(inputs[0], str):
             return cls(frames=_one_shape(inputs))
-        level = settings.level if settings.level != "auto" else choose_level(inputs)
+        level = settings.level if settings.level != "auto" else classifier_level(inputs)
         if level == "word":
             known: list[str] = []
             size = None
@@ -117,28 +118,27 @@ class Reader:
             return TokenInput(len(self.tokenizer), settings.embedding_size)
         return FrameInput(self.frames, settings.front, settings.dropout)
 
-    def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
-        """Inputs side by side."""
+    def steps(self, one: Any) -> Any:
+        """The steps of an input: its words, the ids of its tokens, or its frames."""
         if self.words is not None:
-            ids, lengths, more = word_batch(self.words, [split_words(text) for text in inputs])
+            return split_words(one)
+        return self.tokenizer.ids(one) if self.tokenizer is not None else one
+
+    def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
+        """A batch of inputs, each in steps."""
+        lengths = torch.tensor([len(steps) for steps in inputs])
+        if self.words is not None:
+            ids, lengths, more = word_batch(self.words, inputs)
             return Batch(ids, targets, lengths=lengths, more=more)
         if self.tokenizer is not None:
-            ids_of = [self.tokenizer.ids(text) for text in inputs]
-            return Batch(padded(ids_of), targets, lengths=torch.tensor([len(ids) for ids in ids_of]))
-        lengths = torch.tensor([len(frames) for frames in inputs])
+            return Batch(padded(inputs), targets, lengths=lengths)
         table = np.zeros((len(inputs), max(1, int(lengths.max())), *self.frames), dtype=np.float32)
         for row, frames in enumerate(inputs):
             table[row, : len(frames)] = frames
         return Batch(torch.from_numpy(table), targets, lengths=lengths)
 
-    def length(self, one: Any) -> int:
-        """Its number of steps."""
-        if self.words is not None:
-            return len(split_words(one))
-        return len(self.tokenizer.ids(one)) if self.tokenizer is not None else len(one)
-
     def tokens(self, one: Any) -> list[str]:
-        """What stands at each step, for pictures; frames are named by their numbers."""
+        """The name of each step, for figures; frames are numbered."""
         if self.words is not None:
             return split_words(one)
         if self.tokenizer is not None:
@@ -151,7 +151,7 @@ class Reader:
         return self.tokenizer.unknowns(one) if self.tokenizer is not None else 0
 
     def extended(self, inputs: Sequence[Any]) -> Reader:
-        """Also reads what is new in these; what was known keeps its number."""
+        """With tokens for everything new in these inputs; known tokens keep their ids."""
         if self.words is not None:
             return replace(self, words=self.words.extended(split_words(text) for text in inputs))
         if self.tokenizer is not None:
@@ -180,20 +180,8 @@ class Reader:
         return reader
 
 
-def choose_level(texts: Sequence[str]) -> Literal["word", "char"]:
-    """Words, unless most texts are only one or two of them, such as names: then characters.
-
-    >>> choose_level(["Abandonato", "van der Berg", "Ôno"]), choose_level(["a fine film", "not my cup of tea"])
-    ('char', 'word')
-    """
-    lengths = sorted(len(text.split()) for text in texts)
-    spaced = lengths[len(lengths) // 2] > 2
-    many = sorted(len(split_words(text)) for text in texts[:1000])[len(texts[:1000]) // 2] > 2
-    return "word" if spaced or many else "char"
-
-
 def load_vectors(inputs: WordInput, words: Words, path: str) -> None:
-    """Gives every word that a file of vectors knows its vector."""
+    """Set the embeddings of all words in a file of vectors."""
     vectors = Vectors.read(path, keep=words.vocabulary.tokens)
     places = {word: place for place, word in enumerate(vectors.words)}
     found = [(row, places[word]) for row, word in enumerate(words.vocabulary) if word in places]

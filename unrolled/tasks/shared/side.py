@@ -1,10 +1,10 @@
-"""How texts become tokens, and tokens texts again: what is read or written. Kept in the model file."""
+"""The tokens of one side, source or target: from text to ids and back. Stored in the model file."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,21 +12,20 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import stored_entry
 from unrolled.errors import UserError
+from unrolled.tasks.shared.levels import translation_level
 from unrolled.text import Tokenizer, tokenizer_from_json, train_tokenizer
 
 BOS, EOS = "<bos>", "<eos>"
-Level = Literal["char", "word", "bpe", "symbols"]
 Form = Literal["", "NFC", "NFD", "NFKC", "NFKD"]
 Normalize = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]
-MOST_SYMBOLS = 256  # different ones: more of them are words
 WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a config says of one side."""
+    """The settings of one side in a config."""
 
-    level: str  # one of Level, or auto
+    level: str  # char, word, bpe, symbols or auto
     min_count: int = 1
     max_size: int | None = None
     lowercase: bool = False
@@ -52,13 +51,13 @@ class Side:
         """The tokens of a text, without an end."""
         return self.tokenizer.ids(prepared(text, self.tokenizer.level, self.form))
 
-    def unknowns(self, text: str) -> int:
-        """How many tokens of a text were never seen in training."""
+    def count_unknown(self, ids: NDArray[np.int32]) -> int:
+        """The number of tokens that were never seen in training."""
         unk = self.tokenizer.vocabulary.unk
-        return 0 if unk is None else int(np.count_nonzero(self.ids(text) == unk))
+        return 0 if unk is None else int(np.count_nonzero(ids == unk))
 
     def places(self, text: str) -> tuple[str, list[tuple[int, int]]]:
-        """The text that is cut into tokens, and where each of them stands in it."""
+        """The prepared text, and the position of each token in it."""
         tidy = prepared(text, self.tokenizer.level, self.form)
         return tidy, [(int(a), int(b)) for a, b in self.tokenizer.encode(tidy).offsets]
 
@@ -77,6 +76,10 @@ class Side:
         text = " ".join(text.split())
         return unicodedata.normalize("NFC", text) if self.form in ("NFD", "NFKD") else text
 
+    def extended(self, texts: Sequence[str]) -> Side:
+        """With tokens for everything new in these texts; known tokens keep their ids."""
+        return replace(self, tokenizer=self.tokenizer.extended(texts))
+
     def to_json(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer.to_json(), "form": self.form}
 
@@ -90,7 +93,7 @@ class Side:
 
 
 def prepared(text: str, level: str, form: str) -> str:
-    """A text as it is cut into tokens: single blanks, one form of Unicode.
+    """A text ready for the tokenizer: single blanks, one form of Unicode.
 
     Before sub-words stands a blank: a word's first piece is then the same at the beginning and inside.
     """
@@ -99,30 +102,13 @@ def prepared(text: str, level: str, form: str) -> str:
     return f" {text}" if text and level == "bpe" else text
 
 
-def choose_level(texts: Sequence[str]) -> Level:
-    """char where a text is a word or two, symbols where it is many of a few signs, otherwise bpe.
-
-    Few are 256 different ones at the most, which are short, or come ten times each.
-
-    >>> choose_level(["thought", "aardvark"]), choose_level(["TH AO T", "AA R D"]), choose_level(["a dog runs home"])
-    ('char', 'symbols', 'bpe')
-    """
-    some = [text.split() for text in texts[:20_000]]
-    lengths = sorted(len(words) for words in some)
-    seen = {word for words in some for word in words}
-    short = sum(len(word) for word in seen) <= 2.5 * len(seen)
-    if len(seen) <= MOST_SYMBOLS and (short or sum(lengths) >= 10 * len(seen)) and lengths[-1] > 2:
-        return "symbols"
-    return "bpe" if lengths[len(lengths) // 2] > 2 else "char"
-
-
 def level_of(side: Reading, texts: Sequence[str]) -> str:
-    """The level that is asked for, or the one that fits."""
-    return choose_level(texts) if side.level == "auto" else side.level
+    """The level of the config, or the one that suits the texts."""
+    return translation_level(texts) if side.level == "auto" else side.level
 
 
 def form_of(side: Reading, level: str, texts: Sequence[str]) -> str:
-    """auto takes Korean syllables, of which there are 11,172, apart into their letters where characters are read."""
+    """The Unicode form; auto splits Korean syllables (11,172 of them) into letters if tokens are characters."""
     if side.normalize != "auto":
         return "" if side.normalize == "none" else side.normalize.upper()
     syllables = any("\uac00" <= char <= "\ud7a3" for text in texts for char in text)
@@ -130,7 +116,7 @@ def form_of(side: Reading, level: str, texts: Sequence[str]) -> str:
 
 
 def trained_side(side: Reading, level: str, texts: Sequence[str], form: str) -> Side:
-    """What reads and writes texts like these."""
+    """A side with a tokenizer trained on these texts."""
     size = side.max_size
     if level == "bpe" and size is None:
         words = sum(len(text.split()) for text in texts)

@@ -1,30 +1,32 @@
-"""What every task that writes texts shares: targets and their loss, the options of a search, running free."""
+"""Writing text by beam search or sampling: the options, and the results."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels.vocabulary.scores import linear_cross_entropy
-from unrolled.models.encoder import Encoded
-from unrolled.models.inputs import padded
-from unrolled.search import Beam, BeamResult, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
+from unrolled.models.encoder import EncoderOutput
+from unrolled.search import (
+    Beam,
+    BeamResult,
+    LengthPenalty,
+    Limits,
+    Ranking,
+    Sampling,
+    Scorer,
+    WordList,
+    beam_search,
+    sample,
+)
 from unrolled.search.tokens.token_model import is_whole
 from unrolled.tasks.shared.side import Side
-from unrolled.training import Forcing, Loss, consistency, own_share, with_own_guesses
 
-Ids = NDArray[np.int32]
 UNKNOWNS = ("auto", "keep", "forbid", "replace")
 PRECISIONS = ("fp32", "bf16")
 USUAL_BEAM = 5
@@ -35,9 +37,9 @@ LEAST = {"beam": 1, "n_best": 1, "no_repeat_ngram": 0, "min_tokens": 0, "max_tok
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to write: the options of `unrolled run` and of `predict`.
+    """The options of `unrolled run` and of `predict` for tasks that write text.
 
-    Without a temperature the best outputs are searched for, with one they are drawn. `FOR_SEARCHING` and `FOR_DRAWING`
+    Without a temperature outputs are searched for, with one they are sampled. `FOR_SEARCHING` and `FOR_DRAWING`
     name the options that only one of the two has; the others hold for both.
     """
 
@@ -59,6 +61,7 @@ class RunOptions:
     min_p: float | None = None
     seed: int | None = None
     attention: bool = False  # keep where each token looked
+    scorers: tuple[Scorer, ...] = ()  # count beside the model (docs/scorers.md)
     precision: str = "fp32"  # bf16: products in bfloat16, twice as fast on processors that have them
 
     def __post_init__(self) -> None:
@@ -84,7 +87,7 @@ class RunOptions:
             raise UserError(f"words={self.words!r} are no words.", "Use a list of texts, or the path of a file.")
 
     def _check_way(self) -> None:
-        """What is given is for what is done, a search or draws; and both of them take it."""
+        """Reject options that do not match the mode (search or sampling)."""
         if self.temperature is None:
             for name in self._given(FOR_DRAWING):
                 raise UserError(
@@ -107,14 +110,14 @@ class RunOptions:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """A block in which products are as `precision` says."""
+        """A block in which matrix products have the `precision`."""
         return nullcontext() if self.precision == "fp32" else torch.autocast(device.type, dtype=torch.bfloat16)
 
     @property
     def search(self) -> Beam:
         ranking = Ranking(**{"alpha": 1.0, **self._given(("length_penalty", "alpha", "coverage"))})
         stop = "safe" if self.search_stop is None else self.search_stop
-        return Beam(self.beam or USUAL_BEAM, self.n_best, ranking, stop, self.min_tokens, self.no_repeat_ngram)
+        return Beam(self.beam or USUAL_BEAM, self.n_best, ranking, stop)
 
     @property
     def sampling(self) -> Sampling:
@@ -122,7 +125,7 @@ class RunOptions:
 
     @property
     def side_by_side(self) -> int:
-        """Outputs that are written for one input at the same time."""
+        """Hypotheses of one input at the same time."""
         return (self.beam or USUAL_BEAM) if self.temperature is None else 1
 
 
@@ -130,7 +133,7 @@ OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 def named(options: RunOptions) -> str:
-    """How outputs are found, in words.
+    """The search or sampling in words.
 
     >>> named(RunOptions()), named(RunOptions(beam=1)), named(RunOptions(beam=8, length_penalty="none"))
     ('beam 5, gnmt 1', 'greedy', 'beam 8')
@@ -147,12 +150,9 @@ def named(options: RunOptions) -> str:
     return f"beam {search.size}{penalty}{coverage}"
 
 
-MOST_SHOWN = 5  # outputs of a search that is watched
-
-
 def written(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     *,
@@ -161,7 +161,7 @@ def written(
     forbid_unknown: bool,
     attention: bool,
 ) -> list[BeamResult]:
-    """What was found for each row of a memory, `most` tokens at the most; `places` are the rows' numbers among all."""
+    """The outputs for each row of a memory, at most `most` tokens; `places` are the numbers of the rows among all."""
     prefix = prefix_ids(target, options.prefix)
     if options.max_tokens is None:
         most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
@@ -173,26 +173,33 @@ def written(
     forbidden = [target.begin]
     if target.tokenizer.vocabulary.unk is not None and forbid_unknown:
         forbidden.append(target.tokenizer.vocabulary.unk)
-    constraint = None if options.words is None else WordList.of(target.tokenizer, options.words, [target.end])
-    limits: dict[str, Any] = {"forbidden": forbidden, "constraint": constraint}
+    words = () if options.words is None else (WordList.of(target.tokenizer, options.words, [target.end]),)
+    limits = Limits(
+        most,
+        target.end,
+        options.min_tokens,
+        forbidden,
+        [prefix] * len(places),
+        options.no_repeat_ngram,
+        (*words, *options.scorers),
+    )
     search = partial(
         beam_search,
         network.showing_attention() if attention or options.coverage else network,
         len(places),
         start=target.begin,
-        end=target.end,
         memory=memory,
         memory_mask=memory.mask,
         attention=attention,
     )
     if options.temperature is None:
-        return search(max_tokens=most, beam=options.search, prefixes=[prefix] * len(places), **limits)
+        return search(limits, beam=options.search)
     draws = []
     for number in range(options.n_best):
-        drawn = _drawn(network, memory, target, options, prefix, most, places, number, **limits)
+        drawn = _drawn(network, memory, target, options, limits, places, number)
         # read once more: for log P with the prefix counted, and for where each token looked
         alone = Beam(1, ranking=Ranking("none"))
-        draws.append(search(max_tokens=[len(tokens) for tokens in drawn], beam=alone, prefixes=drawn))
+        draws.append(search(Limits([len(tokens) for tokens in drawn], target.end, prefixes=drawn), beam=alone))
     return [
         BeamResult(sorted((one.best for one in row), key=lambda best: -best.log_prob))
         for row in zip(*draws, strict=True)
@@ -201,35 +208,29 @@ def written(
 
 def _drawn(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
-    prefix: list[int],
-    most: Sequence[int],
+    limits: Limits,
     places: Sequence[int],
     number: int,
-    **limits: Any,
 ) -> list[list[int]]:
-    """For each row the tokens of its draw of this number, with the prefix, and with the end where it came."""
+    """The sampled tokens of each row, with the prefix, and with the end token if it was sampled."""
     seeds = None if options.seed is None else [options.seed + options.n_best * place + number for place in places]
-    drawn = sample(
-        network,
-        [[target.begin, *prefix]] * len(places),
-        max_tokens=max(most) - len(prefix),
-        memory=memory,
-        sampling=options.sampling,
-        end_tokens=[target.end],
-        stop=lambda row, tokens: len(prefix) + len(tokens) >= most[row],
-        seeds=seeds,
-        min_tokens=max(0, options.min_tokens - len(prefix)),
-        no_repeat_ngram=options.no_repeat_ngram,
-        **limits,
+    prefix = prefix_ids(target, options.prefix)
+    after = replace(
+        limits,
+        max_tokens=[most - len(prefix) for most in limits.lengths(len(places))],
+        min_tokens=max(0, limits.min_tokens - len(prefix)),
+        prefixes=None,
     )
+    prompts = [[target.begin, *prefix]] * len(places)
+    drawn = sample(network, prompts, after, memory=memory, sampling=options.sampling, seeds=seeds)
     return [prefix + one.tokens + ([target.end] if one.stopped_by == "end" else []) for one in drawn]
 
 
 def prefix_ids(target: Side, text: str | None) -> list[int]:
-    """The tokens of what outputs begin with, all of which the model must know."""
+    """The tokens of a prefix; the model must know all of them."""
     ids: list[int] = target.ids(text).tolist() if text else []
     special = [place for place, number in enumerate(ids) if number < len(target.tokenizer.vocabulary.specials)]
     if text and special:
@@ -239,115 +240,3 @@ def prefix_ids(target: Side, text: str | None) -> list[int]:
             f"The prefix has {tidy[start:end]!r}, which the model does not know.", "Use what was in its training data."
         )
     return ids
-
-
-def once_drawn(options: dict[str, Any]) -> dict[str, Any]:
-    """Options by which two calls draw the same.
-
-    >>> once_drawn({"temperature": 1.0}).keys(), once_drawn({"temperature": 1.0, "seed": 3}), once_drawn({"beam": 2})
-    (dict_keys(['temperature', 'seed']), {'temperature': 1.0, 'seed': 3}, {'beam': 2})
-    """
-    if options.get("temperature") is None or options.get("seed") is not None:
-        return options
-    return {**options, "seed": random.randrange(1 << 30)}
-
-
-@torch.no_grad()
-def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
-    """What a search finds for a memory of one row, unknown words forbidden, with the tree of all it looked at."""
-    unknown, begun = target.tokenizer.vocabulary.unk, prefix_ids(target, prefix)
-    (found,) = beam_search(
-        network,
-        1,
-        start=target.begin,
-        end=target.end,
-        max_tokens=max(most, len(begun) + 1),
-        beam=Beam(beam, n_best=min(beam, MOST_SHOWN)),
-        memory=memory,
-        memory_mask=memory.mask,
-        prefixes=[begun],
-        forbidden=[target.begin, *([] if unknown is None else [unknown])],
-        tree=True,
-    )
-    return found
-
-
-def with_targets(batch: Batch, target: Side, targets: Sequence[Ids], smoothing: float = 0.0) -> Batch:
-    """The batch with a target for each row, its end at its end, and what is read before each of its tokens."""
-    more = {
-        **batch.more,
-        "target_inputs": padded([np.insert(one, 0, target.begin) for one in targets]),
-        "target_lengths": torch.tensor([len(one) + 1 for one in targets]),
-    }
-    if smoothing:
-        more["smoothing"] = torch.tensor(smoothing)
-    return replace(batch, targets=padded([np.append(one, target.end) for one in targets]), more=more)
-
-
-def real_tokens(batch: Batch) -> Tensor:
-    """(B, T), True where a target's token is real."""
-    steps = torch.arange(batch.targets.shape[1], device=batch.targets.device)
-    return steps < batch.more["target_lengths"][:, None]
-
-
-def token_loss(network: Any, features: Tensor, batch: Batch) -> Loss:
-    """Cross-entropy of the real tokens, smoothed as the batch says; features (B, T, F) are what `scores` reads."""
-    real, scores = real_tokens(batch), network.scores
-    smoothing = float(batch.more["smoothing"]) if "smoothing" in batch.more else 0.0
-    targets = batch.targets[real]
-    read = features[real]
-    loss = Loss(linear_cross_entropy(read, scores.weight, scores.bias, targets, smoothing), torch.tensor(len(targets)))
-    return consistency.agreeing(loss, batch, scores(read).log_softmax(-1)) if consistency.asked(batch) else loss
-
-
-def with_guesses(network: Any, forcing: Forcing, batch: Batch, done: float) -> Batch:
-    """Puts the model's own guesses in place of some true tokens, as `train.teacher_forcing` says."""
-    share = own_share(forcing, done)
-    if share == 0:
-        return batch
-    with torch.no_grad():
-        scores = network.scores(network(batch).features)
-    inputs = with_own_guesses(batch.more["target_inputs"], scores, share)
-    return replace(batch, more={**batch.more, "target_inputs": inputs})
-
-
-@dataclass
-class FreeRun:
-    """Greedy outputs, and how many tokens of the targets, ends counted, are right when the true ones before them are
-    read, and when the model's own are."""
-
-    target: Side
-    outputs: list[list[int]]
-    forced: int = 0
-    free: int = 0
-    tokens: int = 0
-    forbid_unknown: bool = False  # as a search does that never writes <unk>
-
-    @torch.no_grad()
-    def add(self, network: Any, batch: Batch, targets: Sequence[Ids], most: int) -> None:
-        """Writes for each row of a batch, `most` tokens at the most."""
-        best = network.scores(network(batch).features).argmax(-1).cpu()
-        unknown = self.target.tokenizer.vocabulary.unk
-        found = sample(
-            network,
-            [[self.target.begin]] * len(targets),
-            max_tokens=most,
-            memory=network.encode(batch),
-            sampling=Sampling(temperature=0),
-            end_tokens=[self.target.end],
-            forbidden=[self.target.begin, *([unknown] if self.forbid_unknown and unknown is not None else [])],
-        )
-        for row, (target, output) in enumerate(zip(targets, found, strict=True)):
-            truth = [*target.tolist(), self.target.end]
-            self.tokens += len(truth)
-            self.forced += sum(a == b for a, b in zip(best[row].tolist(), truth, strict=False))
-            self.free += sum(a == b for a, b in zip([*output.tokens, self.target.end], truth, strict=False))
-            self.outputs.append(output.tokens)
-
-    def rates(self) -> dict[str, float]:
-        """The shares that are right, and their difference: how much worse a model is for reading its own words."""
-        return {
-            "forced_accuracy": self.forced / self.tokens,
-            "free_accuracy": self.free / self.tokens,
-            "exposure_gap": (self.forced - self.free) / self.tokens,
-        }

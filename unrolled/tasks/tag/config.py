@@ -8,16 +8,16 @@ from typing import Literal
 from pydantic import Field
 
 from unrolled.config import Section
+from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
-from unrolled.data.readers.tagged.tag_names import given_names
-from unrolled.data.readers.tagged.tagged import format_of
+from unrolled.data.readers.tagged.tag_names import parse_tag_names
 from unrolled.errors import UserError
 from unrolled.models.tagger import TaggerSettings
 from unrolled.training import TrainSettings
 
 
 class TagData(Section):
-    """What to read: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
+    """The data: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
 
     train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
@@ -49,7 +49,7 @@ class TagData(Section):
 
     @property
     def columns(self) -> Columns:
-        names = () if self.tag_names is None else tuple(given_names(self.tag_names))
+        names = () if self.tag_names is None else tuple(parse_tag_names(self.tag_names))
         return Columns(_text(self.word_column), _text(self.tag_column), self.features, self.column, names)
 
 

@@ -1,4 +1,4 @@
-"""Where the wanted columns of a table stand, and whether its first row is a header."""
+"""Positions of the wanted columns of a table, and detection of its header."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unrolled.data.readers.tables.column_names import find_all, key_of, looks_like_names, named, our_name
+from unrolled.data.readers.tables.column_names import column_key, column_named, find_columns, looks_like_names, our_name
 from unrolled.data.readers.tables.languages import language_pair
 from unrolled.errors import UserError, note
 
@@ -16,47 +16,47 @@ Lines = Sequence[tuple[int, list[str]]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a table."""
+    """The columns wanted from a table."""
 
     path: Path
     columns: Sequence[str | None]
     roles: Sequence[str]
     beside: Sequence[str] = ()
     keep: Sequence[str] = ()
-    places: Sequence[int] | None = None  # of the roles in a file without names, where that is not their order
+    places: Sequence[int] | None = None  # columns of the roles in a file without header, from 1; None: in their order
 
     @property
     def numbers(self) -> list[int | None]:
-        """The columns that are asked for by number."""
+        """The columns that are selected by number."""
         return [int(c) if c is not None and c.isdecimal() else None for c in self.columns]
 
     def place_of(self, index: int) -> int:
         return index + 1 if self.places is None else self.places[index]
 
-    def told(self, names: Sequence[str], positions: Sequence[int]) -> str:
-        """Which column holds what, in words."""
+    def described(self, names: Sequence[str], positions: Sequence[int]) -> str:
+        """Role and name of each column, for messages."""
         parts = zip(self.roles, positions, strict=True)
         return ", ".join(f"{role} {names[at].strip()!r}" for role, at in parts if at < len(names))
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where the wanted columns stand, counted from 0, and whether the first row is a header."""
+class TableLayout:
+    """Positions of the wanted columns from 0, and True if the first row is a header."""
 
     positions: list[int]
     header: bool
 
 
-def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
-    """Finds the columns, and whether there is a header.
+def table_layout(wanted: Wanted, rows: Lines, *, named_only: bool) -> TableLayout:
+    """Find the columns and decide whether there is a header.
 
-    named_only: columns that are not said have names, as in a .csv; otherwise they may stand in their usual places.
+    named_only: unspecified columns must have names, as in a .csv; otherwise they may be at their usual positions.
     """
     numbers, columns, roles = wanted.numbers, wanted.columns, wanted.roles
     line, names = rows[0] if rows else (1, [])
     place = f"{wanted.path}:{line}"
     asked = [
-        n - 1 if n else None if c is None else _asked_for(names, c, role, place)
+        n - 1 if n else None if c is None else _position_of(names, c, role, place)
         for n, c, role in zip(numbers, columns, roles, strict=True)
     ]
     by_name = any(n is None and c is not None for n, c in zip(numbers, columns, strict=True))
@@ -68,11 +68,11 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
     certain = by_name or named_only  # that there is a header
     found = dict(zip(open_roles, _find(rows, wanted_roles, taken, place, certain=certain), strict=True))
     complete = bool(rows) and all(at is not None for at in found.values())
-    # A row that names two roles is no example. The name of a single one may be a value, and so may "it" and "es".
+    # A row that names two roles is a header. The name of one role may be a value, and so may "it" and "es".
     plain = len(found) > 1 and not language_pair(names)
     if not (certain or (complete and (plain or _looks_like_header(rows)))):
         _check_no_names(wanted, rows, place)
-        return Layout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
+        return TableLayout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
     positions, missing = [], []
     for i, at in enumerate(asked):
         here = at if at is not None else found[i]
@@ -89,42 +89,42 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
         raise _no_column(place, names, our_name(roles[missing[0]]), roles[missing[0]])
     ours = all(at is None or names[at].strip() == our_name(roles[i]) for i, at in found.items())
     if not (ours and (named_only or by_name)):
-        _say(wanted, names, positions, place)
-    return Layout(positions, header=True)
+        _report(wanted, names, positions, place)
+    return TableLayout(positions, header=True)
 
 
 def _find(rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *, certain: bool) -> list[int | None]:
-    """`find_all` in the first row. Unless that is `certain` to be a header, two candidates may be an example's."""
+    """`find_columns` in the first row. Unless it is `certain` to be a header, ambiguous names may be values."""
     names = rows[0][1] if rows else []
     try:
-        return find_all(names, roles, place, taken)
+        return find_columns(names, roles, place, taken)
     except UserError:
         if certain or _looks_like_header(rows):
             raise
         return [None] * len(roles)
 
 
-def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place: str) -> Layout:
-    """All columns are asked for by number: the first row is a header if it names all roles."""
+def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place: str) -> TableLayout:
+    """All columns are selected by number: the first row is a header if it names all roles."""
     if not names:
-        return Layout(positions, header=False)
+        return TableLayout(positions, header=False)
     try:
-        header = None not in find_all(names, wanted.roles, place)
-    except UserError:  # several may be meant: which ones was said
+        header = None not in find_columns(names, wanted.roles, place)
+    except UserError:  # names are ambiguous; the numbers decide
         at = [names[i : i + 1] for i in positions]
-        header = all(find_all(cell, [role], place)[0] == 0 for cell, role in zip(at, wanted.roles, strict=True))
+        header = all(find_columns(cell, [role], place)[0] == 0 for cell, role in zip(at, wanted.roles, strict=True))
     if header:
-        _say(wanted, names, positions, place)
-    return Layout(positions, header)
+        _report(wanted, names, positions, place)
+    return TableLayout(positions, header)
 
 
-def _say(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str) -> None:
-    """Tells which columns are read: the names are not our own, or a header might not be expected."""
-    note(f"{place} is a header; columns: {wanted.told(names, positions)}.")
+def _report(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str) -> None:
+    """Report the columns that are read: their names are not our own, or the header is unexpected."""
+    note(f"{place} is a header; columns: {wanted.described(names, positions)}.")
 
 
 def _looks_like_header(rows: Lines) -> bool:
-    """Whether the first row looks like names, and none of them is a value of its column too."""
+    """True if the first row looks like names that do not occur as values of their columns."""
     names = rows[0][1]
     if len(rows) < 2 or not looks_like_names([name for name in names if name.strip()]):
         return False
@@ -132,7 +132,7 @@ def _looks_like_header(rows: Lines) -> bool:
 
 
 def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
-    """Refuses a first row that names some of the columns and not the others: it is hardly an example."""
+    """Reject a first row that names some of the columns but not the others: it is hardly an example."""
     if not rows or len(rows[0][1]) < 2:
         return
     names, roles = rows[0][1], [*wanted.roles, *wanted.beside]
@@ -140,23 +140,23 @@ def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
     found = {role: at for role, at in zip(roles, places, strict=True) if at is not None}
     if not found or not _looks_like_header(rows):
         return
-    keys = [key_of(role) for role in wanted.roles if role not in found]
+    keys = [column_key(role) for role in wanted.roles if role not in found]
     missing = " and ".join(role for role in wanted.roles if role not in found)
     if not keys:
         return
-    numbers = " ".join(f"--set {key_of(role)}={wanted.place_of(i)}" for i, role in enumerate(wanted.roles))
+    numbers = " ".join(f"--set {column_key(role)}={wanted.place_of(i)}" for i, role in enumerate(wanted.roles))
     raise UserError(
-        f"{place} looks like a header ({', '.join(name.strip() for name in names)}), and no name says which column "
-        f"holds the {missing}.",
+        f"{place} looks like a header ({', '.join(name.strip() for name in names)}), but no name fits the "
+        f"{missing} column.",
         f"Say it: {' '.join(f'--set {key}=NAME' for key in keys)}. If it is an example: {numbers}",
     )
 
 
-def _asked_for(names: Sequence[str], column: str, role: str, place: str) -> int:
+def _position_of(names: Sequence[str], column: str, role: str, place: str) -> int:
     stripped = [name.strip() for name in names]
     if stripped.count(column) > 1:
-        raise UserError(f"{place} has {stripped.count(column)} columns {column!r}.", "Give each a name of its own.")
-    at = named(names, column)
+        raise UserError(f"{place} has {stripped.count(column)} columns {column!r}.", "Give each a different name.")
+    at = column_named(names, column)
     if at is None:
         raise _no_column(place, names, column, role)
     return at
@@ -166,24 +166,25 @@ def _no_column(place: str, names: Sequence[str], column: str, role: str) -> User
     shown = ", ".join(name.strip() for name in names)
     return UserError(
         f"{place} has no column {column!r}.",
-        f"Its first row: {cut(shown, 200)}. Say which it is, by its name there or its number: --set {key_of(role)}=…",
+        f"Its first row: {shortened(shown, 200)}. Say which it is, by its name there or its number: "
+        f"--set {column_key(role)}=…",
     )
 
 
 def _no_names(wanted: Wanted, missing: Sequence[int], place: str, names: Sequence[str]) -> UserError:
-    """Several columns are not there: the file may have no header, or other names."""
+    """The error for several missing columns: the file may have no header, or other names."""
     roles = [wanted.roles[i] for i in missing]
-    numbers = " ".join(f"--set {key_of(wanted.roles[i])}={wanted.place_of(i)}" for i in missing)
+    numbers = " ".join(f"--set {column_key(wanted.roles[i])}={wanted.place_of(i)}" for i in missing)
     return UserError(
         f"{place} has no column {' and no column '.join(repr(our_name(role)) for role in roles)}.",
-        f"Its first row: {cut(', '.join(name.strip() for name in names), 200)}. Say which they are, by name, or by "
-        f"number where there is no header, for example: {numbers}",
+        f"Its first row: {shortened(', '.join(name.strip() for name in names), 200)}. Say which they are, by name, "
+        f"or by number where there is no header, for example: {numbers}",
     )
 
 
 def kept_at(wanted: Wanted, names: Sequence[str], width: int, column: str) -> int:
-    """Where a column to be kept stands."""
-    at = named(names, column)
+    """The position of a column to keep."""
+    at = column_named(names, column)
     if at is not None:
         return at
     if column.isdecimal() and 1 <= int(column) <= width:
@@ -192,5 +193,5 @@ def kept_at(wanted: Wanted, names: Sequence[str], width: int, column: str) -> in
     raise UserError(f"{wanted.path} has no column {column!r} to keep.", f"It has: {shown}.")
 
 
-def cut(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
