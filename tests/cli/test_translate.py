@@ -123,8 +123,11 @@ def test_pictures(folder: Path, file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--picture", "a.gif"), "unrolled: a.gif is no picture: its name ends in '.gif'. Use .png, .svg, .pdf."),
-        (("--picture", "none/a.png"), "unrolled: There is no folder none. Make it first, or choose another place."),
+        (
+            ("--picture", "a.gif"),
+            "unrolled: a.gif is not an image file: its name ends in '.gif'. Use .png, .svg, .pdf.",
+        ),
+        (("--picture", "none/a.png"), "unrolled: There is no folder none. Create it first, or choose another folder."),
         (("--length-penalty", "mean"), "unrolled: Unknown length penalty 'mean'. Choices: average, gnmt, none."),
         (
             ("--repetition-penalty", "2"),
