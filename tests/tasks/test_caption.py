@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from PIL import Image
 import unrolled
 from tests.models.test_captioner import Halves
 from unrolled import Model, UserError, api
-from unrolled.data.demo.glyphs import embedded_glyphs
 from unrolled.errors import Note
 from unrolled.metrics.captions import caption_scores
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
@@ -221,59 +219,6 @@ def test_paths_images_and_arrays_are_the_same_picture(model: Model, table: Path)
     assert model.embed([pixels, pixels]).shape == (2, 24)
 
 
-def test_a_zip_a_folder_and_arrays_train_the_same_model(table: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "images.zip", "w") as file:
-        for name, _, _ in scenes():
-            file.write(table.parent / "images" / name, f"inner/{name}")
-    names = np.array([name for name, _, _ in scenes()])
-    np.savez(tmp_path / "images.npz", pictures=np.stack([pixels for _, pixels, _ in scenes()]), names=names)
-    tsv = tmp_path / "captions.tsv"
-    tsv.write_text("".join(f"{name}\t{text}\n" for name, _, captions in scenes() for text in captions))
-    models = [
-        train(file, tmp_path / f"run{i}", data__images=str(images), train__max_steps=2)
-        for i, (file, images) in enumerate(
-            (
-                (table, table.parent / "images"),
-                (table, tmp_path / "images.zip"),
-                (table, tmp_path / "images.npz"),
-                (tsv, tmp_path / "images.zip"),
-            )
-        )
-    ]
-    for other in models[1:]:
-        for a, b in zip(models[0].network.parameters(), other.network.parameters(), strict=True):
-            assert torch.equal(a, b)
-
-
-def test_pictures_beside_the_table(table: Path, tmp_path: Path) -> None:
-    beside = table.parent / "beside.jsonl"
-    rows = (json.dumps({"image": f"images/{name}", "captions": captions}) for name, _, captions in scenes())
-    beside.write_text("\n".join(rows))
-    settings = {**SMALL, "train.max_steps": 2}
-    model = unrolled.train("caption", train=beside, out=tmp_path / "run", set=settings, quiet=True)
-    assert model.evaluate(beside)["pictures"] == 36
-    assert model.evaluate((table, table.parent / "images"))["pictures"] == 36
-
-
-def test_validation_pictures_are_not_trained_on(table: Path, tmp_path: Path) -> None:
-    config = api.configure("caption", [], {"data.train": str(table), "data.images": str(table.parent / "images")})
-    data = Caption().read(config)  # type: ignore[arg-type]
-    assert len(data.train) + len(data.valid) == 36
-    keys = [{one.view.values.tobytes() for one in part} for part in (data.train, data.valid)]
-    assert not keys[0] & keys[1]
-
-
-def test_embedded_letters_have_their_names() -> None:
-    found = embedded_glyphs()
-    assert len(found) > 3000
-    said = {one.name: one.captions for one in found}
-    assert said["ö (DejaVuSans)"] == ("latin small letter o with diaeresis",)
-    values = np.stack([one.view.values for one in found if one.view.values is not None])
-    assert values.shape == (len(found), 32, 32, 3)
-    assert bool((values.min((1, 2, 3)) < 128).all())  # every letter is drawn
-    assert float((values[:, [0, -1]] < 128).mean()) < 0.01  # and few touch the edge
-
-
 def test_saved_and_loaded_it_says_the_same(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "model.safetensors")
     loaded = unrolled.load(tmp_path / "model.safetensors")
@@ -414,14 +359,6 @@ def test_the_rest_is_described_where_a_picture_cannot_be_read(model: Model, tabl
         list(model.runner.run(Request(files=[bad])))
 
 
-def test_pictures_without_captions_are_no_training_data(table: Path) -> None:
-    config = api.configure("caption", [], {"data.images": str(table.parent / "images")})
-    with pytest.raises(
-        UserError, match=r"images, and no captions of them. Give the captions with --train \(data.train"
-    ):
-        Caption().read(config)  # type: ignore[arg-type]
-
-
 def test_captions_that_never_end_are_said(model: Model) -> None:
     with pytest.warns(Note, match=r"^1 captions had not ended after the most tokens allowed, and were cut.$"):
         answer = model.predict(scenes()[0][1], max_tokens=2, beam=1)
@@ -443,15 +380,6 @@ def test_models_without_attention_show_none(table: Path, tmp_path: Path) -> None
     model = train(rows, tmp_path / "bag", data__images=str(bag), train__max_steps=2)
     with pytest.raises(UserError, match=r"The regions of this model form no grid that could be drawn."):
         CaptionRunner(model).drawing(np.zeros((5, 3)))
-
-
-def test_one_picture_cannot_be_divided(table: Path, tmp_path: Path) -> None:
-    one = tmp_path / "one.jsonl"
-    one.write_text(json.dumps({"image": scenes()[0][0], "captions": ["a"]}))
-    images = {"data.images": str(table.parent / "images")}
-    with pytest.raises(UserError, match=r"one.jsonl holds one picture. Give more, or validation pictures with data.va"):
-        unrolled.train("caption", train=one, out=tmp_path / "run", set={**SMALL, **images}, quiet=True)
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_task_of_another_kind(table: Path, tmp_path: Path) -> None:
