@@ -20,7 +20,7 @@ from tests.tolerances import assert_close
 from unrolled import api
 from unrolled.data.signals.line_images import prepared_line
 from unrolled.jobs import TrainingJob
-from unrolled.tasks.recognize.batches import features_batch
+from unrolled.tasks.recognize.batches import feature_store, features_batch
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.task import Recognize
 
@@ -57,7 +57,8 @@ def test_batched_equals_single(kind: str, changes: dict[str, Any], tmp_path: Pat
         api.configure("recognize", [], {**SMALL, **changes, "data.train": str(file), "data.valid": str(file)})
     )
     model = job.model
-    store = job.task._store(job.config, job.assets, job.data.train)  # type: ignore[attr-defined]
+    config: Any = job.config
+    store = feature_store(config, job.assets, job.data.train)
     features = [job.assets.reader.features(store[i]) for i in range(3)]
     model.network.eval()
     with torch.no_grad():
