@@ -14,7 +14,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, stepper_for
-from unrolled.search import Sampling, StopStrings, WordList, generate
+from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
@@ -33,11 +33,16 @@ class RunOptions:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
+    scorers: tuple[Scorer, ...] = ()  # count beside the model (docs/scorers.md)
     weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
+
+    def limits(self, tokenizer: Tokenizer, forbidden: Sequence[int] = ()) -> Limits:
+        words = () if self.words is None else (WordList.of(tokenizer, self.words),)
+        return Limits(self.max_tokens, forbidden=forbidden, scorers=(*words, *self.scorers))
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
@@ -95,13 +100,11 @@ def write_texts(
     steps = generate(
         stepper_for(network_of(model), len(ids), options.weights),
         ids,
-        max_tokens=options.max_tokens,
+        options.limits(tokenizer, forbidden=[unknown] if unknown is not None else []),
         memory=state,
         sampling=options.sampling,
         stop=lambda row, _: writers[row].ended,
         seeds=options.seed,
-        forbidden=[unknown] if unknown is not None else [],
-        constraint=None if options.words is None else WordList.of(tokenizer, options.words),
     )
     for step in steps:
         for token in step:
@@ -171,12 +174,11 @@ class TextStream:
         steps = generate(
             stepper_for(self._network, 1, settings.weights),
             [[self._last]],
-            max_tokens=settings.max_tokens,
+            settings.limits(self._tokenizer),
             memory=self._state,
             sampling=settings.sampling,
             stop=lambda row, _: writer.ended,
             seeds=settings.seed,
-            constraint=None if settings.words is None else WordList.of(self._tokenizer, settings.words),
         )
         for step in steps:
             if piece := writer.feed(step[0].id):

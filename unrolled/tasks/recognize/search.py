@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search import NGram
+from unrolled.search import NGram, Scorer
 from unrolled.search.ctc import Decoded, Decoder, Lexicon, Word, best_path
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.options import check_used
@@ -29,6 +29,7 @@ class RunOptions:
     lm_weight: float | None = None  # none: 1
     word_bonus: float | None = None  # none: 0
     unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
+    scorers: tuple[Scorer, ...] = ()  # count beside the network (docs/scorers.md), in the Python search
     window: float | None = None  # longer inputs are read in windows; seconds, or heights of a line
     rate: float | None = None  # samples a second of arrays and raw files, which do not say it themselves
 
@@ -42,15 +43,17 @@ class RunOptions:
             word_bonus=self.word_bonus,
             unknown_penalty=self.unknown_penalty,
         )
-        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1):
-            raise UserError("beam=1 is the best path, without lexicon or n-best list.", "Use a beam of 2 or more.")
+        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1 or self.scorers):
+            raise UserError(
+                "beam=1 is the best path, without lexicon, scorers or n-best list.", "Use a beam of 2 or more."
+            )
         if self.window is not None and not self.window > 0:
             raise UserError(f"window={self.window} is not above 0.", "It is seconds, or heights of a line.")
 
     @property
     def searches(self) -> bool:
         """True if the options need more than the best label of each step."""
-        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1
+        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1 or len(self.scorers) > 0
 
 
 OPTIONS = [field.name for field in fields(RunOptions)]
@@ -118,6 +121,7 @@ class Search:
             beam=options.beam or USUAL_BEAM,
             lm_weight=1.0 if options.lm_weight is None else options.lm_weight,
             word_bonus=options.word_bonus or 0.0,
+            scorers=options.scorers,
             **more,
         )
 

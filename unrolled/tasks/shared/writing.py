@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -12,7 +12,18 @@ import torch
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.models.encoder import EncoderOutput
-from unrolled.search import Beam, BeamResult, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
+from unrolled.search import (
+    Beam,
+    BeamResult,
+    LengthPenalty,
+    Limits,
+    Ranking,
+    Sampling,
+    Scorer,
+    WordList,
+    beam_search,
+    sample,
+)
 from unrolled.search.tokens.token_model import is_whole
 from unrolled.tasks.shared.side import Side
 
@@ -50,6 +61,7 @@ class RunOptions:
     min_p: float | None = None
     seed: int | None = None
     attention: bool = False  # keep where each token looked
+    scorers: tuple[Scorer, ...] = ()  # count beside the model (docs/scorers.md)
     precision: str = "fp32"  # bf16: products in bfloat16, twice as fast on processors that have them
 
     def __post_init__(self) -> None:
@@ -105,7 +117,7 @@ class RunOptions:
     def search(self) -> Beam:
         ranking = Ranking(**{"alpha": 1.0, **self._given(("length_penalty", "alpha", "coverage"))})
         stop = "safe" if self.search_stop is None else self.search_stop
-        return Beam(self.beam or USUAL_BEAM, self.n_best, ranking, stop, self.min_tokens, self.no_repeat_ngram)
+        return Beam(self.beam or USUAL_BEAM, self.n_best, ranking, stop)
 
     @property
     def sampling(self) -> Sampling:
@@ -161,26 +173,33 @@ def written(
     forbidden = [target.begin]
     if target.tokenizer.vocabulary.unk is not None and forbid_unknown:
         forbidden.append(target.tokenizer.vocabulary.unk)
-    constraint = None if options.words is None else WordList.of(target.tokenizer, options.words, [target.end])
-    limits: dict[str, Any] = {"forbidden": forbidden, "constraint": constraint}
+    words = () if options.words is None else (WordList.of(target.tokenizer, options.words, [target.end]),)
+    limits = Limits(
+        most,
+        target.end,
+        options.min_tokens,
+        forbidden,
+        [prefix] * len(places),
+        options.no_repeat_ngram,
+        (*words, *options.scorers),
+    )
     search = partial(
         beam_search,
         network.showing_attention() if attention or options.coverage else network,
         len(places),
         start=target.begin,
-        end=target.end,
         memory=memory,
         memory_mask=memory.mask,
         attention=attention,
     )
     if options.temperature is None:
-        return search(max_tokens=most, beam=options.search, prefixes=[prefix] * len(places), **limits)
+        return search(limits, beam=options.search)
     draws = []
     for number in range(options.n_best):
-        drawn = _drawn(network, memory, target, options, prefix, most, places, number, **limits)
+        drawn = _drawn(network, memory, target, options, limits, places, number)
         # read once more: for log P with the prefix counted, and for where each token looked
         alone = Beam(1, ranking=Ranking("none"))
-        draws.append(search(max_tokens=[len(tokens) for tokens in drawn], beam=alone, prefixes=drawn))
+        draws.append(search(Limits([len(tokens) for tokens in drawn], target.end, prefixes=drawn), beam=alone))
     return [
         BeamResult(sorted((one.best for one in row), key=lambda best: -best.log_prob))
         for row in zip(*draws, strict=True)
@@ -192,27 +211,21 @@ def _drawn(
     memory: EncoderOutput,
     target: Side,
     options: RunOptions,
-    prefix: list[int],
-    most: Sequence[int],
+    limits: Limits,
     places: Sequence[int],
     number: int,
-    **limits: Any,
 ) -> list[list[int]]:
     """The sampled tokens of each row, with the prefix, and with the end token if it was sampled."""
     seeds = None if options.seed is None else [options.seed + options.n_best * place + number for place in places]
-    drawn = sample(
-        network,
-        [[target.begin, *prefix]] * len(places),
-        max_tokens=max(most) - len(prefix),
-        memory=memory,
-        sampling=options.sampling,
-        end_tokens=[target.end],
-        stop=lambda row, tokens: len(prefix) + len(tokens) >= most[row],
-        seeds=seeds,
-        min_tokens=max(0, options.min_tokens - len(prefix)),
-        no_repeat_ngram=options.no_repeat_ngram,
-        **limits,
+    prefix = prefix_ids(target, options.prefix)
+    after = replace(
+        limits,
+        max_tokens=[most - len(prefix) for most in limits.lengths(len(places))],
+        min_tokens=max(0, limits.min_tokens - len(prefix)),
+        prefixes=None,
     )
+    prompts = [[target.begin, *prefix]] * len(places)
+    drawn = sample(network, prompts, after, memory=memory, sampling=options.sampling, seeds=seeds)
     return [prefix + one.tokens + ([target.end] if one.stopped_by == "end" else []) for one in drawn]
 
 
