@@ -133,7 +133,7 @@ def test_horizons_of_the_command_line(given: list[str], meant: Any) -> None:
 
 @pytest.mark.parametrize("typed", ["[1,6", "1,x", "[]", "1,,6", "[[1]]"])
 def test_a_mistake_in_a_horizon_is_cited_whole(typed: str) -> None:
-    with pytest.raises(UserError, match=re.escape(f"--horizon {typed!r} is no number of steps. Expected whole")):
+    with pytest.raises(UserError, match=re.escape(f"--horizon {typed!r} is not a number of steps. Expected whole")):
         horizon_of([typed])
 
 
@@ -246,7 +246,7 @@ def test_intervals_of_a_gaussian(model: Model, folder: Path, file: Path) -> None
     record = json.loads(call("run", folder, file, "--interval", "0.95", "--json")[1].splitlines()[0])
     assert record["load+1_lower"] < record["load+1"] < record["load+1_upper"]
     for wrong in (0, 1, 95, True):
-        with pytest.raises(UserError, match=r"is no probability\. Expected a number between 0 and 1, such as 0\.9\."):
+        with pytest.raises(UserError, match="not a probability. Expected a number between 0 and 1, such as 0.9."):
             model.predict(rows, interval=wrong)
 
 

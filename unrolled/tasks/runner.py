@@ -48,9 +48,9 @@ class Runner:
 
     at_once: ClassVar[int] = 1024  # inputs in a chunk: they are read, then answered together
     reads_files: ClassVar[bool] = False  # an input is the path of a file
-    reads_bytes: ClassVar[bool] = False  # standard input may hold such a file itself
+    reads_bytes: ClassVar[bool] = False  # standard input may be a file itself
     keeps: ClassVar[bool] = False  # input files may be tables with columns to keep
-    keeps_lines: ClassVar[bool] = False  # standard input may be such a table
+    keeps_lines: ClassVar[bool] = False  # standard input may be a table
 
     def __init__(self, model: Model) -> None:
         self.model = model
