@@ -246,7 +246,7 @@ def test_intervals_of_a_gaussian(model: Model, folder: Path, file: Path) -> None
     record = json.loads(call("run", folder, file, "--interval", "0.95", "--json")[1].splitlines()[0])
     assert record["load+1_lower"] < record["load+1"] < record["load+1_upper"]
     for wrong in (0, 1, 95, True):
-        with pytest.raises(UserError, match="not a probability. Expected a number between 0 and 1, such as 0.9."):
+        with pytest.raises(UserError, match=r"not a probability. Expected a number between 0 and 1, such as 0.9."):
             model.predict(rows, interval=wrong)
 
 
