@@ -153,5 +153,5 @@ def test_mistakes() -> None:
         made(heads=5)
     with pytest.raises(UserError, match=r"is not divisible by model\.heads=13\. Use model\.hidden_size=13\."):
         made(heads=13)
-    with pytest.raises(UserError, match="11 tokens are more than this Transformer sees at once, 10"):
+    with pytest.raises(UserError, match="11 tokens exceed the context of this Transformer, 10"):
         made().trace(torch.zeros(1, 11, dtype=torch.long))

@@ -10,21 +10,21 @@ from unrolled.data.readers.media.captions import Captioned
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
 from unrolled.model import Model
-from unrolled.tasks.caption.batches import CaptionAssets, view_batch
+from unrolled.tasks.caption.batches import CaptionAssets, PictureCaption, view_batch
 from unrolled.tasks.caption.predict import Description, describe
 from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.targets import with_targets
-from unrolled.tasks.shared.writing import RunOptions, named
+from unrolled.tasks.shared.writing import WritingOptions, named
 from unrolled.training import Evaluation
 
 AT_ONCE = 64  # pictures in a batch when there are no gradients
 SHOWN_SCORES = ("bleu1", "bleu4", "chrf", "cider", "words")  # of each search
 
 
-def score_pictures(model: Model, examples: Sequence[Captioned], options: RunOptions) -> dict[str, Any]:
+def score_pictures(model: Model, examples: Sequence[Captioned], options: WritingOptions) -> dict[str, Any]:
     """Scores of a search, and a table with those of greedy captions beside them."""
     views = [example.view for example in examples]
-    searches = {named(one): one for one in (RunOptions(beam=1), options)}
+    searches = {named(one): one for one in (WritingOptions(beam=1), options)}
     found = {name: describe(model, views, one) for name, one in searches.items()}
     table = {name: _scores(model, [one.text for one in answers], examples) for name, answers in found.items()}
     search = named(options)
@@ -48,16 +48,16 @@ def search_table(table: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def exposure(model: Model, pictures: Sequence[Captioned]) -> Evaluation:
-    """Scores of greedy captions, with the exposure gap; a few are shown."""
+def exposure(model: Model, captions: Sequence[PictureCaption]) -> Evaluation:
+    """Scores of greedy captions of pictures, each with its first caption, and the exposure gap; a few are shown."""
     assets: CaptionAssets = model.assets
     run = FreeRun(assets.target, forbid_unknown=True)  # as `eval --beam 1` writes
-    for first in range(0, len(pictures), AT_ONCE):
-        part = pictures[first : first + AT_ONCE]
-        ids = [assets.target.ids(example.captions[0]) for example in part]
-        batch = with_targets(view_batch([example.view for example in part]), assets.target, ids)
+    for first in range(0, len(captions), AT_ONCE):
+        part = captions[first : first + AT_ONCE]
+        ids = [one.ids for one in part]
+        batch = with_targets(view_batch([one.example.view for one in part]), assets.target, ids)
         run.add(model.network.eval(), batch.to(model.device), ids, assets.most_tokens)
-    outputs = run.texts
+    outputs, pictures = run.texts, [one.example for one in captions]
     shown = samples([one.captions[0] for one in pictures], outputs, [one.name for one in pictures])
     return Evaluation({**_numbers(_scores(model, outputs, pictures)), **run.rates()}, shown)
 
