@@ -19,8 +19,8 @@ from unrolled.kernels.recurrence.cuda.plan import (
     MOST_OF_CLUSTER,
     PORTABLE,
     THREADS,
+    DeviceLimits,
     Kind,
-    Limits,
     Pass,
     Plan,
     make_plan,
@@ -28,7 +28,7 @@ from unrolled.kernels.recurrence.cuda.plan import (
 
 
 @cache
-def limits(device: torch.device) -> Limits:
+def limits(device: torch.device) -> DeviceLimits:
     """What the GPU has."""
     from cuda.bindings import driver
 
@@ -36,7 +36,7 @@ def limits(device: torch.device) -> Limits:
     shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
     properties = torch.cuda.get_device_properties(device)
     clusters = _most_clusters(int(shared), device) if properties.major == 9 else ()
-    return Limits(properties.multi_processor_count, int(shared), clusters)
+    return DeviceLimits(properties.multi_processor_count, int(shared), clusters)
 
 
 def _most_clusters(shared: int, device: torch.device) -> tuple[tuple[int, int], ...]:

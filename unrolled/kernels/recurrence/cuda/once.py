@@ -32,7 +32,7 @@ def _in_eights(rows: Tensor) -> bool:
     return rows.stride(-1) == 1 and rows.stride(0) % EIGHT == 0 and rows.data_ptr() % (2 * EIGHT) == 0
 
 
-class Layer:
+class StepLayer:
     """A cell's step for so many rows: its weights, and the launch, but for what it reads and writes."""
 
     def __init__(self, cell: BuiltIn, kind: int, batch: int) -> None:
@@ -62,7 +62,7 @@ def step(cell: BuiltIn, kind: int, x: Tensor, state: State) -> State | None:
     if not takes(cell, kind, x.shape[0]) or not rows or len({s.stride(0) for s in state}) > 1:
         return None
     new = tuple(torch.empty_like(s, memory_format=torch.contiguous_format) for s in state)
-    layer = Layer(cell, kind, x.shape[0])
+    layer = StepLayer(cell, kind, x.shape[0])
     layer.arguments.gates_x, layer.arguments.gates_x_row = x.data_ptr(), x.stride(0)
     layer.set_states(layer.arguments, state, new)
     layer.launch(layer.arguments)
@@ -83,11 +83,11 @@ class Stream:
         hidden, count = like.shape[1], len(state)
         # (two of them, states, layers, batch, H)
         self._states = like.new_zeros(2, count, len(cells), batch, hidden)
-        layers = [Layer(cell, kind, batch) for cell, kind in zip(cells, kinds, strict=True)]
+        layers = [StepLayer(cell, kind, batch) for cell, kind in zip(cells, kinds, strict=True)]
         self._steps = [[self._prepared(layers, depth, turn) for depth in range(len(cells))] for turn in range(2)]
         self.state = state
 
-    def _prepared(self, layers: Sequence[Layer], depth: int, turn: int) -> tuple[Layer, Arguments]:
+    def _prepared(self, layers: Sequence[StepLayer], depth: int, turn: int) -> tuple[StepLayer, Arguments]:
         """A layer's launch, but for the input of the first and the output of the last."""
         old, new = (tuple(self._states[which, :, depth].unbind()) for which in (turn, 1 - turn))
         arguments = Arguments()

@@ -83,7 +83,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Limits:
+class DeviceLimits:
     """What a GPU has."""
 
     multiprocessors: int
@@ -91,10 +91,10 @@ class Limits:
     # of blocks that reach into each other's shared memory: how many run at once, if each has so many blocks
     clusters: tuple[tuple[int, int], ...] = ()
 
-    def part(self, share: int) -> Limits:
+    def part(self, share: int) -> DeviceLimits:
         """One of so many parts of the GPU."""
         clusters = tuple((size, count // share) for size, count in self.clusters)
-        return Limits(self.multiprocessors // share, self.shared_bytes, clusters)
+        return DeviceLimits(self.multiprocessors // share, self.shared_bytes, clusters)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Pro
     return [replace(product, held=count) for product, count in zip(found, held, strict=True)]
 
 
-def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """Clusters, which are faster, or groups of rows, as many as the GPU runs at once; None if it is too small.
 
     Clusters that do not all run at once: forward, the last rows may go beside them, or all to groups of as few rows;
@@ -158,7 +158,7 @@ def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     return far if near is None or (far is not None and far.group_rows == near.group_rows) else near
 
 
-def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """Groups of rows, each with all units.
 
     Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
@@ -175,7 +175,7 @@ def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limit
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.group_rows, default=None)
 
 
-def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """Forward, a group's rows come in two chunks if there are enough: one is on its way while the other is multiplied.
 
     Not where a step has two products: each chunk would wait for both. A batch that does not fit takes several launches.
@@ -201,7 +201,7 @@ def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, 
     return None
 
 
-def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """A cluster for every eight rows; None if there are no clusters of as many blocks as it takes.
 
     Blocks have more units where fewer clusters then wait for others to end. Of clusters of more than eight blocks a GPU
@@ -219,14 +219,14 @@ def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: L
     return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, tally_rows, size, cooperative=False)
 
 
-def _split_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
+def _split_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """As many clusters as run at once, and the last rows beside them, if they find room there in groups of eight."""
     size = width * BLOCK // max(UNITS)
     most = _most_clusters(size, limits)
     rows = most * TILE_ROWS
     if not 0 < rows < batch:
         return None
-    left = Limits(limits.multiprocessors - most * size, limits.shared_bytes)
+    left = DeviceLimits(limits.multiprocessors - most * size, limits.shared_bytes)
     near = _cluster_plan(kind, direction, width, rows, limits)
     rest = _far_plan(kind, direction, width, batch - rows, left)
     if near is None or rest is None or rest.group_rows > TILE_ROWS or rest.rows < batch - rows:
@@ -234,13 +234,13 @@ def _split_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Lim
     return replace(near, rest=rest)
 
 
-def _waves(size: int, batch: int, limits: Limits) -> int:
+def _waves(size: int, batch: int, limits: DeviceLimits) -> int:
     """How often clusters of so many blocks, one for every eight rows, fill the GPU one after the other."""
     most = _most_clusters(size, limits)
     return -(-batch // TILE_ROWS // most) if most else NEVER
 
 
-def _most_clusters(size: int, limits: Limits) -> int:
+def _most_clusters(size: int, limits: DeviceLimits) -> int:
     return next((count for of, count in limits.clusters if of >= size), 0)
 
 
