@@ -74,17 +74,11 @@ def test_the_check_sees_a_wrong_import(tmp_path: Path) -> None:
     assert violations(wrong, "cli") == []
 
 
-# Names that two modules may define, each with its reason.
-SHARED_CLASS_NAMES = {
-    "RunOptions",  # the options of `run` of each task, always read through the task
-}
-
-
 def test_no_class_name_means_two_things() -> None:
     homes: dict[str, list[str]] = {}
     for path in FILES:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
-    twice = {name: paths for name, paths in homes.items() if len(paths) > 1 and name not in SHARED_CLASS_NAMES}
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
     assert twice == {}
