@@ -35,7 +35,7 @@ class WordOptions:
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class BeamOptions:
     """Flags about the search."""
 
     beam: Annotated[int, typer.Option(min=1, help="Most hypotheses after each frame.")] = 100
@@ -78,7 +78,7 @@ def decode(
     ],
     labels: LabelOptions,
     words: WordOptions,
-    search: SearchOptions,
+    search: BeamOptions,
     n_best: Annotated[int, typer.Option(min=1, help="Hypotheses per utterance.")] = 1,
     frame_seconds: Annotated[
         float | None, typer.Option(min=0, help="Seconds per frame: times in the JSON are seconds then, not frames.")
@@ -127,7 +127,7 @@ def decode(
         typer.echo(f"{len(texts)} references: word errors {wer:.2%}, character errors {cer:.2%}", err=True)
 
 
-def _check_words(words: WordOptions, search: SearchOptions, tune: bool) -> None:
+def _check_words(words: WordOptions, search: BeamOptions, tune: bool) -> None:
     """Reject options that need a lexicon or a language model where there is none."""
     from unrolled.search.ctc.options import check_used
 
@@ -153,7 +153,7 @@ def _log_probs(arrays: Sequence[Any], kind: str, columns: int | None) -> list[Te
 
 
 def _decoder(
-    names: Sequence[str], labels: LabelOptions, words: WordOptions, search: SearchOptions, frames: Sequence[Tensor]
+    names: Sequence[str], labels: LabelOptions, words: WordOptions, search: BeamOptions, frames: Sequence[Tensor]
 ) -> Decoder:
     from unrolled.search.ctc.files import decoder_from_files
 
