@@ -154,8 +154,7 @@ def compare(job: AttentionJob) -> None:
 @pytest.fixture(autouse=True)
 def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fresh buffers and scratch are NaN: what is read before it is written shows."""
-    from unrolled.kernels import _native
-    from unrolled.kernels.recurrence import native_buffers
+    from unrolled.kernels import _native, native_buffers
 
     monkeypatch.setattr(native_buffers, "fill_with_nan", True)
     _native.set_scratch_nan(True)
@@ -191,7 +190,7 @@ def test_autocast_is_near(case: dict[str, Any]) -> None:
 
 
 def test_autocast_multiplies_in_bfloat16_where_the_processor_does() -> None:
-    from unrolled.kernels.recurrence.native_ops import NARROW
+    from unrolled.kernels.native_core import NARROW
 
     job = make(USUAL)
     wide = results(*cast(job, torch.float32), "native")["output"]
@@ -279,17 +278,13 @@ class TestWithTorch:
         return cast(make({**USUAL, **changes}), torch.float32)
 
     def test_the_operators_pass_torchs_own_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from unrolled.kernels.attention import native_ops as attention_ops
-        from unrolled.kernels.recurrence import native_buffers
+        from unrolled.kernels import native_buffers
+        from unrolled.kernels.attention import native
 
         for changes in ({}, {"luong": False, "kind": "gru", "score": "dot", "mask": "ragged", "bias": False}):
-            inputs: list[Any] = []
-            monkeypatch.setattr(
-                attention_ops, "run_attention", lambda *given, kept=inputs: kept.append(given) or (None,) * 7
-            )
-            ATTENTION_ENGINES["native"].run(self.job(**changes)[0])
+            inputs = native.operator_inputs(self.job(**changes)[0])
             monkeypatch.setattr(native_buffers, "fill_with_nan", False)
-            torch.library.opcheck(torch.ops.unrolled.attention.default, inputs[0])
+            torch.library.opcheck(torch.ops.unrolled.attention.default, (*inputs, True))
 
     def test_compile_in_one_graph(self) -> None:
         decoder = AttentionDecoder(3, 5, 6, cell="lstm", form="luong", backend="native")

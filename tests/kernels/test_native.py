@@ -23,7 +23,6 @@ from unrolled import kernels
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, ScanJob, choose, make_job, scan, scan_traced
-from unrolled.kernels.recurrence import native_ops
 
 pytestmark = pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built here")
 
@@ -152,8 +151,7 @@ def compare(job: ScanJob) -> None:
 @pytest.fixture(autouse=True)
 def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fresh buffers and scratch are NaN: what is read before it is written shows."""
-    from unrolled.kernels import _native
-    from unrolled.kernels.recurrence import native_buffers
+    from unrolled.kernels import _native, native_buffers
 
     monkeypatch.setattr(native_buffers, "fill_with_nan", True)
     _native.set_scratch_nan(True)
@@ -279,18 +277,17 @@ class TestWithTorch:
         return cast(make({**PLAIN, "kind": "lstm", "steps": 4, "batch": 3, "hidden": 5, **changes}), torch.float32)
 
     def test_the_operators_pass_torchs_own_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from unrolled.kernels.recurrence import native_buffers
+        from unrolled.kernels import native_buffers
+        from unrolled.kernels.recurrence import native
 
         for changes in ({}, {"lengths": True, "norm": True, "time_major": True}, {"kind": "gru", "resets": "learned"}):
-            inputs: list[Any] = []
+            inputs = native.operator_inputs(self.job(**changes))
             monkeypatch.setattr(
-                native_ops, "run_recurrence", lambda *given, kept=inputs: kept.append(given) or (None,) * 4
-            )
-            ENGINES["native"].run(self.job(**changes))
-            native_buffers.fill_with_nan = False  # the checks compare saved buffers, of which padding is never written
+                native_buffers, "fill_with_nan", False
+            )  # the checks compare saved buffers, of which padding is never written
             tests = ["test_schema", "test_faketensor", "test_autograd_registration"]
             tests += [] if "lengths" in changes else ["test_aot_dispatch_dynamic"]
-            torch.library.opcheck(torch.ops.unrolled.recurrence.default, inputs[0], test_utils=tests)
+            torch.library.opcheck(torch.ops.unrolled.recurrence.default, (*inputs, True), test_utils=tests)
 
     def test_compile_in_one_graph(self) -> None:
         layer = unrolled.LSTM(3, 5, backend="native", peephole=True)
@@ -389,7 +386,7 @@ class TestWithTorch:
             assert (ours - expected).norm() <= 0.02 * expected.norm(), what
 
     def test_autocast_multiplies_in_bfloat16_where_the_processor_does(self) -> None:
-        from unrolled.kernels.recurrence.native_ops import NARROW
+        from unrolled.kernels.native_core import NARROW
 
         layer, x = unrolled.LSTM(7, 20, backend="native"), torch.randn(5, 3, 7)
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -467,8 +464,11 @@ class TestChoice:
         with pytest.raises(UserError, match=r"The engine 'native' cannot do this: it computes in float32"):
             choose(job, "native")
 
-    @pytest.mark.skipif(native_ops.ISA == "plain", reason="the plain kernels leave what they can to torch")
     def test_auto_leaves_to_torch_what_it_is_faster_at(self) -> None:
+        from unrolled.kernels.native_core import ISA
+
+        if ISA == "plain":
+            pytest.skip("the plain kernels leave what they can to torch")
         short, large, alone = torch.zeros(4, 2, 128), torch.zeros(40, 64, 128), torch.zeros(40, 1, 128)
         assert str(unrolled.GRU(128, 8).backend_for(short)) == "torch: not native: torch is faster on so few steps"
         assert unrolled.GRU(128, 8).backend_for(short, lengths=[4, 2]).engine == "native"  # torch would pack and loop

@@ -13,7 +13,7 @@ from unrolled.kernels import ENGINES
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy, linear_scores, top_scores
 
 if "native" in ENGINES:
-    from unrolled.kernels.recurrence.native_ops import NARROW
+    from unrolled.kernels.native_core import NARROW
 
 SIZES = (1, 2, 7, 16, 17, 63, 64, 65, 1000)
 

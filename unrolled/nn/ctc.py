@@ -273,9 +273,8 @@ def _native_losses(job: _Job) -> Tensor:
     from unrolled.kernels.ctc import native_ops as ctc_ops
 
     log_probs = job.log_probs.float().cpu()  # from a GPU: two megabytes for 32 × 500 × 32
-    save = torch.is_grad_enabled() and log_probs.requires_grad
-    losses: Tensor
-    losses, _ = ctc_ops.ctc(log_probs, job.targets, job.offsets, job.input_lengths, job.target_lengths, job.blank, save)
+    inputs = ctc_ops.CTCInputs(log_probs, job.targets, job.offsets, job.input_lengths, job.target_lengths, job.blank)
+    losses = ctc_ops.ctc(inputs).losses
     if not torch.compiler.is_compiling() and bool(losses.isnan().any()):
         raise _not_numbers(job)
     return losses.to(job.log_probs.device)
