@@ -1,12 +1,12 @@
-# Two targets do all the set-up on a machine that has Python 3.11 or newer and a compiler:
-#   make demo   installs Unrolled into .venv, trains a model on embedded data and lets it write
-#   make test   installs the development tools too, then checks style, types and every test
-# Two more look for faults, for as long as you like:
-#   make kill N=1000             kills training runs of every task so many times, and compares them with undisturbed ones
-#   make fuzz N=100000 [SEED=2]  damaged files through every reader, a table of what became of them; what failed is kept
-# Two more want an NVIDIA GPU and install nothing; GPU_PYTHON names a Python that has torch for it, numpy and pytest:
-#   make test-gpu      the tests of tests/gpu, and a record of them in benchmarks/results/test_gpu.txt
-#   make sanitize-gpu  compute-sanitizer over small cases: addresses, then races
+# These need Python 3.11 or newer and a compiler:
+#   make demo   installs Unrolled into .venv, trains a model on built-in data and lets it write
+#   make test   also installs the development tools, then checks style, types and all tests
+# Longer searches for faults:
+#   make kill N=1000             kills training runs of every task 1,000 times and compares them with undisturbed runs
+#   make fuzz N=100000 [SEED=2]  reads damaged files with every reader, counts the outcomes and keeps the failures
+# These need an NVIDIA GPU and install nothing; GPU_PYTHON is a Python with torch for CUDA, numpy and pytest:
+#   make test-gpu      runs tests/gpu and records the result in benchmarks/results/test_gpu.txt
+#   make sanitize-gpu  runs small cases under compute-sanitizer: memcheck, then racecheck
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -52,16 +52,16 @@ check-types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Unrolled needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Unrolled needs Python 3.11 or newer; choose one with: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-# An editable install knows the modules by name: it is made anew when one comes, goes or moves, or the C++ changes.
+# An editable install lists the modules by name: repeat it when one is added, removed or moved, or the C++ changes.
 $(VENV)/modules: $(BIN)/python FORCE
 	@find unrolled -name '*.py' | sort > $@.now
 	@cmp -s $@.now $@ || cp $@.now $@
 
-# torch first and pinned: a looser request would fetch gigabytes of GPU libraries. With the development tools or without,
-# it is one installation: the C++ is compiled once.
+# torch comes first and pinned: an unpinned request would download gigabytes of GPU libraries. installed-dev also
+# counts as installed, so the C++ is compiled once.
 SOURCES := $(BIN)/python $(VENV)/modules pyproject.toml constraints.txt $(NATIVE)
 
 $(VENV)/installed: $(SOURCES)

@@ -1,4 +1,4 @@
-"""A training step of attending decoders on the native engine beside the loop over steps in plain torch, on this CPU.
+"""Training steps of decoders with attention: the native engine against a loop over steps in plain torch, on this CPU.
 
 Each size is checked against `reference` in float64 before it is timed; both take turns. The first row is the decoder of
 joeynmt's recurrent models: LSTM, additive score, input feeding.
@@ -106,7 +106,7 @@ def inference(decoder: AttentionDecoder, engine: str, x: Tensor, memory: Tensor,
 
 
 def check_decoder(name: str, decoder: AttentionDecoder, x: Tensor, memory: Tensor, mask: Tensor) -> None:
-    """Output and gradients of a part of the batch against reference in float64."""
+    """Check output and gradients of a part of the batch against reference in float64."""
 
     def parts(dtype: torch.dtype, engine: str) -> dict[str, Tensor]:
         made = decoder.to(dtype)

@@ -1,9 +1,9 @@
-"""A classifier of default size at work: short sentences per second, from texts to labels.
+"""Speed of a classifier of default size: short sentences per second, from texts to labels.
 
     python benchmarks/classify.py [--sentences 5000] [--rounds 5]
 
-The sentences are those of the embedded data (about nine words each). Before timing, batched answers must equal those
-given one by one.
+The sentences are those of the built-in data (about nine words each). Before timing, batched answers must equal single
+ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What seconds are counted by; peers in environments of their own import it too."""
+"""The clock of all timings; peers in environments of their own import it too."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ BATCH, FRAMES, LABELS = 32, 500, 32
 
 
 def scores_of(kind: str, targets: torch.Tensor) -> torch.Tensor:
-    """(B, T, V): noise, and for peaky ones a spike for each label of the target between blanks."""
+    """Scores (B, T, V): noise; peaky ones also have a spike for each label of the target between blanks."""
     scores = torch.randn(BATCH, FRAMES, LABELS)
     if kind == "peaky":
         scores[:, :, 0] += 6.0

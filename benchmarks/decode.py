@@ -3,13 +3,14 @@
     UNROLLED_DATA=... python benchmarks/decode.py [--pyctcdecode PYTHON] [--seconds 3] [--only same,defaults,margins]
         [--models FOLDER]
 
-Sentences of the Penn treebank's test part are turned into posteriors of T = 500 frames and V = 32 labels, peaky ones
-(spikes between blanks, some of them wrong) and flat ones (labels over several frames in noise). The 3-gram is trained
-on its training part; the lexicons are its words, and these with those of a word list. The same beam and margin for
-all; a decoder's word error is in the table beside its time. pyctcdecode pins numpy 1: name a Python that has it.
+Sentences of the Penn Treebank's test part become posteriors of T = 500 frames and V = 32 labels: peaky ones (spikes
+between blanks, some of them wrong) and flat ones (labels over several frames in noise). The 3-gram is trained on its
+training part. The lexicons are its words, without and with those of a word list. All decoders use the same beam and
+margin; the table shows each decoder's word error beside its time. pyctcdecode pins numpy 1: name a Python that has it.
 
-`defaults` has both tools at their own defaults, `margins` what a margin costs in errors; both on posteriors of real
-lines and recordings, from models that are kept in FOLDER. Parts that are not measured stay in the file as they are.
+`defaults` runs both tools with their own defaults, and `margins` measures the errors that a margin costs. Both use
+posteriors of real lines and recordings, from models that are kept in FOLDER. Parts that are not measured stay in the
+file as they are.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def text_of(part: str) -> list[list[str]]:
 
 
 def sentences(count: int) -> list[list[str]]:
-    """Sentences of the test part, cut where their letters would crowd 500 frames."""
+    """Sentences of the test part, cut where their letters would not fit into 500 frames."""
     found = []
     for words in text_of("test"):
         kept: list[str] = []
@@ -232,7 +233,7 @@ print(json.dumps({"found": found, "seconds": (time.perf_counter() - start) / len
 
 
 def against_pyctcdecode(options: argparse.Namespace, arpa: Path, lm: NGram) -> tuple[list[Any], list[Any]]:
-    """In a process of its own, each sentence once: it takes its time."""
+    """Run pyctcdecode in a process of its own, once per sentence, because it is slow."""
     rows, details = [], []
     expected = sentences(3)
     with tempfile.TemporaryDirectory() as name:
@@ -315,7 +316,7 @@ def on_real_posteriors(options: argparse.Namespace) -> dict[str, tuple[list[Any]
 
 
 def merge_results(parts: dict[str, tuple[list[Any], list[Any]]]) -> None:
-    """Writes the parts that were measured; the others stay as they are in the file."""
+    """Write the measured parts; the others stay as they are in the file."""
     path = RESULTS / "decode.json"
     kept = json.loads(path.read_text()) if path.is_file() else {"table": [], "details": []}
     rows = [one for one in kept["table"] if one.get("part", "same") not in parts]

@@ -1,4 +1,4 @@
-"""Real posteriors: what a margin costs in errors and saves in time, and both tools at their own defaults."""
+"""Real posteriors: the errors and the time of a margin, and both tools with their own defaults."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from unrolled.metrics.recognition import recognition_scores
 from unrolled.search import Decoder, Lexicon, NGram, prefix_search
 
 MARGINS = (math.inf, 50.0, 30.0, 20.0, 15.0, 12.0, 10.0, 8.0, 6.0)
-ROUNDS = 3  # the best of so many, taking turns
+ROUNDS = 3  # repetitions, taking turns; the best counts
 Texts = Callable[[torch.Tensor], str]
 
 
 def spelt(real: RealSet, **options: Any) -> Texts:
-    """Without a lexicon: `prefix_search`."""
+    """Search without a lexicon: `prefix_search`."""
 
     def read(frames: torch.Tensor) -> str:
         found = prefix_search(frames, **options)[0]
@@ -55,7 +55,7 @@ def ways(real: RealSet, lm: NGram) -> dict[str, Callable[[float], Texts]]:
 
 
 def what_margins_cost(real: RealSet, lm: NGram) -> list[dict[str, Any]]:
-    """Errors, texts that differ from those without a margin, and milliseconds, of every search and margin."""
+    """Errors, texts that differ from those without a margin, and milliseconds, for every search and margin."""
     found = []
     for name, make in ways(real, lm).items():
         exact: list[str] = []
@@ -81,7 +81,7 @@ def what_margins_cost(real: RealSet, lm: NGram) -> list[dict[str, Any]]:
 
 
 def at_own_defaults(real: RealSet, lm: NGram, python: str, repeats: int) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Ours and pyctcdecode, each as a user gets it who sets nothing; the middle of several runs."""
+    """Ours and pyctcdecode, each with its defaults; the median of several runs."""
     rows, details = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -117,7 +117,7 @@ def at_own_defaults(real: RealSet, lm: NGram, python: str, repeats: int) -> tupl
 
 
 def _together(peer: Peer, ours: dict[str, Texts], frames: list[torch.Tensor]) -> dict[str, float]:
-    """The best time for a matrix of each, all taking turns."""
+    """The best time of each for one matrix, taking turns."""
     best = dict.fromkeys([*ours, "pyctcdecode"], math.inf)
     for _ in range(ROUNDS):
         best["pyctcdecode"] = min(best["pyctcdecode"], float(peer.ask("again")["seconds"]))

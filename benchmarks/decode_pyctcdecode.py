@@ -1,6 +1,6 @@
-"""pyctcdecode in a process of its own, at its own defaults: reads a job, then decodes all of it for each line it gets.
+"""pyctcdecode in a process of its own, with its defaults: reads a job, then decodes all of it for each line it gets.
 
-The job names an .npz file of log-probabilities, the labels, and perhaps words and an ARPA file.
+The job names an .npz file of log-probabilities, the labels, and optionally words and an ARPA file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyctcdecode import build_ctcdecoder
 
 logging.disable(logging.CRITICAL)
 job = json.loads(sys.stdin.readline())
-labels = ["", *job["labels"][1:]]  # its name of the blank
+labels = ["", *job["labels"][1:]]  # its name for the blank
 decoder = build_ctcdecoder(labels, job.get("arpa"), job.get("words"))
 with np.load(job["frames"]) as file:
     frames = [file[name] for name in file.files]

@@ -1,10 +1,10 @@
-"""Looking into a large model: 5,000 steps of 1,024 units, from the question to the picture; and what tracing costs.
+"""Inspecting a large model: 5,000 steps of 1,024 units, from the request to the picture; and the cost of tracing.
 
     python benchmarks/inspecting.py [--steps 5000] [--units 1024] [--browser /usr/bin/chromium]
 
 A server answers on 127.0.0.1 and a browser (playwright) opens the page: first the overview, then a state's picture,
-then a detail of it. A run that is not traced is timed before anything was traced and after, taking turns with the
-same layer made anew. Before timing, the numbers on the page must be the trace's.
+then a detail of it. An untraced run is timed before and after a trace, taking turns with a new copy of the layer.
+Before timing, the numbers on the page must equal the trace's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _opened(model: Model, text: str, browser: str) -> dict[str, float]:
-    """Seconds until each view is drawn in a browser that is open already."""
+    """Seconds until each view is drawn in a browser that is already open."""
     import uvicorn
 
     port = find_port(None)
@@ -92,7 +92,7 @@ def _opened(model: Model, text: str, browser: str) -> dict[str, float]:
 
 @torch.no_grad()
 def _alone(model: Model, steps: int) -> float:
-    """Seconds of a run that nobody looks at."""
+    """Seconds of an untraced run."""
     ids = torch.zeros(1, steps, dtype=torch.int64)
     begun = time.perf_counter()
     model.network(ids)
@@ -105,7 +105,7 @@ def _ready(page: Any, view: str, begun: float) -> float:
 
 
 def _untraced() -> dict[str, float]:
-    """Best seconds of one layer that was never traced, of one that was, and of the trace."""
+    """Best seconds of a layer that was never traced, of one that was, and of the trace."""
     x = torch.randn(8, 200, 128)
     layers = [LSTM(128, 256, batch_first=True) for _ in range(2)]
     traced = layers[1].trace(x)

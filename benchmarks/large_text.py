@@ -1,10 +1,11 @@
-"""A text larger than memory: how fast it becomes ids, and what training on it takes of the process's own memory.
+"""A text larger than memory: speed of tokenising, and the memory of training on it.
 
     python benchmarks/large_text.py [--megabytes 2048] [--level char] [--steps 20] [--folder FOLDER]
 
-A file of so many megabytes is made from the embedded text, with numbers in it so that it does not repeat; a new process
-trains on it for some updates. Its peak RssAnon, the memory that is no file's, is read every 20 ms from /proc and shown
-above that of a process that has imported torch and waits. Must: below 1.5 GB; tokenising 20 MB/s at character level.
+A file of --megabytes is made from the built-in text, with numbers in it so that it does not repeat. A new process
+trains on it for some updates. Its peak RssAnon, the memory that belongs to no file, is read every 20 ms from /proc. The
+table shows it minus that of an idle process that has imported torch. Must: below 1.5 GB; tokenising 20 MB/s at
+character level.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ api.train("generate", train=path, out=out, set=keys, quiet=True)
 
 
 def make(path: Path, megabytes: int) -> None:
-    """The embedded text again and again, each time with its number."""
+    """Write the built-in text repeatedly, each copy with its number."""
     text, written, number = embedded_text(), 0, 0
     with path.open("w") as file:
         while written < megabytes << 20:
@@ -47,7 +48,7 @@ def make(path: Path, megabytes: int) -> None:
 
 
 def anonymous(process: int) -> int:
-    """RssAnon of a process in bytes; 0 once it is gone."""
+    """RssAnon of a process in bytes; 0 after it has ended."""
     try:
         found = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     except OSError:
@@ -94,7 +95,7 @@ def main() -> None:
         times["vocabulary"] = time.perf_counter() - began - times["scanned"]
         ids = cache.ids(text, tokenizer)
         times["ids"] = time.perf_counter() - began - times["scanned"] - times["vocabulary"]
-        with path.open() as file:  # a cache that is wrong is not timed
+        with path.open() as file:  # a wrong cache must not be timed
             head = file.read(1 << 20)
         if not (ids[: len(head) // 2] == tokenizer.ids(head)[: len(head) // 2]).all():
             raise SystemExit("the ids are not those of the text: nothing is reported")

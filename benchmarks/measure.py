@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, the machine's description, the table and its JSON file."""
+"""Shared by the benchmarks: interleaved timing, the machine's description, the table and its JSON file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ REST = 0.03  # seconds
 def interleaved(
     runs: Mapping[str, Callable[[], object]], seconds: float = 2.0, least: int = 7, settle: bool = False
 ) -> dict[str, float]:
-    """The best time of each run in seconds, all taking turns, so that a busy machine is busy for all of them.
+    """The best time of each run in seconds; all take turns, so a busy machine slows all of them.
 
-    With `settle` each turn begins with a rest, since the threads of the one before, onnxruntime's above all, go on
-    spinning on the cores that the next one needs; then come some runs that are not timed, since threads that slept may
-    wake on one core and need some milliseconds to part, and then three that are.
+    With `settle` each turn begins with a rest, because the threads of the previous one, above all onnxruntime's, keep
+    spinning on the cores that the next one needs. Some untimed runs follow, because threads that slept may wake on one
+    core and need some milliseconds to spread. Then three runs are timed.
     """
     for run in runs.values():
         run()
@@ -93,7 +93,7 @@ def _commit() -> str:
 
 
 def check(name: str, got: torch.Tensor | None, expected: torch.Tensor | None, tolerance: float) -> None:
-    """A result must be right before it is timed."""
+    """Require a right result before it is timed."""
     assert got is not None
     assert expected is not None
     error = ((got.double() - expected.double()).norm() / expected.double().norm()).item()
@@ -107,7 +107,7 @@ def row(what: str, measured: float | str, must: str = "", aim: str = "", note: s
 
 
 def show(title: str, rows: list[dict[str, Any]]) -> None:
-    """A table: what, measured, must, aim."""
+    """Print a table: measurement, value, must, aim."""
     print(f"\n{title}\n{'what':<52} {'measured':>9} {'must':>8} {'aim':>8}")
     for line in rows:
         measured = f"{line['measured']:.2f}×" if isinstance(line["measured"], float) else line["measured"]

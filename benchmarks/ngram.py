@@ -1,11 +1,11 @@
-"""n-gram models: reading ARPA files, training a 3-gram on ten million words, scoring; beside KenLM where it is there.
+"""n-gram models: reading ARPA files, training a 3-gram on ten million words, scoring; beside KenLM if it is installed.
 
-KenLM's reader is the Python package `kenlm`; its trainer the program `lmplz`, on the path. Every part runs in a process
-of its own, so that the peak of its memory is its own.
+KenLM's reader is the Python package `kenlm`, its trainer the program `lmplz` on the path. Every part runs in a process
+of its own, to measure its own peak memory.
 
-The text is the Penn Treebank's training part twelve times over. In each copy after the first, every word but the 200
-most frequent is changed to one of its own 20 variants with the probability ½ ("company" to "company~7"), so that
-vocabulary and distinct n-grams go on growing as they do in real text.
+The text is the Penn Treebank's training part twelve times over. In each copy after the first, every word except the 200
+most frequent changes with probability ½ to one of its 20 variants ("company" to "company~7"), so that vocabulary and
+distinct n-grams keep growing as in real text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEMORY = ("64M", "1G")
 
 
 def make_text(source: Path, out: Path, words: int = WORDS) -> dict[str, int]:
-    """The text described above; how many words and different words it has."""
+    """Write the text described above; return its numbers of words and of distinct words."""
     random.seed(1)
     lines = [line.split() for line in source.read_text().replace("<unk>", "UNK").splitlines()]
     frequent = {word for word, _ in Counter(w for line in lines for w in line).most_common(200)}
@@ -55,13 +55,13 @@ def make_text(source: Path, out: Path, words: int = WORDS) -> dict[str, int]:
 
 
 def peak_mib() -> float:
-    """The most memory this process has held. getrusage would begin with what its parent held."""
+    """Peak memory of this process. getrusage would start at the parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def measured(job: Callable[[], Any]) -> dict[str, float]:
-    """Seconds of a job on the clock and of the processor, and by how much it raised the peak of memory, in MiB."""
+    """Wall-clock and processor seconds of a job, and the rise of the memory peak in MiB."""
     before, start, work = peak_mib(), time.perf_counter(), time.process_time()
     kept = job()
     seconds, work = time.perf_counter() - start, time.process_time() - work
@@ -71,7 +71,7 @@ def measured(job: Callable[[], Any]) -> dict[str, float]:
 
 
 def apart(name: str, *arguments: str | Path) -> dict[str, Any]:
-    """One of the jobs below in a process of its own."""
+    """Run one of the jobs below in a process of its own."""
     command = [sys.executable, __file__, "--job", name, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
@@ -123,7 +123,7 @@ def score_kenlm(path: str, text: str) -> dict[str, Any]:
 
 
 def train_lmplz(text: Path, out: Path, memory: str) -> dict[str, Any]:
-    """KenLM's own trainer, with the same memory. A small process starts it, so that the peak is not this one's."""
+    """Run KenLM's trainer with the same memory. A small process starts it, so that the peak is not this one's."""
     command = ["lmplz", "-o", "3", "-S", memory, "-T", str(out.parent), "--text", str(text), "--arpa", str(out)]
     code = (
         "import subprocess, resource, sys, time; t = time.perf_counter();"

@@ -1,4 +1,4 @@
-"""A peer in an environment of its own: a script that answers each line it is asked with a line of JSON."""
+"""A peer in an environment of its own: a script that answers each line of input with a line of JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Peer:
-    """The script in its own process; `module` is what its Python must be able to import."""
+    """The script in its own process; its Python must be able to import `module`."""
 
     def __init__(self, python: str, script: str, module: str, job: dict[str, Any]) -> None:
         self.module = module

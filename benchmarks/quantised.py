@@ -1,4 +1,4 @@
-"""What fp16 and int8 weights cost in perplexity when a trained model reads a text a token at a time.
+"""The perplexity that fp16 and int8 weights cost when a trained model reads a text token by token.
 
 python benchmarks/quantised.py MODEL FILE [--tokens 20000] [--json FILE]
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from unrolled import api
-from unrolled.models import RecurrentLM, Stepping
+from unrolled.models import LanguageStepper, RecurrentLM
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     assert isinstance(model.network, RecurrentLM)
     start = int(model.assets.ids("\n")[0])
     ids = [start, *model.assets.ids(options.file.read_text())[: options.tokens].tolist()]
-    nats = {weights: mean_loss(Stepping(model.network, weights), ids) for weights in ("fp32", "fp16", "int8")}
+    nats = {weights: mean_loss(LanguageStepper(model.network, weights), ids) for weights in ("fp32", "fp16", "int8")}
     perplexity = {weights: math.exp(value) for weights, value in nats.items()}
     found = {
         "tokens": len(ids) - 1,
@@ -47,7 +47,7 @@ def change(perplexity: dict[str, float], weights: str) -> float:
 
 
 @torch.no_grad()
-def mean_loss(stepping: Stepping, ids: list[int]) -> float:
+def mean_loss(stepping: LanguageStepper, ids: list[int]) -> float:
     state, total = stepping.start(None), 0.0
     for token, target in itertools.pairwise(ids):
         step = stepping.step(torch.tensor([token]), state)

@@ -2,8 +2,8 @@
 
     UNROLLED_DATA=... python benchmarks/real_posteriors.py FOLDER
 
-FOLDER keeps the models, so that a second call only reads. Each set is there twice: as it is, and disturbed (noise added
-to recordings, grain and blur to lines), where the network is far less sure of itself.
+FOLDER keeps the models, so a second call only reads them. Each set occurs twice: as it is, and disturbed (noise added
+to recordings, grain and blur to lines), where the network is far less confident.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class RealSet:
-    """Utterances with what they say, and what a search over them may use."""
+    """Utterances with their transcripts, and the lexicon and language model for a search over them."""
 
     name: str
     labels: list[str]  # the blank first
@@ -58,7 +58,7 @@ class RealSet:
 
 
 def real_sets(folder: Path, inputs: int = 120) -> list[RealSet]:
-    """Lines and speech, so many of each, as they are and disturbed."""
+    """Lines and speech, as they are and disturbed, `inputs` of each."""
     found = []
     for name, make in (("lines", _lines), ("speech", _speech)):
         work = folder / name
@@ -134,7 +134,7 @@ def _lines(work: Path) -> tuple[list[tuple[NDArray[Any], str]], list[tuple[NDArr
 
 
 def _speech(work: Path) -> tuple[list[tuple[NDArray[Any], str]], list[tuple[NDArray[Any], str]]]:
-    """Two to seven digits of one speaker in a row; the official test recordings are not trained on."""
+    """Two to seven digits of one speaker in a row; the official test recordings are not used for training."""
     spoken: dict[str, dict[tuple[str, int], list[NDArray[Any]]]] = {"train": {}, "test": {}}
     with zipfile.ZipFile(DATA / "fsdd" / "recordings.zip") as archive:
         for row in csv.DictReader((DATA / "fsdd" / "manifest.tsv").open(), delimiter="\t"):

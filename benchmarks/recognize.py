@@ -2,10 +2,10 @@
 
     python benchmarks/recognize.py --data FOLDER [--lines 64] [--seconds 5]
 
-FOLDER, by default $UNROLLED_DATA, holds fraktur_ocr. Both networks have the same convolutions and weights and see the
-same batches of 16 lines of like width; torch's LSTM reads packed sequences, its CTC loss time-major scores, as its
-documentation has it. "torch, padded" leaves the packing out: it is another network, since what reads backwards begins
-in the padding. A step is forward, backward and AdamW. Before timing, losses and gradients must agree.
+FOLDER, by default $UNROLLED_DATA, holds fraktur_ocr. Both networks have the same convolutions and weights and read the
+same batches of 16 lines of similar width. torch's LSTM reads packed sequences and its CTC loss time-major scores, as
+its documentation recommends. "torch, padded" does not pack: it is another network, because the backward direction
+begins in the padding. A step is forward, backward and AdamW. Before timing, losses and gradients must agree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from unrolled import api
 from unrolled.data import Batch
-from unrolled.data.batching.store import FeatureStore
+from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.models.recognizer import Recognizer
@@ -100,7 +100,7 @@ def measure(name: str, examples: list[Transcribed], seconds: float) -> dict[str,
     config: Any = api.configure("recognize", [], {**SIZES[name], "train.augment": False, "train.device": "cpu"})
     task = Recognize()
     assets = task.make_assets(config, Data(examples, examples, "", ""))
-    store = FeatureStore(examples, lambda one: assets.reader.base(one.input, one.place), 2**30)
+    store = FeatureCache(examples, lambda one: assets.reader.base(one.input, one.place), 2**30)
     targets = [assets.labels.ids(one.text) for one in examples]
     bucketed = ExampleBatches(assets.reader, store, range(len(examples)), targets, config.train)
     batches = [bucketed[i] for i in range(len(bucketed))]

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def layers(name: str, hidden: int, **options: Any) -> tuple[torch.nn.RNNBase, torch.nn.RNNBase]:
-    """Ours and torch.nn's with the same weights. A GRU that resets before has no peer: it gets torch.nn.GRU."""
+    """Ours and torch.nn's with the same weights. A GRU with reset before has no peer, so it gets torch.nn.GRU."""
     torch.manual_seed(0)
     kind = name.split()[0]
     if name == "GRU reset before":
@@ -88,7 +88,7 @@ def training_step(
 
 
 def check_layer(name: str, layer: Any, x: torch.Tensor, dy: torch.Tensor, **given: Any) -> None:
-    """Output and gradients against reference in float64, on a part of the batch: it is slow."""
+    """Check output and gradients against reference in float64, on a part of the batch because it is slow."""
     x, dy = x[:20, :4].detach().clone().requires_grad_(), dy[:20, :4]
     given = {k: v[:20, :4] if k == "resets" else [min(n, 20) for n in v[:4]] for k, v in given.items()}
     exact = type(layer)(layer.input_size, layer.hidden_size, **{**layer._options, "backend": "reference"}).double()
@@ -130,7 +130,7 @@ def note(
 
 
 def variants(seconds: float, details: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What torch.nn does not have, against our own plain LSTM's training step."""
+    """Options that torch.nn lacks, against the training step of our own plain LSTM."""
     slower: dict[str, list[float]] = {}
     for batch, hidden, steps in ((32, 128, 35), (32, 256, 100), (64, 512, 35)):
         x, dy = torch.randn(steps, batch, hidden, requires_grad=True), torch.randn(steps, batch, hidden)

@@ -1,7 +1,7 @@
-"""The cuda engine beside cuDNN (torch.nn) on an NVIDIA GPU: training steps, inference, a step at a time.
+"""The cuda engine against cuDNN (torch.nn) on an NVIDIA GPU: training steps, inference, one step at a time.
 
 Every shape is checked against `reference` in float64 before it is timed. Both sides are captured in a CUDA graph, in
-one dtype and one run, taking turns; times without a graph stand beside them in the details.
+one dtype and one run, taking turns; the details also have times without a graph.
 
     python benchmarks/recurrent_gpu.py [--seconds 0.3] [--only LSTM,inference,…]
 """
@@ -70,7 +70,7 @@ def _lstm(dtype: str, what: str, seconds: float, must: str, aim: str) -> dict[st
 
 
 def cells(seconds: float) -> list[dict[str, Any]]:
-    """Our own time for each cell over our own for the LSTM: smaller is better."""
+    """Time of each of our cells divided by that of our LSTM: smaller is better."""
     sizes = [(hidden, 64, 128) for hidden in (256, 512, 1024)]
     options: dict[str, tuple[str, dict[str, Any]]] = {
         "GRU": ("GRU", {}),
@@ -97,7 +97,7 @@ def cells(seconds: float) -> list[dict[str, Any]]:
 
 
 def layer_norm(seconds: float) -> list[dict[str, Any]]:
-    """torch.nn has no such LSTM: against our own steps in torch, which `auto` would take otherwise."""
+    """LSTM with layer norm, which torch.nn lacks, against our steps in torch, the alternative of `auto`."""
     ratios = []
     for hidden in (256, 512, 1024):
         ours, x, dy = made("LSTM", hidden, 64, 128, torch.float16, layer_norm=True)
@@ -118,7 +118,7 @@ def gru(seconds: float) -> list[dict[str, Any]]:
 
 
 def others(seconds: float) -> list[dict[str, Any]]:
-    """Cells beside the LSTM at the sizes where `auto` has to choose."""
+    """Other cells than the LSTM, at the sizes where `auto` has to choose."""
     rows = []
     for kind, dtype, training in product(("RNN", "GRU"), DTYPES, (True, False)):
         sizes = product((128, 256, 512, 1024), (16, 64))
@@ -147,14 +147,14 @@ def ptb(seconds: float) -> list[dict[str, Any]]:
 
 
 def large(seconds: float) -> list[dict[str, Any]]:
-    """What `auto` takes, which should be torch's own path if that is faster; and the engine itself."""
+    """The engine that `auto` takes, which should be torch's if that is faster; and our engine."""
     chosen = compare("LSTM", 1024, 256, 128, "fp16", seconds, backend="auto")
     forced = compare("LSTM", 1024, 256, 128, "fp16", seconds)
     return [row("B 256, H 1024, fp16, auto", chosen, "1.0×", "1.3×", f"backend='cuda': {forced:.2f}×")]
 
 
 def streaming(seconds: float) -> list[dict[str, Any]]:
-    """One step from Python, B 1: our stream against torch.nn as it is, until the output is there."""
+    """One step from Python, B 1: our stream against torch.nn, until the output is available."""
     ours, theirs = layers("LSTM", 512, torch.float16)
     frame = torch.randn(1, 1, 512, device="cuda", dtype=torch.float16)
     state = tuple(torch.zeros(1, 1, 512, device="cuda", dtype=torch.float16) for _ in range(2))
@@ -227,7 +227,7 @@ def compare(
     kind: str, hidden: int, batch: int, steps: int, dtype: str, seconds: float, *, training: bool = True,
     num_layers: int = 1, backend: str = "cuda", bidirectional: bool = False,
 ) -> float:  # fmt: skip
-    """torch.nn's time over ours, both in a graph."""
+    """torch.nn's time divided by ours, both in a graph."""
     number = DTYPES[dtype]
     directions = 1 + bidirectional
     ours, theirs = layers(kind, hidden, number, num_layers, directions, backend=backend)
@@ -267,7 +267,7 @@ def layers(
 def made(
     kind: str, hidden: int, batch: int, steps: int, dtype: torch.dtype, **options: Any
 ) -> tuple[Any, Tensor, Tensor]:
-    """A layer of ours that torch.nn may lack, checked, with an input and a gradient."""
+    """One of our layers that torch.nn may lack, checked, with an input and a gradient."""
     torch.manual_seed(0)
     layer = getattr(unrolled, kind)(hidden, hidden, device="cuda", dtype=dtype, backend="cuda", **options)
     x = torch.randn(steps, batch, hidden, device="cuda", dtype=dtype, requires_grad=True)
@@ -277,7 +277,7 @@ def made(
 
 
 def check_layer(name: str, layer: Any, x: Tensor, dy: Tensor) -> None:
-    """The whole batch for some steps against `reference` in float64, outputs and gradients."""
+    """Check the whole batch for some steps against `reference` in float64: outputs and gradients."""
     few = x[:8].detach().clone().requires_grad_()
     options = {**layer._options, "bidirectional": layer.bidirectional, "backend": "reference"}
     exact = type(layer)(layer.input_size, layer.hidden_size, layer.num_layers, **options).cuda().double()
@@ -330,7 +330,7 @@ def repeated(run: Run, times: int = 100) -> Run:
 
 
 def synchronized(run: Run) -> Run:
-    """With the wait for its end."""
+    """The run and a wait for its end."""
 
     def wait() -> None:
         run()

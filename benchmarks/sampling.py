@@ -1,9 +1,10 @@
-"""Writing one stream, a token at a time, against a plain loop over torch.nn.LSTM.
+"""Sampling one text, a token at a time, against a plain loop over torch.nn.LSTM.
 
     python benchmarks/sampling.py [--tokens 300] [--rounds 7] [--json FILE]
 
-The same network (LSTM, H = 512) with the same weights; both draw from softmax(scores / 0.8). Blocks in turn in one run,
-the figure is the median over rounds of the ratio of tokens/s. Before timing, both must choose the same tokens greedily.
+The same network (LSTM, H = 512) with the same weights; both sample from softmax(scores / 0.8). Blocks take turns in one
+run; the figure is the median over rounds of the ratio of tokens/s. Before timing, both must choose the same tokens
+greedily.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from unrolled.model import Model
 
 
 class Plain:
-    """What one writes without us."""
+    """The same model in plain torch."""
 
     def __init__(self, model: Model) -> None:
         network: Any = model.network
@@ -62,7 +63,7 @@ def main() -> None:
     settings = {"model.hidden_size": 512, "model.embedding_size": 512, "model.dropout": 0.0}
     job = TrainingJob(api.configure("generate", extra=settings))
     model = job.model
-    with torch.no_grad():  # peaky enough that greedy choices do not hang on the last bit
+    with torch.no_grad():  # peaky, so greedy choices do not depend on the last bit
         for parameter in model.network.parameters():
             parameter.mul_(3.0)
     plain = Plain(model)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the extension with AddressSanitizer and UndefinedBehaviorSanitizer and runs its tests on it, every
-# instruction set, and then damaged files through the readers in C++: as many as FUZZ says (2000).
+# Builds the extension with AddressSanitizer and UndefinedBehaviorSanitizer and runs its tests on every instruction set.
+# Then it sends FUZZ (2000) damaged files through the C++ readers.
 # Usage: [FUZZ=N] benchmarks/sanitize.sh [python]; the record goes to benchmarks/results/sanitize.txt.
 set -eu
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ trap 'rm -rf "$build"' EXIT
 cmake -S . -B "$build" -DUNROLLED_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug \
   -DPython_EXECUTABLE="$(command -v "$python")" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >/dev/null
 cmake --build "$build" >/dev/null
-# leaks are not looked for: the interpreter's own would be all there is to see
+# no leak check: the interpreter's own leaks would hide all others
 export ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 libraries="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $(gcc -print-file-name=libstdc++.so.6)"
 {

@@ -1,4 +1,4 @@
-"""Puts an extension from a build folder in the place of the installed one: see sanitize.sh."""
+"""Replace the installed extension by one from a build folder: see sanitize.sh."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Feeds damaged files to the readers in C++, on an extension from a build folder: see sanitize.sh.
+"""Feed damaged files to the C++ readers, on an extension from a build folder: see sanitize.sh.
 
-Usage: sanitized_fuzz.py BUILD INPUTS [SEED]. What the sanitizers find ends the process with their report.
+Usage: sanitized_fuzz.py BUILD INPUTS [SEED]. A sanitizer's finding ends the process with its report.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
         numbers = range(-(-inputs // len(targets)))
         for outcome in fuzz(targets, seed, numbers, Path(work) / "input", measure=False):
             refused += outcome.refused
-            slow = outcome.fault.startswith("It took")  # as everything under sanitizers is
+            slow = outcome.fault.startswith("It took")  # sanitizers slow everything down
             faults += bool(outcome.fault) and not slow
             if outcome.fault and not slow:
                 print(f"{outcome.target} {outcome.number}: {outcome.fault}")

@@ -1,4 +1,4 @@
-"""Runs the native engine's tests on an extension from a build folder: see sanitize.sh."""
+"""Run the native engine's tests on an extension from a build folder: see sanitize.sh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sanitized import use_extension
 
 use_extension(sys.argv[1])
 
-# what starts processes of its own, or torch's compiler, would not run the sanitised extension, or not in time
+# tests that start processes or torch's compiler would not use the sanitized extension, or would take too long
 skipped = "not compile and not checks and not without and not instruction and not forked and not auto"
 tests = [
     "tests/kernels/test_native.py",

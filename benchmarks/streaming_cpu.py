@@ -3,7 +3,7 @@
     python benchmarks/streaming_cpu.py [--seconds 4]
 
 Ours is `stepper.stream().feed(x)`, which keeps the state; "call" is `stepper(x, state)`, which takes and returns it. A
-peer is the fastest of its own ways: onnxruntime with one thread and with all, with arrays and with everything bound
+peer counts with its fastest variant: onnxruntime with one thread and with all, with arrays and with everything bound
 beforehand.
 """
 
@@ -20,7 +20,7 @@ from peers import bound_step, inputs, session
 import unrolled
 from unrolled.nn.stepper import WEIGHTS, Stepper
 
-PEERS = {"fp32": 1e-5, "int8": 5e-2}  # onnxruntime's kinds of weights, and how far from ours one step may be
+PEERS = {"fp32": 1e-5, "int8": 5e-2}  # onnxruntime's weight types, and the allowed difference of one step from ours
 
 BARS = {  # at H = 256
     "fp32 against nn.LSTM": ("6×", "20×"),
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def fastest(times: dict[str, float], peer: str, bound: bool) -> float:
-    """The best of a peer's ways; those with bound inputs and outputs count only if `bound`."""
+    """The best of a peer's variants; those with bound inputs and outputs count only if `bound`."""
     return min(t for name, t in times.items() if name.split(",")[0] == peer and (bound or not name.endswith("bound")))
 
 
@@ -71,8 +71,7 @@ def measure(hidden: int, seconds: float) -> tuple[dict[str, float], dict[str, fl
     times: dict[str, float] = {}
     with torch.inference_mode():
         ways = {**peers(layer, x), **ours(steppers, x)}
-        # each way alone for a while, then the next: another's weights would push its own out of the cache that a
-        # stream keeps them in
+        # each variant runs alone for a while: in turns, another's weights would evict its own from the cache
         for _ in range(4):
             for name, way in ways.items():
                 best = interleaved({name: way}, seconds / 4 / len(ways), least=100)[name]

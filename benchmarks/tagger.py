@@ -2,11 +2,11 @@
 
     python benchmarks/tagger.py --flair /path/to/flair-venv/bin/python [--train FILE] [--rounds 5] [--threads 1]
 
-The same sentences (UD English EWT where UNROLLED_DATA holds it, else Python's source) in the same batches of 32, the
-same words, letters and sizes (word vectors of 100, 25 + 25 units over letters of 25, one BiLSTM of 2 × 256), AdamW and
-clipping on both sides; a block of batches each in turn. Ours is the whole update that `unrolled train` makes, batches
-made from text included; flair's is its `forward_loss`, backward and step, on sentences that are ready. flair needs an
-environment of its own: pip install flair==0.15.1.
+Both sides have the same sentences (UD English EWT if UNROLLED_DATA holds it, else Python's source) in the same batches
+of 32; the same words, letters and sizes (word vectors of 100, 25 + 25 units over letters of 25, one BiLSTM of 2 × 256);
+AdamW and clipping. Blocks of batches take turns. Ours is the whole update of `unrolled train`, including batches made
+from text; flair's is its `forward_loss`, backward and step, on prepared sentences. flair needs an environment of its
+own: pip install flair==0.15.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""flair's side of `tagger.py`, run by flair's own Python: builds the tagger it is told to, times blocks of batches.
+"""flair's side of `tagger.py`, run by flair's own Python: builds the requested tagger and times blocks of batches.
 
 Reads one JSON object from standard input: batches of sentences, sizes, threads. Then, for every line, trains one block
-and answers with its seconds, the words in it and its mean loss for a word.
+and answers with its seconds, its words and its mean loss per word.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the training loop costs, and what the whole is worth against plain torch.nn.
+"""The overhead of the training loop, and its speed against plain torch.nn.
 
     python benchmarks/training_loop.py [--steps 20] [--rounds 7] [--json FILE]
 
-Three ways to train the same language model (LSTM 2×256, batch 64, windows of 100) on the same text, in one run, a block
-of steps each in turn; the figure is the median over rounds of the ratio of their speeds:
+Three ways to train the same language model (LSTM 2×256, batch 64, windows of 100) on the same text take turns in one
+run, a block of steps each. The figure is the median over rounds of the ratio of their speeds:
 
     loop    our training loop, as `unrolled train` runs it
     bare    our layers and softmax alone: forward, backward, optimiser, on one batch over and over
@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 class Plain(nn.Module):
-    """What one writes without us."""
+    """The same model in plain torch."""
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ def first_batch(job: TrainingJob) -> Batch:
 
 
 def check(job: TrainingJob) -> None:
-    """The two networks compute the same loss from the same weights before anything is timed."""
+    """Require the same loss from the same weights before anything is timed."""
     network, other = job.task.build(job.config, job.assets), Plain(len(job.assets))
     renamed = {
         name.replace("layer.", "lstm.").replace("scores.", "head."): value

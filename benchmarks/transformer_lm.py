@@ -1,11 +1,11 @@
-"""A Transformer language model: training against nanoGPT-style plain torch, writing with kept keys against without.
+"""A Transformer language model: training against plain torch in nanoGPT's style, writing with a cache against without.
 
     python benchmarks/transformer_lm.py [--size 128] [--blocks 4] [--steps 128] [--rows 8] [--seconds 20] [--device cpu]
 
-The plain model has one matrix for queries, keys and values, torch's fused attention, GELU, and norms before each part;
-it takes our weights, and must give our gradients before anything is timed. Both make whole updates with AdamW on the
-same batch. Then 512 tokens are written after an empty prompt, greedily, by steps that keep keys and values, and by a
-loop that reads the whole text again for each; both must choose the same. Must: 0.95 and 5.
+The plain model has one matrix for queries, keys and values, torch's fused attention, GELU, and norms before each part.
+It takes our weights, and must give our gradients before anything is timed. Both make whole updates with AdamW on the
+same batch. Then 512 tokens are written greedily after an empty prompt: by steps that cache keys and values, and by a
+loop that reads the whole text again for each token. Both must choose the same tokens. Must: 0.95 and 5.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def writing(options: argparse.Namespace) -> dict[str, float]:
         kind="transformer", hidden_size=options.size, blocks=options.blocks, heads=4, context=TOKENS + 1, dropout=0.0
     )
     network = language_model(settings, VOCABULARY, 0).to(options.device).eval()
-    for parameter in network.parameters():  # peaky enough that choices do not hang on the last bit
+    for parameter in network.parameters():  # peaky, so choices do not depend on the last bit
         parameter.mul_(1.5)
 
     def kept() -> list[int]:

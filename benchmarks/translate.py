@@ -1,17 +1,16 @@
-"""Training an attention model, target tokens a second, and beam search, sentences a second, against joeynmt; and beam
-search of a Transformer against CTranslate2.
+"""Training an attention model and beam search against joeynmt; beam search of a Transformer against CTranslate2.
 
     python benchmarks/translate.py --joeynmt PYTHON --ctranslate2 PYTHON --data FOLDER [--rounds 4] [--threads 2]
 
 The model: BiLSTM 2×256, LSTM 512 with additive attention and input feeding, embeddings of 256, Multi30k words (de → en,
 seen twice or more), batches of 64 pairs. All train on the same batches, taking turns, one block each; the best block of
-each counts. Ours is the training loop's own update, batches made from ids included; joeynmt's is its loss, backward and
-step on batches that are ready. All then translate the same sentences with a beam of 5 after as much training. An end is
-allowed only as the 14th token, which is the mean length here: with models that have seen so little it would come at any
-time, and nobody is to be fast by writing less. fp32 is compared with fp32; bf16 is ours with products in bfloat16.
+each counts. Ours is the training loop's own update, including batches made from ids; joeynmt's is its loss, backward
+and step on prepared batches. All then translate the same sentences with a beam of 5 after the same training. The end is
+allowed only as the 14th token, the mean length here: barely trained models would end at any time, and writing less must
+not count as speed. fp32 is compared with fp32; bf16 is ours with products in bfloat16.
 
-Each peer has an environment of its own, of which PYTHON is the interpreter: pip install joeynmt==2.3.0
-importlib_metadata; pip install ctranslate2.
+Each peer has an environment of its own with the interpreter PYTHON: pip install joeynmt==2.3.0 importlib_metadata; pip
+install ctranslate2.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def main() -> None:
 
 
 def job_of(ours: Ours, options: argparse.Namespace) -> dict[str, Any]:
-    """What joeynmt is told."""
+    """The job for joeynmt's process."""
     assets = ours.model.assets
     pairs = [[[theirs(s, assets.source.end), theirs(t, assets.target.end)] for s, t in batch] for batch in ours.pairs]
     sizes = [assets.source_size + 1, assets.target_size + 1]

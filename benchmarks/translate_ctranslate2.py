@@ -1,7 +1,7 @@
 """CTranslate2's side of `translate_transformer.py`, run by its own Python: our Transformer's weights, converted.
 
 Reads one JSON object from standard input: a file of weights, sizes, sources, threads. Then, for every line: "score"
-answers with the log-probabilities of the targets, "search" translates all sources, and says how long that took.
+answers with the log-probabilities of the targets, "search" translates all sources and answers with the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""joeynmt's side of `translate.py`, run by joeynmt's own Python: builds the model it is told to, times blocks of work.
+"""joeynmt's side of `translate.py`, run by joeynmt's own Python: builds the requested model and times blocks of work.
 
 Reads one JSON object from standard input: batches of token ids, sizes, threads. Then, for every line, "train" trains
 one block and answers with its seconds, target tokens and mean loss; "search" translates the batches by beam search.

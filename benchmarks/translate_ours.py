@@ -1,4 +1,4 @@
-"""Our side of `translate.py`: the training loop's own updates over some batches, and the task's own search."""
+"""Our side of `translate.py`: the training loop's own updates over given batches, and the task's own search."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ AT_ONCE = 90  # sentences in a batch, about as many as ours
 
 
 def measure(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Rows of the table, and what was compared."""
+    """Rows of the table, and the compared outputs."""
     more = {f"model.{key}": value for key, value in SIZES.items()}
     ours = Ours(Path(options.data), options.batches, options.clock, **{"model.kind": "transformer", **more})
     ours.train()
@@ -71,7 +71,7 @@ def job_of(ours: Ours, weights: Path, options: argparse.Namespace) -> dict[str, 
 
 @torch.no_grad()
 def agree(ours: Ours, theirs: list[float]) -> None:
-    """Both must give the same targets the same log-probabilities before anything is timed."""
+    """Require the same log-probabilities of the same targets before anything is timed."""
     assets, network = ours.model.assets, ours.model.network.eval()
     pairs = [pair for batch in ours.pairs for pair in batch][: len(theirs)]
     memory = network.encode(source_batch(assets, [s for s, _ in pairs]))  # type: ignore[operator]

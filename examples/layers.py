@@ -1,4 +1,4 @@
-"""The layers at work: each cell learns to write a text that every Python carries, then shows its inside.
+"""Train each cell on the help pages that come with Python, then show a forget gate and the gradients.
 
 Run it with `python examples/layers.py`. It takes about ten seconds on two cores.
 """
@@ -17,7 +17,7 @@ STEPS, BATCH, LENGTH, HIDDEN = 200, 32, 32, 64
 
 
 class MinimalGatedUnit(unrolled.Cell):
-    """A cell of one's own: a GRU with one gate (Zhou et al. 2016)."""
+    """A user-defined cell: a GRU with one gate (Zhou et al. 2016)."""
 
     gate_names = ("f", "n")
 
@@ -46,7 +46,7 @@ def main() -> None:
     ids = torch.tensor([symbols.index(c) for c in text])
     train, valid = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :][: BATCH * 200]
     print(f"Text: the help pages inside Python (pydoc_data.topics), {len(ids):,} characters, {len(symbols)} symbols.")
-    print("Scores on it compare with nothing but each other.\n")
+    print("Compare these scores only with each other.\n")
 
     layers: dict[str, nn.Module] = {
         "vanilla RNN": unrolled.RNN(32, HIDDEN, batch_first=True),
@@ -54,7 +54,7 @@ def main() -> None:
         "GRU, reset before": unrolled.GRU(32, HIDDEN, batch_first=True, reset_after=False),
         "LSTM": unrolled.LSTM(32, HIDDEN, batch_first=True, init="forget_bias"),
         "LSTM with peepholes": unrolled.LSTM(32, HIDDEN, batch_first=True, init="forget_bias", peephole=True),
-        "a cell of one's own": unrolled.Recurrent(MinimalGatedUnit, 32, HIDDEN),
+        "a cell of your own": unrolled.Recurrent(MinimalGatedUnit, 32, HIDDEN),
     }
     print(f"{'cell':<20} {'bits/char':>9} {'seconds':>8}  engine")
     trained = {}
@@ -96,18 +96,18 @@ def bits(model: nn.ModuleDict, ids: Tensor) -> float:
 
 
 def show_gate(model: nn.ModuleDict, symbols: list[str], text: str) -> None:
-    """The forget gate over a text: the unit that moves most."""
+    """Print the forget gate over a text, for the unit that varies most."""
     x = model["in"](torch.tensor([[symbols.index(c) for c in text]]))
     gate = model["layer"].trace(x).gates["l0"]["f"][0]  # type: ignore[operator]  # (T, H)
     unit = int(gate.std(0).argmax())
-    print(f"\nThe LSTM's forget gate, unit {unit} of {gate.shape[1]}, over a line of Python (low: it forgets):")
+    print(f"\nThe LSTM's forget gate, unit {unit} of {gate.shape[1]}, over a line of Python (low: forgets):")
     print("  " + text)
     print("  " + bars(gate[:, unit]))
 
 
 def show_gradients(trained: dict[str, nn.ModuleDict], ids: Tensor) -> None:
-    """How much of the last step's loss reaches each earlier state: ‖∂L_T/∂h_t‖."""
-    print("\n‖∂L/∂h_t‖ of the last character's loss, 64 steps, each scaled to its own largest (log):")
+    """Print ‖∂L_T/∂h_t‖: how much of the last loss reaches each earlier state."""
+    print("\n‖∂L/∂h_t‖ of the last character's loss, 64 steps, scaled to its maximum (log):")
     for name, model in trained.items():
         trace = model["layer"].trace(model["in"](ids[:, :-1]))  # type: ignore[operator]
         loss = nn.functional.cross_entropy(model["out"](trace.output[:, -1]), ids[:, -1])
@@ -117,7 +117,7 @@ def show_gradients(trained: dict[str, nn.ModuleDict], ids: Tensor) -> None:
 
 
 def bars(values: Tensor) -> str:
-    """Numbers from 0 to 1 as a line of blocks."""
+    """A line of block characters for numbers from 0 to 1."""
     return "".join(" ▁▂▃▄▅▆▇█"[round(8 * v)] for v in values.clamp(0, 1).tolist())
 
 

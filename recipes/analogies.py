@@ -1,9 +1,9 @@
-"""Analogies with GloVe's vectors: how many of Mikolov's 19,544 questions come out right.
+"""Score GloVe's vectors on the 19,544 analogy questions of Mikolov et al.
 
     python recipes/analogies.py --data FOLDER
 
 FOLDER holds `glove/glove.6B.100d.subset.npz` with its `words.txt`, 48,628 words of GloVe 6B (100 numbers each), and
-`analogy/questions-words.txt`. A file of your own: unrolled words vectors.txt --analogies questions-words.txt
+`analogy/questions-words.txt`. For a file of your own: unrolled words vectors.txt --analogies questions-words.txt
 """
 
 from __future__ import annotations

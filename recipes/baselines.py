@@ -1,12 +1,12 @@
-"""tinyshakespeare, characters: what recurrence, gates and attention gain over a fixed context, at equal parameters.
+"""tinyshakespeare, characters: recurrence, gates and attention against a fixed context, at equal parameters.
 
     python recipes/baselines.py --data FOLDER [--only lstm,…] [--seeds 0,1,2] [--device cuda] [--out FOLDER]
         [--set KEY=VALUE ...]
 
-FOLDER, by default $UNROLLED_DATA, holds tinyshakespeare/input.txt; the last tenth is scored, every character once, the
-state carried (a Transformer: after 64 to 128 others). Every network has 0.70 M parameters, within 2 %, and trains 20
-epochs by the same settings; nothing is chosen by the scored tenth: there is one evaluation, after the last update.
-Half a minute to two minutes each beside 16 other runs on an H200.
+FOLDER, by default $UNROLLED_DATA, holds tinyshakespeare/input.txt. The last tenth is scored, every character once, with
+the state carried over (a Transformer sees 64 to 128 earlier characters). Every network has 0.70 M parameters, within 2
+%, and trains 20 epochs with the same settings. There is one evaluation, after the last update, so the scored tenth
+chooses nothing. Half a minute to two minutes each beside 16 other runs on an H200.
 """
 
 from __future__ import annotations

@@ -1,19 +1,25 @@
-"""Questions, opinions, names and spoken digits: published classifiers' scores, reached anew.
+"""Questions, opinions, names and spoken digits: scores of published classifiers, reproduced.
 
     python recipes/classification.py --data FOLDER [--only trec,sst2] [--seeds 0,1,2,3,4] [--device cpu] [--out FOLDER]
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds trec, sst2, sst_trees, names, fsdd and glove. Every run writes
-OUT/classification-PART-SEED.json when it is done, and is not made again: several processes can share the work by --only
-and --seeds. At the end the runs that are there become a table and OUT/classification.json.
+OUT/classification-PART-SEED.json when it is done, and is not repeated: several processes can share the work with --only
+and --seeds. At the end all existing runs become a table and OUT/classification.json.
 
-Settings were chosen on slices of the training data; the scored examples are seen once, after the last update.
-TREC's and SST-2's sets are the published ones; TREC-6 is read off the same model as TREC-50. SST-2 trains on the
-labelled phrases of the training trees (neutral ones left out) and is scored on the 872 sentences of its dev set. Names:
-duplicates removed, 15 % of them held out, always the same. FSDD: recordings 0–4 of each digit and speaker are the
-official test; `fsdd-SPEAKER` leaves that speaker out of training, `fsdd-tune-5` holds ten training recordings of each
-out, to try settings. The spectrogram has 40 bands on a mel scale and their slopes, 100 frames a second; each training
-recording is there 25 times, 24 of them at another speed and pitch, with noise and gaps.
+Settings were chosen on slices of the training data; the scored examples are read once, after the last update.
+
+TREC and SST-2 use the published sets. TREC-6 is read off the same model as TREC-50.
+
+SST-2 trains on the labelled phrases of the training trees (without neutral ones) and is scored on the 872 sentences of
+its dev set.
+
+Names: duplicates removed, a fixed 15 % held out.
+
+FSDD: recordings 0–4 of each digit and speaker are the official test. `fsdd-SPEAKER` leaves that speaker out of
+training; `fsdd-tune-5` holds out ten training recordings of each, to try settings. The spectrogram has 40 mel bands and
+their slopes, 100 frames a second. Each training recording occurs 25 times, 24 of them at another speed and pitch, with
+noise and gaps.
 """
 
 from __future__ import annotations
@@ -55,7 +61,7 @@ def trec(data: Path, work: Path) -> Files:
 
 
 def trec_scores(model: Model, test: Path) -> dict[str, float]:
-    """Of 50 classes, and of the 6 that they belong to: a coarse class is as probable as its fine ones together."""
+    """Scores of the 50 fine classes and the 6 coarse ones; a coarse class sums the probabilities of its fine ones."""
     labels, questions = zip(*(line.split("\t") for line in test.read_text().splitlines()), strict=True)
     coarse = []
     for label, answer in zip(labels, model.predict(list(questions)), strict=True):
@@ -74,7 +80,7 @@ def sst2(data: Path, work: Path) -> Files:
             if label != 2:
                 phrases[" ".join(words).lower()] = str(int(label > 2))
     dev = data / "sst2" / "dev.tsv"
-    for line in dev.read_text().splitlines():  # a dev sentence is nobody's phrase
+    for line in dev.read_text().splitlines():  # no dev sentence is a training phrase
         phrases.pop(line.split("\t")[1].strip().lower(), None)
     return write_tsv(work / "train.tsv", ((label, phrase) for phrase, label in phrases.items())), dev
 
@@ -113,9 +119,9 @@ def names(data: Path, work: Path) -> Files:
 
 
 def linear(train: Path, test: Path) -> dict[str, float]:
-    """Two linear models of character n-grams: logistic regression as it is, and the best support vector machine.
+    """Two linear models of character n-grams: plain logistic regression, and a tuned support vector machine.
 
-    The second one's strength is chosen by cross-validation on the training names.
+    Cross-validation on the training names chooses the machine's regularisation.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -136,7 +142,7 @@ def linear(train: Path, test: Path) -> dict[str, float]:
 
 
 def fsdd(speaker: str | None = None, held: int | None = None) -> Callable[[Path, Path], Files]:
-    """The official split; or one speaker to score, and the others to learn from; or ten of the training recordings."""
+    """The official split; or one speaker to score and the others to train on; or ten of the training recordings."""
 
     def is_scored(row: dict[str, str]) -> bool:
         if held is not None:
@@ -157,7 +163,7 @@ def fsdd(speaker: str | None = None, held: int | None = None) -> Callable[[Path,
 
 
 def write_frames(path: Path, archive: zipfile.ZipFile, rows: list[dict[str, str]], copies: int = 0) -> Path:
-    """Spectrograms and digits; each recording also as some `copies` of other voices in other rooms."""
+    """Write spectrograms and digits, with `copies` augmented copies of each recording."""
     random = np.random.default_rng(0)
     frames, labels = [], []
     for row in rows:
@@ -174,7 +180,7 @@ def write_frames(path: Path, archive: zipfile.ZipFile, rows: list[dict[str, str]
 
 
 def spectrogram(data: bytes) -> NDArray[np.float32]:
-    """Of a recording, (T, BANDS)."""
+    """Log-mel spectrogram of a recording, (T, BANDS)."""
     with wave.open(io.BytesIO(data)) as file:
         samples = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
         return LogMel(file.getframerate(), BANDS)(np.divide(samples, 32768, dtype=np.float32))

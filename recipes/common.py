@@ -1,4 +1,4 @@
-"""What the recipes share: a part with its data, settings and bar; runs that are made once; the table of all runs."""
+"""Shared by the recipes: a part with its data, settings and target; runs that are made once; the table of all runs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,17 @@ from unrolled import Model, UserError, api
 from unrolled.jobs import TrainingJob
 
 Files = tuple[Path, Path]  # to train on, to score
-LAST_ONLY: dict[str, Any] = {
-    "train.eval_every": 10**9
-}  # one evaluation, after the last update: nothing is chosen by it
+LAST_ONLY: dict[str, Any] = {"train.eval_every": 10**9}  # one evaluation, after the last update, which chooses nothing
 GLOVE = Path("glove") / "glove.6B.100d.subset.npz"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One result: its data, its settings, the score it is known by and what others reached.
+    """One result: its data, its settings, its metric and the published score.
 
-    `bars` are the metrics to report and the least that each should reach. `files(data, work)` gives the files to train
-    on and to score, `more(data, work)` further keys of the data section, `scores(model, test)` the metrics, unless they
-    are `Model.evaluate`'s; `beside(train, test)` measures a peer in the same run.
+    `bars` are the metrics to report and the least that each should reach. `files(data, work)` returns the files to
+    train on and to score, `more(data, work)` further keys of the data section, and `scores(model, test)` the metrics,
+    unless they are `Model.evaluate`'s. `beside(train, test)` measures a peer in the same run.
     """
 
     about: str
@@ -48,12 +46,12 @@ class Part:
     scores: Callable[[Model, Path], Mapping[str, Any]] = Model.evaluate
     beside: Callable[[Path, Path], dict[str, float]] | None = None
     more: Callable[[Path, Path], dict[str, str]] | None = None
-    unit: float = 0.01  # what a score is shown in: hundredths, or, of scores that go up to 100, ones
+    unit: float = 0.01  # unit of a shown score: 0.01, or 1 for scores up to 100
     decimals: int = 2
 
 
 def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, changes: list[str]) -> dict[str, Any]:
-    """Trains and scores one model."""
+    """Train and score one model."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         train, test = part.files(data, work)
@@ -84,7 +82,7 @@ def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, 
 
 @contextmanager
 def mistakes_told() -> Iterator[None]:
-    """A file that is not there, or whatever else the user can mend, ends the script with a line and no traceback."""
+    """End the script with one line, not a traceback, when the user can fix the mistake, such as a missing file."""
     try:
         yield
     except FileNotFoundError as error:
@@ -94,7 +92,7 @@ def mistakes_told() -> Iterator[None]:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What a figure was measured on."""
+    """The machine and versions of a measurement."""
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else _cpu(),
         "threads": torch.get_num_threads(),
@@ -111,9 +109,9 @@ def _cpu() -> str:
 
 
 def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2", only: str | None = None) -> None:
-    """The command line of a recipe: runs what is asked for and not there yet, then shows the table of all.
+    """The command line of a recipe: make the missing runs, then show the table of all.
 
-    `only` are the parts that run where none are named; by default all.
+    `only` are the default parts; without it, all.
     """
     options = _options(about, parts, seeds, only or ",".join(parts))
     options.out.mkdir(parents=True, exist_ok=True)
@@ -149,7 +147,7 @@ def _options(about: str, parts: Mapping[str, Part], seeds: str, only: str) -> ar
 
 
 def _collect(script: str, parts: Mapping[str, Part], out: Path) -> None:
-    """The table, and one file of all runs: those it held and those that have files of their own."""
+    """Write the table and one file of all runs: those already in it and those with files of their own."""
     stored = out / f"{script}.json"
     runs = (
         {(one["part"], one["seed"]): one for one in json.loads(stored.read_text())["runs"]} if stored.exists() else {}

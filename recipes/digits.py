@@ -4,14 +4,13 @@
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds fsdd (recordings.zip, manifest.tsv). Two to seven recordings of one speaker are
-joined with random gaps, from a seed; the target is spelt: `three five one`. Recordings 0–4 of each digit and speaker
-are the official test, 5–9 are held out to choose the weights of the searches, the others are trained on. `fsdd-SPEAKER`
-leaves that speaker out of training and is scored on all that he said. Every run writes OUT/digits-PART-SEED.json when
-it is done, and is not made again; at the end they become OUT/digits.json.
+joined with random gaps, from a seed; the target is spelled out: `three five one`. Recordings 0–4 of each digit and
+speaker are the official test, 5–9 are held out to choose the weights of the searches, and the others are for training.
+`fsdd-SPEAKER` leaves that speaker out of training and is scored on all of his recordings. Every run writes
+OUT/digits-PART-SEED.json when it is done, and is not repeated; at the end they become OUT/digits.json.
 
-In training every digit is as likely as any other. The numbers that are scored follow a rule, so that a language model
-has something to know: each digit is followed by one of three in nine cases of ten. The model, a 3-gram, learns that
-from 5,000 other numbers.
+In training all digits are equally likely. The scored numbers follow a rule that a language model can learn: in nine
+cases of ten each digit is followed by one of three. The model, a 3-gram, learns it from 5,000 other numbers.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def strings(unheard: str | None = None) -> Callable[[Path, Path], Files]:
 
 
 def read(data: Path) -> dict[tuple[str, int, int], Samples]:
-    """Every recording by its speaker, digit and index."""
+    """Recordings by speaker, digit and index."""
     found = {}
     with zipfile.ZipFile(data / "fsdd" / "recordings.zip") as archive:
         for row in csv.DictReader((data / "fsdd" / "manifest.tsv").open(), delimiter="\t"):
@@ -81,7 +80,7 @@ def read(data: Path) -> dict[tuple[str, int, int], Samples]:
 
 
 def write(work: Path, name: str, spoken: dict[tuple[str, int], list[Samples]], random: np.random.Generator) -> None:
-    """A manifest and an archive of joined recordings."""
+    """Write a manifest and an archive of joined recordings."""
     speakers = sorted({speaker for speaker, _ in spoken})
     lines = []
     with zipfile.ZipFile(work / f"{name}.zip", "w") as archive:
@@ -100,7 +99,7 @@ def write(work: Path, name: str, spoken: dict[tuple[str, int], list[Samples]], r
 
 
 def gap(random: np.random.Generator) -> Samples:
-    """Up to 0.4 seconds of nearly nothing."""
+    """Up to 0.4 seconds of near silence."""
     return random.normal(0, 5, random.integers(RATE // 20, 2 * RATE // 5)).astype(np.int16)
 
 

@@ -1,14 +1,14 @@
-"""Emoji: 32×32 pixels → the official name, of names that training never saw; beside the name of the nearest picture.
+"""Emoji: 32×32 pixels → the official name, for names not in training; beside the name of the nearest picture.
 
     python recipes/emoji.py --data FOLDER [--only soft,…] [--seeds 0] [--device cuda] [--out FOLDER]
         [--set KEY=VALUE ...]
 
-FOLDER, by default $UNROLLED_DATA, holds emoji (emoji.jsonl, emoji.npz). Needs nothing but unrolled. Names are
+FOLDER, by default $UNROLLED_DATA, holds emoji (emoji.jsonl, emoji.npz). The recipe needs only unrolled. Names are
 lower-cased, and a colon or comma is a word of its own. Every run writes OUT/emoji-PART-SEED.json when it is done, with
-twenty names beside what was said, and is not made again; at the end they become a table and OUT/emoji.json.
+twenty names beside the model's, and is not repeated; at the end they become a table and OUT/emoji.json.
 
-Nothing is chosen by the scored pictures, the 740 of dev: there is one evaluation, after the last update. Settings
-are to be chosen on a tenth of the training names, with the parts that end in -tune.
+The 740 scored pictures of dev choose nothing: there is one evaluation, after the last update. Choose settings on a
+tenth of the training names, with the parts that end in -tune.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def names(tune: bool) -> Callable[[Path, Path], Files]:
 
 
 def pictures(data: Path, work: Path) -> dict[str, str]:
-    """The pixels as `caption` reads them; a picture's name is its row."""
+    """The pixels in `caption`'s format; a picture's name is its row."""
     np.savez(work / "pictures.npz", pictures=pixels_of(data / "emoji" / "emoji.npz"))
     return {"data.images": str(work / "pictures.npz")}
 
@@ -84,7 +84,7 @@ def pixels_of(path: Path) -> NDArray[np.uint8]:
 
 
 def scored(model: Model, test: Path) -> Mapping[str, Any]:
-    """The usual scores, and what was said of twenty pictures."""
+    """The usual scores, and the model's names for twenty pictures."""
     rows = _rows(test)
     some = rows[:: max(1, len(rows) // SHOWN)][:SHOWN]
     pixels = pixels_of(test.parent / "pictures.npz")
@@ -94,7 +94,7 @@ def scored(model: Model, test: Path) -> Mapping[str, Any]:
 
 
 def nearest(train: Path, test: Path) -> dict[str, float]:
-    """What the name of the nearest training picture is worth: Euclidean distance between pixels."""
+    """Scores of the nearest training picture's name, by Euclidean distance between pixels."""
     pixels = pixels_of(train.parent / "pictures.npz").reshape(-1, 32 * 32 * 3).astype(np.float32)
     known, asked = _rows(train), _rows(test)
     table = pixels[[row["image"] for row in known]]

@@ -1,16 +1,15 @@
-"""Flickr8k: five captions a picture, from features of 7×7 regions; soft and hard attention, and what they add.
+"""Flickr8k: five captions per picture, from features of 7×7 regions; soft and hard attention against none.
 
     python recipes/flickr8k.py --data FOLDER [--only soft,hard,…] [--seeds 0] [--device cuda] [--out FOLDER]
         [--set KEY=VALUE ...]
 
-FOLDER, by default $UNROLLED_DATA, holds flickr8k (captions.jsonl with the splits, features.npz). Needs nothing but
-unrolled. Captions are lower-cased and lose their punctuation, in training and as references. Features are those of an
+FOLDER, by default $UNROLLED_DATA, holds flickr8k (captions.jsonl with the splits, features.npz). The recipe needs only
+unrolled. Captions are lower-cased and lose their punctuation, in training and as references. Features come from an
 EfficientNet-Lite0: 48 numbers for each of 7×7 regions, and 1,280 for the whole picture. Every run writes
-OUT/flickr8k-PART-SEED.json when it is done, and is not made again; at the end they become a table and
-OUT/flickr8k.json.
+OUT/flickr8k-PART-SEED.json when it is done, and is not repeated; at the end they become a table and OUT/flickr8k.json.
 
-Nothing is chosen by the scored pictures, the 1,000 of dev: there is one evaluation, after the last update. Settings
-are to be chosen on a tenth of the training pictures, with the parts that end in -tune.
+The 1,000 scored pictures of dev choose nothing: there is one evaluation, after the last update. Choose settings on a
+tenth of the training pictures, with the parts that end in -tune.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def plain(text: str) -> str:
-    """Lower case, no punctuation: what published scores are computed on."""
+    """Lower case without punctuation, as in published scores."""
     return " ".join(re.sub(r"[^\w\s]", " ", text.lower()).split())
 
 
@@ -80,7 +79,7 @@ def pictures(tune: bool) -> Callable[[Path, Path], Files]:
 
 
 def features(regions: bool, vectors: bool) -> Callable[[Path, Path], dict[str, str]]:
-    """An npz file as `caption` reads it; a picture's name is its row."""
+    """An npz file in `caption`'s format; a picture's name is its row."""
 
     def more(data: Path, work: Path) -> dict[str, str]:
         path = work / "features.npz"

@@ -4,11 +4,11 @@
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds fraktur_ocr (lines.zip, lines.tsv). Every run writes OUT/fraktur-PART-SEED.json
-when it is done, and is not made again; at the end they become OUT/fraktur.json.
+when it is done, and is not repeated; at the end they become OUT/fraktur.json.
 
-Every tenth training line, 373 of 3725, is held out: the weights of the searches are chosen on these, of equal ones the
-most cautious. The lexicon is the words between blanks, with their commas and stops, that the other lines have at least
-twice; the language model is a 2-gram of the same lines in which rarer words are `<unk>`. `fraktur-small` is for two
+Every tenth training line, 373 of 3725, is held out. These lines choose the weights of the searches; of equal ones, the
+most cautious. The lexicon holds the words (split at spaces, with their punctuation) that occur at least twice in the
+other lines. The language model is a 2-gram of the same lines, with rarer words as `<unk>`. `fraktur-small` is for two
 cores; `fraktur-dev` is scored on the held-out lines, to try settings.
 """
 
@@ -30,7 +30,7 @@ from unrolled.search import Lexicon, NGram
 from unrolled.tasks.recognize.search import RunOptions
 
 EVERY = 10
-GAINS, WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0), (0.0, 0.1, 0.25, 0.5)  # 0: as if it were not there
+GAINS, WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0), (0.0, 0.1, 0.25, 0.5)  # 0: without it
 LARGE: dict[str, Any] = {
     "model.channels": [32, 64, 128],
     "model.strides": [2, 2, 1],
@@ -68,9 +68,9 @@ def lines(scored: str) -> Callable[[Path, Path], Files]:
 
 
 def known_words(options: RunOptions, gain: float) -> RunOptions:
-    """A word of the lexicon is worth `gain` more than another: half of it gained by the one, half lost by the other.
+    """Options that favour words of the lexicon by `gain`: half as a bonus for every word, all as the unknown penalty.
 
-    Were it all lost by the other, two unknown words would be read as one, which loses it once.
+    With the penalty alone, two unknown words would be read as one, which pays it once.
     """
     return replace(options, word_bonus=gain / 2, unknown_penalty=-gain)
 

@@ -1,15 +1,14 @@
-"""Letters to phonemes in six languages: SIGMORPHON 2021, one single model for each, beside the task's own ensemble.
+"""Letters to phonemes in six languages: SIGMORPHON 2021, one model for each, beside the task's own ensemble.
 
     python recipes/g2p.py --data FOLDER [--only hun,kor] [--seeds 0] [--device cuda] [--out FOLDER]
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds sigmorphon2021_g2p (LANGUAGE_train.tsv, LANGUAGE_dev.tsv). Every run writes
-OUT/g2p-LANGUAGE-SEED.json when it is done, and is not made again. At the end the runs become a table and OUT/g2p.json.
+OUT/g2p-LANGUAGE-SEED.json when it is done, and is not repeated. At the end the runs become a table and OUT/g2p.json.
 
-The score is the share of words that are right; the word error rate is what is missing to 1. Nothing is chosen by the
-scored words: there is one evaluation, after the last update. Which way a language is read (`WAYS`, `CHOSEN`) was chosen
-on a tenth of its training words, which were held out for that; LANGUAGE-WAY scores any of them on dev, and
-LANGUAGE-WAY-tune on words whose stems are held out:
+The score is the share of right words, 1 − the word error rate. The scored words choose nothing: there is one
+evaluation, after the last update. The method of each language (`WAYS`, `CHOSEN`) was chosen on a held-out tenth of its
+training words. LANGUAGE-WAY scores any method on dev, and LANGUAGE-WAY-tune on words with held-out stems:
 
     python recipes/g2p.py --only hun-ctc-tune,hun-attention-tune --set train.epochs=60
 """
@@ -79,8 +78,8 @@ FEW: dict[str, Any] = {  # a smaller network for words alone
     "train.batch_size": 64,
     "train.epochs": 60,
 }
-FRAMES = 2  # that a letter is shown for: a step of CTC writes one phoneme at the most, and a letter may be two
-GAP = "|"  # between two words that are read as one
+FRAMES = 2  # per letter: CTC writes at most one phoneme per frame, and a letter may be two
+GAP = "|"  # between the two words of a pair
 
 Row = tuple[str, str]  # word, phonemes
 Rows = Sequence[Row]
@@ -88,7 +87,7 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True)
 class Way:
-    """How words are read: a task, its settings, and the files it takes, made from the rows to train on and to score."""
+    """A method: a task, its settings, and its files made from the rows to train on and to score."""
 
     task: str
     settings: Mapping[str, Any]
@@ -106,7 +105,7 @@ def words(train: Rows, test: Rows, work: Path) -> Files:
 
 
 def with_pairs(rows: Rows, times: int = 1) -> Rows:
-    """Each word also so many times before and behind another: what is read in order is written in order."""
+    """The rows and `times` pairs for each word, joined with another word in order."""
     draw = random.Random(0)
     pairs = [
         (f"{a}{GAP}{b}", f"{one} {GAP} {other}")
@@ -134,7 +133,7 @@ def places_of(words: Sequence[str]) -> dict[str, int]:
 
 
 def letter_frames(train: Rows, test: Rows, work: Path) -> Files:
-    """A vector for each of a letter's frames, one-hot: which letter, and which of its frames."""
+    """One-hot frames of the letters: each frame marks its letter and its number within the letter."""
     apart = [[(taken_apart(word), phonemes) for word, phonemes in rows] for rows in (train, test)]
     places = places_of([word for word, _ in apart[0]])
     made = []
@@ -147,12 +146,12 @@ def letter_frames(train: Rows, test: Rows, work: Path) -> Files:
 
 
 def taken_apart(word: str) -> str:
-    """Korean syllables as their letters."""
+    """Korean syllables split into their letters."""
     return unicodedata.normalize("NFD", word) if any("\uac00" <= c <= "\ud7a3" for c in word) else word
 
 
 def shown(word: str, places: Mapping[str, int]) -> NDArray[np.float32]:
-    """(frames, letters + FRAMES); a letter that training did not have is none of them.
+    """Frames of a word, (frames, letters + FRAMES); an unknown letter has zeros.
 
     >>> shown("ba", {"a": 0, "b": 1})
     array([[0., 1., 1., 0.],
@@ -169,7 +168,7 @@ def shown(word: str, places: Mapping[str, int]) -> NDArray[np.float32]:
 
 
 def with_beam(model: Model, test: Path) -> Mapping[str, Any]:
-    """The labelling that all its paths together make most probable, not the best path's."""
+    """Predict the labelling with the highest probability summed over all its paths."""
     return model.evaluate(test, beam=100)
 
 
@@ -186,8 +185,8 @@ WAYS = {
 #   fre 6.3 6.4 5.1 5.1 – 6.1;  hun 3.6 2.8 2.1 2.1 2.5 2.1
 #   kor 19.1 19.5 17.9 17.9 19.3 18.9;  bul 5.0 4.6 4.5 4.3 4.1 3.3
 # With whole stems held out (results/g2p_stems.json) networks like `few` and ctc-pairs get fre 7.1 to 8 and 7.7 wrong,
-# hun 3.1 and 2.8, bul 22 and 32, Transformers more: hence fre's. hun's and bul's are as they were: Transformers were
-# tried there with train.consistency only, and bul's words are few stems, so that one seed more or less decides.
+# hun 3.1 and 2.8, bul 22 and 32, Transformers more; so fre uses `few`. hun and bul did not change: Transformers were
+# tried there with train.consistency only, and bul's words are few stems, so one seed more or less decides.
 # Pairs and more pairs are equal; over the three languages more pairs get fewer phonemes wrong (4.55 to 4.57 % in sum).
 CHOSEN = {
     "eng_us": "attention",
@@ -204,7 +203,7 @@ def rows_of(path: Path) -> list[Row]:
 
 
 def scored(language: str, way: Way) -> Callable[[Path, Path], Files]:
-    """The task's own words."""
+    """Scores on the task's own words."""
 
     def files(data: Path, work: Path) -> Files:
         folder = data / "sigmorphon2021_g2p"
@@ -214,7 +213,7 @@ def scored(language: str, way: Way) -> Callable[[Path, Path], Files]:
 
 
 def held(language: str, way: Way) -> Callable[[Path, Path], Files]:
-    """A tenth of the training words, in place of dev; as there, no word shares its stem with one that is learnt."""
+    """A tenth of the training words in place of dev; as in dev, no word shares its stem with a training word."""
 
     def files(data: Path, work: Path) -> Files:
         rows = sorted(rows_of(data / "sigmorphon2021_g2p" / f"{language}_train.tsv"))
@@ -228,7 +227,7 @@ def held(language: str, way: Way) -> Callable[[Path, Path], Files]:
 
 
 def stems_of(words: Sequence[str]) -> list[str]:
-    """Of sorted words, the first one of each one's group: neighbours share two thirds of the shorter one's letters.
+    """For sorted words, the first word of each word's group: neighbours share two thirds of the shorter one's letters.
 
     >>> stems_of(["abend", "abends", "abendrot", "ober"])
     ['abend', 'abend', 'abend', 'ober']

@@ -1,17 +1,16 @@
-"""Letters to phonemes, learnt also from words whose phonemes nobody wrote down: other models say what they may be.
+"""Letters to phonemes, trained also on dictionary words with the readings of other models.
 
     python recipes/g2p_taught.py --data FOLDER [--only fre,hun,bul] [--seeds 0] [--device cuda] [--out FOLDER]
     python recipes/g2p_taught.py --data FOLDER --teach fre:few:100 [--device cuda]
 
 FOLDER is that of g2p.py. The words are those of simplemma's dictionaries (`pip install simplemma`): 40,000 that are in
-none of the task's files, as large a part of them headwords as of the training words. Eight models (TEACHERS), made in
-ways of g2p.py, learn the training words and read the others. A word on which they agree, so that their probabilities of
-one reading are a half or more on the mean, is learnt by one more model; so are the training words, each of which counts
-four times. Dev words are in nobody's training, with or without phonemes. LANGUAGE-tune does the same, and stems of
-training words are held out for it instead.
+none of the task's files, with the same share of headwords as the training words. Eight models (TEACHERS), trained with
+the methods of g2p.py, read these words. Teachers agree on a word if the mean probability of one reading is at least a
+half. One more model learns the agreed words, and the training words, which count four times each. No model trains on
+dev words, with or without phonemes. LANGUAGE-tune does the same with held-out stems of the training words.
 
-What a teacher said is kept in the cache ($UNROLLED_CACHE, or ~/.cache/unrolled), so that teachers can be run before,
-side by side (--teach); those that are missing are run when they are needed.
+The readings of a teacher are kept in the cache ($UNROLLED_CACHE, or ~/.cache/unrolled), so teachers can run beforehand,
+side by side (--teach); missing ones run when they are needed.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ TEACHERS = [
     *(("few", seed) for seed in range(100, 104)),
     *((way, seed) for way in ("ctc-pairs", "more-pairs") for seed in (100, 101)),
 ]
-TIMES = 4  # that a training word counts
+TIMES = 4  # weight of a training word
 AGREED = 0.5
 TAUGHT: dict[str, Any] = {
     **CTC,
@@ -52,7 +51,7 @@ TAUGHT: dict[str, Any] = {
 
 
 def other_words(language: str, train: Rows, apart: set[str]) -> list[str]:
-    """Words of the dictionary in letters that training has, as many headwords among them as there."""
+    """Dictionary words in the letters of the training words, with the same share of headwords."""
     try:
         from simplemma.strategies.dictionaries import DefaultDictionaryFactory
     except ImportError as error:
@@ -73,7 +72,7 @@ def other_words(language: str, train: Rows, apart: set[str]) -> list[str]:
 
 
 def split(language: str, tune: bool, data: Path) -> tuple[Rows, Rows, list[str]]:
-    """Rows to learn and to score, and the words that neither of them and none of the task's have."""
+    """Rows to train on and to score, and the words outside both and outside the task's files."""
     both: list[Rows] = []
 
     def keep(train: Rows, test: Rows, work: Path) -> Files:
@@ -92,7 +91,7 @@ def told_in(language: str, tune: bool, way: str, seed: int) -> Path:
 
 
 def teach(language: str, tune: bool, name: str, seed: int, data: Path, device: str) -> Path:
-    """Trains a teacher and writes what it says: each word with its three best readings and their probabilities."""
+    """Train a teacher and write its readings: each word with its three best readings and their probabilities."""
     path = told_in(language, tune, name, seed)
     if path.exists():
         return path
@@ -124,7 +123,7 @@ def said(model: Model, words: Sequence[str], places: Mapping[str, int]) -> list[
 
 
 def agreed(told: Sequence[Sequence[str]]) -> list[Row]:
-    """The words whose teachers agree, with their reading.
+    """The words on which the teachers agree, with their reading.
 
     >>> agreed([["ab\\tA B\\t0.9\\tA P\\t0.1", "ob\\tO B\\t0.6"], ["ab\\tA P\\t0.4\\tA B\\t0.3", "ob\\tO P\\t0.8"]])
     [('ab', 'A B')]

@@ -5,9 +5,8 @@ r"""The Stacks project's LaTeX, characters: do the environments that a model ope
 
 FOLDER, by default $UNROLLED_DATA, holds stacks/stacks.tex.gz, 5,199,359 characters; the last tenth is scored, every
 character once. Then a model writes 100 texts of 3,000 characters (temperature 0.8, seeds 0 to 99). `closed` is the
-share of the environments opened in the first half of a text whose own \end comes, with all that was opened inside
-closed before it. The four networks have about 3 M parameters each. One to five minutes each beside 16 other runs on an
-H200.
+share of environments opened in the first half of a text that close with their own \end, after everything opened inside
+has closed. The four networks have about 3 M parameters each. One to five minutes each beside 16 other runs on an H200.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def files(data: Path, work: Path) -> Files:
 
 
 def closing(text: str, before: int) -> tuple[int, int]:
-    r"""How many of the environments opened before a place close, and how many there are.
+    r"""Count the environments opened before a position: those that close, and all.
 
     >>> closing(r"\begin{lemma} \begin{proof} \end{proof} \begin{enumerate} \end{lemma}", 100)
     (2, 3)
@@ -75,7 +74,7 @@ def closing(text: str, before: int) -> tuple[int, int]:
             counted += mark.start() < before
             opened.append((name, mark.start()))
         elif any(name == other for other, _ in opened):
-            while opened[-1][0] != name:  # what it leaves open inside stays open
+            while opened[-1][0] != name:  # environments left open inside stay open
                 opened.pop()
             closed += opened.pop()[1] < before
     return closed, counted

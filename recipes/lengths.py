@@ -3,10 +3,10 @@
     python recipes/lengths.py --data FOLDER [--only attention,…] [--caps 12,25] [--device cuda] [--out FOLDER]
         [--set KEY=VALUE ...]
 
-The figure of Bahdanau et al. (2015) on real data: each model is trained twice, on pairs whose source has at most so
-many tokens (--caps), and scored on single sentences and on two and three of them joined, German → English. FOLDER, by
-default $UNROLLED_DATA, holds multi30k and tatoeba_en_de: both train, Multi30k's test and Tatoeba's dev are scored.
-OUT gets lengths.json and lengths.png; models that are there already (OUT/lengths-NAME.json) are not trained again.
+The figure of Bahdanau et al. (2015) on real data. Each model is trained twice, on pairs whose source has at most 12 or
+25 tokens (--caps), and scored on single sentences and on two and three of them joined, German → English. FOLDER, by
+default $UNROLLED_DATA, holds multi30k and tatoeba_en_de: both train, Multi30k's test and Tatoeba's dev are scored. OUT
+gets lengths.json and lengths.png; existing models (OUT/lengths-NAME.json) are not trained again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMMON: dict[str, Any] = {
 
 
 def read(data: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(German, English) to train on, and to score."""
+    """(German, English) pairs to train on, and to score."""
 
     def multi30k(name: str) -> list[tuple[str, str]]:
         columns = [(data / "multi30k" / f"{name}.{side}").read_text().split("\n") for side in ("de", "en")]
@@ -59,7 +59,7 @@ def read(data: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
 
 def joined(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each pair alone, and two and three of them side by side; always the same ones."""
+    """Each pair alone, and fixed groups of two and three pairs joined."""
     order = random.Random(0).sample(pairs, len(pairs))
     found = list(order)
     for count in (2, 3):
@@ -69,7 +69,7 @@ def joined(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def run(train: Path, test: Path, kind: str, cap: int, device: str, changes: list[str]) -> dict[str, Any]:
-    """Trains one model on pairs up to the cap, and scores it on all lengths."""
+    """Train one model on pairs up to the cap, and score it on all lengths."""
     files = {"data.train": str(train), "data.valid_fraction": 0.01, "data.max_source_length": cap}
     settings = {**COMMON, **KINDS[kind], **files, "train.device": device}
     with tempfile.TemporaryDirectory() as folder:

@@ -4,11 +4,11 @@
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds multi30k (train, val, test_2016_flickr; .de and .en, raw). German → English is
-lower-cased on both sides, as it is published; English → German keeps its case. Every run writes
-OUT/multi30k-PART-SEED.json when it is done, and is not made again; at the end they become OUT/multi30k.json.
+lower-cased on both sides, as published; English → German keeps its case. Every run writes OUT/multi30k-PART-SEED.json
+when it is done, and is not repeated; at the end they become OUT/multi30k.json.
 
-Nothing is chosen by the scored sentences: there is one evaluation, after the last update. Settings were and are to be
-chosen on val, with the parts that end in -val.
+The scored sentences choose nothing: there is one evaluation, after the last update. Settings are chosen on val, with
+the parts that end in -val.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TRANSFORMER: dict[str, Any] = {
 
 
 def pairs(source: str, target: str, scored: str) -> Callable[[Path, Path], Files]:
-    """Training pairs and those to score, as tables."""
+    """Tables of the training pairs and of the pairs to score."""
 
     def files(data: Path, work: Path) -> Files:
         made = []

@@ -5,7 +5,7 @@
     python recipes/music.py --table                             # table and picture of the runs that are there
 
 FOLDER/polymusic holds JSB_Chorales.npz, Nottingham.npz and MuseData.npz (88 keys, Boulanger-Lewandowski's splits). A
-run that has a result is not made again. Nats per time step are summed over the keys and averaged over all steps of all
+run that has a result is not repeated. Nats per time step are summed over the keys and averaged over all steps of all
 pieces; the first step of a piece is predicted from a row of zeros. The paper's rolls had 93, 96 and 105 keys.
 """
 
@@ -90,7 +90,7 @@ def result_of(work: Path, name: str) -> Path:
 
 
 def run(name: str, options: argparse.Namespace) -> None:
-    """Trains one model and writes down its scores, unless that was done."""
+    """Train one model and write its scores, unless they exist."""
     path = result_of(options.work, name)
     if path.exists():
         return

@@ -1,12 +1,12 @@
-"""Which bracket closes? Accuracy by distance: vanilla RNN against GRU against LSTM.
+"""Predict which bracket closes; accuracy by distance for vanilla RNN, GRU and LSTM.
 
     python recipes/parentheses.py [--seeds 0,1,2] [--out FOLDER]
 
-A string such as "a(b[]c[" or "[(a)((b)c" breaks off where a bracket has to close; which one, ) or ]? It is the last one
-that is still open, and it may stand far back, behind pairs inside pairs of both kinds: a reader has to keep a stack.
-Guessing gives 50 %. The distance from the bracket to the end is drawn from 1 to 100, short and long ones alike often;
-the test strings are others than the training strings. One reading from left to right, the last state decides; settings
-that are not named below are the defaults of `unrolled train classify`. Nothing needs to be downloaded.
+A string such as "a(b[]c[" or "[(a)((b)c" ends where a bracket has to close: ) or ]? The answer is the last bracket that
+is still open. It may be far back, behind nested pairs of both kinds, so a reader has to keep a stack. Guessing gives 50
+%. The distance from the bracket to the end is sampled from 1 to 100, evenly over its logarithm; test strings differ
+from training strings. The model reads from left to right, and its last state decides. Settings not named below are the
+defaults of `unrolled train classify`. Nothing needs to be downloaded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAIRS = {"(": ")", "[": "]"}
 
 
 def inside(source: random.Random, length: int) -> str:
-    """Letters and pairs that match, nested as they come."""
+    """Letters and matching pairs, nested at random."""
     found: list[str] = []
     owed: list[str] = []  # closing brackets
     for left in range(length, 0, -1):
@@ -62,14 +62,14 @@ def inside(source: random.Random, length: int) -> str:
 
 
 def draw(source: random.Random, distance: int) -> tuple[str, str]:
-    """The bracket that has to close, and a string whose end lies `distance` after the one that it closes."""
+    """Sample the bracket that has to close, and a string that ends `distance` after the bracket it closes."""
     before = "".join(source.choice(("(", "[", inside(source, source.randrange(6)))) for _ in range(source.randrange(6)))
     opened = source.choice("([")
     return PAIRS[opened], before + opened + inside(source, distance - 1)
 
 
 def strings(seed: int, count: int) -> list[tuple[str, str, int]]:
-    """Distances spread evenly over their logarithm, so that there are as many from 10 to 20 as from 50 to 100."""
+    """Strings with distances spread evenly over their logarithm."""
     source = random.Random(seed)
     distances = [round(LONGEST ** source.random()) for _ in range(count)]
     return [(*draw(source, distance), distance) for distance in distances]

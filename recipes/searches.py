@@ -1,6 +1,6 @@
 """From a recognizer's posteriors to a table: best path, beam, lexicon, lexicon and language model.
 
-The weights of the searches are chosen on examples that were neither trained on nor are scored.
+The weights of the searches are chosen on examples that are neither trained on nor scored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ways = Mapping[str, Sequence[RunOptions]]  # name → the options to choose from
 
 
 def table(model: Model, dev: Path, test: Path, ways: Ways, metric: str) -> dict[str, Any]:
-    """Of each way the options that are best on `dev`, and their scores on `test`; the last way's stand for all."""
+    """Choose the best options of each search on `dev` and score them on `test`; the last gives the main scores."""
     chosen = {name: choose(model, dev, options, metric) for name, options in ways.items()}
     rows = scores(model, test, chosen)
     told: dict[str, Any] = {}

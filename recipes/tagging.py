@@ -1,15 +1,15 @@
-"""Parts of speech of UD English EWT, and CoNLL-2000 chunks: published taggers' scores, reached anew.
+"""Parts of speech of UD English EWT, and CoNLL-2000 chunks: scores of published taggers, reproduced.
 
     python recipes/tagging.py --data FOLDER [--only ewt,conll2000] [--seeds 0,1,2] [--device cuda] [--out FOLDER]
         [--set KEY=VALUE ...]
 
 FOLDER, by default $UNROLLED_DATA, holds ud_english_ewt (en_ewt-ud-train.conllu.gz, en_ewt-ud-dev.conllu, UD 2.16),
 conll2000 (train.txt.gz) and glove (glove.6B.100d.subset.npz, words.txt). Every run writes OUT/tagging-PART-SEED.json
-when it is done, and is not made again: the script can be stopped, and several can share the work by --only and --seeds.
-At the end the runs that are there become a table and OUT/tagging.json.
+when it is done, and is not repeated: the script can be stopped, and several can share the work with --only and --seeds.
+At the end all existing runs become a table and OUT/tagging.json.
 
-Nothing is chosen by the scored sentences: there is one evaluation, after the last update. CoNLL-2000's own test set is
-not in FOLDER: a tenth of the training sentences is held out, always the same, and no sentence is on both sides.
+The scored sentences choose nothing: there is one evaluation, after the last update. CoNLL-2000's own test set is not in
+FOLDER: a fixed tenth of the training sentences is held out, and no sentence is on both sides.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import torch
 
 from unrolled import api
 from unrolled.model import Model
+from unrolled.see.figures.curves import curves
 
 # The tensors here are tiny, and tests run side by side: threads would only wait for each other.
 torch.set_num_threads(1)
@@ -20,6 +21,23 @@ torch.set_num_threads(1)
 def own_seed(request: pytest.FixtureRequest) -> None:
     """Each test draws its own numbers, the same in every run and in any order."""
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+CURVES = "unrolled.jobs.train.curves"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_curves() -> Iterator[None]:
+    """Training in this process draws no curves: that takes four fifths of the time of such small runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CURVES, lambda folder, metric: None)
+        yield
+
+
+@pytest.fixture
+def with_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training draws its curves, as it does for users."""
+    monkeypatch.setattr(CURVES, curves)
 
 
 @pytest.fixture(scope="session")

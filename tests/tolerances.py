@@ -1,4 +1,4 @@
-"""How far two computations of the same numbers may be apart: one table, by dtype."""
+"""Tolerances between two computations of the same numbers: one table, by dtype."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Sequence models you can see through.
 
-Names load when first used, so that `import unrolled` and `unrolled --help` do not wait for torch.
+`train` and `load` return a `Model`; `RNN`, `LSTM` and `GRU` replace those of `torch.nn`; `Cell` and `Recurrent` are for
+cells of your own. Names load at first use, so `import unrolled` and `unrolled --help` do not import torch.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors.torch import save
@@ -19,20 +19,79 @@ from unrolled.errors import UserError
 from unrolled.model_file import FORMAT, signed
 from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
+from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
 from unrolled.training.checkpoint import write_atomically
 
 
+class ModelRunner(Protocol):
+    """The answers of a model to requests: see `unrolled.tasks.Runner`."""
+
+    @property
+    def reads_files(self) -> bool: ...
+    @property
+    def reads_bytes(self) -> bool: ...
+    @property
+    def keeps(self) -> bool: ...
+    @property
+    def keeps_lines(self) -> bool: ...
+    def run(self, request: Any, **options: Any) -> Iterator[str]: ...
+    def inputs(self, request: Any) -> Iterator[Any]: ...
+    def report(self, scores: Mapping[str, Any]) -> str: ...
+    def stream(self, **options: Any) -> Any: ...
+    def log_prob(self, texts: Sequence[str]) -> list[float]: ...
+
+
+class ModelTracer(Protocol):
+    """A look inside a model: see `unrolled.tasks.Tracer`."""
+
+    @property
+    def options(self) -> tuple[TraceOption, ...]: ...
+    def trace(self, inputs: Any, **options: Any) -> ModelTrace: ...
+    def input(self, request: Any) -> Any: ...
+    def example(self, examples: Any, number: int) -> Any: ...
+    def embed(self, inputs: Any) -> Any: ...
+    def word_vectors(self) -> Vectors: ...
+
+
+class ModelDescription(Protocol):
+    """Texts about a model: see `unrolled.tasks.contract.Description`."""
+
+    def roles(self, assets: Any) -> Mapping[str, str]: ...
+    def remarks(self, model: Model) -> list[str]: ...
+
+
+class ModelTask(Protocol):
+    """The part of a task that its models use: see `unrolled.tasks.Task`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def file_keys(self) -> tuple[str, ...]: ...
+    @property
+    def parallel(self) -> bool: ...
+    @property
+    def runner(self) -> Callable[[Model], ModelRunner]: ...
+    @property
+    def tracer(self) -> Callable[[Model], ModelTracer]: ...
+    @property
+    def description(self) -> ModelDescription: ...
+    def read(self, config: Any) -> Any: ...
+    def assets_to_json(self, assets: Any) -> Any: ...
+    def predict(self, model: Model, inputs: Any, **options: Any) -> Any: ...
+    def evaluate_file(self, model: Model, path: Any, **options: Any) -> dict[str, Any]: ...
+
+
 @dataclass(repr=False)
 class Model:
-    """A trained network with all it needs to be used: its task, config and vocabularies, and the scores it reached.
+    """A trained network with its task, config, vocabularies and scores.
 
-    What it can do depends on its task; the methods here hand over to it.
+    The task decides what a model can do; the methods here call it.
     """
 
-    task: Any
+    task: ModelTask
     config: Section
-    assets: Any  # vocabularies and the like: what the task built from the training data
+    assets: Any  # vocabularies and the like, which the task built from the training data
     network: nn.Module
     scores: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -49,6 +108,16 @@ class Model:
         self.network.to(device)
         return self
 
+    @property
+    def runner(self) -> ModelRunner:
+        """Answers requests: `model.runner.run(Request(...))` gives what `unrolled run` writes."""
+        return self.task.runner(self)
+
+    @property
+    def tracer(self) -> ModelTracer:
+        """Looks inside the model."""
+        return self.task.tracer(self)
+
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The task's answer to one input, or to a list of them."""
         return self.task.predict(self, inputs, **options)
@@ -60,13 +129,12 @@ class Model:
         paths = data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,)
         for path in paths:
             check_path(path, "What to evaluate on")
-        scores: dict[str, Any] = self.task.evaluate_with(self.read_as(set), data, **options)
-        return scores
+        return self.task.evaluate_file(self.read_as(set), data, **options)
 
     def read_as(self, set: Mapping[str, Any] | Sequence[str] | None) -> Model:
-        """The same model for files that are laid out otherwise: `set` changes keys such as data.text_column.
+        """The same model for files with other columns: `set` changes keys such as data.text_column.
 
-        Only keys that say how a file is read can change: {"data.text_column": "body"}, as with `eval --set`.
+        Only keys that control how a file is read can change: {"data.text_column": "body"}, as with `eval --set`.
         """
         overrides, changes = changes_of(set)
         if not overrides and not changes:
@@ -80,27 +148,24 @@ class Model:
         return replace(self, config=config)
 
     def log_prob(self, texts: Sequence[str]) -> list[float]:
-        """The log-probability of each text, where the model is one of texts; `search.rescore` asks for it."""
-        scores: list[float] = self.task.log_prob(self, texts)
-        return scores
+        """The log-probability of each text, for models of text; `search.rescore` uses it."""
+        return self.runner.log_prob(texts)
 
     def embed(self, inputs: Any) -> Any:
         """A vector for an input, (D,), or for each of a list of them, (N, D): a NumPy array."""
-        return self.task.embed(self, inputs)
+        return self.tracer.embed(inputs)
 
     def word_vectors(self) -> Vectors:
-        """The vectors of the words it knows: neighbours, analogies, a file of them."""
-        vectors: Vectors = self.task.word_vectors(self)
-        return vectors
+        """The embeddings of the words it knows: neighbours, analogies, a file of them."""
+        return self.tracer.word_vectors()
 
     def stream(self, **options: Any) -> Any:
-        """For input in pieces: the split never changes the result."""
-        return self.task.stream(self, **options)
+        """A stream for input in pieces: the split never changes the result."""
+        return self.runner.stream(**options)
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:
-        """Everything that happened inside on an input: gates, states, gradients, attention, search."""
-        trace: ModelTrace = self.task.trace(self, inputs, **options)
-        return trace
+        """Everything inside the model on one input: gates, states, gradients, attention, search."""
+        return self.tracer.trace(inputs, **options)
 
     @property
     def num_parameters(self) -> int:

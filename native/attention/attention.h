@@ -10,9 +10,10 @@
 #include <utility>
 
 #include "attention/look.h"
-#include "recurrence/narrow.h"
-#include "recurrence/product.h"
+#include "cells/cells.h"
 #include "recurrence/scan.h"
+#include "runtime/bfloat_product.h"
+#include "runtime/product.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
@@ -40,8 +41,10 @@ class AttentionScan {
  protected:
   AttentionScan(const AttentionJob& job, Plan plan, Workspace& space)
       : job(job),
+        traits_(traits_of(job.kind)),
         hidden_(job.hidden),
-        wide_(gates() * job.hidden),
+        wide_(traits_.gates * hidden_),
+        joined_(wide_ - (traits_.candidate ? hidden_ : 0)),
         mix_(job.context_size + job.hidden),
         groups_(plan.groups),
         id_(space.id),
@@ -61,10 +64,6 @@ class AttentionScan {
     for (int depth : {job.feed, job.key_size, job.value_size, job.context_size}) most = depth > most ? depth : most;
     return most;
   }
-
-  bool is(CellKind kind) const { return job.kind == static_cast<int>(kind); }
-  bool gru() const { return is(CellKind::gru_reset_after) || is(CellKind::gru_reset_before); }
-  int gates() const { return is(CellKind::lstm) ? 4 : gru() ? 3 : 1; }
 
   // Which sequences are this thread's, and how far they go.
   int rank(int j) const { return j * groups_ + id_; }
@@ -169,7 +168,8 @@ class AttentionScan {
   }
 
   const AttentionJob& job;
-  const int hidden_, wide_, mix_, groups_, id_;
+  const CellTraits traits_;
+  const int hidden_, wide_, joined_, mix_, groups_, id_;  // joined: rows of U whose product joins W x in one sum
   Barrier* everyone_;
   const int rows_;
   int *real_, *real_counts_;
@@ -183,8 +183,8 @@ class AttentionForward : protected AttentionScan {
  public:
   AttentionForward(const AttentionJob& job, Plan plan, Workspace& space)
       : AttentionScan(job, plan, space),
-        u_(packed(space, hidden_, gru() ? 2 * hidden_ : wide_)),
-        u_n_(packed(space, hidden_, gru() ? hidden_ : 0)),
+        u_(packed(space, hidden_, joined_)),
+        u_n_(packed(space, hidden_, wide_ - joined_)),
         w_feed_(packed(space, job.feed, wide_)),
         w_query_(packed(space, hidden_, job.weight_query ? job.key_size : 0)),
         w_out_(packed(space, job.value_size, job.weight_out ? job.context_size : 0)),
@@ -203,7 +203,7 @@ class AttentionForward : protected AttentionScan {
 
   void run() {
     pack_rows(u_, job.weight_hh);
-    if (gru()) pack_rows(u_n_, job.weight_hh + static_cast<size_t>(2) * hidden_ * hidden_);
+    if (traits_.candidate) pack_rows(u_n_, job.weight_hh + static_cast<size_t>(joined_) * hidden_);
     pack_rows(w_feed_, job.weight_feed);
     if (job.weight_query) pack_rows(w_query_, job.weight_query);
     if (job.weight_out) pack_rows(w_out_, job.weight_out);
@@ -251,13 +251,9 @@ class AttentionForward : protected AttentionScan {
     }
     multiply(fed_in_, count, w_feed_, [&](int j, int unit, Vec v) { add(sums_[j] + unit, v); });
     multiply(seen_, count, u_, [&](int j, int unit, Vec v) { add(sums_[j] + unit, v); });
-    if (gru()) gru_step(t, count);
-    for (int j = 0; j < count; ++j) {
-      const int b = batch_of(j);
-      if (is(CellKind::lstm)) lstm_row(j, b, t);
-      else if (!gru()) rnn_row(j, b, t);
-      if (!job.luong) copy(at(job.output, b, t, hidden_), h_[j], hidden_);
-    }
+    with_cell(job.kind, [&](auto cell) { cell_step(cell, t, count); });
+    if (!job.luong)
+      for (int j = 0; j < count; ++j) copy(at(job.output, batch_of(j), t, hidden_), h_[j], hidden_);
     if (!job.luong) return;
     for (int j = 0; j < count; ++j) keep(job.hidden_rows, batch_of(j), t, h_[j], hidden_);
     look_around(t, count);
@@ -311,57 +307,59 @@ class AttentionForward : protected AttentionScan {
     if (job.gates) store(at(job.gates, b, t, wide_) + gate * hidden_ + unit, v, hidden_ - unit);
   }
 
-  void rnn_row(int j, int b, int t) {
-    for (int unit = 0; unit < hidden_; unit += kLanes) {
-      const Vec total = sum_of(j, 0, unit), h = is(CellKind::rnn_relu) ? relu(total) : tanh(total);
-      keep_gate(b, t, 0, unit, h);
-      store(h_[j] + unit, h);
-    }
-  }
-
-  void lstm_row(int j, int b, int t) {
-    for (int unit = 0; unit < hidden_; unit += kLanes) {
-      const Vec i = sigmoid(sum_of(j, 0, unit)), f = sigmoid(sum_of(j, 1, unit));
-      const Vec g = tanh(sum_of(j, 2, unit)), o = sigmoid(sum_of(j, 3, unit));
-      const Vec c = f * load(c_[j] + unit) + i * g;
-      keep_gate(b, t, 0, unit, i);
-      keep_gate(b, t, 1, unit, f);
-      keep_gate(b, t, 2, unit, g);
-      keep_gate(b, t, 3, unit, o);
-      store(c_[j] + unit, c);
-      store(h_[j] + unit, o * tanh(c));
-    }
-  }
-
-  // The candidate's product comes before r (reset after), or waits for it (reset before).
-  void gru_step(int t, int count) {
-    const bool after = is(CellKind::gru_reset_after);
-    if (after) multiply(seen_, count, u_n_, [&](int j, int unit, Vec v) { store(candidate_[j] + unit, v + bias(2, unit)); });
+  template <class Cell>
+  void cell_step(Cell, int t, int count) {
+    constexpr int kGates = Cell::kGates;
+    if (Cell::kTraits.candidate)
+      multiply(seen_, count, u_n_, [&](int j, int unit, Vec v) { store(candidate_[j] + unit, v + bias(kGates - 1, unit)); });
     for (int j = 0; j < count; ++j) {
       const int b = batch_of(j);
       for (int unit = 0; unit < hidden_; unit += kLanes) {
-        const Vec r = sigmoid(sum_of(j, 0, unit));
+        Vec gates[kGates], candidate = {};
+        for (int gate = 0; gate < kGates; ++gate) gates[gate] = sum_of(j, gate, unit);
+        if (Cell::kTraits.candidate) {
+          gates[kGates - 1] = load(sums_[j] + joined_ + unit);
+          candidate = load(candidate_[j] + unit);
+        }
+        store(h_[j] + unit, Cell::forward(gates, candidate, load(h_[j] + unit)));
+        for (int gate = 0; gate < kGates; ++gate) keep_gate(b, t, gate, unit, gates[gate]);
+      }
+      if (Cell::kTraits.candidate) keep(job.candidate, b, t, candidate_[j], hidden_);
+    }
+  }
+
+  void cell_step(Lstm, int t, int count) {
+    for (int j = 0; j < count; ++j)
+      for (int unit = 0; unit < hidden_; unit += kLanes) {
+        Vec gates[4];
+        for (int gate = 0; gate < 4; ++gate) gates[gate] = sum_of(j, gate, unit);
+        const Vec old = load(c_[j] + unit);
+        Lstm::activate(gates, old, {});
+        const Vec c = Lstm::update(gates, old, {});
+        for (int gate = 0; gate < 4; ++gate) keep_gate(batch_of(j), t, gate, unit, gates[gate]);
+        store(c_[j] + unit, c);
+        store(h_[j] + unit, Lstm::output(gates[3], c));
+      }
+  }
+
+  // r and z first, z among the sums; then U_n (r∘h).
+  void cell_step(GruResetBefore, int t, int count) {
+    for (int j = 0; j < count; ++j) {
+      const int b = batch_of(j);
+      for (int unit = 0; unit < hidden_; unit += kLanes) {
+        Vec r = sum_of(j, 0, unit), z = sum_of(j, 1, unit);
+        store(candidate_[j] + unit, GruResetBefore::reset(r, z, load(seen_[j] + unit)));
+        store(sums_[j] + hidden_ + unit, z, hidden_ - unit);
         keep_gate(b, t, 0, unit, r);
-        float* of_n = sums_[j] + 2 * hidden_ + unit;
-        if (after) store(of_n, load(of_n) + r * load(candidate_[j] + unit), hidden_ - unit);
-        else store(candidate_[j] + unit, r * load(seen_[j] + unit));
+        keep_gate(b, t, 1, unit, z);
       }
       keep(job.candidate, b, t, candidate_[j], hidden_);
     }
-    if (!after)
-      multiply(candidate_, count, u_n_, [&](int j, int unit, Vec v) {
-        float* of_n = sums_[j] + 2 * hidden_ + unit;
-        store(of_n, load(of_n) + v + bias(2, unit), hidden_ - unit);
-      });
-    for (int j = 0; j < count; ++j) {
-      const int b = batch_of(j);
-      for (int unit = 0; unit < hidden_; unit += kLanes) {
-        const Vec z = sigmoid(sum_of(j, 1, unit)), n = tanh(load(sums_[j] + 2 * hidden_ + unit));
-        keep_gate(b, t, 1, unit, z);
-        keep_gate(b, t, 2, unit, n);
-        store(h_[j] + unit, (1.0f - z) * n + z * load(h_[j] + unit));
-      }
-    }
+    multiply(candidate_, count, u_n_, [&](int j, int unit, Vec v) {
+      Vec n = load(sums_[j] + joined_ + unit) + v + bias(2, unit);
+      store(h_[j] + unit, GruResetBefore::candidate(load(sums_[j] + hidden_ + unit), n, load(h_[j] + unit)));
+      keep_gate(batch_of(j), t, 2, unit, n);
+    });
   }
 
   const Packed u_, u_n_, w_feed_, w_query_, w_out_, w_mix_;
@@ -372,8 +370,8 @@ class AttentionBackward : protected AttentionScan {
  public:
   AttentionBackward(const AttentionJob& job, Plan plan, Workspace& space)
       : AttentionScan(job, plan, space),
-        u_(packed(space, gru() ? 2 * hidden_ : wide_, hidden_)),
-        u_n_(packed(space, hidden_, gru() ? hidden_ : 0)),
+        u_(packed(space, joined_, hidden_)),
+        u_n_(packed(space, hidden_, wide_ - joined_)),
         w_feed_(packed(space, wide_, job.feed)),
         w_query_(packed(space, job.key_size, job.weight_query ? hidden_ : 0)),
         w_out_(packed(space, job.context_size, job.weight_out ? job.value_size : 0)),
@@ -391,7 +389,7 @@ class AttentionBackward : protected AttentionScan {
 
   void run() {
     pack_as_is(u_, job.weight_hh);
-    if (gru()) pack_as_is(u_n_, job.weight_hh + static_cast<size_t>(2) * hidden_ * hidden_);
+    if (traits_.candidate) pack_as_is(u_n_, job.weight_hh + static_cast<size_t>(joined_) * hidden_);
     pack_as_is(w_feed_, job.weight_feed);
     if (job.weight_query) pack_as_is(w_query_, job.weight_query);
     if (job.weight_out) pack_as_is(w_out_, job.weight_out);
@@ -425,8 +423,7 @@ class AttentionBackward : protected AttentionScan {
     } else if (job.d_output.data) {
       for (int j = 0; j < count; ++j) plus(dh_[j], job.d_output.at(batch_of(j), t), hidden_);
     }
-    if (gru()) gru_back(t, count);
-    else gates_back(t, count);
+    with_cell(job.kind, [&](auto cell) { cell_back(cell, t, count); });
     for (int j = 0; j < count; ++j) keep(job.d_gates, batch_of(j), t, d_gates_[j], wide_);
     const Block& d_fed = job.luong ? d_fed_ : d_context_;
     multiply(d_gates_, count, w_feed_, [&](int j, int unit, Vec v) {
@@ -501,63 +498,63 @@ class AttentionBackward : protected AttentionScan {
     add(dh_[j] + unit, v);
   }
 
-  void gates_back(int t, int count) {
-    for (int j = 0; j < count; ++j) {
-      const int b = batch_of(j);
-      for (int unit = 0; unit < hidden_; unit += kLanes) {
-        const Vec gradient = load(dh_[j] + unit);
-        if (is(CellKind::lstm)) {
-          const Vec i = gate(b, t, 0, unit), f = gate(b, t, 1, unit), g = gate(b, t, 2, unit), o = gate(b, t, 3, unit);
-          const Vec old = load(at(job.c_entering, b, t, hidden_) + unit, hidden_ - unit);
-          const Vec shown = tanh(f * old + i * g);
-          const Vec dc = load(dc_[j] + unit) + gradient * o * (1.0f - shown * shown);
-          set(j, 0, unit, dc * g * (i * (1.0f - i)));
-          set(j, 1, unit, dc * old * (f * (1.0f - f)));
-          set(j, 2, unit, dc * i * (1.0f - g * g));
-          set(j, 3, unit, gradient * shown * (o * (1.0f - o)));
-          store(dc_[j] + unit, dc * f);
-        } else {
-          const Vec h = gate(b, t, 0, unit);
-          set(j, 0, unit, is(CellKind::rnn_relu) ? (h > Vec{} ? gradient : Vec{}) : gradient * (1.0f - h * h));
-        }
-        store(dh_[j] + unit, Vec{});
-      }
-    }
-    multiply(d_gates_, count, u_, [&](int j, int unit, Vec v) { add_hidden(j, unit, v); });
-  }
-
-  void gru_back(int t, int count) {
-    const bool after = is(CellKind::gru_reset_after);
+  template <class Cell>
+  void cell_back(Cell, int t, int count) {
+    constexpr bool kCandidate = Cell::kTraits.candidate;
     for (int j = 0; j < count; ++j) {
       const int b = batch_of(j);
       for (int unit = 0; unit < hidden_; unit += kLanes) {
         const int size = hidden_ - unit;
-        const Vec r = gate(b, t, 0, unit), z = gate(b, t, 1, unit), n = gate(b, t, 2, unit);
-        const Vec old = load(at(job.h_entering, b, t, hidden_) + unit, size), gradient = load(dh_[j] + unit);
-        const Vec d_n = gradient * (1.0f - z) * (1.0f - n * n);
-        set(j, 1, unit, gradient * (old - n) * (z * (1.0f - z)));
-        set(j, 2, unit, d_n);
-        store(dh_[j] + unit, gradient * z);
-        if (after) {
-          set(j, 0, unit, d_n * load(at(job.candidate, b, t, hidden_) + unit, size) * (r * (1.0f - r)));
-          store(d_candidate_[j] + unit, d_n * r);
-        } else {
-          store(d_candidate_[j] + unit, d_n);
-        }
+        Vec gates[Cell::kGates];
+        for (int which = 0; which < Cell::kGates; ++which) gates[which] = gate(b, t, which, unit);
+        const Vec candidate = kCandidate ? load(at(job.candidate, b, t, hidden_) + unit, size) : Vec{};
+        const Vec old = Cell::kPastProduct ? load(at(job.h_entering, b, t, hidden_) + unit, size) : Vec{};
+        const auto d = Cell::backward(gates, candidate, old, load(dh_[j] + unit));
+        for (int which = 0; which < Cell::kGates; ++which) set(j, which, unit, d.gates[which]);
+        if (kCandidate) store(d_candidate_[j] + unit, d.candidate);
+        store(dh_[j] + unit, d.h);
       }
-      if (after) keep(job.d_candidate, b, t, d_candidate_[j], hidden_);
+      if (kCandidate) keep(job.d_candidate, b, t, d_candidate_[j], hidden_);
     }
-    if (after) {
-      multiply(d_candidate_, count, u_n_, [&](int j, int unit, Vec v) { add_hidden(j, unit, v); });
-    } else {
-      multiply(d_candidate_, count, u_n_, [&](int j, int unit, Vec v) {  // ∂L/∂(r∘h)
-        const int b = batch_of(j), size = hidden_ - unit;
-        const Vec r = gate(b, t, 0, unit);
-        const Vec seen = load(at(job.seen ? job.seen : job.h_entering, b, t, hidden_) + unit, size);
-        set(j, 0, unit, v * seen * (r * (1.0f - r)));
-        add_hidden(j, unit, v * r);
-      });
-    }
+    if (kCandidate) multiply(d_candidate_, count, u_n_, [&](int j, int unit, Vec v) { add_hidden(j, unit, v); });
+    multiply(d_gates_, count, u_, [&](int j, int unit, Vec v) { add_hidden(j, unit, v); });
+  }
+
+  void cell_back(Lstm, int t, int count) {
+    for (int j = 0; j < count; ++j)
+      for (int unit = 0; unit < hidden_; unit += kLanes) {
+        const int b = batch_of(j);
+        const Vec gates[4] = {gate(b, t, 0, unit), gate(b, t, 1, unit), gate(b, t, 2, unit), gate(b, t, 3, unit)};
+        const Vec old = load(at(job.c_entering, b, t, hidden_) + unit, hidden_ - unit);
+        const Vec c = Lstm::new_c(gates[0], gates[1], gates[2], old);
+        const auto of_output = Lstm::output_backward(gates[3], c, load(dh_[j] + unit));
+        const auto d = Lstm::backward(gates, old, c, of_output.o, load(dc_[j] + unit) + of_output.c, Vec{}, {});
+        for (int which = 0; which < 4; ++which) set(j, which, unit, d.gates[which]);
+        store(dc_[j] + unit, d.c);
+        store(dh_[j] + unit, Vec{});
+      }
+    multiply(d_gates_, count, u_, [&](int j, int unit, Vec v) { add_hidden(j, unit, v); });
+  }
+
+  void cell_back(GruResetBefore, int t, int count) {
+    for (int j = 0; j < count; ++j)
+      for (int unit = 0; unit < hidden_; unit += kLanes) {
+        const int b = batch_of(j);
+        const Vec z = gate(b, t, 1, unit), n = gate(b, t, 2, unit);
+        const Vec old = load(at(job.h_entering, b, t, hidden_) + unit, hidden_ - unit);
+        const auto d = GruResetBefore::update_backward(z, n, old, load(dh_[j] + unit));
+        set(j, 1, unit, d.z);
+        set(j, 2, unit, d.n);
+        store(d_candidate_[j] + unit, d.n);
+        store(dh_[j] + unit, d.h);
+      }
+    multiply(d_candidate_, count, u_n_, [&](int j, int unit, Vec v) {  // ∂L/∂(r∘h)
+      const int b = batch_of(j);
+      const Vec seen = load(at(job.seen ? job.seen : job.h_entering, b, t, hidden_) + unit, hidden_ - unit);
+      const auto d = GruResetBefore::reset_backward(gate(b, t, 0, unit), seen, v);
+      set(j, 0, unit, d.r);
+      add_hidden(j, unit, d.h);
+    });
     multiply(d_gates_, count, u_, [&](int j, int unit, Vec v) { add_hidden(j, unit, v); });
   }
 

@@ -14,7 +14,7 @@
 namespace unrolled {
 
 struct AttentionJob {
-  int kind = 0;  // CellKind
+  CellKind kind = kNoCell;
   int batch = 0, steps = 0, positions = 0;
   int hidden = 0, key_size = 0, value_size = 0, context_size = 0, feed = 0;
   int heads = 1;

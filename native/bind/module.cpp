@@ -33,7 +33,7 @@ NB_MODULE(_native, m) {
   m.doc() = "The native engine: recurrent scans and attending decoders on a CPU.";
 #define UNROLLED_KIND                                                   \
   .def_prop_rw("kind", [](Self& s) { return static_cast<int>(s.kind); }, \
-               [](Self& s, int value) { s.kind = static_cast<decltype(s.kind)>(value); })
+               [](Self& s, int value) { s.kind = cell_kind(value); })
 #define UNROLLED_STATE(state)                                                                              \
   UNROLLED_POINTER(#state "_0", state.initial) UNROLLED_POINTER(#state "_n", state.final)                  \
   UNROLLED_POINTER("reset_" #state, state.reset) UNROLLED_POINTER(#state "_entering", state.entering)      \
@@ -102,6 +102,11 @@ NB_MODULE(_native, m) {
       .def("feed", [](Stream& self, nb::handle x) { return owned(call_feed(self, x.ptr())); })
       .def("state", [](Stream& self) { return owned(stream_state(self)); })
       .def("set_state", [](Stream& self, nb::handle state) { return set_stream_state(self, state.ptr()); });
+  nb::dict cells;  // kind → its traits
+  for (const CellTraits& cell : kCells)
+    cells[nb::int_(static_cast<int>(cell.kind))] = 
+        nb::make_tuple(cell.name, cell.gates, cell.memory, cell.candidate, cell.two_products);
+  m.attr("CELLS") = cells;
   bind_ngram(m);
   m.def("connect", [](nb::handle tensor_type, nb::handle table) { return connect_tensors(tensor_type.ptr(), table.ptr()); },
         "Where torch's tensors are to be had; see tensors.h.");

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-namespace unrolled {
+#include "cells/kinds.h"
 
-enum class CellKind : int { rnn_tanh = 0, rnn_relu = 1, lstm = 2, gru_reset_after = 3, gru_reset_before = 4 };
+namespace unrolled {
 
 // A (B, T, ·) tensor with any strides for batch and time.
 struct Sequence {
@@ -37,7 +37,7 @@ struct StateJob {
 };
 
 struct ScanJob {
-  int kind = 0;
+  CellKind kind = kNoCell;
   int batch = 0, steps = 0, features = 0, hidden = 0, width = 0;
   bool reverse = false;
   bool peephole_previous = false;

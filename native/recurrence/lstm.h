@@ -1,24 +1,17 @@
-// LSTM: equations in unrolled/cells/lstm.py. Gates in torch's order: i, f, g, o.
+// The scan of the LSTM (cells/lstm.h), with its projection and the layer norm of c.
 #pragma once
 
-#include "recurrence/norm.h"
-#include "recurrence/scan.h"
+#include <cstring>
+
+#include "cells/lstm.h"
+#include "recurrence/gated.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
-static inline Plan lstm_plan(const ScanJob& job, int threads) {
-  const double weights = 4.0 * job.hidden * job.width;
-  const int panels = ceil_div(job.width, kPlainWidth);  // the coarser of the two ways the units are shared
-  return make_plan(threads, job.batch, panels, 2.0 * job.batch * weights, job.steps);
-}
-
 class LstmForward : public ForwardScan {
  public:
-  static Plan plan(const ScanJob& job, int threads) { return lstm_plan(job, threads); }
-
   explicit LstmForward(const Place& place)
-      : ForwardScan(place, 4),
-        hidden_(job.hidden),
+      : ForwardScan(place),
         panels_(ceil_div(hidden_, kLanes)),
         c_(job.c, hidden_, group_rows_, place.of_group),
         w_(place.shared->take(panels_ * panel_size(job, job.features))),
@@ -32,8 +25,6 @@ class LstmForward : public ForwardScan {
       shown_ = place.of_group->take(static_cast<size_t>(group_rows_) * c_.stride());
     }
     if (by_rows()) {
-      raw_ = place.of_group->take(static_cast<size_t>(group_rows_) * 4 * hidden_ + kLanes);
-      sums_ = place.own->take(4 * hidden_ + kLanes);
       memory_ = place.own->take(round_up(hidden_, kLanes));
       output_gate_ = place.own->take(round_up(hidden_, kLanes));
     }
@@ -47,9 +38,6 @@ class LstmForward : public ForwardScan {
       h_.begin(j, b, row, reset);
       c_.begin(j, b, row, reset);
     });
-    clear_padding();
-    add_biases();
-    meet_everyone();
   }
 
   void step(int t, int parity) {
@@ -67,18 +55,18 @@ class LstmForward : public ForwardScan {
         continue;
       }
       if (job.x.data) product<4>(x_rows_, x_stride_, count, w_panel(panel), job.features, tile_);
-      if (job.x.data && job.norm_hh) keep_tile(x_sums_, unit, count);
+      if (job.x.data && job.norm_hh) keep_tile(unit, count, [&](int j) { return x_row(j); });
       if (job.x.data && !job.norm_hh)
         product<4, true>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
       else
         product<4>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
-      if (by_rows()) keep_raw(unit, count);
+      if (by_rows()) keep_tile(unit, count, [&](int j) { return raw_row(j); });
       else gates(t, parity, unit, {0, count}, {tile_, kTile, kLanes}, x_sums(t).from_unit(unit));
     }
     if (by_rows()) {
       meet_group();
       const Range rows = my_part(count);
-      for (int j = rows.begin; j < rows.end; ++j) normed_row(t, parity, j);
+      for (int j = rows.begin; j < rows.end; ++j) whole_row(t, parity, j);
     }
     if (job.weight_hr) {
       meet_group();
@@ -87,13 +75,9 @@ class LstmForward : public ForwardScan {
     meet_group();
   }
 
-  void finish() {}
-
  private:
   static constexpr int kTile = 4 * kLanes;  // sums of a row in a tile: four gates of one vector of units
 
-  // Layer norm needs whole rows of sums, where otherwise each thread goes on with its own units.
-  bool by_rows() const { return job.norm_hh || job.norm_c; }
   float* w_panel(int panel) const { return w_ + panel * panel_size(job, job.features); }
   float* u_panel(int panel) const { return u_ + panel * panel_size(job, job.width); }
   void narrow_sums(int panel, int count) {
@@ -102,43 +86,25 @@ class LstmForward : public ForwardScan {
       narrow_product<true>(x_bfloats_, even(job.features), count, w_panel(panel), job.features, tile_);
   }
   float* r_panel(int panel) const { return r_ + static_cast<size_t>(panel) * kPlainWidth * hidden_; }
-  float* raw_row(int j) const {
-    return job.raw ? job.raw + rows_[j].row * 4 * hidden_ : raw_ + static_cast<size_t>(j) * 4 * hidden_;
-  }
 
-  void keep_raw(int unit, int count) {
+  template <class Row>
+  void keep_tile(int unit, int count, Row row) const {
     for (int j = 0; j < count; ++j)
       for (int gate = 0; gate < 4; ++gate)
-        store(raw_row(j) + gate * hidden_ + unit, load(tile_ + j * kTile + gate * kLanes), hidden_ - unit);
-  }
-  void keep_tile(float* rows, int unit, int count) {
-    for (int j = 0; j < count; ++j)
-      for (int gate = 0; gate < 4; ++gate)
-        store(rows + static_cast<size_t>(j) * 4 * hidden_ + gate * hidden_ + unit,
-              load(tile_ + j * kTile + gate * kLanes), hidden_ - unit);
+        store(row(j) + gate * hidden_ + unit, load(tile_ + j * kTile + gate * kLanes), hidden_ - unit);
   }
 
-  void normed_row(int t, int parity, int j) {
-    const float* sums = raw_row(j);
-    NormStats of_u{}, of_c{};
-    if (job.norm_hh) {
-      of_u = norm_stats(sums, 4 * hidden_);
-      normalize(sums, 4 * hidden_, of_u, job.norm_hh, nullptr, sums_);
-    } else {
-      for (int i = 0; i < 4 * hidden_; ++i) sums_[i] = sums[i];
-    }
+  void whole_row(int t, int parity, int j) {
+    if (job.norm_hh) norm_row(j, 0, 4 * hidden_, 0);
+    else std::memcpy(sums_, raw_row(j), sizeof(float) * 4 * hidden_);
     for (int unit = 0; unit < hidden_; unit += kLanes)
       gates(t, parity, unit, {j, j + 1}, {sums_ + unit, 0, hidden_}, x_sums(t).from_unit(unit));
-    if (job.norm_c) {
-      of_c = norm_stats(memory_, hidden_);
-      normalize(memory_, hidden_, of_c, job.norm_c, job.norm_c_bias, memory_);
-      for (int unit = 0; unit < hidden_; unit += kLanes)
-        show(t, parity, j, unit, load(output_gate_ + unit) * tanh(load(memory_ + unit)));
-    }
-    if (job.stats) {
-      float* stats = job.stats + rows_[j].row * 4;
-      stats[0] = of_u.mean, stats[1] = of_u.inverse, stats[2] = of_c.mean, stats[3] = of_c.inverse;
-    }
+    if (!job.norm_c) return;
+    const NormStats stats = norm_stats(memory_, hidden_);
+    normalize(memory_, hidden_, stats, job.norm_c, job.norm_c_bias, memory_);
+    for (int unit = 0; unit < hidden_; unit += kLanes)
+      show(t, parity, j, unit, Lstm::output(load(output_gate_ + unit), load(memory_ + unit)));
+    keep_stats(j, 1, stats);
   }
 
   // One vector of units of some sequences. Two passes, so that many rows' activations are on their way at once: in one,
@@ -154,85 +120,60 @@ class LstmForward : public ForwardScan {
   template <bool SIMPLE>
   void activate(int parity, int unit, Range rows, SumsAt of_h, SumsAt of_x) {
     const int count = SIMPLE ? kLanes : hidden_ - unit;
-    const bool peephole = !SIMPLE && job.peephole;
+    const Peepholes peep = SIMPLE ? Peepholes{} : peepholes(unit);
     const Vec shift[4] = {bias(0, unit), bias(1, unit), bias(2, unit), bias(3, unit)};
     for (int j = rows.begin; j < rows.end; ++j) {
-      Vec a[4];
+      Vec gates[4];
 #pragma GCC unroll 4
       for (int gate = 0; gate < 4; ++gate) {
-        a[gate] = of_h.at(j, gate, count) + shift[gate];
-        if (!SIMPLE) a[gate] += of_x.at(j, gate, count);
+        gates[gate] = of_h.at(j, gate, count) + shift[gate];
+        if (!SIMPLE) gates[gate] += of_x.at(j, gate, count);
       }
-      if (peephole) {
-        const Vec old = load(c_.entering(parity, j) + unit);
-        a[0] += peep(0, unit) * old;
-        a[1] += peep(1, unit) * old;
-        if (job.peephole_previous) a[3] += peep(2, unit) * old;
-      }
-      float* to = tile_ + j * kTile;
-      store(to, sigmoid(a[0]));
-      store(to + kLanes, sigmoid(a[1]));
-      store(to + 2 * kLanes, tanh(a[2]));
-      store(to + 3 * kLanes, late_output_gate() ? a[3] : sigmoid(a[3]));
+      Lstm::activate(gates, SIMPLE ? Vec{} : load(c_.entering(parity, j) + unit), peep);
+#pragma GCC unroll 4
+      for (int gate = 0; gate < 4; ++gate) store(tile_ + j * kTile + gate * kLanes, gates[gate]);
     }
   }
+  Peepholes peepholes(int unit) const { return {job.peephole, job.peephole_previous, hidden_, unit}; }
 
   // From a tile of gates to c and h.
   void update(int t, int parity, int unit, Range rows) {
     const bool simple = hidden_ - unit >= kLanes && !job.peephole && !job.norm_c && !job.weight_hr;
-    if (simple && c_.simple() && h_.simple()) update_simply(t, parity, unit, rows);
-    else update_in_general(t, parity, unit, rows);
+    if (simple && c_.simple() && h_.simple()) update<true>(t, parity, unit, rows);
+    else update<false>(t, parity, unit, rows);
   }
 
-  // Whole vectors, no option that changes what comes after the gates.
-  void update_simply(int t, int parity, int unit, Range rows) {
-    float* const gates = job.save ? job.gates + unit : nullptr;
+  // SIMPLE: whole vectors, no option that changes what comes after the gates.
+  template <bool SIMPLE>
+  void update(int t, int parity, int unit, Range rows) {
+    const int count = SIMPLE ? kLanes : hidden_ - unit;
+    const Peepholes peep = SIMPLE ? Peepholes{} : peepholes(unit);
+    float* const saved = job.save ? job.gates + unit : nullptr;
     for (int j = rows.begin; j < rows.end; ++j) {
       const RowAt& at = rows_[j];
-      const float* gate = tile_ + j * kTile;
-      const Vec i = load(gate), f = load(gate + kLanes), g = load(gate + 2 * kLanes), o = load(gate + 3 * kLanes);
-      const Vec c = f * load(c_.entering(parity, j) + unit) + i * g, h = o * tanh(c);
-      if (gates) {
-        float* to = gates + at.row * 4 * hidden_;
-        store(to, i);
-        store(to + hidden_, f);
-        store(to + 2 * hidden_, g);
-        store(to + 3 * hidden_, o);
-      }
-      store(job.output.at(at.b, t) + unit, h);
-      c_.leave(at, parity, j, unit, kLanes, c);
-      h_.leave_simply(at, parity, j, unit, h);
-    }
-  }
-
-  void update_in_general(int t, int parity, int unit, Range rows) {
-    const int count = hidden_ - unit;
-    for (int j = rows.begin; j < rows.end; ++j) {
-      const RowAt& at = rows_[j];
-      const float* gate = tile_ + j * kTile;
-      const Vec i = load(gate), f = load(gate + kLanes), g = load(gate + 2 * kLanes);
-      const Vec old = load(c_.entering(parity, j) + unit);
-      const Vec c = f * old + i * g;
-      Vec o = load(gate + 3 * kLanes);
-      if (late_output_gate()) o = sigmoid(o + peep(2, unit) * c);
-      if (job.save) {
-        float* to = job.gates + at.row * 4 * hidden_ + unit;
-        store(to, i, count);
-        store(to + hidden_, f, count);
-        store(to + 2 * hidden_, g, count);
-        store(to + 3 * hidden_, o, count);
+      Vec gates[4];
+#pragma GCC unroll 4
+      for (int gate = 0; gate < 4; ++gate) gates[gate] = load(tile_ + j * kTile + gate * kLanes);
+      const Vec old = load(c_.entering(parity, j) + unit), c = Lstm::update(gates, old, peep);
+      if (saved)
+#pragma GCC unroll 4
+        for (int gate = 0; gate < 4; ++gate) store(saved + (at.row * 4 + gate) * hidden_, gates[gate], count);
+      if (SIMPLE) {
+        const Vec h = Lstm::output(gates[3], c);
+        store(job.output.at(at.b, t) + unit, h);
+        c_.leave(at, parity, j, unit, kLanes, c);
+        h_.leave_simply(at, parity, j, unit, h);
+        continue;
       }
       c_.leave(at, parity, j, unit, count, c_.mixed(at.b, t, unit, count, old, c));
       if (job.norm_c) {
         store(memory_ + unit, c);
-        store(output_gate_ + unit, o);
+        store(output_gate_ + unit, gates[3]);
       } else {
-        show(t, parity, j, unit, o * tanh(c));
+        show(t, parity, j, unit, Lstm::output(gates[3], c));
       }
     }
   }
-  bool late_output_gate() const { return job.peephole && !job.peephole_previous; }
-  Vec peep(int gate, int unit) const { return load(job.peephole + gate * hidden_ + unit, hidden_ - unit); }
 
   // o∘tanh(c) is h, or what the projection reads.
   void show(int t, int parity, int j, int unit, Vec value) {
@@ -259,27 +200,22 @@ class LstmForward : public ForwardScan {
     }
   }
 
-  const int hidden_, panels_;
+  const int panels_;
   int projection_panels_ = 0;
   Track c_;
   float *w_, *u_, *tile_;
   Bfloat *x_bfloats_, *h_bfloats_;  // the rows of a step, in bfloat16
   float *r_ = nullptr, *shown_ = nullptr;                                                   // with a projection
-  float *raw_ = nullptr, *sums_ = nullptr, *memory_ = nullptr, *output_gate_ = nullptr;  // with layer norm
+  float *memory_ = nullptr, *output_gate_ = nullptr;  // with layer norm
 };
 
 class LstmBackward : public BackwardScan {
  public:
-  static Plan plan(const ScanJob& job, int threads) { return lstm_plan(job, threads); }
-
   explicit LstmBackward(const Place& place)
-      : BackwardScan(place, 4, place.job.norm_hh != nullptr),
-        hidden_(job.hidden),
+      : BackwardScan(place, place.job.norm_hh != nullptr),
         dc_(job.c, hidden_, group_rows_, place.of_group),
         u_(place.shared->take(packed_size(job, 4 * hidden_, job.width))),
-        d_bias_(4 * hidden_, place.own),
         d_peephole_(3 * hidden_, place.own),
-        d_norm_hh_(4 * hidden_, place.own),
         d_norm_c_(hidden_, place.own),
         d_norm_c_bias_(hidden_, place.own) {
     if (job.weight_hr) {
@@ -299,12 +235,9 @@ class LstmBackward : public BackwardScan {
     pack_shared(job.weight_hh, 4 * hidden_, job.width, u_);
     if (job.weight_hr) pack_shared(job.weight_hr, job.width, hidden_, r_);
     begin_chunks();
-    for (Sums* sums : {&d_bias_, &d_peephole_, &d_norm_hh_, &d_norm_c_, &d_norm_c_bias_}) sums->clear();
+    for (Sums* sums : {&d_peephole_, &d_norm_c_, &d_norm_c_bias_}) sums->clear();
     const Range mine = my_part(rows_in_batch());
-    for (int j = mine.begin; j < mine.end; ++j) {
-      dh_.begin(j, batch_of(j));
-      dc_.begin(j, batch_of(j));
-    }
+    for (int j = mine.begin; j < mine.end; ++j) dc_.begin(j, batch_of(j));
     meet_everyone();
   }
 
@@ -315,7 +248,7 @@ class LstmBackward : public BackwardScan {
     if (job.weight_hr) unproject(t, count);
     if (by_rows()) {
       const Range rows = my_part(count);
-      for (int j = rows.begin; j < rows.end; ++j) normed_row(t, j);
+      for (int j = rows.begin; j < rows.end; ++j) whole_row(t, j);
     } else {
       const Range units = my_columns(hidden_);
       for (int j = 0; j < count; ++j) gates(t, j, units, rows_[j + 1 < count ? j + 1 : j].row);
@@ -338,21 +271,15 @@ class LstmBackward : public BackwardScan {
       gather(d_r_);
     }
     const Range mine = my_part(rows_in_batch());
-    for (int j = mine.begin; j < mine.end; ++j) {
-      dh_.end(j, batch_of(j));
-      dc_.end(j, batch_of(j));
-    }
-    for (int turn = 0; turn < plan_.threads(); ++turn) {
-      if (turn == id_) {
-        d_bias_.add_to(job.d_bias_ih);
-        d_bias_.add_to(job.d_bias_hh);
-        d_peephole_.add_to(job.d_peephole);
-        d_norm_hh_.add_to(job.d_norm_hh);
-        d_norm_c_.add_to(job.d_norm_c);
-        d_norm_c_bias_.add_to(job.d_norm_c_bias);
-      }
-      meet_everyone();
-    }
+    for (int j = mine.begin; j < mine.end; ++j) dc_.end(j, batch_of(j));
+    in_turn([&] {
+      d_bias_.add_to(job.d_bias_ih);
+      d_bias_.add_to(job.d_bias_hh);
+      d_peephole_.add_to(job.d_peephole);
+      d_norm_hh_.add_to(job.d_norm_hh);
+      d_norm_c_.add_to(job.d_norm_c);
+      d_norm_c_bias_.add_to(job.d_norm_c_bias);
+    });
   }
 
  private:
@@ -384,40 +311,35 @@ class LstmBackward : public BackwardScan {
     return own_share(at, t, j, unit, count);
   }
 
-  void normed_row(int t, int j) {
-    const RowAt& at = rows_[j];
-    const float* stats = job.stats + at.row * 4;
-    if (job.norm_c) norm_c_backward(at, t, j, {stats[2], stats[3]});
-    gates(t, j, {0, hidden_}, at.row);
-    if (job.norm_hh)
-      norm_backward(job.raw + at.row * 4 * hidden_, 4 * hidden_, {stats[0], stats[1]}, job.norm_hh, d_gates(j),
-                    d_recurrent(j), [&](int i, int count, Vec v) { d_norm_hh_.add(i, count, v); });
+  void whole_row(int t, int j) {
+    const int64_t row = rows_[j].row;
+    if (job.norm_c) norm_c_backward(t, j, {job.stats[row * 4 + 2], job.stats[row * 4 + 3]});
+    gates(t, j, {0, hidden_}, row);
+    if (job.norm_hh) norm_row(j, 0, wide_, 0, d_gates(j));
   }
 
   // With h = o∘tanh(LN(c)): the gradients at o and at c that come from h.
-  void norm_c_backward(const RowAt& at, int t, int j, NormStats stats) {
+  void norm_c_backward(int t, int j, NormStats stats) {
+    const RowAt& at = rows_[j];
     const float* saved = job.gates + at.row * 4 * hidden_;
-    for (int unit = 0; unit < hidden_; unit += kLanes) store(memory_ + unit, fresh_c(saved, at, unit));
+    for (int unit = 0; unit < hidden_; unit += kLanes) {
+      const int count = hidden_ - unit;
+      const Vec i = load(saved + unit, count), f = load(saved + hidden_ + unit, count);
+      const Vec g = load(saved + 2 * hidden_ + unit, count);
+      store(memory_ + unit, Lstm::new_c(i, f, g, load(job.c.entering + at.row * hidden_ + unit, count)));
+    }
     for (int unit = 0; unit < hidden_; unit += kLanes) {
       const int count = hidden_ - unit;
       const Vec normal = (load(memory_ + unit) - stats.mean) * stats.inverse;
       Vec shifted = normal * load(job.norm_c + unit, count);
       if (job.norm_c_bias) shifted += load(job.norm_c_bias + unit, count);
-      const Vec shown = tanh(shifted), gradient = d_shown(at, t, j, unit, count);
-      const Vec d = gradient * load(saved + 3 * hidden_ + unit, count) * (1.0f - shown * shown);
-      store(d_memory_ + unit, d);
-      d_norm_c_bias_.add(unit, count, d);
-      store(d_output_gate_ + unit, gradient * shown);
+      const auto d = Lstm::output_backward(load(saved + 3 * hidden_ + unit, count), shifted, d_shown(at, t, j, unit, count));
+      store(d_memory_ + unit, d.c);
+      d_norm_c_bias_.add(unit, count, d.c);
+      store(d_output_gate_ + unit, d.o);
     }
     norm_backward(memory_, hidden_, stats, job.norm_c, d_memory_, d_memory_,
                   [&](int i, int count, Vec v) { d_norm_c_.add(i, count, v); });
-  }
-
-  Vec fresh_c(const float* saved, const RowAt& at, int unit) const {
-    const int count = hidden_ - unit;
-    const Vec i = load(saved + unit, count), f = load(saved + hidden_ + unit, count);
-    const Vec g = load(saved + 2 * hidden_ + unit, count);
-    return f * load(job.c.entering + at.row * hidden_ + unit, count) + i * g;
   }
 
   // Some units of one sequence: along the rows, so that what the forward pass saved is read straight through. It may be
@@ -429,10 +351,11 @@ class LstmBackward : public BackwardScan {
       const float* saved = job.gates + at.row * 4 * hidden_ + unit;
       for (int gate = 0; gate < 4; ++gate) prefetch(job.gates + (next_row * 4 + gate) * hidden_ + unit);
       prefetch(job.c.entering + next_row * hidden_ + unit);
-      const Vec i = load(saved, count), f = load(saved + hidden_, count);
-      const Vec g = load(saved + 2 * hidden_, count), o = load(saved + 3 * hidden_, count);
+      Vec gates[4];
+#pragma GCC unroll 4
+      for (int gate = 0; gate < 4; ++gate) gates[gate] = load(saved + gate * hidden_, count);
       const Vec old = load(job.c.entering + at.row * hidden_ + unit, count);
-      const Vec c = f * old + i * g;
+      const Vec c = Lstm::new_c(gates[0], gates[1], gates[2], old);
       Vec dc = load(dc_.at(j) + unit);
       dc_.show(at, unit, count, dc);
       Vec past_step = {};
@@ -446,40 +369,34 @@ class LstmBackward : public BackwardScan {
         d_o = load(d_output_gate_ + unit);
         dc += load(d_memory_ + unit);
       } else {
-        const Vec shown = tanh(c), gradient = d_shown(at, t, j, unit, count);
-        d_o = gradient * shown;
-        dc += gradient * o * (1.0f - shown * shown);
+        const auto d = Lstm::output_backward(gates[3], c, d_shown(at, t, j, unit, count));
+        d_o = d.o;
+        dc += d.c;
       }
-      d_o *= o * (1.0f - o);
-      if (late_output_gate()) dc += d_o * peep(2, unit);
-      const Vec d_i = dc * g * (i * (1.0f - i)), d_f = dc * old * (f * (1.0f - f)), d_g = dc * i * (1.0f - g * g);
-      Vec d_old = dc * f + past_step;
-      if (job.peephole) {
-        d_old += d_i * peep(0, unit) + d_f * peep(1, unit);
-        if (job.peephole_previous) d_old += d_o * peep(2, unit);
-        d_peephole_.add(unit, count, d_i * old);
-        d_peephole_.add(hidden_ + unit, count, d_f * old);
-        d_peephole_.add(2 * hidden_ + unit, count, d_o * (job.peephole_previous ? old : c));
-      }
-      dc_.pass(at, j, unit, count, d_old);
-      const Vec d[4] = {d_i, d_f, d_g, d_o};
+      const Peepholes peep{job.peephole, job.peephole_previous, hidden_, unit};
+      const auto d = Lstm::backward(gates, old, c, d_o, dc, past_step, peep);
+      for (int gate = 0; job.peephole && gate < 3; ++gate) d_peephole_.add(gate * hidden_ + unit, count, d.peephole[gate]);
+      dc_.pass(at, j, unit, count, d.c);
 #pragma GCC unroll 4
       for (int gate = 0; gate < 4; ++gate) {
-        d_bias_.add(gate * hidden_ + unit, count, d[gate]);
-        store(d_gates(j) + gate * hidden_ + unit, d[gate], count);
+        d_bias_.add(gate * hidden_ + unit, count, d.gates[gate]);
+        store(d_gates(j) + gate * hidden_ + unit, d.gates[gate], count);
       }
     }
   }
-  bool late_output_gate() const { return job.peephole && !job.peephole_previous; }
-  Vec peep(int gate, int unit) const { return load(job.peephole + gate * hidden_ + unit, hidden_ - unit); }
 
-  const int hidden_;
   GradientTrack dc_;
   float* u_;
-  Sums d_bias_, d_peephole_, d_norm_hh_, d_norm_c_, d_norm_c_bias_;
+  Sums d_peephole_, d_norm_c_, d_norm_c_bias_;
   float *r_ = nullptr, *d_hidden_ = nullptr, *d_shown_ = nullptr;  // with a projection
   Gradient d_r_;
   float *d_memory_ = nullptr, *memory_ = nullptr, *d_output_gate_ = nullptr;  // with LN(c)
+};
+
+template <>
+struct ScanOf<Lstm> {
+  using Forward = LstmForward;
+  using Backward = LstmBackward;
 };
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -3,11 +3,12 @@
 
 #include <initializer_list>
 
+#include "cells/norm.h"
 #include "recurrence/job.h"
+#include "runtime/bfloat_product.h"
 #include "runtime/math.h"
-#include "recurrence/narrow.h"
-#include "recurrence/product.h"
-#include "recurrence/team.h"
+#include "runtime/product.h"
+#include "runtime/team.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
@@ -241,24 +242,52 @@ class ForwardScan : protected Scan {
   static constexpr bool kBackward = false;
 
  protected:
-  ForwardScan(const Place& place, int gates)
+  explicit ForwardScan(const Place& place)
       : Scan(place),
         h_(job, group_rows_, place.of_group),
-        gates_(gates),
+        hidden_(job.hidden),
+        gates_(traits_of(job.kind).gates),
         x_copy_(place.of_group->take(static_cast<size_t>(group_rows_) * job.features)),
-        bias_(place.own->take(gates * job.hidden + kLanes)),
+        bias_(place.own->take(gates_ * hidden_ + kLanes)),
         wide_panel_(place.own->take(
             job.narrow ? static_cast<size_t>(job.features > job.width ? job.features : job.width) * kPlainWidth : 0)) {
     if (job.norm_hh && job.x.data)
-      x_sums_ = place.of_group->take(static_cast<size_t>(group_rows_) * gates * job.hidden + kLanes);
+      x_sums_ = place.of_group->take(static_cast<size_t>(group_rows_) * gates_ * hidden_ + kLanes);
+    if (by_rows()) {
+      raw_ = place.of_group->take(static_cast<size_t>(group_rows_) * gates_ * hidden_ + kLanes);
+      sums_ = place.own->take(gates_ * hidden_ + kLanes);
+    }
+  }
+
+ public:
+  void finish() {}
+
+ protected:
+  // Layer norm needs whole rows of sums, where otherwise each thread goes on with its own units.
+  bool by_rows() const { return job.norm_hh || job.norm_c; }
+  float* x_row(int j) const { return x_sums_ + static_cast<size_t>(j) * gates_ * hidden_; }
+  float* raw_row(int j) const {
+    return (job.raw ? job.raw + rows_[j].row * gates_ * hidden_ : raw_ + static_cast<size_t>(j) * gates_ * hidden_);
+  }
+  // The statistics of one of the two layer norms of a step.
+  void keep_stats(int j, int slot, NormStats stats) const {
+    if (!job.stats) return;
+    float* to = job.stats + rows_[j].row * 4 + 2 * slot;
+    to[0] = stats.mean, to[1] = stats.inverse;
+  }
+  // LN of some of a row's sums, into sums_.
+  void norm_row(int j, int first, int size, int slot) const {
+    const NormStats stats = norm_stats(raw_row(j) + first, size);
+    normalize(raw_row(j) + first, size, stats, job.norm_hh + first, nullptr, sums_ + first);
+    keep_stats(j, slot, stats);
   }
 
   // b_ih + b_hh, which most gates see added up.
   void add_biases() {
-    for (int i = 0; i < gates_ * job.hidden; ++i)
+    for (int i = 0; i < gates_ * hidden_; ++i)
       bias_[i] = (job.bias_ih ? job.bias_ih[i] : 0.0f) + (job.bias_hh ? job.bias_hh[i] : 0.0f);
   }
-  Vec bias(int gate, int unit) const { return load(bias_ + gate * job.hidden + unit); }
+  Vec bias(int gate, int unit) const { return load(bias_ + gate * hidden_ + unit); }
 
   // The inputs of a step's sequences, for the product: where they are, or copied side by side.
   void look_up_inputs(int t, int count) {
@@ -281,19 +310,24 @@ class ForwardScan : protected Scan {
 
   // W x of this step where it is not part of U h's tile: given for all steps, or kept for layer norm's sake.
   SumsAt x_sums(int t) const {
-    const ptrdiff_t wide = static_cast<ptrdiff_t>(gates_) * job.hidden;
-    if (job.gates_x) return {job.gates_x + row(t, 0) * wide, plan_.groups * wide, job.hidden};
-    return {x_sums_, x_sums_ ? wide : 0, job.hidden};
+    const ptrdiff_t wide = static_cast<ptrdiff_t>(gates_) * hidden_;
+    if (job.gates_x) return {job.gates_x + row(t, 0) * wide, plan_.groups * wide, hidden_};
+    return {x_sums_, x_sums_ ? wide : 0, hidden_};
   }
 
-  // Each member lays out the initial states of some of the group's sequences.
+  // Each member lays out the initial states of some of the group's sequences, begin(j, b, first row, reset), and the
+  // outputs of their padding.
   template <class Begin>
   void begin_rows(Begin begin) {
+    add_biases();
     const Range mine = my_part(rows_in_batch());
     for (int j = mine.begin; j < mine.end; ++j) {
       const int b = batch_of(j), first = first_step(b);
       begin(j, b, length(b) > 0 ? row(first, j) : -1, length(b) > 0 && resets(b, first));
+      for (int t = length(b); t < job.steps; ++t)
+        for (int unit = 0; unit < job.width; ++unit) job.output.at(b, t)[unit] = 0;
     }
+    meet_everyone();
   }
 
   // Packs `panels` panels of rows of U (or R); every thread of the scan does its part.
@@ -306,24 +340,13 @@ class ForwardScan : protected Scan {
       });
   }
 
-  // Padding outputs zero.
-  void clear_padding() {
-    if (!job.lengths) return;
-    const Range mine = my_part(rows_in_batch());
-    for (int j = mine.begin; j < mine.end; ++j) {
-      const int b = batch_of(j);
-      for (int t = length(b); t < job.steps; ++t)
-        for (int unit = 0; unit < job.width; ++unit) job.output.at(b, t)[unit] = 0;
-    }
-  }
-
   HiddenTrack h_;
-  const int gates_;
+  const int hidden_, gates_;
   float* x_copy_;
   const float* x_rows_ = nullptr;
   ptrdiff_t x_stride_ = 0;
   float *bias_, *wide_panel_;
-  float* x_sums_ = nullptr;
+  float *x_sums_ = nullptr, *raw_ = nullptr, *sums_ = nullptr;  // with layer norm
 };
 
 // The gradient of one state between two steps on the way back.
@@ -380,9 +403,9 @@ class Sums {
     for (int i = 0; i < size_; ++i) values_[i] = 0;
   }
   void add(int at, int count, Vec v) { store(values_ + at, load(values_ + at, count) + v, count); }
-  void add_to(float* total) const {
-    if (!total) return;
-    for (int i = 0; i < size_; ++i) total[i] += values_[i];
+  void add_to(float* total) const { add_to(total, size_); }
+  void add_to(float* total, int size) const {
+    for (int i = 0; total && i < size; ++i) total[i] += values_[i];
   }
 
  private:
@@ -407,9 +430,10 @@ class BackwardScan : protected Scan {
 
  protected:
   // `separate`: ∂L/∂(U h) is not ∂L/∂(W x), so that a chunk's rows hold both.
-  BackwardScan(const Place& place, int gates, bool separate)
+  BackwardScan(const Place& place, bool separate)
       : Scan(place),
-        wide_(gates * job.hidden),
+        hidden_(job.hidden),
+        wide_(traits_of(job.kind).gates * hidden_),
         recurrent_at_(separate ? wide_ : 0),
         chunk_stride_(round_up(recurrent_at_ + wide_, kLanes) + kLanes),
         chunk_rows_(round_up(kChunk < group_rows_ ? group_rows_ : kChunk, group_rows_)),
@@ -426,14 +450,19 @@ class BackwardScan : protected Scan {
         tile_(place.own->take(static_cast<size_t>(group_rows_) * kPlainWidth)),
         pairs_(place.own->take(job.narrow ? narrow_panel(chunk_rows_) : 0)),
         wide_panel_(place.own->take(job.narrow ? static_cast<size_t>(wide_) * kPlainWidth : 0)),
-        bfloats_(take_bfloats(place.own, job.narrow ? static_cast<size_t>(group_rows_) * even(wide_) : 0)) {}
+        bfloats_(take_bfloats(place.own, job.narrow ? static_cast<size_t>(group_rows_) * even(wide_) : 0)),
+        d_bias_(wide_, place.own),
+        d_norm_hh_(wide_, place.own) {}
 
   void begin_chunks() {
     if (w_) pack_shared(job.weight_ih, wide_, job.features, w_);
+    d_bias_.clear();
+    d_norm_hh_.clear();
     const Range mine = my_part(rows_in_batch());
-    for (int j = mine.begin; job.d_x.data && j < mine.end; ++j) {
+    for (int j = mine.begin; j < mine.end; ++j) {
       const int b = batch_of(j);
-      for (int t = length(b); t < job.steps; ++t)
+      dh_.begin(j, b);
+      for (int t = length(b); job.d_x.data && t < job.steps; ++t)
         for (int i = 0; i < job.features; ++i) job.d_x.at(b, t)[i] = 0;
     }
   }
@@ -582,6 +611,25 @@ class BackwardScan : protected Scan {
     meet_everyone();
     gather(d_w_);
     gather(d_u_);
+    const Range mine = my_part(rows_in_batch());
+    for (int j = mine.begin; j < mine.end; ++j) dh_.end(j, batch_of(j));
+  }
+
+  // Threads add up what they have summed, one after the other.
+  template <class Add>
+  void in_turn(Add add) {
+    for (int turn = 0; turn < plan_.threads(); ++turn) {
+      if (turn == id_) add();
+      meet_everyone();
+    }
+  }
+
+  // Back through LN of some of a row's sums.
+  void norm_row(int j, int first, int size, int slot, const float* gradient) {
+    const int64_t row = rows_[j].row;
+    const float* stats = job.stats + row * 4 + 2 * slot;
+    norm_backward(job.raw + row * wide_ + first, size, {stats[0], stats[1]}, job.norm_hh + first, gradient,
+                  d_recurrent(j) + first, [&](int i, int count, Vec v) { d_norm_hh_.add(first + i, count, v); });
   }
 
   // Units of h that are this member's, a multiple of a panel.
@@ -644,7 +692,7 @@ class BackwardScan : protected Scan {
     int64_t row;
     int b, t;
   };
-  const int wide_, recurrent_at_, chunk_stride_, chunk_rows_;
+  const int hidden_, wide_, recurrent_at_, chunk_stride_, chunk_rows_;
   GradientTrack dh_;
   const size_t group_stride_;
   float *direct_, *chunk_;
@@ -654,14 +702,21 @@ class BackwardScan : protected Scan {
   float *strips_, *panel_, *tile_;
   float *pairs_, *wide_panel_;  // in bfloat16
   Bfloat* bfloats_;
+  Sums d_bias_, d_norm_hh_;
   int chunk_count_ = 0, step_at_ = 0;
   bool flushed_ = false;
 };
 
+static Plan scan_plan(const ScanJob& job, int threads) {
+  const double weights = 1.0 * traits_of(job.kind).gates * job.hidden * job.width;
+  const int panels = ceil_div(job.width, kPlainWidth);  // the coarser of the ways in which threads share the units
+  return make_plan(threads, job.batch, panels, 2.0 * job.batch * weights, job.steps);
+}
+
 // Every thread of a scan runs its own Cell over all steps; `Cell` lays out its memory in its constructor.
 template <class Cell>
 static void run(const ScanJob& job, int threads) {
-  const Plan plan = Cell::plan(job, threads);
+  const Plan plan = scan_plan(job, threads);
   Arena shared(nullptr), of_group(nullptr), own(nullptr);
   Cell(Place{job, plan, 0, nullptr, nullptr, &shared, &of_group, &own});
   const auto body = [&](Workspace space) {

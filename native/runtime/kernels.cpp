@@ -4,9 +4,9 @@
 
 #include "attention/attention.h"
 #include "attention/queries.h"
-#include "recurrence/gru.h"
+#include "cells/cells.h"
+#include "recurrence/gru_reset_before.h"
 #include "recurrence/lstm.h"
-#include "recurrence/rnn.h"
 #include "step/kernels.h"
 
 #define UNROLLED_STRING_(x) #x
@@ -14,30 +14,18 @@
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
-void ctc_loss(const CtcJob& job, int threads);                // ctc_kernels.cpp
-void top_scores(const TopJob& job, int threads);              // vocabulary_kernels.cpp
+void ctc_loss(const CtcJob& job, int threads);                // ctc/kernels.cpp
+void top_scores(const TopJob& job, int threads);              // vocabulary/kernels.cpp
 void cross_entropy(const CrossEntropyJob& job, int threads);
 void narrow_scores(const NarrowScoresJob& job, int threads);
 bool has_narrow();
 
 static void forward(const ScanJob& job, int threads) {
-  switch (static_cast<CellKind>(job.kind)) {
-    case CellKind::rnn_tanh:
-    case CellKind::rnn_relu: return run<RnnForward>(job, threads);
-    case CellKind::lstm: return run<LstmForward>(job, threads);
-    case CellKind::gru_reset_after: return run<GruAfterForward>(job, threads);
-    case CellKind::gru_reset_before: return run<GruBeforeForward>(job, threads);
-  }
+  with_cell(job.kind, [&]<class Cell>(Cell) { run<typename ScanOf<Cell>::Forward>(job, threads); });
 }
 
 static void backward(const ScanJob& job, int threads) {
-  switch (static_cast<CellKind>(job.kind)) {
-    case CellKind::rnn_tanh:
-    case CellKind::rnn_relu: return run<RnnBackward>(job, threads);
-    case CellKind::lstm: return run<LstmBackward>(job, threads);
-    case CellKind::gru_reset_after: return run<GruAfterBackward>(job, threads);
-    case CellKind::gru_reset_before: return run<GruBeforeBackward>(job, threads);
-  }
+  with_cell(job.kind, [&]<class Cell>(Cell) { run<typename ScanOf<Cell>::Backward>(job, threads); });
 }
 
 extern const Kernels kKernels;

@@ -8,8 +8,13 @@
 namespace unrolled {
 
 enum class WeightKind : int { fp32 = 0, fp16 = 1, int16 = 2, int8 = 3 };
+WeightKind weight_kind(int number);  // throws for other numbers
 
-constexpr int kGatesTogether = 4;  // an LSTM's
+// Panels that hold all gates of some units: of cells with four gates, each one sum.
+constexpr int kGatesTogether = 4;
+[[gnu::always_inline]] constexpr bool gates_together(const CellTraits& cell) {
+  return cell.gates == kGatesTogether && !cell.candidate;
+}
 
 // A matrix (rows, depth) in panels of some rows each. In whole numbers, matrix[r][k] ≈ scales[r]·q[r][k].
 struct PackedMatrix {
@@ -24,7 +29,7 @@ struct PackedMatrix {
 };
 
 struct StepLayer {
-  int kind = 0;
+  CellKind kind = kNoCell;
   int features = 0, hidden = 0, width = 0;
   bool peephole_previous = false;
   float keep_h = 0, keep_c = 0;

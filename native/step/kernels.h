@@ -1,8 +1,9 @@
 // The single step of one instruction set: packed matrix times vector, then the cell.
 #pragma once
 
+#include "cells/cells.h"
+#include "cells/norm.h"
 #include "step/crew.h"
-#include "recurrence/norm.h"
 #include "step/products.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
@@ -74,21 +75,24 @@ class Step {
     const Operand h{rows_.h, rows_.h_stride, room_h_, scales_ + rows_.batch};
     prepare_operand(layer_.w, x, rows_.batch);
     prepare_operand(layer_.u, h, rows_.batch);
-    if (layer_.w.gate_rows) run_together(x, h);
-    else run_apart(x, h);
+    with_cell(layer_.kind, [&](auto cell) {
+      if constexpr (gates_together(cell.kTraits))
+        if (layer_.w.gate_rows) return run_together(cell, x, h);
+      run_apart(cell, x, h);
+    });
     if (layer_.r.rows) project();
   }
 
  private:
-  bool is(CellKind kind) const { return layer_.kind == static_cast<int>(kind); }
-
-  // All gates of some units, and then what becomes of them.
-  void run_together(const Operand& x, const Operand& h) {
-    over_panels(layer_.w.panel_count, sharing_, [step = *this, x, h](Range panels) {
-      over_batch(step.rows_.batch, [&](Range some) { step.some_units(x, h, panels, some); });
+  // All gates of some units, and then their new state.
+  template <class Cell>
+  void run_together(Cell cell, const Operand& x, const Operand& h) {
+    over_panels(layer_.w.panel_count, sharing_, [cell, step = *this, x, h](Range panels) {
+      over_batch(step.rows_.batch, [&](Range some) { step.some_units(cell, x, h, panels, some); });
     });
   }
-  void some_units(const Operand& x, const Operand& h, Range panels, Range some) const {
+  template <class Cell>
+  void some_units(Cell cell, const Operand& x, const Operand& h, Range panels, Range some) const {
     for (int panel = panels.begin; panel < panels.end; ++panel) {
       panel_sums(layer_.w, x, some, panel, false, tile(panel));
       panel_sums(layer_.u, h, some, panel, true, tile(panel));
@@ -99,14 +103,22 @@ class Step {
         Vec a[kGatesTogether];
         for (int gate = 0; gate < kGatesTogether; ++gate)
           a[gate] = load(tile(panel) + (b - some.begin) * kPanel + gate * kLanes) + biases(gate, unit, count);
-        lstm_units(b, unit, count, a);
+        units(cell, b, unit, count, a, Vec{});
       }
   }
   int at_once() const { return rows_.batch < kSome ? rows_.batch : kSome; }
   float* tile(int panel) const { return of_x_ + static_cast<size_t>(panel) * at_once() * kPanel; }
 
-  void run_apart(const Operand& x, const Operand& h) {
-    const bool before = is(CellKind::gru_reset_before);
+  template <class Cell>
+  void run_apart(Cell cell, const Operand& x, const Operand& h) {
+    multiply_apart(x, h);
+    if (layer_.norm_ih) norm(of_x_, layer_.norm_ih, 0, wide_);
+    if (layer_.norm_hh) norm(of_h_, layer_.norm_hh, 0, Cell::kTraits.two_products ? 2 * hidden_ : wide_);
+    if constexpr (Cell::kTraits.two_products) candidate_of_reset(h);
+    for (int b = 0; b < rows_.batch; ++b) row(cell, b);
+  }
+
+  void multiply_apart(const Operand& x, const Operand& h) {
     const bool one_buffer = of_x_ == of_h_;
     over_panels(layer_.w.panel_count, sharing_, [step = *this, x, h, one_buffer](Range panels) {
       const StepLayer& layer = step.layer_;
@@ -116,20 +128,12 @@ class Step {
         if (panel < layer.u.panel_count) multiply_panel(layer.u, h, batch, panel, step.of_h_, wide, one_buffer);
       }
     });
-    if (layer_.norm_ih) norm(of_x_, layer_.norm_ih, 0, wide_);
-    if (layer_.norm_hh) norm(of_h_, layer_.norm_hh, 0, before ? 2 * hidden_ : wide_);
-    if (before) candidate_of_reset(h);
-    for (int b = 0; b < rows_.batch; ++b) {
-      if (is(CellKind::lstm)) lstm(b);
-      else if (is(CellKind::gru_reset_after) || before) gru(b, before);
-      else rnn(b);
-    }
   }
 
   void lay_out(Arena& arena) {
     const int batch = rows_.batch;
     wide_ = layer_.w.rows;
-    const bool apart = layer_.norm_ih || layer_.norm_hh || is(CellKind::gru_reset_after) || is(CellKind::gru_reset_before);
+    const bool apart = layer_.norm_ih || layer_.norm_hh || traits_of(layer_.kind).candidate;
     const size_t tiles = layer_.w.gate_rows ? static_cast<size_t>(layer_.w.panel_count) * at_once() * kPanel : 0;
     const size_t natural = static_cast<size_t>(batch) * wide_ + kLanes;
     of_x_ = arena.take(tiles > natural ? tiles : natural);
@@ -155,6 +159,13 @@ class Step {
     if (of_h_ != of_x_) v += load(of_h_ + at, count);
     return v + biases(gate, unit, count);
   }
+  // W x + b_ih and U h + b_hh of the last gate
+  Vec last_of_x(int b, int unit, int count) const { return last(of_x_, layer_.bias_ih, b, unit, count); }
+  Vec last_of_h(int b, int unit, int count) const { return last(of_h_, layer_.bias_hh, b, unit, count); }
+  Vec last(const float* sums, const float* bias_of, int b, int unit, int count) const {
+    const int gate = wide_ / hidden_ - 1;
+    return load(sums + static_cast<size_t>(b) * wide_ + gate * hidden_ + unit, count) + bias(bias_of, gate, unit, count);
+  }
   Vec biases(int gate, int unit, int count) const {
     return bias(layer_.bias_ih, gate, unit, count) + bias(layer_.bias_hh, gate, unit, count);
   }
@@ -167,30 +178,23 @@ class Step {
   const float* h(int b) const { return rows_.h + b * rows_.h_stride; }
   float* new_h(int b) const { return rows_.new_h + b * rows_.h_stride; }
 
-  void rnn(int b) {
-    for (int unit = 0; unit < hidden_; unit += kLanes) {
-      const int count = hidden_ - unit;
-      const Vec a = total(b, 0, unit, count);
-      const Vec fresh = is(CellKind::rnn_relu) ? relu(a) : tanh(a);
-      store(new_h(b) + unit, mixed(layer_.keep_h, load(h(b) + unit, count), fresh), count);
-    }
+  // From the sums of one vector of units to its new state.
+  template <class Cell>
+  void units(Cell, int b, int unit, int count, Vec (&a)[Cell::kTraits.gates], Vec candidate) const {
+    const Vec old = load(h(b) + unit, count);
+    store(new_h(b) + unit, mixed(layer_.keep_h, old, Cell::forward(a, candidate, old)), count);
   }
-
-  // `a` are the sums of the gates i, f, g, o. What an LSTM shows goes to its place in h, or where more is made of it.
-  [[gnu::always_inline]] void lstm_units(int b, int unit, int count, Vec (&a)[kGatesTogether]) const {
+  [[gnu::always_inline]] void units(Lstm, int b, int unit, int count, Vec (&a)[4], Vec) const {
+    const Peepholes peep{layer_.peephole, layer_.peephole_previous, hidden_, unit};
     const Vec old = load(rows_.c + b * rows_.c_stride + unit, count);
-    Vec peep[3] = {};
-    for (int gate = 0; layer_.peephole && gate < 3; ++gate) peep[gate] = load(layer_.peephole + gate * hidden_ + unit, count);
-    if (layer_.peephole) a[0] += peep[0] * old, a[1] += peep[1] * old;
-    const Vec c = sigmoid(a[1]) * old + sigmoid(a[0]) * tanh(a[2]);
-    if (layer_.peephole) a[3] += peep[2] * (layer_.peephole_previous ? old : c);
-    const Vec o = sigmoid(a[3]);
+    Lstm::activate(a, old, peep);
+    const Vec c = Lstm::update(a, old, peep);
     store(rows_.new_c + b * rows_.c_stride + unit, mixed(layer_.keep_c, old, c), count);
     if (layer_.norm_c) {
       store(memory_ + unit, c, count);
-      store(shown(b) + unit, o, count);
+      store(shown(b) + unit, a[3], count);
     } else {
-      show(b, unit, count, o * tanh(c));
+      show(b, unit, count, Lstm::output(a[3], c));
     }
   }
 
@@ -199,18 +203,36 @@ class Step {
     else store(new_h(b) + unit, mixed(layer_.keep_h, load(h(b) + unit, count), fresh), count);
   }
 
-  void lstm(int b) {
+  template <class Cell>
+  void row(Cell cell, int b) {
+    constexpr int kGates = Cell::kTraits.gates;
     for (int unit = 0; unit < hidden_; unit += kLanes) {
       const int count = hidden_ - unit;
-      Vec a[kGatesTogether];
-      for (int gate = 0; gate < kGatesTogether; ++gate) a[gate] = total(b, gate, unit, count);
-      lstm_units(b, unit, count, a);
+      Vec a[kGates], candidate = {};
+      for (int gate = 0; gate < kGates; ++gate) a[gate] = total(b, gate, unit, count);
+      if (Cell::kTraits.candidate) {
+        a[kGates - 1] = last_of_x(b, unit, count);
+        candidate = last_of_h(b, unit, count);
+      }
+      units(cell, b, unit, count, a, candidate);
     }
-    if (!layer_.norm_c) return;
+    if (layer_.norm_c) normed_output(b);
+  }
+  void row(GruResetBefore, int b) {
+    for (int unit = 0; unit < hidden_; unit += kLanes) {
+      const int count = hidden_ - unit;
+      const Vec old = load(h(b) + unit, count), z = load(of_x_ + static_cast<size_t>(b) * wide_ + hidden_ + unit, count);
+      Vec n = last_of_x(b, unit, count) + last_of_h(b, unit, count);
+      store(new_h(b) + unit, mixed(layer_.keep_h, old, GruResetBefore::candidate(z, n, old)), count);
+    }
+  }
+
+  // h = o∘tanh(LN(c))
+  void normed_output(int b) {
     normalize(memory_, hidden_, norm_stats(memory_, hidden_), layer_.norm_c, layer_.norm_c_bias, memory_);
     for (int unit = 0; unit < hidden_; unit += kLanes) {
       const int count = hidden_ - unit;
-      show(b, unit, count, load(shown(b) + unit, count) * tanh(load(memory_ + unit, count)));
+      show(b, unit, count, Lstm::output(load(shown(b) + unit, count), load(memory_ + unit, count)));
     }
   }
 
@@ -227,13 +249,14 @@ class Step {
       }
   }
 
-  // Reset before: r first, then U_n (r∘h) into n's place among the sums of h.
+  // r and z first (z into its place among the sums of x), then U_n (r∘h) into n's place among the sums of h.
   void candidate_of_reset(const Operand& h_operand) {
     for (int b = 0; b < rows_.batch; ++b)
       for (int unit = 0; unit < hidden_; unit += kLanes) {
         const int count = hidden_ - unit;
-        const Vec r = sigmoid(total(b, 0, unit, count));
-        store(shown(b) + unit, r * load(h(b) + unit, count), count);
+        Vec r = total(b, 0, unit, count), z = total(b, 1, unit, count);
+        store(shown(b) + unit, GruResetBefore::reset(r, z, load(h(b) + unit, count)), count);
+        store(of_x_ + static_cast<size_t>(b) * wide_ + hidden_ + unit, z, count);
       }
     const Operand reset{shown_, hidden_, h_operand.quantized, h_operand.scales};
     prepare_operand(layer_.u_n, reset, rows_.batch);
@@ -243,19 +266,6 @@ class Step {
         multiply_panel(step.layer_.u_n, reset, step.rows_.batch, panel, of_n, step.wide_, false);
     });
     if (layer_.norm_hh) norm(of_h_, layer_.norm_hh, 2 * hidden_, hidden_);
-  }
-
-  void gru(int b, bool before) {
-    for (int unit = 0; unit < hidden_; unit += kLanes) {
-      const int count = hidden_ - unit;
-      const size_t n_at = static_cast<size_t>(b) * wide_ + 2 * hidden_ + unit;
-      const Vec r = sigmoid(total(b, 0, unit, count)), z = sigmoid(total(b, 1, unit, count));
-      const Vec n_x = load(of_x_ + n_at, count) + bias(layer_.bias_ih, 2, unit, count);
-      const Vec n_h = load(of_h_ + n_at, count) + bias(layer_.bias_hh, 2, unit, count);
-      const Vec n = tanh(before ? n_x + n_h : n_x + r * n_h);
-      const Vec old = load(h(b) + unit, count);
-      store(new_h(b) + unit, mixed(layer_.keep_h, old, (1.0f - z) * n + z * old), count);
-    }
   }
 
   const StepLayer& layer_;

@@ -1,7 +1,7 @@
 // Products of packed weights with the inputs of a step: a panel of rows at a time.
 #pragma once
 
-#include "recurrence/product.h"
+#include "runtime/product.h"
 #include "step/pack.h"
 
 #if defined(__AVX2__)

@@ -1,10 +1,17 @@
 #include "step/stepper.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "runtime/parallel.h"
 
 namespace unrolled {
+
+WeightKind weight_kind(int number) {
+  if (number < 0 || number > static_cast<int>(WeightKind::int8))
+    throw std::invalid_argument("Unknown weight kind " + std::to_string(number) + ". Kinds are 0 to 3.");
+  return static_cast<WeightKind>(number);
+}
 
 Stepper::~Stepper() {
   for (StepLayer& layer : layers_)
@@ -22,16 +29,17 @@ const float* Stepper::keep(const std::unordered_map<std::string, std::pair<uintp
 
 void Stepper::add_layer(int kind, int features, int hidden, int width, bool peephole_previous, float keep_h, float keep_c,
                         const std::unordered_map<std::string, std::pair<uintptr_t, size_t>>& tensors) {
-  StepLayer layer{kind, features, hidden, width, peephole_previous, keep_h, keep_c};
+  const CellTraits& cell = traits_of(cell_kind(kind));
+  StepLayer layer{cell.kind, features, hidden, width, peephole_previous, keep_h, keep_c};
   const auto matrix = [&](const char* name) { return reinterpret_cast<const float*>(tensors.at(name).first); };
   const int rows = static_cast<int>(tensors.at("weight_hh").second) / width;
   // layer norm looks at all units before any gate is known
-  const bool together = static_cast<CellKind>(kind) == CellKind::lstm && !tensors.count("norm_hh");
+  const bool together = gates_together(cell) && !tensors.count("norm_hh");
   const auto pack = [&](const float* from, int some_rows, int depth, int gate_rows = 0) {
     return kernels().step.pack(from, some_rows, depth, weights_, gate_rows);
   };
   layer.w = pack(matrix("weight_ih"), rows, features, together ? hidden : 0);
-  if (static_cast<CellKind>(kind) == CellKind::gru_reset_before) {
+  if (cell.two_products) {
     layer.u = pack(matrix("weight_hh"), 2 * hidden, width);
     layer.u_n = pack(matrix("weight_hh") + 2 * static_cast<size_t>(hidden) * width, hidden, width);
   } else {

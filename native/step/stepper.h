@@ -14,7 +14,7 @@ namespace unrolled {
 
 class Stepper {
  public:
-  explicit Stepper(int weights) : weights_(static_cast<WeightKind>(weights)) {}
+  explicit Stepper(int weights) : weights_(weight_kind(weights)) {}
   ~Stepper();
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
@@ -30,7 +30,7 @@ class Stepper {
   int features() const { return layers_.front().features; }
   int width() const { return layers_.front().width; }   // of h
   int hidden() const { return layers_.front().hidden; }  // of c
-  bool has_memory() const { return static_cast<CellKind>(layers_.front().kind) == CellKind::lstm; }
+  bool has_memory() const { return traits_of(layers_.front().kind).memory; }
   // Whether a step takes so long that other threads of Python should run meanwhile.
   bool is_long(int batch) const;
 

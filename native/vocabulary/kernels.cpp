@@ -6,7 +6,7 @@
 #include "runtime/bfloat.h"
 #include "runtime/kernels.h"
 #include "runtime/math.h"
-#include "recurrence/narrow.h"
+#include "runtime/bfloat_product.h"
 #include "runtime/parallel.h"
 #include "vocabulary/vocabulary.h"
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests import warm
 from tests.cli.test_generate import call
 from tests.tasks.test_caption import SMALL, scenes, write
 from unrolled import load
@@ -175,11 +174,5 @@ def test_unreadable_pictures_keep_their_names(folder: Path, table: Path, tmp_pat
 
 
 def test_a_picture_on_standard_input(folder: Path, table: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "unrolled", "run", str(folder), "-"],
-        input=picture(table).read_bytes(),
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )
-    assert result.stdout.decode().strip() in scenes()[0][2]
+    result = warm.unrolled("run", folder, "-", given=picture(table).read_bytes(), check=True)
+    assert result.stdout.strip() in scenes()[0][2]

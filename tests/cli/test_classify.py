@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.tasks.test_classify import SMALL, sentences, write
 
 
 def run(*words: str, text: str = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "unrolled", *words], input=text, capture_output=True, text=True, timeout=120, cwd=folder
-    )
+    return warm.unrolled(*words, given=text, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +52,14 @@ def test_run_reads_tables_like_those_of_training(folder: Path) -> None:
 
 
 def test_standard_input_is_text(folder: Path) -> None:
-    def asked(data: bytes) -> subprocess.CompletedProcess[bytes]:
-        words = [sys.executable, "-m", "unrolled", "run", "m", "--json"]
-        return subprocess.run(words, input=data, capture_output=True, timeout=120, cwd=folder)
+    def asked(data: bytes) -> subprocess.CompletedProcess[str]:
+        return warm.unrolled("run", "m", "--json", given=data, folder=folder)
 
     (line,) = asked(b"\xef\xbb\xbffine\r\n").stdout.splitlines()
     assert json.loads(line)["input"] == "fine"
     result = asked(b"fine\ncaf\xe9\n")
     assert result.returncode == 2
-    assert result.stderr.startswith(b"unrolled: Standard input, line 2 is not UTF-8: byte 0xe9. Convert it, for exam")
+    assert result.stderr.startswith("unrolled: Standard input, line 2 is not UTF-8: byte 0xe9. Convert it, for exam")
 
 
 def test_a_full_disk_is_said(folder: Path) -> None:

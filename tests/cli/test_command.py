@@ -12,12 +12,13 @@ import torch
 from typer.testing import CliRunner
 
 import unrolled
+from tests import warm
 from unrolled.cli import app as command
 from unrolled.errors import UserError
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "unrolled", *words], capture_output=True, text=True, timeout=120)
+    return warm.unrolled(*words)
 
 
 def test_version() -> None:
@@ -30,7 +31,7 @@ def test_the_installed_command_is_the_module() -> None:
 
 
 def test_help_does_not_import_torch() -> None:
-    """What makes `unrolled --help` instant; the time itself is in benchmarks/."""
+    """Keeps `unrolled --help` instant."""
     code = "import sys; from unrolled.cli import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
     result = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

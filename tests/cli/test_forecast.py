@@ -89,7 +89,7 @@ def test_a_horizon_of_zero_and_of_another_task(file: Path, tmp_path: Path) -> No
 
 
 def test_a_line_out_for_each_line_in(folder: Path) -> None:
-    expected = load(folder).task.stream(load(folder)).feed(VALUES[:20])
+    expected = load(folder).stream().feed(VALUES[:20])
     for header in ("", "a,b\n"):
         code, out, _ = call("run", folder, given=header + csv_of(VALUES[:20]))
         assert code == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests import warm
 from unrolled import UserError
 from unrolled.cli import app as command
 from unrolled.model_file import read_about
@@ -65,9 +65,7 @@ def test_the_whole_way_in_a_real_process(book: Path, tmp_path: Path) -> None:
     """new, check, train, run, eval, info: each as its own command."""
 
     def unrolled(*words: str, given: str | None = None) -> str:
-        result = subprocess.run(
-            [sys.executable, "-m", "unrolled", *words], cwd=tmp_path, capture_output=True, text=True, input=given
-        )
+        result = warm.unrolled(*words, given=given or "", folder=tmp_path)
         assert result.returncode == 0, result.stderr
         return result.stdout
 

@@ -59,7 +59,7 @@ def test_an_example_of_the_data_it_was_validated_on(kind: str, run_of: Runs, tmp
     code, said, _ = call("inspect", run_of(kind), "--example", "0", "--step", "0")
     assert code == 0
     model = api.load(run_of(kind))
-    found = model.task.example(model.task.read(model.config).valid, 0)
+    found = model.tracer.example(model.task.read(model.config).valid, 0)
     given = found.input if isinstance(found, Example) else found
     assert said == f"{model.trace(given).by_hand(0, 0)}\n"
     code, _, said = call("inspect", run_of(kind), "--example", "1000", "--step", "0")

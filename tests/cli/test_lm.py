@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.cli.test_generate import call
 from tests.search.ngram.test_training import zen
 from unrolled.search import NGram
@@ -34,8 +33,7 @@ def test_train(text: Path, tmp_path: Path) -> None:
 
 
 def test_notes_are_lines_on_stderr(text: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "unrolled", "lm", "train", "--out", str(tmp_path / "m.arpa")]
-    result = subprocess.run(command, input="a b\na c\n", capture_output=True, text=True)
+    result = warm.unrolled("lm", "train", "--out", tmp_path / "m.arpa", given="a b\na c\n")
     assert result.returncode == 0
     assert result.stdout == f"{tmp_path}/m.arpa: 6 1-grams, 5 2-grams, 4 3-grams\n"
     assert result.stderr.splitlines()[0] == (
@@ -64,8 +62,7 @@ def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path: Path) -> None:
     model = tmp_path / "m.arpa"
     assert call("lm", "train", tmp_path / "marked.txt", "--out", model, "--order", "2")[0] == 0
     assert "a" in NGram.load(model)
-    command = [sys.executable, "-m", "unrolled", "lm", "eval", str(model), "--json"]
-    result = subprocess.run(command, input=(tmp_path / "marked.txt").read_bytes(), capture_output=True)
+    result = warm.unrolled("lm", "eval", model, "--json", given=(tmp_path / "marked.txt").read_bytes())
     assert json.loads(result.stdout)["unknown"] == 0
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests import warm
 from tests.tasks.recognition import RATE, SMALL, manifest, tone, words, write_lines, write_recordings
 from unrolled import load
 from unrolled.cli.app import main
@@ -52,13 +53,7 @@ def run(*parts: str, text: str | bytes = "", folder: Path | None = None) -> subp
 
 
 def test_the_command_itself(folder: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "unrolled", "run", "m", "test0.wav", "missing.wav"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=folder,
-    )
+    result = warm.unrolled("run", "m", "test0.wav", "missing.wav", folder=folder)
     assert result.returncode == 2
     assert result.stdout == f"{words(10, seed=1)[0]}\n\n"
     assert result.stderr == (

@@ -19,7 +19,7 @@ from tests.tasks.test_classify import SMALL, sentences, write
 from unrolled import Model, UserError, api
 from unrolled.cli import app as command
 from unrolled.cli.verb import Verb
-from unrolled.data.readers.tables.piped import piped_texts
+from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
 from unrolled.tasks import TASKS

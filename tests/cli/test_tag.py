@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.cli.test_generate import call
 from tests.tasks.test_tag import SMALL, columns_text
 from unrolled.model_file import read_about
@@ -120,5 +119,5 @@ def test_ends_of_lines_come_back(folder: Path, tmp_path: Path) -> None:
     """In a process of its own: bytes in, bytes out."""
     path = tmp_path / "windows.txt"
     path.write_bytes(b"\xef\xbb\xbf" + columns_text().replace("\n", "\r\n").encode())
-    found = subprocess.run([sys.executable, "-m", "unrolled", "run", folder, path], capture_output=True, check=True)
-    assert found.stdout == path.read_bytes()
+    found = warm.unrolled("run", folder, path, check=True)
+    assert found.stdout.encode() == path.read_bytes()

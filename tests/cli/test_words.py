@@ -15,7 +15,7 @@ import torch
 import unrolled
 from tests.cli.test_generate import call
 from unrolled.models.inputs import WordInput
-from unrolled.tasks import Generate, Task
+from unrolled.tasks import Generate, Tracer
 from unrolled.text import Vectors, Words
 
 ROYAL = ["king", "queen", "man", "woman", "pear", "-"]
@@ -138,7 +138,7 @@ def test_words_with_letters_show_what_is_looked_up() -> None:
 
 
 def test_a_model_without_words_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Generate, "word_vectors", Task.word_vectors)
+    monkeypatch.setattr(Generate, "tracer", Tracer)
     (tmp_path / "text.txt").write_text(TEXT)
     settings = {"model.hidden_size": 8, "train.max_steps": 1, "train.batch_size": 4}
     unrolled.train("generate", train=tmp_path / "text.txt", out=tmp_path / "run", set=settings, quiet=True)

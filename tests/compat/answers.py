@@ -28,7 +28,7 @@ TEXTS = {
 
 
 def answer(model: Model, kind: str, inputs: Path) -> dict[str, Any]:
-    """What a stored model answers; `inputs` is the folder of the recordings, pictures and tables."""
+    """The answer of a stored model; `inputs` is the folder of the recordings, pictures and tables."""
     task = model.task.name
     if task == "generate":
         text = TEXTS[task]

@@ -173,7 +173,7 @@ def check_derivatives(name: str, info: Any, dtype: torch.dtype, training: bool) 
 
 
 def check_module(name: str, info: Any, dtype: torch.dtype, training: bool) -> None:
-    """What any module must do: factory arguments, copies, state dicts, inputs that are not contiguous."""
+    """Check the duties of any module: factory arguments, copies, state dicts, inputs that are not contiguous."""
     import copy
 
     for given in list(samples(info, dtype, training, requires_grad=False))[::3]:

@@ -1,4 +1,4 @@
-"""What holds for any recurrence, on every engine: outputs, final states and the gradients of everything that goes in.
+"""Properties of any recurrence on every engine: outputs, final states and the gradients of all inputs.
 
 Each property says that two ways to compute the same numbers from the same tensors agree. Engines that do not compute
 a layer refuse it with a UserError and are left out where the cases are collected; `reference` runs all of them.

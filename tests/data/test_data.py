@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unrolled.data import Batch, Stream, embedded_text, join
+from unrolled.data import Batch, ContiguousWindows, embedded_text, join
 
 
 @settings(deadline=None)
 @given(tokens=st.integers(1, 60), rows=st.integers(1, 8), steps=st.integers(1, 12))
 def test_a_whole_stream_has_every_token_once_after_the_one_before(tokens: int, rows: int, steps: int) -> None:
     ids = np.arange(1, tokens + 1)
-    stream = Stream(ids, rows=rows, steps=steps, start=0, whole=True)
+    stream = ContiguousWindows(ids, rows=rows, steps=steps, start=0, whole=True)
     pairs = []
     for index in range(len(stream)):
         batch = stream[index]
@@ -29,7 +29,7 @@ def test_a_whole_stream_has_every_token_once_after_the_one_before(tokens: int, r
 @settings(deadline=None)
 @given(tokens=st.integers(16, 60), rows=st.integers(1, 8), steps=st.integers(1, 12))
 def test_a_training_stream_has_full_rows_that_go_on(tokens: int, rows: int, steps: int) -> None:
-    stream = Stream(np.arange(1, tokens + 1), rows=rows, steps=steps, start=0, whole=False)
+    stream = ContiguousWindows(np.arange(1, tokens + 1), rows=rows, steps=steps, start=0, whole=False)
     batches = [stream[index] for index in range(len(stream))]
     assert all(batch.lengths is None for batch in batches)
     whole = join(batches)

@@ -14,20 +14,20 @@ import pytest
 
 from unrolled.cli.run import standard_input
 from unrolled.data import read_pairs, read_table
-from unrolled.data.readers.label_checks import doubts, look_swapped
+from unrolled.data.readers.label_checks import label_warnings, look_swapped
 from unrolled.data.readers.labelled import Labelled, read_labelled
 from unrolled.data.readers.media.captions import read_captions
 from unrolled.data.readers.media.transcripts import read_transcripts
-from unrolled.data.readers.series.series import read_series
+from unrolled.data.readers.series.read_series import read_series
 from unrolled.data.readers.tables.column_names import ROLES
-from unrolled.data.readers.tables.table import read_texts
-from unrolled.data.readers.tagged.tagged import read_sentences
+from unrolled.data.readers.tables.read_table import read_text_column
+from unrolled.data.readers.tagged.read_sentences import read_sentences
 from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import Note, UserError
 from unrolled.search.ctc.files import read_labels
 from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ngram.texts import read_lines as ngram_lines
-from unrolled.text.large import scan
+from unrolled.text.large import scan_text
 
 ROWS = [("pos", "a fine film"), ("neg", "a poor film"), ("pos", "so, so fine")]
 CLASSIFY = ["label", "text"]
@@ -58,7 +58,7 @@ def test_labels_and_texts_by_name(kind: str, names: tuple[str, str], tmp_path: P
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         examples = read_labelled(path)
-        texts = read_texts(path, None, "text", 2, beside=["label"])
+        texts = read_text_column(path, None, "text", 2, beside=["label"])
     assert [(e.labels[0], e.input) for e in examples] == ROWS
     assert [row.values[0] for row in texts] == [text for _, text in ROWS]
     said = [str(one.message) for one in notes]
@@ -130,7 +130,7 @@ def test_half_a_header_is_refused(tmp_path: Path) -> None:
     with pytest.warns(Note, match=r"is a header; columns: label 'mark', text 'sentence'"):
         assert read_labelled(path, label_column="mark")[0].labels == ("7",)
     with pytest.raises(UserError, match=r"looks like a header .* holds the text\."):
-        read_texts(write(tmp_path / "u.tsv", ["words of it", "label"], ROWS), None, "text", 2, beside=["label"])
+        read_text_column(write(tmp_path / "u.tsv", ["words of it", "label"], ROWS), None, "text", 2, beside=["label"])
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_utf16_without_a_mark_is_named(encoding: str, tmp_path: Path) -> None:
         f"iconv -f {encoding} -t utf-8 {path} > converted.tsv"
     )
     with pytest.raises(UserError, match=f"It seems to be UTF-16 .* -f {encoding}"):
-        scan(path)
+        scan_text(path)
     path.write_bytes(b"one zero\0 among letters\n")
     with pytest.raises(UserError, match=r"zero byte at offset 8\. Give a UTF-8 text file\.$"):
         read_labelled(path)
@@ -295,7 +295,7 @@ def test_utf16_where_other_texts_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(
         UserError, match=r"t\.txt is UTF-16, and a text of this size is read as UTF-8\. Convert it: iconv"
     ):
-        scan(tmp_path / "t.txt")
+        scan_text(tmp_path / "t.txt")
 
 
 @pytest.mark.parametrize("names", [("de", "en"), ("German", "English"), ("pt-BR", "en_US")])
@@ -309,7 +309,9 @@ def test_languages_are_a_header_of_pairs(kind: str, names: tuple[str, str], tmp_
         assert [(pair.source, pair.target) for pair in read_pairs(path)] == rows
     assert str(notes[0].message).endswith(told)
     with pytest.warns(Note, match=f"source {names[0]!r}"):
-        assert [row.values for row in read_texts(path, None, "source", 1, beside=["target"])] == [(a,) for a, _ in rows]
+        assert [row.values for row in read_text_column(path, None, "source", 1, beside=["target"])] == [
+            (a,) for a, _ in rows
+        ]
     with pytest.warns(Note, match=f"source {names[1]!r}, target {names[0]!r}"):
         assert [pair.source for pair in read_pairs(path, source_column=names[1])] == ["a cat", "a dog"]
 
@@ -396,26 +398,30 @@ def test_doubtful_labels() -> None:
     from collections import Counter
 
     floats = Counter(f"{number / 7:.3f}" for number in range(50))
-    assert [text.split(":")[0] for text in doubts(floats, 200)] == ["The labels are numbers (0.000, 0.143, 0.286, …)"]
-    ratings = doubts(Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180)  # 1.0 to 5.0: classes may be meant
+    assert [text.split(":")[0] for text in label_warnings(floats, 200)] == [
+        "The labels are numbers (0.000, 0.143, 0.286, …)"
+    ]
+    ratings = label_warnings(
+        Counter({f"{number / 2}": 20 for number in range(2, 11)}), 180
+    )  # 1.0 to 5.0: classes may be meant
     assert ratings == [
         "The labels are numbers with decimals (1.0, 1.5, 2.0, …), read as 9 classes. "
         "To predict a number, use data.kind=number."
     ]
     for few in (Counter({"1.0": 30, "0.0": 20}), Counter({"1": 9, "1.5": 8, "4": 7, "4.5": 6})):
-        (one,) = doubts(few, sum(few.values()))
+        (one,) = label_warnings(few, sum(few.values()))
         assert one.endswith(f"read as {len(few)} classes. To predict a number, use data.kind=number.")
-    assert doubts(Counter({"1": 30, "0": 20, "-1": 3}), 53) == []
-    assert doubts(Counter({"1.0": 30, "none": 20}), 50) == []
-    assert doubts(Counter({str(number): 90 for number in range(20)}), 1800) == []  # numbers for names
-    assert len(doubts(Counter(str(number) for number in range(100)), 100)) == 1  # ids
-    alone = doubts(Counter(f"a text of {number}" for number in range(30)), 30)
+    assert label_warnings(Counter({"1": 30, "0": 20, "-1": 3}), 53) == []
+    assert label_warnings(Counter({"1.0": 30, "none": 20}), 50) == []
+    assert label_warnings(Counter({str(number): 90 for number in range(20)}), 1800) == []  # numbers for names
+    assert len(label_warnings(Counter(str(number) for number in range(100)), 100)) == 1  # ids
+    alone = label_warnings(Counter(f"a text of {number}" for number in range(30)), 30)
     assert len(alone) == 1
     assert alone[0].startswith("30 of 30 training examples have a label of their own")
 
 
 def test_json_lists_of_sentences_and_series(tmp_path: Path) -> None:
-    """What reads JSON lines reads a list of objects too."""
+    """Readers of JSON lines also read a list of objects."""
     (tmp_path / "tags.json").write_text(json.dumps([{"tokens": ["a", "b"], "tags": ["X", "Y"]}]))
     (one,) = read_sentences(tmp_path / "tags.json")
     assert (one.words, one.tags) == (("a", "b"), ("X", "Y"))

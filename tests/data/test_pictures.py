@@ -23,7 +23,7 @@ from unrolled.data.readers.media.captions import (
     shape_for,
     some_pictures,
 )
-from unrolled.data.signals.pictures import decode, open_pictures, resized
+from unrolled.data.signals.pictures import decode_picture, open_pictures, resized
 from unrolled.data.signals.views import Shape, View
 from unrolled.errors import Note, UserError
 
@@ -39,7 +39,7 @@ def bytes_of(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def read(raw: bytes) -> NDArray[np.uint8]:
-    return decode(io.BytesIO(raw), "a.png")[0]
+    return decode_picture(io.BytesIO(raw), "a.png")[0]
 
 
 def test_colours_come_back_as_they_were() -> None:

@@ -12,8 +12,8 @@ from unrolled import UserError
 from unrolled.data.demo.python_source import embedded_sentences, tagged_source
 from unrolled.data.readers.tagged.columns import ColumnsFile
 from unrolled.data.readers.tagged.conllu import ConlluFile
+from unrolled.data.readers.tagged.read_sentences import read_sentences
 from unrolled.data.readers.tagged.sentences import Columns
-from unrolled.data.readers.tagged.tagged import read_sentences
 
 CONLLU = """\
 # newdoc id = one

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from unrolled import UserError
-from unrolled.data.readers.series.series import Series, embedded_series, read_series
+from unrolled.data.readers.series.read_series import Series, embedded_series, read_series
 from unrolled.data.readers.tables.number_cells import is_header, number_separator
 from unrolled.data.readers.tables.quoted import separator_of
-from unrolled.data.signals.scaling import Frame, Part, Roles, fit_frame
+from unrolled.data.signals.scaling import ColumnScaling, Roles, SeriesPart, fit_scaling
 from unrolled.errors import Note
 
 TABLE = "date,x,y\n2026-01-01,1,10\n2026-01-02,2,20.5\n2026-01-03,3,-1e3\n"
@@ -233,10 +233,10 @@ def test_the_embedded_series_is_a_recording() -> None:
     assert series.values.std() > 5
 
 
-def frame(values: np.ndarray, horizons: tuple[int, ...] = (1,), **options: bool) -> Frame:
+def frame(values: np.ndarray, horizons: tuple[int, ...] = (1,), **options: bool) -> ColumnScaling:
     roles = Roles(("x", "y"), ("y",), horizons)
     settings = {"missing": False, "start_row": False, **options}
-    return fit_frame(roles, [Part(Series(values, "s"))], "standard", **settings)
+    return fit_scaling(roles, [SeriesPart(Series(values, "s"))], "standard", **settings)
 
 
 def test_scaling_and_back() -> None:
@@ -246,17 +246,17 @@ def test_scaling_and_back() -> None:
     np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(scaled.std(0), 1)
     np.testing.assert_allclose(made.unscaled(scaled[:, 1:]), values[:, 1:], rtol=1e-12)
-    assert Frame.from_json(made.to_json()) == made
+    assert ColumnScaling.from_json(made.to_json()) == made
 
 
 def test_targets_are_the_rows_ahead() -> None:
     values = np.array([[5.0, 0], [6, 1], [7, 0], [8, 1]])  # y is binary: left as it is
-    steps = frame(values, (1, 3)).steps(Part(Series(values, "s")))
+    steps = frame(values, (1, 3)).steps(SeriesPart(Series(values, "s")))
     assert steps.targets[:, :, 0].tolist()[0] == [1, 1]
     assert np.isnan(steps.targets[:, :, 0]).tolist() == [[False, False], [False, True], [False, True], [True, True]]
-    scored = frame(values).steps(Part(Series(values, "s"), first=2)).targets[:, 0, 0]
+    scored = frame(values).steps(SeriesPart(Series(values, "s"), first=2)).targets[:, 0, 0]
     assert np.isnan(scored).tolist() == [True, False, False, True]
-    begun = frame(values, start_row=True).steps(Part(Series(values, "s")))
+    begun = frame(values, start_row=True).steps(SeriesPart(Series(values, "s")))
     assert begun.inputs.tolist()[0] == [0, 0]
     assert begun.targets[:-1, 0, 0].tolist() == [0, 1, 0, 1]
 
@@ -278,7 +278,7 @@ def test_robust_scaling_is_not_moved_by_outliers() -> None:
     values = np.random.default_rng(0).normal(0, 1, (1000, 2))
     values[::100] = 1e6
     roles = Roles(("x", "y"), ("y",), (1,))
-    made = fit_frame(roles, [Part(Series(values, "s"))], "robust", missing=False, start_row=False)
+    made = fit_scaling(roles, [SeriesPart(Series(values, "s"))], "robust", missing=False, start_row=False)
     assert max(map(abs, made.center)) < 0.2
     assert made.scale == pytest.approx((1, 1), abs=0.2)
 
@@ -296,7 +296,7 @@ def test_numbers_too_large_to_reckon_with() -> None:
     with pytest.raises(
         UserError, match=r"s, row 2, column 'y': -1e\+39 is too large for the model\. Expected numbers w"
     ):
-        made.steps(Part(Series(values, "s")))
+        made.steps(SeriesPart(Series(values, "s")))
     values[1, 1] = 1e308
     with pytest.raises(UserError, match=r"s, row 2, column 'y': 1e\+308 is too large\. Correct it, or leave"):
         frame(values)

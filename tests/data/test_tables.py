@@ -14,14 +14,14 @@ from unrolled import UserError
 from unrolled.data import Batch, Buckets, held_out, read_ragged, read_table
 from unrolled.data.readers.labelled import read_labelled
 from unrolled.data.readers.media.transcripts import read_transcripts
-from unrolled.data.readers.tables.table import read_texts
+from unrolled.data.readers.tables.read_table import read_text_column
 from unrolled.errors import Note
 
 ROWS = [("a", "one, two"), ("b", 'with "quotes"'), ("c", "naïve")]
 
 
 def texts(path: Path) -> list[str]:
-    return [row.values[0] for row in read_texts(path, None, "text", 2)]
+    return [row.values[0] for row in read_text_column(path, None, "text", 2)]
 
 
 def write(folder: Path, kind: str) -> Path:
@@ -108,7 +108,7 @@ def test_a_missing_column_is_told_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: --set data\.label_column=…$"):
         read_labelled(tmp_path / "t.csv")
     with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: --set data\.text_column=…$"):
-        read_texts(tmp_path / "t.csv", "said", "text", 2)
+        read_text_column(tmp_path / "t.csv", "said", "text", 2)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_semicolons_blanks_and_long_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [".tsv", ".tsv.gz", ".csv", ".jsonl", ".parquet"])
 def test_texts_alone(kind: str, tmp_path: Path) -> None:
-    """What a model is to answer is one column of the table that it could learn from."""
+    """A table to answer needs only the text column."""
     assert texts(write(tmp_path, kind)) == [text for _, text in ROWS]
 
 
@@ -147,7 +147,7 @@ def test_lines_are_no_table(tmp_path: Path) -> None:
     assert texts(tmp_path / "a.txt") == ["a\tone", "two"]
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:1: the text is int\. Expected a text\."):
-        read_texts(tmp_path / "a.jsonl", None, "text", 2)
+        read_text_column(tmp_path / "a.jsonl", None, "text", 2)
 
 
 def test_a_missing_table(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unrolled.data.readers.series.series import Sheet, read_series
-from unrolled.data.readers.series.times import Clock, Step, find_format, timeline_of
+from unrolled.data.readers.series.read_series import Sheet, read_series
+from unrolled.data.readers.series.times import Clock, TimeStep, find_format, timeline_of
 from unrolled.data.signals.season import find_period, repeated
 from unrolled.errors import Note, UserError
 
@@ -125,7 +125,7 @@ def test_the_step_and_what_breaks_it(times: list[datetime], said: str) -> None:
 
 def test_a_month_later_is_a_month_later() -> None:
     last_of_january = (datetime(2024, 1, 31) - EPOCH).total_seconds()
-    later = Step(1, "months").later(last_of_january, 1)
+    later = TimeStep(1, "months").later(last_of_january, 1)
     assert EPOCH + timedelta(seconds=later) == datetime(2024, 2, 29)
 
 
@@ -253,16 +253,16 @@ def test_a_clock_that_goes_back() -> None:
 @pytest.mark.parametrize(
     ("step", "period", "noise", "found"),
     [
-        (Step(3600), 24, 0.3, 24),
+        (TimeStep(3600), 24, 0.3, 24),
         (None, 24, 0.3, 24),
         (None, 31.4, 0.01, 31),
-        (Step(86400), 7, 0.3, 7),
-        (Step(1, "months"), 12, 0.3, 12),
+        (TimeStep(86400), 7, 0.3, 7),
+        (TimeStep(1, "months"), 12, 0.3, 12),
         (None, 24, 100.0, None),  # nothing but noise
-        (Step(3600), 24, 100.0, None),
+        (TimeStep(3600), 24, 100.0, None),
     ],
 )
-def test_the_period_of_a_series(step: Step | None, period: float, noise: float, found: int | None) -> None:
+def test_the_period_of_a_series(step: TimeStep | None, period: float, noise: float, found: int | None) -> None:
     t = np.arange(1500)
     random = np.random.default_rng(0)
     values = 10 + np.sin(2 * np.pi * t / period) + 0.001 * t + noise * random.normal(size=len(t))
@@ -271,8 +271,8 @@ def test_the_period_of_a_series(step: Step | None, period: float, noise: float, 
 
 def test_a_walk_has_no_period() -> None:
     walk = np.random.default_rng(0).normal(size=(2000, 1)).cumsum(0)
-    assert find_period([walk], Step(3600)) is None
-    assert find_period([np.zeros((2, 1))], Step(3600)) is None
+    assert find_period([walk], TimeStep(3600)) is None
+    assert find_period([np.zeros((2, 1))], TimeStep(3600)) is None
 
 
 def test_what_was_there_a_period_before() -> None:

@@ -6,8 +6,6 @@ import gzip
 import json
 import os
 import random
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import warm
 from unrolled import UserError, api
 from unrolled.data.batching import token_cache
 from unrolled.data.batching.token_cache import TokenCache
@@ -83,7 +82,7 @@ def test_what_was_made_is_not_made_again(book: Path, tmp_path: Path, monkeypatch
         raise AssertionError("it was made again")
 
     monkeypatch.setattr(token_cache, "_tokenise", never)
-    monkeypatch.setattr(token_cache, "scan", never)
+    monkeypatch.setattr(token_cache, "scan_text", never)
     again, _ = cache.text(book)
     assert np.array_equal(cache.ids(again, made), first)
     other = train_tokenizer("char", text.segments(), lowercase=True)
@@ -141,9 +140,8 @@ def test_two_processes_share_one(book: Path, tmp_path: Path) -> None:
         "made = cache.tokenizer(text, 'char', lambda texts: train_tokenizer('char', texts))\n"
         "print(int(cache.ids(text, made).astype('int64').sum()))"
     )
-    command = [sys.executable, "-c", program, str(book), str(tmp_path / "cache")]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    sums = {process.communicate()[0] for process in running}
+    running = [warm.start("-c", program, book, tmp_path / "cache") for _ in range(2)]
+    sums = {process.finished().stdout for process in running}
     made = train_tokenizer("char", [whole(book)])
     assert sums == {f"{int(made.ids(whole(book)).astype('int64').sum())}\n"}
     assert not list((tmp_path / "cache").rglob("*.new"))

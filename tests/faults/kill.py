@@ -101,7 +101,7 @@ CASES = {
 
 @dataclass
 class Tally:
-    """What came of the runs of one case."""
+    """Counts of the runs of one case."""
 
     runs: int = 0
     kills: int = 0

@@ -28,7 +28,7 @@ from unrolled.data.readers.arrays import read_arrays
 from unrolled.data.readers.labelled import read_labelled
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import read_audio
-from unrolled.data.readers.series.series import read_series
+from unrolled.data.readers.series.read_series import read_series
 from unrolled.data.readers.text import read_text
 from unrolled.data.signals.line_images import read_line
 from unrolled.data.signals.pictures import open_pictures
@@ -277,7 +277,7 @@ def npz(path: Path, **members: bytes) -> Path:
 
 WHOLE = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }"
 ARRAYS = {
-    "text": (b"hello", "frames is no array: its header cannot be read"),
+    "text": (b"hello", "frames is not an array: its header cannot be read"),
     "7 TiB": (npy(WHOLE.replace("(2, 1)", "(1000000000000, 2)"), bytes(8)), "declares 8,000,000,000,000 bytes"),
     "brackets": (npy(WHOLE.replace("(2, 1)", "(2, 1")), "its header cannot be read"),
     "nesting": (npy("(" * 3000), "its header cannot be read"),

@@ -27,12 +27,6 @@ from unrolled.training.run import Run
 SHORT: dict[str, Any] = {**SETTINGS, "train.max_steps": 6, "train.eval_every": 2}
 
 
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time of such small runs."""
-    monkeypatch.setattr("unrolled.jobs.train.curves", lambda folder, metric: None)
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "sums.txt"

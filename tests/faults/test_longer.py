@@ -22,12 +22,6 @@ KEYS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time of such small runs."""
-    monkeypatch.setattr("unrolled.jobs.train.curves", lambda folder, metric: None)
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "sums.txt"

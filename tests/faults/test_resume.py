@@ -8,8 +8,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 
+from tests import warm
 from unrolled import UserError, api
 from unrolled.training import checkpoint
 from unrolled.training.loop import StepInfo
@@ -155,10 +154,26 @@ def test_stopped_at_any_write(text: Path, whole: Path, tmp_path: Path) -> None:
         assert_same(folder, whole)
 
 
-def start(text: Path, folder: Path) -> subprocess.Popen[bytes]:
+@pytest.mark.usefixtures("with_curves")
+def test_stopped_while_the_curves_are_written(text: Path, whole: Path, tmp_path: Path) -> None:
+    def die(name: str, arguments: Any) -> None:
+        if name == "write_bytes" and Path(arguments[0]).name.startswith("curves"):
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        disk_operations(patch, die)
+        with pytest.raises(Killed):
+            api.train("generate", train=text, out=tmp_path / "run", set=SETTINGS, quiet=True)
+    assert not (tmp_path / "run" / "curves.png").exists()
+    api.resume(tmp_path / "run", quiet=True)
+    assert_same(tmp_path / "run", whole)
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def start(text: Path, folder: Path) -> warm.Started:
     words = ["train", "generate", "--train", str(text), "--out", str(folder), "--quiet"]
     words += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    return subprocess.Popen([sys.executable, "-m", "unrolled", *words], stderr=subprocess.PIPE)
+    return warm.start("-m", "unrolled", *words)
 
 
 def test_killed_for_real(text: Path, whole: Path, tmp_path: Path) -> None:
@@ -168,17 +183,17 @@ def test_killed_for_real(text: Path, whole: Path, tmp_path: Path) -> None:
     process = start(text, folder)
     try:
         for _ in range(600):
-            if (folder / "metrics.jsonl").exists() or process.poll() is not None:
+            if (folder / "metrics.jsonl").exists() or not process.running:
                 break
             time.sleep(0.05)
         time.sleep(chance.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
     finally:
-        process.wait()
-    second = subprocess.Popen([sys.executable, "-m", "unrolled", "train", "--quiet", "--resume", str(folder)])
-    time.sleep(chance.uniform(1, 4))
-    second.send_signal(signal.SIGKILL)
-    second.wait()
+        process.kill(signal.SIGKILL)
+        process.finished()
+    second = warm.start("-m", "unrolled", "train", "--quiet", "--resume", folder)
+    time.sleep(chance.uniform(0, 2))
+    second.kill(signal.SIGKILL)
+    second.finished()
     api.resume(folder, quiet=True)
     assert_same(folder, whole)
 
@@ -189,16 +204,16 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number: int, code: int, te
     words = ["train", "generate", "--train", str(text), "--out", str(folder)]
     words += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     words += ["--set", "train.max_steps=100000", "--set", "train.epochs=100000"]
-    process = subprocess.Popen([sys.executable, "-m", "unrolled", *words], stderr=subprocess.PIPE)
+    process = warm.start("-m", "unrolled", *words)
     for _ in range(1200):
-        if (folder / "checkpoint").exists() or process.poll() is not None:
+        if (folder / "checkpoint").exists() or not process.running:
             break
         time.sleep(0.05)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == code, said
-    assert f"Go on with: unrolled train --resume {folder}".encode() in said
-    assert b"Traceback" not in said
+    process.kill(number)
+    ended = process.finished()
+    assert ended.returncode == code, ended.stderr
+    assert f"Go on with: unrolled train --resume {folder}" in ended.stderr
+    assert "Traceback" not in ended.stderr
     assert (folder / "checkpoint").is_dir()
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert_nothing_unfinished(folder)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -14,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests import warm
 from tests.kernels.pairs import pairwise
 from tests.tolerances import assert_close
 from unrolled.cells import BahdanauCell, BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score
@@ -270,7 +268,7 @@ def test_every_instruction_set(isa: str) -> None:
         f"assert _native.isa() == {isa!r}\n"
         "for case in CASES[::4]: compare(make(case))\n"
     )
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "UNROLLED_ISA": isa}, check=True)
+    warm.python("-c", code, env={"UNROLLED_ISA": isa}, check=True)
 
 
 class TestWithTorch:

@@ -55,7 +55,7 @@ def report(
     near: bool = False,
     many_rows: bool = False,
 ) -> str:
-    """What ptxas says of a kernel."""
+    """ptxas' report on a kernel."""
     program = compiler.recurrence(kind, hidden, dtype, units, near, many_rows)
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
     compiled = compiler.compile_source(program.source, compiler.sources(), options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 import unrolled
+from tests import warm
 from tests.kernels.pairs import pairwise
 from tests.tolerances import assert_close
 from unrolled import kernels
@@ -219,14 +219,11 @@ def test_every_instruction_set(isa: str) -> None:
         f"assert _native.isa() == {isa!r}\n"
         "for case in CASES[::3]: compare(make({**case, 'steps': min(case['steps'], 20)}))\n"
     )
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "UNROLLED_ISA": isa}, check=True)
+    warm.python("-c", code, env={"UNROLLED_ISA": isa}, check=True)
 
 
 def test_an_unknown_instruction_set_is_refused() -> None:
-    env = {**os.environ, "UNROLLED_ISA": "avx1024"}
-    run = subprocess.run(
-        [sys.executable, "-c", "import unrolled.kernels"], env=env, capture_output=True, text=True, check=False
-    )
+    run = warm.python("-c", "import unrolled.kernels", env={"UNROLLED_ISA": "avx1024"})
     assert "UNROLLED_ISA=avx1024 does not run here. Choices: " in run.stderr
 
 
@@ -504,7 +501,7 @@ class TestChoice:
             "unrolled.LSTM(3, 4).stepper()(torch.zeros(1, 3), unrolled.LSTM(3, 4).stepper().initial_state(1))\n"
             "assert 'not built' in examine()['native'], examine()\n"
         )
-        subprocess.run([sys.executable, "-c", code], check=True)
+        warm.python("-c", code, check=True)
 
 
 def test_scan_traced_reaches_it() -> None:

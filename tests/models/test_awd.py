@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from tests.tolerances import assert_close
 from unrolled import UserError, api
-from unrolled.data import Stream
+from unrolled.data import ContiguousWindows
 from unrolled.jobs import TrainingJob
-from unrolled.models import LanguageModelSettings, RecurrentLM, language_model, stepping
+from unrolled.models import LanguageModelSettings, RecurrentLM, language_model, stepper_for
 from unrolled.models.chain import Chain, dropped, dropped_words
 from unrolled.training.average import StalledMean
 
@@ -77,7 +77,7 @@ def test_it_is_written_with_step_by_step_and_traced() -> None:
     network = made().eval()
     ids = torch.randint(V, (2, 9))
     whole, _ = network(ids)
-    steps, state = stepping(network, 2), None
+    steps, state = stepper_for(network, 2), None
     for t in range(9):
         step = steps.step(ids[:, t], state)
         state = step.state
@@ -135,7 +135,7 @@ def test_a_penalty_shrinks_what_it_punishes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("length", "steps"), [(5000, 70), (100, 3), (7, 70), (40, 1)])
 def test_chunks_vary_and_hold_every_token_once(length: int, steps: int) -> None:
-    stream = Stream(np.arange(2 * length) % V, rows=2, steps=steps, start=0, whole=False, seed=3)
+    stream = ContiguousWindows(np.arange(2 * length) % V, rows=2, steps=steps, start=0, whole=False, seed=3)
     counts, lengths = [], []
     for epoch in range(3):
         stream.order(epoch)

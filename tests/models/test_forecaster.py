@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.tolerances import assert_close
-from unrolled.models.forecaster import Forecaster, ForecasterSettings, Layout, Stepping, calmed
+from unrolled.models.forecaster import Forecaster, ForecasterSettings, ForecasterSizes, ForecastStepper, calmed
 from unrolled.models.outputs import LossName, make_output
 
 QUANTILES = [0.1, 0.5, 0.9]
@@ -19,7 +19,7 @@ def forecaster(
     loss: LossName = "mse", *, missing: bool = False, horizons: tuple[int, ...] = (1,), lags: int = 3, **model: Any
 ) -> Forecaster:
     settings = ForecasterSettings(**{"hidden_size": 6, "dropout": 0.0, **model})
-    layout = Layout(2, missing, horizons, (1, -1), residual=loss != "bernoulli", changes=True, lags=lags)
+    layout = ForecasterSizes(2, missing, horizons, (1, -1), residual=loss != "bernoulli", changes=True, lags=lags)
     network = Forecaster(settings, layout, make_output(loss, QUANTILES)).eval()
     with torch.no_grad():
         network.scale.copy_(torch.rand(network.scale.shape) + 0.5)
@@ -105,12 +105,14 @@ def test_one_row_at_a_time_is_the_same(cell: str, lags: int) -> None:
     x = 3 * torch.randn(1, 12, 2)  # some of it far enough out to be drawn in
     with torch.no_grad():
         whole, _ = network(x)
-    step, state, rows = Stepping(network), None, []
+    step, state, rows = ForecastStepper(network), None, []
     for t in range(12):
         estimate, state = step(x[:, t].numpy(), state)
         rows.append(estimate)
     assert_close(torch.cat(rows), whole[0])
-    assert torch.equal(Stepping(network)(x[0].numpy(), None)[0], torch.cat(rows))  # how rows are cut changes no bit
+    assert torch.equal(
+        ForecastStepper(network)(x[0].numpy(), None)[0], torch.cat(rows)
+    )  # how rows are cut changes no bit
 
 
 def test_the_equation_is_the_documented_one() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import pytest
@@ -14,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests import warm
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES
@@ -25,7 +23,7 @@ native_only = pytest.mark.skipif("native" not in ENGINES, reason="the native eng
 
 
 def reads(path: Sequence[int], blank: int) -> list[int]:
-    """What a path reads as: repeated labels become one, then blanks go."""
+    """The labels of a path: repeated labels become one, then blanks are removed."""
     return [label for label, _ in itertools.groupby(path) if label != blank]
 
 
@@ -231,7 +229,7 @@ def test_every_instruction_set_computes_it(isa: str) -> None:
         "import tests.nn.test_ctc as t\n"
         "t._native_scratch(); t.test_equals_torch('native', 'none', 4.0); t.test_native_equals_the_plain_loss()"
     )
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "UNROLLED_ISA": isa}, check=True)
+    warm.python("-c", code, env={"UNROLLED_ISA": isa}, check=True)
 
 
 def _native_scratch() -> None:

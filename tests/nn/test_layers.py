@@ -1,4 +1,4 @@
-"""What the drop-ins have beyond torch.nn, each against its definition written out."""
+"""The options that torch.nn lacks, each against its definition written out."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ class TestInit:
 
 
 class TestWithTorch:
-    """What other parts of torch do with modules."""
+    """The layers with other parts of torch."""
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_copies_and_state_dicts(self, kind: str) -> None:

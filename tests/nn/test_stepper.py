@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import unrolled
+from tests import warm
 from tests.tolerances import assert_close
 from unrolled import kernels
 from unrolled.errors import UserError
@@ -99,7 +100,7 @@ def test_every_instruction_set(isa: str) -> None:
         "        got = error(stream(layer.stepper(weights), x)[0], expected)\n"
         "        assert got <= bound, (kind, weights, got)\n"
     )
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "UNROLLED_ISA": isa}, check=True)
+    warm.python("-c", code, env={"UNROLLED_ISA": isa}, check=True)
 
 
 @needs_native

@@ -1,4 +1,4 @@
-"""What other parts of torch do with our layers: tracing, scripting, export, quantisation, per-sample gradients."""
+"""Our layers with other parts of torch: tracing, scripting, export, quantisation, per-sample gradients."""
 
 from __future__ import annotations
 

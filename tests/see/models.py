@@ -144,7 +144,7 @@ def train(kind: str, data: Path, out: Path) -> Model:
 
 
 def input_of(kind: str) -> Any:
-    """What the kind's model is looked at with."""
+    """The input for inspecting this kind of model."""
     if kind == "recognize":
         return (tone("ab"), RATE)
     if kind in ("recognize-transformer", "caption"):

@@ -1,4 +1,4 @@
-"""What pictures are labelled with: fonts of this machine, and a word where they are not enough."""
+"""Labels of pictures: fonts of this machine, and a note where they lack a character."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in a text a unit is most active."""
+"""The places in a text where a unit is most active."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_one_step_by_hand_gives_the_traced_numbers(kind: str, model_of: Find) ->
 
 
 def test_the_numbers_of_a_line_are_what_it_says(model_of: Find) -> None:
-    """What stands in the brackets, typed into a calculator, gives the gate."""
+    """The numbers in the brackets, typed into a calculator, give the gate."""
     (line,) = [one for one in model_of("generate-lstm").trace("3 and 4").by_hand(3, 2).lines if one.name == "f"]
     inside = line.numbers.removeprefix("σ(").removesuffix(")").replace("−", "-").replace("- ", "-").replace("+ ", "+")
     total = sum(float(term) for term in inside.split())
@@ -261,10 +261,10 @@ def test_a_long_text_is_followed_from_some_losses(model_of: Find, monkeypatch: p
 def test_forecast_losses_are_training_losses(model_of: Find) -> None:
     model = model_of("forecast")
     trace = model.trace(waves(20))
-    from unrolled.data.readers.series.series import Series
-    from unrolled.data.signals.scaling import Part
+    from unrolled.data.readers.series.read_series import Series
+    from unrolled.data.signals.scaling import SeriesPart
 
-    steps = model.assets.steps(Part(Series(waves(20), "")))
+    steps = model.assets.steps(SeriesPart(Series(waves(20), "")))
     network: Any = model.network
     with torch.no_grad():
         estimate, _ = network(torch.from_numpy(steps.inputs)[None])

@@ -159,7 +159,7 @@ def test_a_label_that_the_model_does_not_know_is_said(model_of: Find) -> None:
 def test_an_example_brings_its_truth(kind: str, run_of: Callable[[str], Path]) -> None:
     path = str(run_of(kind))
     model = api.load(path)
-    found = model.task.example(model.task.read(model.config).valid, 0)
+    found = model.tracer.example(model.task.read(model.config).valid, 0)
     assert isinstance(found, Example)
     inspection = Inspection(Asked({path: model}, example=0))
     trace = inspection.asked.trace()

@@ -144,7 +144,7 @@ def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path
 
 
 def close(shown: Any, expected: torch.Tensor) -> None:
-    """What a chart has is what the trace has, to the four digits that are sent."""
+    """A chart's numbers equal the trace's, to the four digits that are sent."""
     rows = shown if isinstance(shown[0], list) else [shown]
     numbers = torch.tensor([[float("nan") if value is None else value for value in row] for row in rows])
     numbers = numbers if isinstance(shown[0], list) else numbers[0]
@@ -477,7 +477,7 @@ def test_a_clicked_row_colours_the_text(page: Any, run_of: Runs, data: Path) -> 
 
 
 def test_a_very_long_text_in_the_dark(browser: Any, run_of: Runs, data: Path) -> None:
-    """What is left out is said; dark colours and larger text reach the charts."""
+    """The page reports what it leaves out; dark colours and larger text reach the charts."""
     inspection = inspection_of(run_of, "generate-rnn", data)
     inspection.asked.text = "3 and 4 make 7\n" * 600
     context = browser.new_context(color_scheme="dark")

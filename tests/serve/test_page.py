@@ -1,4 +1,4 @@
-"""What the page's server answers, and whom."""
+"""Answers of the page's server, and the requests it refuses."""
 
 from __future__ import annotations
 

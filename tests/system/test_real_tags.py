@@ -10,7 +10,6 @@ import pytest
 
 from unrolled import api
 from unrolled.tasks import Request
-from unrolled.tasks.tag.task import Tag
 
 DATA = Path(os.environ.get("UNROLLED_DATA", ""))
 pytestmark = pytest.mark.skipif("UNROLLED_DATA" not in os.environ, reason="UNROLLED_DATA is not set: no real text here")
@@ -29,7 +28,7 @@ def test_parts_of_speech_are_learnt_and_the_file_comes_back(tmp_path: Path) -> N
     assert model.scores["accuracy"] > 0.91, model.config
     assert model.scores["tokens"] == 25_147
     before = dev.read_text().split("\n")
-    after = "".join(Tag().run(model, Request(files=[str(dev)]))).split("\n")
+    after = "".join(model.runner.run(Request(files=[str(dev)]))).split("\n")
     right = words = 0
     for old, new in zip(before, after, strict=True):
         one, other = old.split("\t"), new.split("\t")

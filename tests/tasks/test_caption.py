@@ -22,9 +22,10 @@ from unrolled.errors import Note
 from unrolled.metrics.captions import caption_scores
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
 from unrolled.tasks.caption.config import CaptionConfig
+from unrolled.tasks.caption.run import CaptionRunner
 from unrolled.tasks.caption.task import Caption
-from unrolled.tasks.contract import Request
-from unrolled.tasks.shared.writing import real_tokens, with_targets
+from unrolled.tasks.runner import Request
+from unrolled.tasks.shared.targets import real_tokens, with_targets
 
 SMALL: dict[str, Any] = {
     "model.embedding_size": 24,
@@ -112,7 +113,7 @@ def test_it_learns_and_says_how_well(model: Model, table: Path) -> None:
     assert scores["bleu_signature"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert (scores["pictures"], scores["captions"], scores["not_ended"]) == (36, 72, 0)
     assert json.loads(json.dumps(scores)) == scores
-    assert Caption().goal(CaptionConfig(), model.assets).metric == "cider"
+    assert Caption().traits(CaptionConfig(), model.assets).goal.metric == "cider"
 
 
 def test_scores_are_those_of_the_captions_it_writes(model: Model, table: Path) -> None:
@@ -318,7 +319,7 @@ def test_a_model_can_be_trained_further(model: Model, table: Path, tmp_path: Pat
 
 def test_pictures_of_attention(model: Model, table: Path, tmp_path: Path) -> None:
     name, pixels, _ = scenes()[0]
-    figure = model.task.drawing(model, table.parent / "images" / name)
+    figure = CaptionRunner(model).drawing(table.parent / "images" / name)
     answer = model.predict(pixels)
     assert [axis.get_title() for axis in figure.axes][1 : len(answer.tokens) + 1] == answer.tokens
     figure.savefig(tmp_path / "a.png")
@@ -355,8 +356,8 @@ def test_features_are_drawn_over_a_picture_that_is_given(tmp_path: Path) -> None
     with np.load(tmp_path / "features.npz") as file:
         row = file["regions"][0]
     pixels = scenes()[0][1]
-    assert len(model.task.drawing(model, row, picture=pixels).axes[0].images) == 1
-    assert model.task.drawing(model, row).axes[0].get_title() != ""
+    assert len(CaptionRunner(model).drawing(row, picture=pixels).axes[0].images) == 1
+    assert CaptionRunner(model).drawing(row).axes[0].get_title() != ""
 
 
 @pytest.mark.parametrize(
@@ -402,15 +403,15 @@ def test_the_rest_is_described_where_a_picture_cannot_be_read(model: Model, tabl
         pytest.warns(Note, match=r"bad.png is no picture that can be read."),
         pytest.raises(UserError, match=r"^1 of 3 inputs could not be read. The others are above.$"),
     ):
-        said.extend(model.task.run(model, Request(files=[good[0], bad, good[1]])))
+        said.extend(model.runner.run(Request(files=[good[0], bad, good[1]])))
     assert said == [expected[0], "\n", expected[1]]
-    told = iter(model.task.run(model, Request(files=[good[0], bad, good[1]], format="jsonl")))
+    told = iter(model.runner.run(Request(files=[good[0], bad, good[1]], format="jsonl")))
     with pytest.warns(Note):
         records = [json.loads(next(told)) for _ in range(3)]
     assert (records[1]["input"], list(records[1])) == (bad, ["input", "error"])
     assert [f"{record['caption']}\n" for record in records[::2]] == expected
     with pytest.raises(UserError, match=r"bad.png is no picture that can be read."):
-        list(model.task.run(model, Request(files=[bad])))
+        list(model.runner.run(Request(files=[bad])))
 
 
 def test_pictures_without_captions_are_no_training_data(table: Path) -> None:
@@ -434,14 +435,14 @@ def test_models_without_attention_show_none(table: Path, tmp_path: Path) -> None
     with pytest.raises(
         UserError, match=r"This model has no attention to show. Train with model.decoder.attention=soft"
     ):
-        model.task.drawing(model, scenes()[0][1])
+        CaptionRunner(model).drawing(scenes()[0][1])
     bag = tmp_path / "bag.npz"
     np.savez(bag, regions=np.zeros((36, 5, 3)))
     rows = tmp_path / "rows.jsonl"
     rows.write_text("\n".join(json.dumps({"image": i, "captions": ["a b"]}) for i in range(36)))
     model = train(rows, tmp_path / "bag", data__images=str(bag), train__max_steps=2)
     with pytest.raises(UserError, match=r"The regions of this model form no grid that could be drawn."):
-        model.task.drawing(model, np.zeros((5, 3)))
+        CaptionRunner(model).drawing(np.zeros((5, 3)))
 
 
 def test_one_picture_cannot_be_divided(table: Path, tmp_path: Path) -> None:

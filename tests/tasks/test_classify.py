@@ -18,8 +18,9 @@ from unrolled import Model, UserError, api
 from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
 from unrolled.tasks import Request
-from unrolled.tasks.classify.task import Classified
-from unrolled.tasks.shared.reader import Reader, choose_level
+from unrolled.tasks.classify.predict import Classified
+from unrolled.tasks.shared.levels import classifier_level
+from unrolled.tasks.shared.reader import Reader
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 12,
@@ -193,7 +194,7 @@ def test_several_labels(tmp_path: Path) -> None:
         scores = model.evaluate(write(tmp_path / "new.tsv", [("red;new", "a red thing"), ("big", "a big thing")]))
     assert scores["accuracy"] == 0.5  # of whole examples
     assert scores["micro_f1"] == pytest.approx(0.8)  # two of three labels are found, and nothing else
-    record = json.loads("".join(model.task.run(model, Request(texts=["a big red thing"], format="jsonl"))))
+    record = json.loads("".join(model.runner.run(Request(texts=["a big red thing"], format="jsonl"))))
     assert record["labels"] == ["big", "red"]
 
 
@@ -252,11 +253,11 @@ def test_vectors_are_taken_and_kept(table: Path, tmp_path: Path) -> None:
     words = ["fine", "poor", "one", "superb"]
     (tmp_path / "v.txt").write_text("".join(f"{word} {n} {n + 1} {n + 2}\n" for n, word in enumerate(words)))
     frozen = train(table, tmp_path / "frozen", data__vectors=str(tmp_path / "v.txt"), model__tune_vectors=False)
-    vectors = frozen.task.word_vectors(frozen)
+    vectors = frozen.word_vectors()
     assert vectors["superb"].tolist() == [3, 4, 5]  # never in the training texts
     assert vectors["fine"].tolist() == [0, 1, 2]
     tuned = train(table, tmp_path / "tuned", data__vectors=str(tmp_path / "v.txt"))
-    assert tuned.task.word_vectors(tuned)["fine"].tolist() != [0, 1, 2]
+    assert tuned.word_vectors()["fine"].tolist() != [0, 1, 2]
     with pytest.raises(UserError, match=r"data\.vectors are of words, and data\.level=char"):
         train(table, tmp_path / "char", data__vectors=str(tmp_path / "v.txt"), data__level="char")
 
@@ -305,9 +306,9 @@ def test_very_long_and_empty_texts(model: Model, tmp_path: Path) -> None:
 
 
 def test_the_level_is_chosen() -> None:
-    assert choose_level(["Smith", "van Dyke", "O'Neil"]) == "char"
-    assert choose_level(["我不喜欢这部电影", "很好看"]) == "word"  # every character is a token
-    assert choose_level(["it was a fine film", "a poor one indeed", "good"]) == "word"
+    assert classifier_level(["Smith", "van Dyke", "O'Neil"]) == "char"
+    assert classifier_level(["我不喜欢这部电影", "很好看"]) == "word"  # every character is a token
+    assert classifier_level(["it was a fine film", "a poor one indeed", "good"]) == "word"
 
 
 def test_a_reader_survives_json() -> None:

@@ -51,15 +51,15 @@ def test_it_learns_numbers(model: Model, tmp_path: Path) -> None:
     assert scores["rmse"] < 5 < 10 < scores["rmse_of_training_mean"]
     assert scores["r2"] > 0.9
     assert scores["examples"] == 60
-    assert "rmse" in model.task.report(scores)
+    assert "rmse" in model.runner.report(scores)
     answer = model.predict("film 7 was great to a")
     assert isinstance(answer, Measured)
     assert 120 < float(answer) < 140
     together = model.predict(["film 7 was great to a", "film 8 was poor to b"])
     assert together[0].value == pytest.approx(answer.value, abs=1e-4)
-    record = json.loads(next(model.task.run(model, Request(texts=["a great film"], format="jsonl"))))
+    record = json.loads(next(model.runner.run(Request(texts=["a great film"], format="jsonl"))))
     assert list(record) == ["input", "value"]
-    assert next(model.task.run(model, Request(texts=["a great film"]))) == f"{record['value']:.6g}\n"
+    assert next(model.runner.run(Request(texts=["a great film"]))) == f"{record['value']:.6g}\n"
 
 
 def test_a_saved_model_answers_the_same(model: Model, tmp_path: Path) -> None:

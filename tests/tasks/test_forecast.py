@@ -17,7 +17,7 @@ from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
-from unrolled.tasks.forecast.task import ForecastConfig
+from unrolled.tasks.forecast.config import ForecastConfig
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,
@@ -128,7 +128,8 @@ def test_roll_outs_fit_into_a_short_validation_part(tmp_path: Path) -> None:
     path = table(tmp_path / "short.csv", waves(50))
     config = api.configure("forecast", [], {**SMALL, "data.train": str(path), "train.free_running": True})
     job = TrainingJob(config)
-    scores = job.task.evaluate(job.model, job.task.batches(config, job.assets, job.data.valid, training=False))
+    batches = job.task.batches(config, job.assets, job.data.valid, training=False)
+    scores = job.task.evaluate(job.model, batches).scores
     assert scores["free_running_steps"] == 10
     assert scores["free_running_mse"] > 0
 
@@ -177,7 +178,7 @@ def test_a_stream_keeps_nothing_of_the_past(model: Model) -> None:
 
 
 def test_batches_and_streams_agree(model: Model) -> None:
-    """What evaluation computes for series side by side is what each gives alone, row by row."""
+    """Evaluation of series side by side equals each series alone, row by row."""
     first, second = waves(90), waves(31, seed=5)
     together = model.predict([first, second], steps=5)
     for series, answer in zip((first, second), together, strict=True):

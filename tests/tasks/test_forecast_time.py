@@ -19,6 +19,8 @@ from unrolled.cli.train import horizon_of
 from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
 from unrolled.model_file import read_about
+from unrolled.tasks import Forecast
+from unrolled.tasks.forecast.config import ForecastConfig
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,
@@ -180,15 +182,15 @@ def test_columns_can_be_kept(model: Model, file: Path) -> None:
     def request(*keep: str) -> Request:
         return Request(files=[str(file)], format="csv", keep=keep)
 
-    lines = "".join(model.task.run(model, request("clock", "load"))).splitlines()
+    lines = "".join(model.runner.run(request("clock", "load"))).splitlines()
     assert lines[0] == "store,date,clock,load,load+1,load+1_deviation"
     assert lines[1].startswith("0,2024-01-01 00:00:00,0,")
-    text = "".join(model.task.run(model, Request(lines=file.read_text().splitlines(), keep=("date",)))).splitlines()
+    text = "".join(model.runner.run(Request(lines=file.read_text().splitlines(), keep=("date",)))).splitlines()
     assert text[0].startswith("2024-01-01 00:00:00\t")
     with pytest.raises(UserError, match=r"has no column 'nothing'\. Its columns: store, date, clock, load\."):
-        list(model.task.run(model, request("nothing")))
+        list(model.runner.run(request("nothing")))
     with pytest.raises(UserError, match=r"--keep is for rows that were given, and --steps goes beyond them\."):
-        list(model.task.run(model, request("load"), steps=2, hold_inputs=True))
+        list(model.runner.run(request("load"), steps=2, hold_inputs=True))
 
 
 def test_an_unsorted_file_is_answered_in_its_order(folder: Path, file: Path, tmp_path: Path) -> None:
@@ -287,20 +289,20 @@ def test_a_model_of_an_earlier_version(file: Path, tmp_path: Path) -> None:
     for name in ("time_column", "period"):
         del about["config"]["data"][name]
     del about["config"]["train"]["tune_linear"]
-    config = model.task.config_class.model_validate(about["config"])
-    old = Model(model.task, config, model.task.assets_from_json(about["assets"]), model.network)
+    config = ForecastConfig.model_validate(about["config"])
+    old = Model(model.task, config, Forecast().assets_from_json(about["assets"]), model.network)
     records = [json.loads(line) for line in _run(old, file)]
     assert [list(one) for one in records[:1]] == [["store", "load+1"]]
     newer = [json.loads(line) for line in _run(model, file)]
     assert [one["load+1"] for one in records] == [one["load+1"] for one in newer]
     about["config"]["data"]["sequence_column"] = None
-    assert model.task.config_class.model_validate(about["config"]).data.sequence_column == "none"
+    assert ForecastConfig.model_validate(about["config"]).data.sequence_column == "none"
 
 
 def _run(model: Model, file: Path) -> list[str]:
     from unrolled.tasks import Request
 
-    return "".join(model.task.run(model, Request(files=[str(file)], format="jsonl"))).splitlines()
+    return "".join(model.runner.run(Request(files=[str(file)], format="jsonl"))).splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +326,7 @@ def test_a_recurrent_part_that_adds_nothing_is_said(noise: Path, tmp_path: Path)
 
 
 def test_one_that_adds_something_is_not(model: Model) -> None:
-    assert model.task.remarks(model) == []
+    assert model.task.description.remarks(model) == []
     assert model.trace(np.ones((5, 2))).notes == ()
 
 

@@ -12,7 +12,7 @@ import torch
 
 import unrolled
 from unrolled import Model, UserError, api
-from unrolled.models import LanguageModelSettings, language_model, stepping
+from unrolled.models import LanguageModelSettings, language_model, stepper_for
 from unrolled.models.language import RecurrentLM
 from unrolled.tasks import TASKS
 from unrolled.tasks.generate.config import GenerateConfig
@@ -280,6 +280,7 @@ def test_gradients_agree_with_autograd_by_hand(model: Model) -> None:
     assert torch.allclose(trace.gradients()[5], expected, rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.usefixtures("with_curves")
 def test_the_run_folder_has_what_scripts_rely_on(book: Path, tmp_path: Path) -> None:
     small(book, tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
@@ -370,7 +371,7 @@ class TestModels:
         network = language_model(LanguageModelSettings(hidden_size=32, num_layers=2), 11, 3).eval()
         if weights != "fp32" and "native" not in unrolled.kernels.ENGINES:
             pytest.skip("the native engine is not built")
-        packed = stepping(network, 2, weights)
+        packed = stepper_for(network, 2, weights)
         state, expected_state = packed.start(None), network.start(None)
         for tokens in torch.randint(0, 11, (20, 2)):
             step, expected = packed.step(tokens, state), network.step(tokens, expected_state)
@@ -381,7 +382,7 @@ class TestModels:
     def test_packed_weights_are_for_few_rows(self) -> None:
         network = language_model(LanguageModelSettings(hidden_size=8), 11, 3)
         with pytest.raises(UserError) as error:
-            stepping(network, 9, "int8")
+            stepper_for(network, 9, "int8")
         assert str(error.value) == (
             "weights='int8' is for writing up to 8 texts at once with a recurrent model on a CPU. Use weights='fp32'."
         )

@@ -39,10 +39,10 @@ from unrolled.data.signals.line_images import prepared_line
 from unrolled.errors import Note, UserError
 from unrolled.jobs import TrainingJob
 from unrolled.search import NGram
-from unrolled.tasks.contract import Request
 from unrolled.tasks.recognize.batches import features_batch
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.task import Recognize
+from unrolled.tasks.runner import Request
 
 CAUSAL: dict[str, Any] = {"model.bidirectional": False, "train.max_steps": 300}
 WRITERS: dict[str, Callable[[Path, list[str]], Path]] = {
@@ -441,7 +441,7 @@ class Trickle(io.BytesIO):
 
 
 def piped(model: Model, file: io.BytesIO, format: Any = "text", **options: Any) -> list[str]:
-    return list(model.task.run(model, Request(raw=file, format=format), **options))
+    return list(model.runner.run(Request(raw=file, format=format), **options))
 
 
 def test_sound_from_a_pipe_is_text_as_it_comes(causal: Model) -> None:

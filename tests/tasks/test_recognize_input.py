@@ -1,4 +1,4 @@
-"""What `recognize` says of training data and settings that it cannot use, or not wholly."""
+"""Messages of `recognize` about training data and settings that it cannot use, or only in part."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tests.tasks.recognition import (
 from unrolled import UserError, api
 from unrolled.jobs import TrainingJob
 from unrolled.tasks.recognize.features import InputReader
+from unrolled.tasks.recognize.run import RecognizeRunner
 from unrolled.tasks.recognize.search import Piece, RunOptions, joined
 
 
@@ -188,7 +189,7 @@ def test_inputs_of_the_wrong_kind(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^Input 1 is list\. Expected .* Make a NumPy array of it: np\.array"):
         listener.predict([[0.0, 0.5]], rate=RATE)
     with pytest.raises(UserError, match="a picture shows 4,000 at the most"):
-        listener.task.drawing(listener, np.ones(60 * RATE, dtype=np.float32), rate=RATE)
+        RecognizeRunner(listener).drawing(np.ones(60 * RATE, dtype=np.float32), rate=RATE)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from unrolled.errors import Note
 from unrolled.metrics.spans import may_follow, spans_of, tags_of
 from unrolled.models.tagger import Tagger
 from unrolled.tasks import Request
-from unrolled.tasks.tag.task import Tag
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 16,
@@ -243,7 +242,7 @@ def test_scores_are_their_definitions(model: Model, tmp_path: Path) -> None:
 
 
 def run(model: Model, **request: Any) -> str:
-    return "".join(Tag().run(model, Request(**request)))
+    return "".join(model.runner.run(Request(**request)))
 
 
 def test_columns_come_back_tagged(model: Model, chunks: Path, tmp_path: Path) -> None:
@@ -339,7 +338,7 @@ def test_pretrained_vectors(tuned: bool, chunks: Path, tmp_path: Path) -> None:
     found = weight[words.ids(["Ada", "Paris", "Rome"])]
     assert torch.allclose(found, expected, atol=0.1)
     assert torch.equal(found, expected) is not tuned
-    assert torch.equal(torch.from_numpy(Tag().word_vectors(model)["rome"]), found[2])
+    assert torch.equal(torch.from_numpy(model.word_vectors()["rome"]), found[2])
     test = tmp_path / "test.txt"
     test.write_text("Paris NNP B-LOC\nKurt NNP B-PER\n")
     assert model.evaluate(test)["unknown_words"] == 1  # it has a vector, but was in no training sentence

@@ -1,4 +1,4 @@
-"""What `run` of a tagger takes for text or columns, and that files come back as they were."""
+"""A tagger's `run` tells text from columns, and files come back unchanged apart from the tags."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tasks.test_tag import run, small
 from unrolled import UserError
 from unrolled.data.readers.tagged.sentences import Columns
 from unrolled.tasks import Request
-from unrolled.tasks.tag.predict import Document, Documents, words_of
+from unrolled.tasks.tag.documents import Document, Documents, words_of
 
 KEPT = "EU\t\tB-ORG\tkeep0\nrejects\tVBZ\tO\t\n\nPeter\tNNP\tB-PER\tkeep2\n"
 CONLLU = "# text = Go !\n1\tGo\t_\tX\t_\t_\t_\t_\t_\t_\n2\t!\t_\tX\t_\t_\t_\t_\t_\t_\n\n"

@@ -1,4 +1,4 @@
-"""How sure a tagger is, which addresses of a text stay whole, and tags that are numbers."""
+"""Probabilities of a tagger, addresses that stay whole, and tags that are numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import Note
 from unrolled.models.tagger import Tagger
 from unrolled.tasks.tag.config import TagConfig
-from unrolled.tasks.tag.predict import words_of
+from unrolled.tasks.tag.documents import words_of
 from unrolled.tasks.tag.task import Tag
 
 SMALL: dict[str, Any] = {

@@ -22,8 +22,10 @@ from unrolled.data import Batch, Pair
 from unrolled.errors import Note
 from unrolled.search import BeamResult, Hypothesis, Ranking, score_targets
 from unrolled.tasks import Request
-from unrolled.tasks.shared.side import Reading, choose_level
-from unrolled.tasks.shared.writing import real_tokens
+from unrolled.tasks.contract import Training
+from unrolled.tasks.shared.levels import translation_level
+from unrolled.tasks.shared.side import Reading
+from unrolled.tasks.shared.targets import real_tokens, with_guesses
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch, source_batch
 from unrolled.tasks.translate.config import TranslateConfig
@@ -312,7 +314,7 @@ def test_unknown_words_are_replaced_by_attention(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("place", "word"), [(0, "Call"), (1, "Ada!"), (2, "now")])
 def test_the_word_that_was_looked_at_takes_the_place(place: int, word: str) -> None:
     reading = Reading("word", 2, None, False, "auto")
-    assets = TranslateAssets.train(["call now"] * 2, ["now ring"] * 2, reading, reading, joint=True)
+    assets = TranslateAssets.train([Pair("call now", "now ring")] * 2, reading, reading, joint=True)
     ids = assets.source.ids("Call  Ada! now")
     attention = torch.zeros(3, 4)
     attention[:, 3] = 0.1  # the end of the source is no word
@@ -344,23 +346,23 @@ def test_joint_and_separate_pieces(joint: bool, file: Path, tmp_path: Path) -> N
 
 
 def test_the_best_model_is_the_best_at_what_can_be_told_apart(model: Model, file: Path, tmp_path: Path) -> None:
-    goal = Translate().goal
+    traits = Translate().traits
     assert isinstance(model.config, TranslateConfig)
-    assert goal(model.config, model.assets).metric == "exact_match"
+    assert traits(model.config, model.assets).goal.metric == "exact_match"
     path = tmp_path / "sentences.tsv"
     names = ("Ada", "Grace", "Emmy", "Alan", "Kurt")
     path.write_text("".join(f"{n} geht mit dem Hund\t{n} is walking with the little dog\n" for n in names))
-    assert goal(model.config, small(path, tmp_path / "bpe").assets).metric == "bleu"
-    assert goal(model.config, small(path, tmp_path / "char", data__level="char").assets).metric == "chrf"
+    assert traits(model.config, small(path, tmp_path / "bpe").assets).goal.metric == "bleu"
+    assert traits(model.config, small(path, tmp_path / "char", data__level="char").assets).goal.metric == "chrf"
 
 
 def test_what_a_token_is_is_found_out() -> None:
-    assert choose_level(["가곡", "가공", "가극 어"]) == "char"
-    assert choose_level(["k a̠ ɡ o̞ k̚", "n o̞", "t͡ɕ͈ i"]) == "symbols"
-    assert choose_level(["one two", "three", "two one three"] * 9) == "symbols"
-    assert choose_level(["Zwei Hunde laufen.", "Ein Mann schläft dort."]) == "bpe"
+    assert translation_level(["가곡", "가공", "가극 어"]) == "char"
+    assert translation_level(["k a̠ ɡ o̞ k̚", "n o̞", "t͡ɕ͈ i"]) == "symbols"
+    assert translation_level(["one two", "three", "two one three"] * 9) == "symbols"
+    assert translation_level(["Zwei Hunde laufen.", "Ein Mann schläft dort."]) == "bpe"
     many = [" ".join(f"{chr(0x4E00 + (i * 7 + j) % 900)}" for j in range(8)) for i in range(300)]
-    assert choose_level(many) == "bpe"
+    assert translation_level(many) == "bpe"
 
 
 def test_korean_syllables_are_read_as_letters_and_written_as_syllables(tmp_path: Path) -> None:
@@ -395,11 +397,11 @@ def test_own_words_are_read_as_the_schedule_says(forcing: str, file: Path, tmp_p
     pairs = [Pair(s, t) for s, t in numbers()]
     batch = task.batches(model.config, model.assets, pairs, training=False)[0]
     truth = batch.more["target_inputs"]
-    late = task.prepare(model.network, config, batch, None, 1.0).more["target_inputs"]
+    late = with_guesses(model.network, batch, Training(config.train, 1.0)).more["target_inputs"]
     assert torch.equal(late[:, 0], truth[:, 0])
     assert float((late != truth).float().mean()) > 0.2
     if forcing != "never":
-        early = task.prepare(model.network, config, batch, None, 0.0).more["target_inputs"]
+        early = with_guesses(model.network, batch, Training(config.train, 0.0)).more["target_inputs"]
         assert float((early != truth).float().mean()) < 0.05
 
 
@@ -480,7 +482,7 @@ def test_empty_sides_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_sources_too_long_or_never_seen_are_said(model: Model) -> None:
     request = Request(texts=["3 5 7 8 3 5", "3 what 5"])
-    said = notes_of(lambda: list(Translate().run(model, request)))
+    said = notes_of(lambda: list(model.runner.run(request)))
     assert said == [
         "Tokens never seen in training are read as <unk>. There are 1.",
         "Sources longer than any in training (3 tokens) may be translated poorly. There are 1.",
@@ -489,7 +491,7 @@ def test_sources_too_long_or_never_seen_are_said(model: Model) -> None:
 
 def test_targets_that_never_end_are_said(model: Model, file: Path) -> None:
     request = Request(texts=["3 5 8", "7"])
-    said = notes_of(lambda: list(Translate().run(model, request, max_tokens=1, beam=1)))
+    said = notes_of(lambda: list(model.runner.run(request, max_tokens=1, beam=1)))
     assert said == ["2 translations had not ended after the most tokens allowed, and were cut."]
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders
 
+from tests import warm
 from tests.text.conftest import AWKWARD, COMBINED, FAMILY, trained
 from unrolled.errors import UserError
 from unrolled.text import BPETokenizer
@@ -102,8 +100,7 @@ def test_lower_case_points_at_the_original() -> None:
 
 def test_another_process_trains_the_same() -> None:
     code = "import json; from tests.text.conftest import trained;print(json.dumps(trained('bpe').to_json()))"
-    root = Path(__file__).parents[2]
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    ended = warm.python("-c", code, check=True)
     assert json.loads(ended.stdout) == trained("bpe").to_json()
 
 

@@ -1,4 +1,4 @@
-"""What every level promises."""
+"""The promises of every level."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_only_what_is_wanted_is_read(file: Path, block: int, monkeypatch: pytest
 
 
 def test_most_reads_no_further(tmp_path: Path) -> None:
-    """What stands behind the wanted rows may be as wrong as it likes."""
+    """Errors after the wanted rows do not matter."""
     file = tmp_path / "v.txt"
     file.write_text("9 2\na 1 2\nb 3 4\nc rubbish\n")
     assert Vectors.read(file, most=2).words == ["a", "b"]
@@ -140,7 +140,7 @@ def test_a_word_that_text_cannot_hold_is_refused(word: str, tmp_path: Path) -> N
     vectors = Vectors([word, "b"], [[1.0], [2.0]])
     with pytest.raises(UserError) as error:
         vectors.write(tmp_path / "v.txt")
-    assert str(error.value) == f"The word {word!r} cannot stand in a line of text. Write an .npz file."
+    assert str(error.value) == f"The word {word!r} cannot be written as a line of text. Write an .npz file."
     vectors.write(tmp_path / "v.npz")
     assert Vectors.read(tmp_path / "v.npz").words == [word, "b"]
 
@@ -155,7 +155,7 @@ def test_what_is_not_wanted_is_not_counted(tmp_path: Path, recwarn: pytest.Warni
 def test_a_word_that_stands_twice_is_counted(tmp_path: Path) -> None:
     file = tmp_path / "v.txt"
     file.write_text("4 1\na 1\nb 2\na 3\na 4\n")
-    with pytest.warns(Note, match=r"v\.txt: 2 words stand there again: the first counts\. The first of them: 'a'\.$"):
+    with pytest.warns(Note, match=r"v\.txt: 2 words are repeated: the first counts\. The first of them: 'a'\.$"):
         vectors = Vectors.read(file)
     assert vectors.words == ["a", "b"]
     assert vectors.matrix.tolist() == [[1], [2]]
@@ -193,7 +193,7 @@ KIND = "Give the path of a word2vec, GloVe or npz file."
         (
             "3 1\na 1\nb 2\n",
             "{file}: its first line promises 3 words, 2 follow. "
-            "The file was cut short or put together: get it anew, or correct the first line.",
+            "The file is truncated or was concatenated: download it again, or correct the first line.",
         ),
         ("1 1\na 1\nb 2\n", "{file}: its first line promises 1 words, 2 follow. The file was cut short or put"),
         ("PK\3\4", "{file} is a zip archive. Unpack it first: unzip {file}"),
@@ -227,7 +227,7 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (b"what is this\n", "is not word2vec's binary format. Expected the first line: WORDS WIDTH."),
         (b"1 100001\na ", ":1: the vectors have 100001 numbers. Expected the line WORDS WIDTH, 1 to 100000."),
-        (b"2 2\na " + bytes(8) + b"b " + bytes(5), "promises 2 words, but ends after 1. The file was cut short."),
+        (b"2 2\na " + bytes(8) + b"b " + bytes(5), "promises 2 words, but ends after 1. The file is truncated."),
         (b"1 1\na " + struct.pack("<f", np.nan), ": the vector of 'a' holds NaN or infinity. Expected finite numbers."),
     ],
 )

@@ -107,7 +107,7 @@ def test_words_are_found_as_written_then_in_lower_case() -> None:
 def test_a_vector_of_zeros_is_near_to_nothing() -> None:
     vectors = Vectors(["nil", "a", "b"], [[0, 0], [1, 0], [-1, 0]])
     assert vectors.nearest("a") == [("nil", 0.0), ("b", -1.0)]
-    with pytest.raises(UserError, match=r"^The query is a vector of zeros: it is near to nothing\. Ask for another"):
+    with pytest.raises(UserError, match=r"^The query is a vector of zeros: it has no direction\. Ask for another"):
         vectors.nearest("nil")
 
 

@@ -102,10 +102,10 @@ def test_half_characters_are_refused() -> None:
 @pytest.mark.parametrize(
     ("min_count", "max_size", "message"),
     [
-        (0, None, "min_count=0 is too small or no number. Expected a whole number from 1 on."),
+        (0, None, "min_count=0 is too small or not a number. Expected a whole number from 1 on."),
         (1.5, None, "min_count=1.5"),
         (True, None, "min_count=True"),
-        (1, 1, "max_size=1 is too small or no number. Expected a whole number from 2 on."),
+        (1, 1, "max_size=1 is too small or not a number. Expected a whole number from 2 on."),
         (1, "9", "max_size='9'"),
     ],
 )

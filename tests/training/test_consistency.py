@@ -14,7 +14,8 @@ from tests.tasks import recognition, test_caption, test_translate
 from unrolled import Model, UserError, api
 from unrolled.data import Batch
 from unrolled.tasks import TASKS
-from unrolled.training.consistency import NAME
+from unrolled.tasks.contract import Training
+from unrolled.training import Loss
 
 WEIGHT = 0.7
 DROPPED = {
@@ -74,11 +75,17 @@ def distributions(kind: str, network: Any, batch: Batch) -> Tensor:
     return test_translate.real_scores(network, batch)[0].log_softmax(-1)
 
 
+def loss_of(model: Model, batch: Batch, weight: float) -> Loss:
+    config: Any = model.config
+    settings = config.train.model_copy(update={"consistency": weight})
+    return TASKS[model.task.name]().loss(model.network, batch, None, Training(settings))
+
+
 def test_the_penalty_is_torchs_divergence_both_ways(made: tuple[str, Model, Batch, Batch]) -> None:
     kind, model, batch, _ = made
     network = model.network.train()
     torch.manual_seed(1)
-    loss = model.task.loss(network, batch, None)
+    loss = loss_of(model, batch, WEIGHT)
     torch.manual_seed(1)
     first, second = distributions(kind, network, batch).detach().chunk(2)
     there, back = (F.kl_div(*ways, reduction="sum", log_target=True) for ways in ((first, second), (second, first)))
@@ -90,10 +97,9 @@ def test_the_penalty_is_torchs_divergence_both_ways(made: tuple[str, Model, Batc
 
 def test_without_dropout_two_passes_agree_and_the_loss_is_as_it_was(made: tuple[str, Model, Batch, Batch]) -> None:
     _, model, twice, once = made
-    network = model.network.eval()
+    model.network.eval()
     assert len(twice.inputs) == 2 * len(once.inputs)
-    assert NAME not in once.more
-    loss, plain = model.task.loss(network, twice, None), model.task.loss(network, once, None)
+    loss, plain = loss_of(model, twice, WEIGHT), loss_of(model, once, 0.0)
     assert loss.penalty is not None
     assert abs(float(loss.penalty.detach())) < 1e-9
     assert plain.penalty is None
@@ -104,8 +110,10 @@ def test_it_is_only_in_training(made: tuple[str, Model, Batch, Batch]) -> None:
     _, model, *_ = made
     config: Any = model.config
     config = config.model_copy(update={"train": config.train.model_copy(update={"consistency": WEIGHT})})
-    read = model.task.read(config)
-    assert NAME not in model.task.batches(config, model.assets, read.valid, training=False)[0].more
+    task, read = TASKS[model.task.name](), model.task.read(config)
+    batch = task.batches(config, model.assets, read.valid, training=False)[0]
+    model.network.eval()
+    assert task.loss(model.network, batch, None).penalty is None
 
 
 def test_a_weight_below_zero_is_refused() -> None:

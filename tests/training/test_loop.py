@@ -13,7 +13,7 @@ from torch import nn
 from tests.tolerances import assert_close
 from unrolled.config.stored import stored_as
 from unrolled.data import Batch
-from unrolled.training import Goal, Loss, Progress, Trainer, TrainSettings
+from unrolled.training import Evaluation, Goal, Loss, Progress, Trainer, TrainSettings
 from unrolled.training.loop import noisy_weights
 from unrolled.training.report import stopped_early
 
@@ -43,7 +43,7 @@ def trainer(network: nn.Linear, **options: Any) -> Trainer:
         One(),
         settings,
         goal=Goal("score"),
-        evaluate=lambda: {"score": float(network.weight.detach().square().sum())},
+        evaluate=lambda: Evaluation({"score": float(network.weight.detach().square().sum())}),
         device=torch.device("cpu"),
         judge_start=judge,
     )
@@ -87,7 +87,7 @@ def test_of_equal_scores_the_last_is_the_best() -> None:
     """A score that says nothing yet, as an error rate of 1, must not keep the least trained network; yet it stalls."""
     scores = iter([1.0, 1.0, 0.5, 0.5, 0.7])
     made = trainer(nn.Linear(3, 1, bias=False), max_steps=5, eval_every=1)
-    made.evaluate = lambda: {"score": next(scores)}
+    made.evaluate = lambda: Evaluation({"score": next(scores)})
     best = [(info.is_best, made.progress.best_step, made.progress.stalled) for info in made.steps()]
     assert best == [(True, 1, 0), (True, 2, 1), (True, 3, 0), (True, 4, 1), (False, 4, 2)]
 
@@ -97,7 +97,7 @@ def judged(scores: list[dict[str, float]], progress: Progress | None = None, **o
     metric, given = next(iter(scores[0])), iter(scores)
     first = 0 if progress is None else progress.step
     made = trainer(nn.Linear(3, 1, bias=False), max_steps=first + len(scores), **{"eval_every": 1, **options})
-    made.goal, made.evaluate = Goal(metric, higher_is_better=True), lambda: next(given)
+    made.goal, made.evaluate = Goal(metric, higher_is_better=True), lambda: Evaluation(next(given))
     made.progress = made.progress if progress is None else progress
     return made, "".join("b" if info.is_best else "-" for info in made.steps())
 
@@ -167,7 +167,7 @@ def stalls(scores: list[float], **options: Any) -> Trainer:
     """A run over evaluations with these scores, one after each update."""
     given = iter(scores)
     made = trainer(nn.Linear(3, 1, bias=False), max_steps=len(scores), **{"eval_every": 1, **options})
-    made.evaluate = lambda: {"score": next(given)}
+    made.evaluate = lambda: Evaluation({"score": next(given)})
     for _ in made.steps():
         pass
     return made

@@ -82,4 +82,4 @@ def evaluate(
     else:
         with options_of(loaded.task.name, OPTIONS):
             scores = loaded.evaluate(data, set=overrides, **options)
-    typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.task.report(scores))
+    typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.runner.report(scores))

@@ -188,30 +188,30 @@ def run(
     if files and "-" in files and files != ["-"]:
         raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
     piped = files == ["-"]
-    kept = kept_columns(keep, format, loaded.task, [] if piped else files or [])
+    kept = kept_columns(keep, format, loaded, [] if piped else files or [])
     if text is not None or (files and not piped):
         request = Request(texts=text, files=files or (), format=format, keep=kept)  # type: ignore[arg-type]
         _answer(loaded, request, options)
     elif sys.stdin.isatty() and not files:
         _play(loaded, format, options)
-    elif loaded.task.reads_bytes and holds_a_file(asked=bool(files) or rate is not None):
+    elif loaded.runner.reads_bytes and holds_a_file(asked=bool(files) or rate is not None):
         _answer(loaded, Request(raw=sys.stdin.buffer, format=format), options)  # type: ignore[arg-type]
     else:
         _answer(loaded, Request(lines=standard_input(), format=format, keep=kept), options)  # type: ignore[arg-type]
 
 
-def kept_columns(keep: str | None, format: str, task: Any, files: Sequence[str]) -> list[str]:
+def kept_columns(keep: str | None, format: str, model: Any, files: Sequence[str]) -> list[str]:
     """The columns that --keep names; an error where there is nothing that they could go into, or come from."""
     if keep is None:
         return []
     names = [name.strip() for name in keep.split(",") if name.strip()]
     if not names:
         raise UserError("--keep names no column.", "Give names with commas between: --keep id,date")
-    if not task.keeps:
-        raise UserError(f"--keep is not for a model of {task.name}.", "Leave it out.")
+    if not model.runner.keeps:
+        raise UserError(f"--keep is not for a model of {model.task.name}.", "Leave it out.")
     if format == "text":
         raise UserError("--keep is for records.", "Ask for them with --format jsonl or csv.")
-    if not files and not task.keeps_lines:
+    if not files and not model.runner.keeps_lines:
         raise UserError("--keep is for the columns of tables, and there is no file.", "Give one, or leave it out.")
     return names
 
@@ -271,7 +271,7 @@ def flag(name: str) -> str:
 
 def _answer(model: Any, request: Any, options: Mapping[str, Any]) -> None:
     with options_of(model.task.name, OPTIONS):
-        for piece in model.task.run(model, request, **options):
+        for piece in model.runner.run(request, **options):
             sys.stdout.write(piece)
             sys.stdout.flush()
 

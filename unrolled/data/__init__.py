@@ -2,28 +2,28 @@
 
 from unrolled.data.batching.batch import Batch, join
 from unrolled.data.batching.buckets import Buckets, held_out
-from unrolled.data.batching.lanes import Lanes, Steps
-from unrolled.data.batching.streams import Stream, Windows
+from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
+from unrolled.data.batching.token_windows import ContiguousWindows, ShuffledWindows
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.pairs import Pair, read_pairs, read_parallel
-from unrolled.data.readers.series.series import Series, Sheet, read_series
-from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.series.read_series import Series, Sheet, read_series
+from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.readers.text import EMBEDDED, embedded_text, read_text
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.signals.scaling import ColumnScaling
 
 __all__ = [
     "EMBEDDED",
     "Batch",
     "Buckets",
-    "Frame",
-    "Lanes",
+    "ColumnScaling",
+    "ContiguousWindows",
+    "FrameSequence",
     "Pair",
+    "RaggedWindows",
     "Row",
     "Series",
     "Sheet",
-    "Steps",
-    "Stream",
-    "Windows",
+    "ShuffledWindows",
     "embedded_text",
     "held_out",
     "join",

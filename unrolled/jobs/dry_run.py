@@ -36,7 +36,7 @@ def dry_run(config: Any, task: Task | None = None) -> DryRun:
         {
             "task": job.task.name,
             "data": job.data.source,
-            **job.task.statistics(config, job.data, job.assets),
+            **job.task.description.statistics(config, job.data, job.assets),
             "parameters": f"{job.model.num_parameters:,}",
             "loss of the second update": f"{info.loss:.4f}",
             "updates": f"{trainer.total_steps} ({batches_per_epoch(trainer)})",

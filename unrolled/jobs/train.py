@@ -18,11 +18,11 @@ from unrolled.jobs.target import configure
 from unrolled.model import Model, current_versions, find_file
 from unrolled.see.figures.curves import curves
 from unrolled.tasks import TASKS, Data, Task
+from unrolled.tasks.contract import Training
 from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
 from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
 from unrolled.training.devices import is_out_of_memory, largest_fitting_batch, pick_device
-from unrolled.training.doubts import Doubts
 from unrolled.training.folder import (
     BEST,
     CONFIG,
@@ -40,6 +40,7 @@ from unrolled.training.interrupts import interruptible
 from unrolled.training.loop import StepInfo
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
+from unrolled.training.score_checks import ScoreChecks
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
@@ -65,7 +66,8 @@ class TrainingJob:
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
-        self.goal = self.task.goal(self.config, self.assets)
+        self.traits = self.task.traits(self.config, self.assets)
+        self.goal = self.traits.goal
         network = self.task.build(self.config, self.assets)
         if start is not None:
             self.task.transfer(start, network, self.assets)
@@ -79,8 +81,7 @@ class TrainingJob:
         valid = task.batches(config, self.assets, self.data.valid, training=False)
 
         def loss(batch: Batch, state: Any) -> Any:
-            prepared = task.prepare(model.network, config, batch, state, trainer.done)
-            return task.loss(model.network, prepared, state)
+            return task.loss(model.network, batch, state, Training(config.train, trainer.done))
 
         trainer = Trainer(
             model.network,
@@ -90,10 +91,10 @@ class TrainingJob:
             goal=self.goal,
             evaluate=lambda: task.evaluate(model, valid),
             device=self.device,
-            stateful=task.stateful(config),
-            window=task.window(config),
-            judge_start=task.judge_start(config),
-            usual_tokens=task.usual_tokens(config),
+            stateful=self.traits.stateful,
+            window=self.traits.window,
+            judge_start=self.traits.judge_start,
+            usual_tokens=self.traits.usual_tokens,
         )
         return trainer
 
@@ -131,7 +132,7 @@ class TrainingJob:
         assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True) + self.data.contents
         files = [str(path) for name in FILE_KEYS if (path := getattr(self.config.data, name, None)) is not None]
         origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets.encode()), files)
-        return Run(folder, trainer, self.model.save, origin, lambda: self.task.samples(self.model))
+        return Run(folder, trainer, self.model.save, origin)
 
     def _write_config(self, folder: Path, change: str = "") -> None:
         """Writes config.toml; changes on the way are told at its top, each on a line."""
@@ -143,7 +144,7 @@ class TrainingJob:
         write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
-        trainer, folder, doubts = run.trainer, run.folder, Doubts(self.goal)
+        trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
@@ -160,9 +161,8 @@ class TrainingJob:
                 for info in self._steps(run):
                     report.step(info, trainer.progress)
                     doubts.look(info)
-                    if info.scores is not None:
-                        for sample in run.samples:
-                            report.say(_indented(sample))
+                    for sample in info.samples:
+                        report.say(_indented(sample))
                     if stop.signal is not None and not trainer.progress.finished:
                         run.checkpoint()
                         report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
@@ -186,7 +186,7 @@ class TrainingJob:
             f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
-        for remark in self.task.remarks(best):
+        for remark in self.task.description.remarks(best):
             report.say(remark)
         doubts.end(trainer.progress.best_score)
         return best
@@ -217,16 +217,16 @@ class TrainingJob:
     def _introduction(self, folder: Path, trainer: Trainer) -> str:
         text = (
             f"{self.task.name} on {self.data.source}\n"
-            + "".join(f"{name:<8}  {text}\n" for name, text in self.task.roles(self.assets).items())
+            + "".join(f"{name:<8}  {text}\n" for name, text in self.task.description.roles(self.assets).items())
             + f"{self.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
             f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
             "Ctrl-C stops and saves"
         )
-        if type(self.task).samples is not Task.samples:
+        if self.traits.samples:
             text += "; lines marked │ are samples of what the model does"
         slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
         return "\n".join(
-            [text, *self.task.warnings(self.config, trainer.batches), *([f"Note: {slow}"] if slow else [])]
+            [text, *self.task.description.warnings(self.config, trainer.batches), *([f"Note: {slow}"] if slow else [])]
         )
 
 

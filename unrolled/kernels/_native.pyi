@@ -4,6 +4,8 @@ import builtins
 
 from torch import Tensor
 
+CELLS: dict[int, tuple[str, int, bool, bool, bool]]  # kind → name, gates, memory, candidate, two products
+
 class ScanJob:
     kind: int
     batch: int

@@ -1,6 +1,6 @@
 """Networks without a task."""
 
-from unrolled.models.language import FeedForwardLM, RecurrentLM, Stepping, language_model, stepping
+from unrolled.models.language import FeedForwardLM, LanguageStepper, RecurrentLM, language_model, stepper_for
 from unrolled.models.language_base import LanguageModel, LanguageModelSettings
 from unrolled.models.language_transformer import TransformerLM
 
@@ -8,9 +8,9 @@ __all__ = [
     "FeedForwardLM",
     "LanguageModel",
     "LanguageModelSettings",
+    "LanguageStepper",
     "RecurrentLM",
-    "Stepping",
     "TransformerLM",
     "language_model",
-    "stepping",
+    "stepper_for",
 ]

@@ -15,7 +15,7 @@ from unrolled.data.signals.views import Shape
 from unrolled.errors import UserError
 from unrolled.models.decoders import AttentiveDecoder, WriterSettings
 from unrolled.models.embedding import token_embedding
-from unrolled.models.encoder import Encoded
+from unrolled.models.encoder import EncoderOutput
 from unrolled.models.picture_encoder import BlockEncoder, MakeEncoder, PictureEncoder, PictureSettings
 from unrolled.models.writer import TransformerWriter, Writer
 
@@ -82,8 +82,8 @@ class Captioner(Writer):
     def read(self) -> PictureEncoder:
         return self.encoder
 
-    def encode(self, batch: Batch) -> Encoded:
-        encoded: Encoded = self.encoder(batch)
+    def encode(self, batch: Batch) -> EncoderOutput:
+        encoded: EncoderOutput = self.encoder(batch)
         return encoded
 
     @torch.no_grad()
@@ -110,8 +110,8 @@ class TransformerCaptioner(TransformerWriter):
     def read(self) -> PictureEncoder:
         return self.encoder.read
 
-    def encode(self, batch: Batch) -> Encoded:
-        encoded: Encoded = self.encoder(batch)
+    def encode(self, batch: Batch) -> EncoderOutput:
+        encoded: EncoderOutput = self.encoder(batch)
         return encoded
 
 

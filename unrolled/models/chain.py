@@ -10,7 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.models.recurrent_settings import RecurrentSettings, State, from_torch, recurrent_layer, to_torch
+from unrolled.models.recurrent_settings import (
+    RecurrentSettings,
+    State,
+    recurrent_layer,
+    state_from_torch,
+    state_to_torch,
+)
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.stack import variational_mask
 from unrolled.nn.stepper import Stepper
@@ -51,8 +57,8 @@ class Chain(nn.Module):
         for depth, (layer, entering) in enumerate(zip(self.each(), self._split(state), strict=True)):
             if depth > 0:
                 x = dropped(x, self.dropout, self.same_mask, self.training)
-            x, left = layer(x, to_torch(entering), lengths=lengths, resets=resets)
-            final += from_torch(left)
+            x, left = layer(x, state_to_torch(entering), lengths=lengths, resets=resets)
+            final += state_from_torch(left)
         return x, final
 
     def trace(self, x: Tensor) -> Trace:

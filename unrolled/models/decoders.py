@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.models.bridge import Bridge, BridgeKind
-from unrolled.models.encoder import Encoded, Encoder, Ending
+from unrolled.models.encoder import Encoder, EncoderOutput, Ending
 from unrolled.models.recurrent_settings import (
     RecurrentSettings,
     State,
     cell_options,
-    from_torch,
     recurrent_layer,
-    to_torch,
+    state_from_torch,
+    state_to_torch,
 )
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
@@ -55,7 +55,7 @@ class DecoderSettings(WriterSettings):
     )
 
 
-class Decoded(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What a decoder makes of target tokens: what the scores are computed from, and where it looked."""
 
     features: Tensor  # (B, T, F), or (B, F) of one step
@@ -72,23 +72,23 @@ class PlainDecoder(nn.Module):
         self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
         self.output_size = settings.output_size
 
-    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
         """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
-        output, _ = self.layer(x, to_torch(self.bridge(encoded.state)), lengths=lengths)
-        return Decoded(output, None)
+        output, _ = self.layer(x, state_to_torch(self.bridge(encoded.state)), lengths=lengths)
+        return DecoderOutput(output, None)
 
-    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
-        trace: Trace = self.layer.trace(x, to_torch(self.bridge(encoded.state)))
-        return Decoded(trace.output, None), trace
+    def trace(self, x: Tensor, encoded: EncoderOutput) -> tuple[DecoderOutput, Trace]:
+        trace: Trace = self.layer.trace(x, state_to_torch(self.bridge(encoded.state)))
+        return DecoderOutput(trace.output, None), trace
 
-    def start(self, encoded: Encoded) -> State:
+    def start(self, encoded: EncoderOutput) -> State:
         state: State = self.bridge(encoded.state)
         return state
 
-    def step(self, x: Tensor, state: State) -> tuple[Decoded, State]:
+    def step(self, x: Tensor, state: State) -> tuple[DecoderOutput, State]:
         """Vectors of one token each (B, E)."""
-        output, final = self.layer(x[:, None], to_torch(state))
-        return Decoded(output[:, 0], None), from_torch(final)
+        output, final = self.layer(x[:, None], state_to_torch(state))
+        return DecoderOutput(output[:, 0], None), state_from_torch(final)
 
 
 class AttentiveDecoder(nn.Module):
@@ -127,43 +127,43 @@ class AttentiveDecoder(nn.Module):
         looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
-    def forward(self, x: Tensor, encoded: Encoded, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
         """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
         lower, upper = self._begin(encoded)
         seen = self.attend(x, encoded.memory, encoded.mask, lower, lengths)
         output = seen.output
         if self.upper is not None:
-            output, _ = self.upper(self.dropout(output), to_torch(upper), lengths=lengths)
-        return Decoded(self._features(output, seen.context, x), seen.weights, seen.chosen)
+            output, _ = self.upper(self.dropout(output), state_to_torch(upper), lengths=lengths)
+        return DecoderOutput(self._features(output, seen.context, x), seen.weights, seen.chosen)
 
-    def trace(self, x: Tensor, encoded: Encoded) -> tuple[Decoded, Trace]:
+    def trace(self, x: Tensor, encoded: EncoderOutput) -> tuple[DecoderOutput, Trace]:
         """`forward`, and the trace of the attending layer, "l0", and of those above it, "l1", …"""
         lower, upper = self._begin(encoded)
         seen, trace = self.attend.trace(x, encoded.memory, encoded.mask, lower)
         output = seen.output
         if self.upper is not None:
-            above = self.upper.trace(output, to_torch(upper))
+            above = self.upper.trace(output, state_to_torch(upper))
             output = above.output
             trace = trace.under(above)
-        return Decoded(self._features(output, seen.context, x), seen.weights), trace
+        return DecoderOutput(self._features(output, seen.context, x), seen.weights), trace
 
-    def start(self, encoded: Encoded) -> Any:
+    def start(self, encoded: EncoderOutput) -> Any:
         """(the attending layer's state, the upper layers', what was projected once and is shared)."""
         lower, upper = self._begin(encoded)
         first = self.attend.start(encoded.memory, encoded.mask, lower)
         return first.cell, upper, Shared((first.keys, first.values, first.mask))
 
-    def step(self, x: Tensor, state: Any) -> tuple[Decoded, Any]:
+    def step(self, x: Tensor, state: Any) -> tuple[DecoderOutput, Any]:
         cell, upper, shared = state
         seen = self.attend.step(x, DecoderState(cell, *shared.value))
         output = seen.output
         if self.upper is not None:
-            output, final = self.upper(output[:, None], to_torch(upper))
-            output, upper = output[:, 0], from_torch(final)
+            output, final = self.upper(output[:, None], state_to_torch(upper))
+            output, upper = output[:, 0], state_from_torch(final)
         features = self._features(output, seen.context, x)
-        return Decoded(features, seen.weights), (seen.state.cell, upper, shared)
+        return DecoderOutput(features, seen.weights), (seen.state.cell, upper, shared)
 
-    def _begin(self, encoded: Encoded) -> tuple[State, State]:
+    def _begin(self, encoded: EncoderOutput) -> tuple[State, State]:
         """The first states: of the attending layer, (B, H) each, and of those above it, (B, L - 1, H) each."""
         states = self.bridge(encoded.state)
         return tuple(s[:, 0] for s in states), tuple(s[:, 1:] for s in states)

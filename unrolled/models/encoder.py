@@ -9,7 +9,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.models.recurrent_settings import Change, RecurrentSettings, State, from_torch, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import (
+    Change,
+    RecurrentSettings,
+    State,
+    recurrent_layer,
+    state_from_torch,
+    unchanged,
+)
 from unrolled.nn.dropout import Dropout
 
 
@@ -25,7 +32,7 @@ class EncoderSettings(RecurrentSettings):
     feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
 
 
-class Encoded(NamedTuple):
+class EncoderOutput(NamedTuple):
     """A source that was read. Its rows can be selected like any state's."""
 
     memory: Tensor  # (B, S, M), a vector for each token
@@ -67,15 +74,15 @@ class RecurrentEncoder(nn.Module):
         sizes = tuple(layer._state_sizes())
         return Ending(layer.cell_class.state_names, sizes, layer.num_layers, 2 if layer.bidirectional else 1)
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> Encoded:
+    def forward(self, ids: Tensor, lengths: Tensor) -> EncoderOutput:
         """Token ids (B, S), the last real one of each row its end token."""
         mask = real(ids, lengths)
         places = turned(ids, lengths) if self.reverse else None
         x = self.dropout(self.embedding(ids if places is None else ids.gather(1, places)))
         output, final = self.layer(x, lengths=lengths)
-        return Encoded(self.dropout(_at_home(output, places)), mask, from_torch(final))
+        return EncoderOutput(self.dropout(_at_home(output, places)), mask, state_from_torch(final))
 
-    def trace(self, ids: Tensor, lengths: Tensor, change: Change = unchanged) -> tuple[Encoded, Trace]:
+    def trace(self, ids: Tensor, lengths: Tensor, change: Change = unchanged) -> tuple[EncoderOutput, Trace]:
         """`forward`, and the trace of its layers, at the steps in which they read; `change` is done to the vectors."""
         mask = real(ids, lengths)
         places = turned(ids, lengths) if self.reverse else None
@@ -83,7 +90,7 @@ class RecurrentEncoder(nn.Module):
         if places is not None:
             x = x.gather(1, places[..., None].expand_as(x))
         trace: Trace = self.layer.trace(x, lengths=lengths)
-        return Encoded(_at_home(trace.output, places), mask, from_torch(trace.state)), trace
+        return EncoderOutput(_at_home(trace.output, places), mask, state_from_torch(trace.state)), trace
 
 
 def _at_home(output: Tensor, places: Tensor | None) -> Tensor:

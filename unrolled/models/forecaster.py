@@ -19,9 +19,9 @@ from unrolled.models.recurrent_settings import (
     Change,
     RecurrentSettings,
     State,
-    from_torch,
     recurrent_layer,
-    to_torch,
+    state_from_torch,
+    state_to_torch,
     unchanged,
 )
 from unrolled.nn.front import DenseFront
@@ -72,7 +72,7 @@ class ForecasterSettings(RecurrentSettings):
 
 
 @dataclass(frozen=True)
-class Layout:
+class ForecasterSizes:
     """What goes in and out of a forecaster, in numbers."""
 
     inputs: int  # D columns of values
@@ -111,7 +111,7 @@ class Forecaster(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, settings: ForecasterSettings, layout: Layout, output: Output, *, tune_linear: bool = True
+        self, settings: ForecasterSettings, layout: ForecasterSizes, output: Output, *, tune_linear: bool = True
     ) -> None:
         super().__init__()
         self.layout, self.output, self.tune_linear = layout, output, tune_linear
@@ -132,7 +132,7 @@ class Forecaster(nn.Module):
         """Features (B, T, F) → estimates (B, T, horizons, K, P), and the state after the last step."""
         past = self.past(x, state, resets)
         seen = torch.cat([past, x[..., : self.layout.inputs]], dim=1)  # (B, rows + T, D)
-        carried = None if state is None else to_torch(state[:-1])
+        carried = None if state is None else state_to_torch(state[:-1])
         output, final = self.layer(self.front(self.read(x, seen)), carried, lengths=lengths, resets=resets)
         raw = self.head(self.dropout(output))
         if self.linear is not None:
@@ -140,7 +140,7 @@ class Forecaster(nn.Module):
         ends = lengths if lengths is not None else torch.full((len(x),), x.shape[1], device=x.device)
         last = ends[:, None] + torch.arange(self.rows, device=x.device)  # (B, rows)
         kept = seen.gather(1, last[..., None].expand(-1, -1, seen.shape[-1]))
-        return self.place(raw, x), (*from_torch(final), kept)
+        return self.place(raw, x), (*state_from_torch(final), kept)
 
     def read(self, x: Tensor, seen: Tensor) -> Tensor:
         """What the first layer gets: features and changes, drawn in where they are extreme."""
@@ -214,7 +214,7 @@ def calmed(x: Tensor) -> Tensor:
     return torch.where(size <= CALM, x, x.sign() * (CALM + (size - CALM).clamp(min=0).log1p()))
 
 
-class Stepping:
+class ForecastStepper:
     """A forecaster row by row, for streams and control loops: its layer's stepper, and NumPy around it.
 
     On a GPU each row is a call of the network. The weights are copied when it is made.

@@ -12,7 +12,14 @@ from unrolled.errors import UserError
 from unrolled.models.chain import Chain, ChainStepper, dropped, dropped_words
 from unrolled.models.language_base import LanguageModel, LanguageModelSettings
 from unrolled.models.language_transformer import TransformerLM
-from unrolled.models.recurrent_settings import Change, State, from_torch, recurrent_layer, to_torch, unchanged
+from unrolled.models.recurrent_settings import (
+    Change,
+    State,
+    recurrent_layer,
+    state_from_torch,
+    state_to_torch,
+    unchanged,
+)
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.stepper import Stepper
 from unrolled.search import TokenStep
@@ -27,7 +34,7 @@ def language_model(settings: LanguageModelSettings, vocabulary_size: int, start:
     return kinds[settings.kind](settings, vocabulary_size, start)
 
 
-class Reading(NamedTuple):
+class RecurrentOutput(NamedTuple):
     """What a recurrent model made of tokens: its layers' output, the same after dropout, and the state after them."""
 
     output: Tensor  # (B, T, H)
@@ -74,18 +81,18 @@ class RecurrentLM(LanguageModel):
 
     def read(
         self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
-    ) -> Reading:
+    ) -> RecurrentOutput:
         """`forward` as far as the scores."""
         x = dropped_words(self.embedding(ids), ids, self.vocabulary_size, self._word_dropout, self.training)
         x = self._drop(x, self._input_dropout)
         if isinstance(self.layer, Chain):
             output, final = self.layer(x, state, lengths=lengths, resets=resets)
         else:
-            output, final = self.layer(x, to_torch(state), lengths=lengths, resets=resets)
-            final = from_torch(final)
-        return Reading(output, self._drop(output, self._dropout), final)
+            output, final = self.layer(x, state_to_torch(state), lengths=lengths, resets=resets)
+            final = state_from_torch(final)
+        return RecurrentOutput(output, self._drop(output, self._dropout), final)
 
-    def penalty(self, read: Reading) -> Tensor:
+    def penalty(self, read: RecurrentOutput) -> Tensor:
         """α · mean h̃² + β · mean (h_t − h_{t−1})², h̃ being h after dropout; rows must be full (Merity et al. 2017)."""
         alpha, beta = self.penalties
         change = read.output.diff(dim=1) if read.output.shape[1] > 1 else torch.zeros_like(read.output)
@@ -115,7 +122,7 @@ def _layers(settings: LanguageModelSettings, width: int) -> DropIn | Chain:
     return Chain(settings, width, sizes, between, settings.same_mask)
 
 
-class Stepping:
+class LanguageStepper:
     """A recurrent language model one token at a time on its layer's stepper: what writes on a CPU.
 
     The weights are copied when it is made. `weights` is how the recurrent ones are kept: fp32, fp16, int16 or int8.
@@ -140,11 +147,11 @@ class Stepping:
         return self._network.prefill(tokens, lengths, state)
 
 
-def stepping(network: LanguageModel, rows: int, weights: str = "fp32") -> LanguageModel | Stepping:
+def stepper_for(network: LanguageModel, rows: int, weights: str = "fp32") -> LanguageModel | LanguageStepper:
     """The fastest way to continue `rows` sequences token by token with the same numbers, to rounding."""
     small = rows <= MOST_ROWS_TO_STEP and network.device.type == "cpu"
     if isinstance(network, RecurrentLM) and network.embedding.weight.dtype == torch.float32 and small:
-        return Stepping(network, weights)
+        return LanguageStepper(network, weights)
     if weights != "fp32":
         raise UserError(
             f"weights={weights!r} is for writing up to {MOST_ROWS_TO_STEP} texts at once "

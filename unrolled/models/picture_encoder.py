@@ -13,7 +13,7 @@ from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.signals.views import Shape
 from unrolled.errors import UserError
-from unrolled.models.encoder import Encoded, Ending
+from unrolled.models.encoder import EncoderOutput, Ending
 from unrolled.nn.transformer import TransformerEncoder
 from unrolled.nn.vision import RegionNet
 
@@ -80,7 +80,7 @@ class PictureEncoder(nn.Module):
             deviation = flat.std(0, correction=0)
             getattr(self, f"{name}deviation").copy_(torch.where(deviation > 1e-8, deviation, 1.0))
 
-    def forward(self, batch: Batch) -> Encoded:
+    def forward(self, batch: Batch) -> EncoderOutput:
         """Pixels (B, H, W, 3) or regions (B, …, D) as inputs, vectors (B, V) in `more` → memory (B, S, M)."""
         total: Tensor | None = None
         if self.region is not None:
@@ -94,7 +94,7 @@ class PictureEncoder(nn.Module):
             total = total + self.places
         memory = self.norm(torch.relu(total))
         mask = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
-        return Encoded(self.dropout(memory), mask, (memory.mean(1, keepdim=True),))
+        return EncoderOutput(self.dropout(memory), mask, (memory.mean(1, keepdim=True),))
 
     def _regions(self, inputs: Tensor) -> Tensor:
         """What stands at each region, (B, S, D)."""
@@ -118,8 +118,8 @@ class BlockEncoder(nn.Module):
         parts = (settings.heads, settings.blocks, settings.feedforward, settings.dropout, norm_first)
         self.blocks = TransformerEncoder(settings.hidden_size, *parts) if settings.blocks else None
 
-    def forward(self, batch: Batch) -> Encoded:
-        encoded: Encoded = self.read(batch)
+    def forward(self, batch: Batch) -> EncoderOutput:
+        encoded: EncoderOutput = self.read(batch)
         if self.blocks is None:
             return encoded
         return encoded._replace(memory=self.blocks(encoded.memory))

@@ -69,7 +69,7 @@ def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
     return strides
 
 
-class Read(NamedTuple):
+class RecognizerOutput(NamedTuple):
     """What a network makes of a batch."""
 
     log_probs: Tensor  # (B, T, V)
@@ -155,7 +155,7 @@ class Recognizer(nn.Module):
         """Steps that go in for one that comes out."""
         return self.input.time_factor
 
-    def forward(self, batch: Batch) -> Read:
+    def forward(self, batch: Batch) -> RecognizerOutput:
         assert batch.lengths is not None
         x, lengths = self.input(batch.inputs, batch.lengths)
         x = self.dropout(x)
@@ -164,9 +164,9 @@ class Recognizer(nn.Module):
         else:
             mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
             x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
-        return Read(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
+        return RecognizerOutput(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
 
-    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Read, Trace | None, Tensor | None]:
+    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[RecognizerOutput, Trace | None, Tensor | None]:
         """`forward`, and the trace of recurrent layers, or a Transformer's attention (L, N, T, T) of the first row.
 
         `change` is done to what the layers read.
@@ -176,11 +176,11 @@ class Recognizer(nn.Module):
         x = change(x)
         if self.layer is not None:
             trace: Trace = self.layer.trace(x, lengths=lengths)
-            return Read(self.scores(trace.output).float().log_softmax(-1), lengths), trace, None
+            return RecognizerOutput(self.scores(trace.output).float().log_softmax(-1), lengths), trace, None
         mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
         x, weights = self.encoder.visible(self.positions(self.project(x)), mask)
         seen = torch.stack(weights, dim=1)[0].detach()
-        return Read(self.scores(x).float().log_softmax(-1), lengths), None, seen
+        return RecognizerOutput(self.scores(x).float().log_softmax(-1), lengths), None, seen
 
     def advance(self, frames: Tensor, seen: int, state: Any) -> tuple[Tensor, Any]:
         """Some more steps of one stream: frames (T, …), of which the first `seen` were read before and are context.

@@ -83,7 +83,7 @@ def cell_options(settings: RecurrentSettings, *, attending: bool = False) -> dic
     return options | own[settings.cell]
 
 
-def to_torch(state: State | None) -> Any:
+def state_to_torch(state: State | None) -> Any:
     """(B, L, H) each → torch's (L, B, H), in a tuple only for an LSTM."""
     if state is None:
         return None
@@ -91,6 +91,6 @@ def to_torch(state: State | None) -> Any:
     return turned if len(turned) > 1 else turned[0]
 
 
-def from_torch(state: Tensor | State) -> State:
-    """The inverse of `to_torch`."""
+def state_from_torch(state: Tensor | State) -> State:
+    """The inverse of `state_to_torch`."""
     return tuple(s.transpose(0, 1) for s in (state if isinstance(state, tuple) else (state,)))

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.models.decoders import Decoded
-from unrolled.models.encoder import Encoded, EncoderSettings, real
-from unrolled.models.recurrent_settings import Change, from_torch, recurrent_layer, to_torch
+from unrolled.models.decoders import DecoderOutput
+from unrolled.models.encoder import EncoderOutput, EncoderSettings, real
+from unrolled.models.recurrent_settings import Change, recurrent_layer, state_from_torch, state_to_torch
 from unrolled.search import Shared, TokenStep
 
 
@@ -46,29 +46,29 @@ class Stepwise(nn.Module):
         """Itself: there is none to show."""
         return self
 
-    def forward(self, batch: Batch) -> Decoded:
+    def forward(self, batch: Batch) -> DecoderOutput:
         """All steps of the target: what `scores` reads, (B, T, F)."""
         read = self.encode(batch).memory
         steps = batch.more["target_inputs"].shape[1]
         ids = torch.cat([read, read.new_full((len(read), max(0, steps - read.shape[1])), self.end)], dim=1)
         output, _ = self.layer(self.dropout(self.embedding(ids[:, :steps])))
-        return Decoded(self.dropout(output), None)
+        return DecoderOutput(self.dropout(output), None)
 
-    def trace(self, batch: Batch, source: Change) -> tuple[Decoded, Trace, Tensor]:
+    def trace(self, batch: Batch, source: Change) -> tuple[DecoderOutput, Trace, Tensor]:
         """`forward`, the trace of its layers, and the tokens that they read, (B, T)."""
         read = self.encode(batch).memory
         steps = batch.more["target_inputs"].shape[1]
         ids = torch.cat([read, read.new_full((len(read), max(0, steps - read.shape[1])), self.end)], dim=1)[:, :steps]
         trace: Trace = self.layer.trace(source(self.embedding(ids)))
-        return Decoded(trace.output, None), trace, ids
+        return DecoderOutput(trace.output, None), trace, ids
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncoderOutput:
         """The source as it is, padded with end tokens: nothing is read ahead."""
         assert batch.lengths is not None
         mask = real(batch.inputs, batch.lengths)
-        return Encoded(batch.inputs.masked_fill(~mask, self.end), mask, ())
+        return EncoderOutput(batch.inputs.masked_fill(~mask, self.end), mask, ())
 
-    def start(self, memory: Encoded) -> Any:
+    def start(self, memory: EncoderOutput) -> Any:
         """(how many tokens were read, the layers' state, the source)."""
         rows = len(memory.memory)
         like, sizes = self.scores.weight, self.layer._state_sizes()
@@ -81,6 +81,6 @@ class Stepwise(nn.Module):
         ids = source.value.repeat_interleave(len(place) // len(source.value), dim=0)  # of each hypothesis
         here = ids.gather(1, place.clamp(max=ids.shape[1] - 1)[:, None])  # (B, 1)
         here = torch.where(place[:, None] < ids.shape[1], here, self.end)
-        output, final = self.layer(self.dropout(self.embedding(here)), to_torch(carried))
+        output, final = self.layer(self.dropout(self.embedding(here)), state_to_torch(carried))
         scores = self.scores(self.dropout(output[:, 0]))
-        return TokenStep(scores.float().log_softmax(-1), (place + 1, from_torch(final), source))
+        return TokenStep(scores.float().log_softmax(-1), (place + 1, state_from_torch(final), source))

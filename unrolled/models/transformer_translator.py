@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from unrolled.data import Batch
-from unrolled.models.decoders import Decoded
+from unrolled.models.decoders import DecoderOutput
 from unrolled.models.embedding import Sizes, token_embedding
-from unrolled.models.encoder import Encoded, real
+from unrolled.models.encoder import EncoderOutput, real
 from unrolled.models.recurrent_settings import Change
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.models.writer import TransformerWriter
@@ -33,17 +33,17 @@ class TransformerTranslator(TransformerWriter):
         parts = (side.heads, side.blocks, side.feedforward, side.dropout, settings.norm_first)
         self.encoder = TransformerEncoder(width, *parts)
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncoderOutput:
         assert batch.lengths is not None
         mask = real(batch.inputs, batch.lengths)
         x = self.source_positions(self.source(batch.inputs) * self.scale, lengths=batch.lengths)
-        return Encoded(self.encoder(self.source_dropout(x), mask), mask, ())
+        return EncoderOutput(self.encoder(self.source_dropout(x), mask), mask, ())
 
-    def trace(self, batch: Batch, source: Change, target: Change) -> tuple[Decoded, dict[str, list[Tensor]]]:
+    def trace(self, batch: Batch, source: Change, target: Change) -> tuple[DecoderOutput, dict[str, list[Tensor]]]:
         """`forward` without the fused attention, and the weights of every layer: (B, N, T, S) each."""
         assert batch.lengths is not None
         mask = real(batch.inputs, batch.lengths)
         x = self.source_positions(source(self.source(batch.inputs)) * self.scale, lengths=batch.lengths)
         memory, inside = self.encoder.visible(x, mask)
-        decoded, written = self.trace_writing(batch, Encoded(memory, mask, ()), target)
+        decoded, written = self.trace_writing(batch, EncoderOutput(memory, mask, ()), target)
         return decoded, {"cross": written["cross"], "encoder": inside, "decoder": written["decoder"]}

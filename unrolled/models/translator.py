@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from unrolled.cells import Trace
 from unrolled.data import Batch
-from unrolled.models.decoders import Decoded
+from unrolled.models.decoders import DecoderOutput
 from unrolled.models.embedding import Sizes, token_embedding
-from unrolled.models.encoder import Encoded, RecurrentEncoder
+from unrolled.models.encoder import EncoderOutput, RecurrentEncoder
 from unrolled.models.recurrent_settings import Change
 from unrolled.models.stepwise import Stepwise
 from unrolled.models.transformer_translator import TransformerTranslator
@@ -29,12 +29,12 @@ class Translator(Writer):
         source = embedding if one else token_embedding(sizes.source_size, width)
         super().__init__(RecurrentEncoder(settings.encoder, source), embedding, settings.decoder, settings.tied)
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncoderOutput:
         assert batch.lengths is not None
-        encoded: Encoded = self.encoder(batch.inputs, batch.lengths)
+        encoded: EncoderOutput = self.encoder(batch.inputs, batch.lengths)
         return encoded
 
-    def trace(self, batch: Batch, source: Change, target: Change) -> tuple[Decoded, dict[str, Trace]]:
+    def trace(self, batch: Batch, source: Change, target: Change) -> tuple[DecoderOutput, dict[str, Trace]]:
         """`forward` and the traces of both sides' layers; the changes are done to both sides' vectors."""
         assert batch.lengths is not None
         encoded, read = self.encoder.trace(batch.inputs, batch.lengths, source)

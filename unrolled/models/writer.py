@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.scores import linear_scores
-from unrolled.models.decoders import AttentiveDecoder, Decoded, PlainDecoder, WriterSettings
-from unrolled.models.encoder import Encoded, Encoder
+from unrolled.models.decoders import AttentiveDecoder, DecoderOutput, PlainDecoder, WriterSettings
+from unrolled.models.encoder import Encoder, EncoderOutput
 from unrolled.models.recurrent_settings import Change
 from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
@@ -54,21 +54,21 @@ class Writer(nn.Module):
         """What a search steps through where it wants to see attention."""
         return self
 
-    def forward(self, batch: Batch) -> Decoded:
+    def forward(self, batch: Batch) -> DecoderOutput:
         """All steps of the target, which is given: what `scores` reads (B, T, F), and the attention (B, T, S)."""
         x = self.dropout(self.embedding(batch.more["target_inputs"]))
-        decoded: Decoded = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
+        decoded: DecoderOutput = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
         return decoded._replace(features=self._read_out(decoded.features))
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncoderOutput:
         raise NotImplementedError
 
-    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, Trace]:
+    def trace_writing(self, batch: Batch, encoded: EncoderOutput, target: Change) -> tuple[DecoderOutput, Trace]:
         """What `forward` does with what was read, and the trace of the decoder's layers."""
         decoded, written = self.decoder.trace(target(self.embedding(batch.more["target_inputs"])), encoded)
-        return Decoded(self._read_out(decoded.features), decoded.attention), written
+        return DecoderOutput(self._read_out(decoded.features), decoded.attention), written
 
-    def start(self, memory: Encoded) -> Any:
+    def start(self, memory: EncoderOutput) -> Any:
         """The state before the first token (see `unrolled.search`)."""
         return self.decoder.start(memory)
 
@@ -110,22 +110,24 @@ class TransformerWriter(nn.Module):
     def device(self) -> torch.device:
         return self.scores.weight.device
 
-    def forward(self, batch: Batch) -> Decoded:
+    def forward(self, batch: Batch) -> DecoderOutput:
         """All steps of the target, which is given: what `scores` reads, (B, T, F)."""
         encoded = self.encode(batch)
         x = self._target(batch.more["target_inputs"], 0)
-        return Decoded(self.decoder(x, encoded.memory, memory_mask=encoded.mask), None)
+        return DecoderOutput(self.decoder(x, encoded.memory, memory_mask=encoded.mask), None)
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> EncoderOutput:
         raise NotImplementedError
 
-    def trace_writing(self, batch: Batch, encoded: Encoded, target: Change) -> tuple[Decoded, dict[str, list[Tensor]]]:
+    def trace_writing(
+        self, batch: Batch, encoded: EncoderOutput, target: Change
+    ) -> tuple[DecoderOutput, dict[str, list[Tensor]]]:
         """What `forward` does with what was read, without the fused attention, and the weights of every layer."""
         y = self.target_positions(target(self.embedding(batch.more["target_inputs"])) * self.scale, 0)
         output, own, cross = self.decoder.visible(y, encoded.memory, memory_mask=encoded.mask)
-        return Decoded(output, None), {"cross": cross, "decoder": own}
+        return DecoderOutput(output, None), {"cross": cross, "decoder": own}
 
-    def start(self, memory: Encoded) -> Any:
+    def start(self, memory: EncoderOutput) -> Any:
         """(keys and values of the steps so far, those of the memory, which are shared)."""
         state = self.decoder.start(memory.memory, memory.mask)
         return state.past, Shared((state.memory, state.memory_mask))

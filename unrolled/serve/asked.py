@@ -12,7 +12,8 @@ from unrolled.model import Model
 from unrolled.see import ModelTrace
 from unrolled.see.figures.gradients import compare_gradients
 from unrolled.see.figures.kinds import make_folder, save_all
-from unrolled.tasks import Example, Request
+from unrolled.tasks.runner import Request
+from unrolled.tasks.tracer import Example
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Asked:
         self._found: Any = None
         self._truth: Any = None
         if self.example is not None:
-            found = self._first.task.example(self._first.task.read(self._first.config).valid, self.example)
+            found = self._first.tracer.example(self._first.task.read(self._first.config).valid, self.example)
             self._found, self._truth = found if isinstance(found, Example) else (found, None)
             if isinstance(self._found, str):  # a text can be changed on the page
                 self.text = self._found
@@ -65,12 +66,12 @@ class Asked:
                 "There is no input to look at.", "Give a text after the model, --file FILE, or --example N of its data."
             )
         texts = None if self.text is None else [self.text]
-        return model.task.trace_input(model, Request(texts=texts, files=() if self.file is None else (self.file,)))
+        return model.tracer.input(Request(texts=texts, files=() if self.file is None else (self.file,)))
 
     def truth(self, model: Model) -> dict[str, Any]:
         """What the answer to the example should be, as an option of a trace; nothing where it is not known."""
         same = model.task.name == self._first.task.name
-        takes = any(option.name == "truth" for option in model.task.trace_options)
+        takes = any(option.name == "truth" for option in model.tracer.options)
         return {"truth": self._truth} if self._truth is not None and same and takes else {}
 
     def trace(self, name: str | None = None) -> ModelTrace:

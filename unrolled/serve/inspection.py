@@ -21,7 +21,8 @@ from unrolled.see.views import trace as views
 from unrolled.see.views.runs import run_rows
 from unrolled.serve.asked import Asked
 from unrolled.serve.vectors import nearest, sentence_map, why_no_words, word_map
-from unrolled.tasks import Request, Task
+from unrolled.tasks.runner import Request
+from unrolled.tasks.tracer import Tracer
 
 KEPT = 6  # traces that are remembered
 
@@ -74,7 +75,7 @@ class Inspection:
                 "kind": option.kind.__name__,
                 "choices": list(option.choices),
             }
-            for option in model.task.trace_options
+            for option in model.tracer.options
         ]
         return {
             "name": name,
@@ -83,10 +84,10 @@ class Inspection:
             "parameters": model.num_parameters,
             "scores": {key: views.rounded(value) for key, value in model.scores.items()},
             "options": options,
-            "fixed": model.task.reads_files,
+            "fixed": model.runner.reads_files,
             "run": (Path(name) / "metrics.jsonl").is_file(),
             "words": why_no_words(model),
-            "sentences": type(model.task).embed is not Task.embed and not model.task.reads_files,
+            "sentences": type(model.tracer).embed is not Tracer.embed and not model.runner.reads_files,
         }
 
     def view(self, kind: str, query: Query) -> dict[str, Any]:
@@ -114,7 +115,7 @@ class Inspection:
         model = self.model(query)
         options = {name.removeprefix("o."): value for name, value in query.items() if name.startswith("o.")}
         options = {name: value for name, value in options.items() if value != ""}
-        key = (id(model), query.get("text", ""), *sorted(options.items()))
+        key = (query.get("model") or next(iter(self.asked.models)), query.get("text", ""), *sorted(options.items()))
         if key not in self._traces:
             given, truth = self._given(model, query)
             self._traces[key] = model.trace(given, **{**truth, **options})
@@ -126,7 +127,7 @@ class Inspection:
     def _given(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
         """The text of the page, or, if it is empty, the file that the command named; of an example also its truth."""
         text = query.get("text", "")
-        if model.task.reads_files and text not in ("", self.asked.text):
+        if model.runner.reads_files and text not in ("", self.asked.text):
             raise UserError(
                 "The page shows the file that the command named, and no other.",
                 "For another: unrolled inspect MODEL FILE",
@@ -134,7 +135,7 @@ class Inspection:
         if self.asked.example is not None and text in ("", self.asked.text):
             return self.asked.given(model), self.asked.truth(model)
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
-        return model.task.trace_input(model, Request(texts=[text] if text or not files else None, files=files)), {}
+        return model.tracer.input(Request(texts=[text] if text or not files else None, files=files)), {}
 
 
 def _whole(query: Query, name: str, default: int | None = None) -> Any:

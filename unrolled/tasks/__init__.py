@@ -2,11 +2,13 @@
 
 from unrolled.tasks.caption.task import Caption
 from unrolled.tasks.classify.task import Classify
-from unrolled.tasks.contract import Data, Example, Request, Task
+from unrolled.tasks.contract import Data, Task
 from unrolled.tasks.forecast.task import Forecast
 from unrolled.tasks.generate.task import Generate
 from unrolled.tasks.recognize.task import Recognize
+from unrolled.tasks.runner import Request, Runner
 from unrolled.tasks.tag.task import Tag
+from unrolled.tasks.tracer import Example, Tracer
 from unrolled.tasks.translate.task import Translate
 
 TASKS: dict[str, type[Task]] = {
@@ -29,7 +31,9 @@ __all__ = [
     "Generate",
     "Recognize",
     "Request",
+    "Runner",
     "Tag",
     "Task",
+    "Tracer",
     "Translate",
 ]

@@ -1,4 +1,4 @@
-"""Text to ids and back: characters, words, sub-words and given symbols, with offsets into the text."""
+"""Text to ids and back: characters, words, sub-words or symbols between blanks, with offsets into the text."""
 
 from unrolled.text.base import Encoded, Tokenizer
 from unrolled.text.bpe import BPETokenizer

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unrolled.errors import UserError
 from unrolled.text.files import opened
 
-SIMILARITIES = 1 << 22  # that are held at a time: 16 MB
+SIMILARITIES = 1 << 22  # held at a time: 16 MB
 AT_ONCE = 256  # questions answered at a time
 
 
@@ -49,7 +49,7 @@ def read_questions(path: str | Path) -> list[Questions]:
     return list(groups.values())
 
 
-def evaluate(
+def evaluate_analogies(
     groups: Sequence[Questions], ids: Callable[[Iterable[str]], NDArray[np.int64]], units: NDArray[np.float32]
 ) -> dict[str, Any]:
     """The share of questions answered right, in all and by group; `units` (N, D) are vectors of length 1."""
@@ -57,7 +57,7 @@ def evaluate(
     group_of = np.repeat(np.arange(len(groups)), [len(group.rows) for group in groups])  # (Q,)
     known = (rows >= 0).all(axis=1)
     right = np.zeros(len(rows), dtype=bool)
-    right[known] = answers(units, rows[known, :3]) == rows[known, 3]
+    right[known] = analogy_answers(units, rows[known, :3]) == rows[known, 3]
     syntactic = np.array([group.name.startswith("gram") for group in groups])[group_of]
 
     def accuracy(of: NDArray[np.bool_]) -> float | None:
@@ -80,7 +80,7 @@ def evaluate(
     }
 
 
-def answers(units: NDArray[np.float32], questions: NDArray[np.int64]) -> NDArray[np.int64]:
+def analogy_answers(units: NDArray[np.float32], questions: NDArray[np.int64]) -> NDArray[np.int64]:
     """For questions a, b, c (Q, 3) the row nearest to b − a + c by the cosine, the three left out, (Q,).
 
     The cosine with a sum is, up to the sum's length, the sum of the cosines: each of the W words that occur in

@@ -1,6 +1,6 @@
-"""Arrays of .npy and .npz files, read so that no file can do harm.
+"""Safe reading of .npy and .npz files.
 
-Nothing is unpickled, and no memory is taken that the file does not fill.
+Nothing is unpickled, and no more memory is allocated than the file has bytes for.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-PACKED = 1100  # times: deflate makes nothing smaller than that
+PACKED = 1100  # the largest compression ratio of deflate
 CHARACTERS = 0x110000
 
 
 class ArrayError(ValueError):
-    """What is wrong with a file of arrays, in words for a message."""
+    """The reason why an array file cannot be read; its text is part of a message."""
 
 
 class PickledError(ArrayError):
@@ -29,7 +29,7 @@ class PickledError(ArrayError):
 
 
 def read_npz(path: Path, wanted: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file, or those of the wanted that it has. Other errors than ArrayError are the disk's."""
+    """The arrays of an .npz file: all, or the wanted ones that it has. Other errors come from the disk."""
     with _archive(path) as archive:
         found = {}
         for member in archive.infolist():
@@ -59,7 +59,7 @@ def read_npy(file: IO[bytes], size: int) -> NDArray[Any]:
         raise
     except OSError:
         raise
-    except Exception as error:  # numpy hands the header to Python's own parser, which fails in many ways
+    except Exception as error:  # numpy parses the header as Python, which fails in many ways
         raise ArrayError(f"its header cannot be read ({_short(error)})") from None
     if dtype.hasobject:
         raise PickledError("it holds Python objects")
@@ -84,17 +84,17 @@ def _filled(file: IO[bytes], shape: Any, fortran: bool, dtype: np.dtype[Any], si
         raise ArrayError(_short(error)) from None
     _check_text(array)
     own = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
-    return array.astype(own, copy=False)  # this machine's order of bytes, and no numbers that torch does not have
+    return array.astype(own, copy=False)  # native byte order, and only types that torch has
 
 
 def _check_text(array: NDArray[Any]) -> None:
-    """Text in an array is 32 bits a character, which need not be one."""
+    """Check text: NumPy stores 32 bits per character, and not every number is a code point."""
     if array.dtype.kind != "U" or not array.size:
         return
     order = "<" if array.dtype.byteorder in "=|" and np.little_endian else array.dtype.byteorder
     codes = np.ascontiguousarray(array).reshape(-1).view(f"{'>' if order == '>' else '<'}u4")
     if ((codes >= CHARACTERS) | ((codes >= 0xD800) & (codes < 0xE000))).any():
-        raise ArrayError("it holds text with numbers that are no characters")
+        raise ArrayError("it holds text with invalid code points")
 
 
 def _archive(path: Path) -> zipfile.ZipFile:
@@ -105,10 +105,10 @@ def _archive(path: Path) -> zipfile.ZipFile:
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDArray[Any]:
-    """One array; the sizes that the archive declares are held to those that can be."""
+    """One array. Declared sizes that are impossible are errors."""
     packed = member.compress_type == zipfile.ZIP_DEFLATED
     if not packed and member.compress_type != zipfile.ZIP_STORED:
-        raise ArrayError(f"{_short(name)} is packed in another way than numpy's")
+        raise ArrayError(f"{_short(name)} uses a compression that numpy does not write")
     if member.file_size > member.compress_size * (PACKED if packed else 1) + PACKED:
         raise ArrayError(f"{_short(name)} declares more bytes than it can hold")
     try:
@@ -119,7 +119,7 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> NDA
     except PickledError:
         raise
     except ArrayError as error:
-        raise ArrayError(f"{_short(name)} is no array: {error}") from None
+        raise ArrayError(f"{_short(name)} is not an array: {error}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
         raise ArrayError(f"{_short(name)} is damaged: {_short(error)}") from None
 

@@ -1,4 +1,4 @@
-"""What every level of tokenizer gives: ids, places in the text, and the text again."""
+"""The tokenizer interface: ids, their spans in the text, and decoding."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> Encoded:
-        """Ids with their places in the text."""
+        """Ids with their spans in the text."""
 
     @abstractmethod
     def ids(self, text: str) -> NDArray[np.int32]:
-        """The ids of `encode`, without the work of finding places."""
+        """The ids of `encode`, faster, without spans."""
 
     @abstractmethod
     def piece(self, number: int, previous: int | None) -> bytes:
-        """What an id adds to the text, in UTF-8, after the id `previous` (None at the beginning).
+        """UTF-8 bytes that an id adds to the text after the id `previous` (None at the beginning).
 
         The pieces of a text, joined, are the text; one piece alone can be part of a character.
         """
@@ -88,7 +88,7 @@ class Tokenizer(ABC):
         return self.vocabulary[number]
 
     def unknowns(self, text: str) -> int:
-        """How many tokens of the text are `<unk>` to this tokenizer, those that spell it out included."""
+        """The number of tokens that this tokenizer maps to `<unk>`, a literal `<unk>` in the text included."""
         unk = self.vocabulary.unk
         return 0 if unk is None else int(np.count_nonzero(self.ids(text) == unk))
 
@@ -107,7 +107,7 @@ class Tokenizer(ABC):
         return f"{type(self).__name__}({len(self)} tokens)"
 
     def _prepared(self, text: str) -> str:
-        """The text whose tokens are looked up: valid, and in lower case if that was asked for."""
+        """The text whose tokens are looked up: valid, and in lower case with `lowercase`."""
         check_text(text)
         return text.lower() if self.lowercase else text
 
@@ -123,7 +123,7 @@ class Tokenizer(ABC):
 
 
 def check_text(text: str) -> None:
-    """A text must be a string that UTF-8 can hold."""
+    """Check that a text is a string that UTF-8 can encode."""
     if not isinstance(text, str):
         raise UserError(f"A text must be a string, got {type(text).__name__}.")
     if text.isascii():
@@ -136,7 +136,7 @@ def check_text(text: str) -> None:
 
 
 def checked_texts(texts: Iterable[str], *, lowercase: bool) -> Iterator[str]:
-    """The texts one after the other, each checked, in lower case if that was asked for."""
+    """The texts one after the other, each checked, in lower case with `lowercase`."""
     if isinstance(texts, str):
         raise UserError("texts is one string; each of its characters would be a text.", "Pass a list: [text].")
     for text in texts:
@@ -145,7 +145,7 @@ def checked_texts(texts: Iterable[str], *, lowercase: bool) -> Iterator[str]:
 
 
 def training_texts(texts: Iterable[str], *, lowercase: bool) -> Iterator[str]:
-    """Checked texts, among which there must be one that is more than white space."""
+    """Checked texts; at least one must be more than white space."""
     empty = True
     for text in checked_texts(texts, lowercase=lowercase):
         empty = empty and (not text or text.isspace())
@@ -160,8 +160,8 @@ _CUT = re.compile(r"(?<=\S)(?=[ \n])")
 def blocks(text: str, size: int = 1 << 16) -> Iterator[tuple[int, str]]:
     """A long text in blocks of about `size` (at least 1) code points, each with its start, cut only where words end.
 
-    Neither words nor the words inside byte-level BPE reach over a blank that follows something else, so the
-    tokens of the blocks are the tokens of the text, and no more than a block of them is held as Python objects.
+    No word, and no pre-token of byte-level BPE, crosses a blank that follows another character. So the tokens of the
+    blocks are the tokens of the text, and Python objects exist for one block at a time.
 
     >>> list(blocks("one two  three", size=5))
     [(0, 'one two'), (7, '  three')]

@@ -14,13 +14,13 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from unrolled.errors import UserError
 from unrolled.text.base import Encoded, Tokenizer, blocks, training_texts
-from unrolled.text.vocabulary import UNK, Vocabulary, check_limits, check_specials, stored, stored_strings
+from unrolled.text.vocabulary import UNK, Vocabulary, check_specials, check_vocabulary_limits, stored, stored_strings
 
 _BATCH = 64  # blocks encoded side by side
 
 DEFAULT_SIZE = 8000
 
-# What the library could also do to a text, and must not.
+# Steps of the library that would change a text.
 _UNUSED = ("added_tokens", "normalizer", "post_processor", "truncation", "padding")
 _UNUSED_BY_MODEL = (
     "dropout",
@@ -35,9 +35,9 @@ _UNUSED_BY_MODEL = (
 class BPETokenizer(Tokenizer):
     """Sub-words: bytes, and the pairs of them that were most frequent in training, joined again and again.
 
-    Every text can be encoded and comes back as it was: what is rare falls apart into more tokens, in the end into
-    bytes, so there is no `<unk>`. The special tokens are kept outside the library, before its own ids: a text
-    that spells one out is text.
+    Every text can be encoded and decodes to itself: rare words become more tokens, in the extreme single bytes, so
+    there is no `<unk>`. Special tokens are kept outside the library, before its own ids: a literal `<eos>` in a
+    text is ordinary text.
 
     >>> pieces = BPETokenizer.train(["low lower slow slower " * 20])
     >>> [pieces.token(number) for number in pieces.ids("lowest")]
@@ -69,7 +69,7 @@ class BPETokenizer(Tokenizer):
         """The `max_size` (default 8000) tokens: special ones, 256 bytes, and pairs seen at least `min_count` times."""
         check_specials(specials)
         specials = [token for token in specials if token != UNK]
-        check_limits(min_count, max_size, at_least=len(specials) + 256)
+        check_vocabulary_limits(min_count, max_size, at_least=len(specials) + 256)
         library = tokenizers.Tokenizer(models.BPE())
         library.pre_tokenizer = _pre_tokenizer()
         trainer = trainers.BpeTrainer(
@@ -108,7 +108,7 @@ class BPETokenizer(Tokenizer):
         return shown if number < self._first else self._bytes[number].decode("utf-8", "backslashreplace")
 
     def extended(self, texts: Iterable[str]) -> Self:
-        """This tokenizer: it already encodes every text, and new pairs would change the ids of old texts."""
+        """This tokenizer itself: it encodes every text, and new pairs would change the ids of old texts."""
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _pre_tokenizer() -> pre_tokenizers.ByteLevel:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """The library's printable letter for each byte: itself if it is printable, otherwise the next from U+0100 on."""
+    """The library's printable character for each byte: itself if printable, otherwise the next from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}
@@ -142,7 +142,7 @@ _BYTE_OF = _byte_alphabet()
 
 
 def _tokens(library: tokenizers.Tokenizer) -> list[str]:
-    """The library's tokens in the order of their ids: all bytes among them, and nothing that is not bytes."""
+    """The library's tokens in the order of their ids, checked: all 256 bytes, and only tokens made of bytes."""
     numbers = library.get_vocab()
     tokens = sorted(numbers, key=lambda token: numbers[token])
     if [numbers[token] for token in tokens] != list(range(len(tokens))):
@@ -155,7 +155,7 @@ def _tokens(library: tokenizers.Tokenizer) -> list[str]:
 
 
 def _read(serialised: str) -> tokenizers.Tokenizer:
-    """The library's tokenizer, if it is one that `train` makes: other settings would lose text or change it."""
+    """The library's tokenizer, checked to have the settings of `train`: others would lose or change text."""
     try:
         data = json.loads(serialised)
         others = [name for name in _UNUSED if data.get(name)]
@@ -167,7 +167,7 @@ def _read(serialised: str) -> tokenizers.Tokenizer:
         raise _not_ours(f"it sets {', '.join(others)}" if others else f"it is made of {' and '.join(map(str, kinds))}")
     try:
         library = tokenizers.Tokenizer.from_str(serialised)
-    except Exception as error:  # the library has no class of its own for what it refuses
+    except Exception as error:  # the library raises plain Exception
         raise _not_ours(str(error)) from None
     library.pre_tokenizer = _pre_tokenizer()
     return library

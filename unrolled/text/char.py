@@ -15,12 +15,12 @@ from unrolled.text.vocabulary import Vocabulary
 
 _CODE_POINTS = 0x110000
 _REPLACEMENT = "\ufffd"
-_BLOCK = 1 << 20  # code points looked up at a time: a block of UTF-32 stays in the cache
-_FEW = 1 << 14  # as many are counted one by one faster than through a table of all code points
+_BLOCK = 1 << 20  # code points looked up at a time, so that a block of UTF-32 stays in the cache
+_FEW = 1 << 14  # below this length, counting one by one beats a table of all code points
 
 
 class CharTokenizer(CountedTokenizer):
-    """Characters: each code point is a token, and nothing is normalised, so that any sequence of them survives.
+    """Characters: each code point is a token, without normalisation, so that every text survives.
 
     A code point that was not seen in training is `<unk>`, and decodes as U+FFFD.
 
@@ -39,7 +39,7 @@ class CharTokenizer(CountedTokenizer):
         special = len(vocabulary.specials)
         shown = _REPLACEMENT * special + "".join(vocabulary.tokens[special:])
         self._code_of_id = _codes(shown)  # (V,)
-        self._id_of_code = np.zeros(_CODE_POINTS, dtype=np.int32)  # pages of it that no text touches take no memory
+        self._id_of_code = np.zeros(_CODE_POINTS, dtype=np.int32)  # untouched pages take no memory
         self._id_of_code[self._code_of_id[special:]] = np.arange(special, len(vocabulary))
 
     @staticmethod
@@ -82,7 +82,7 @@ class CharTokenizer(CountedTokenizer):
         ids = np.empty(len(prepared), dtype=np.int32)
         for start in range(0, len(prepared), _BLOCK):
             codes = _codes(prepared[start : start + _BLOCK])
-            # Every code is inside the table: "clip" only saves numpy the check, and a buffer.
+            # Every code is inside the table: "clip" saves numpy the check and a buffer.
             np.take(self._id_of_code, codes, out=ids[start : start + len(codes)], mode="clip")
         return ids
 

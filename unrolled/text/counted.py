@@ -1,4 +1,4 @@
-"""Levels whose vocabulary is the list of tokens that were counted in the training texts."""
+"""Tokenizers whose vocabulary is the list of tokens counted in the training texts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 
 from unrolled.errors import UserError
 from unrolled.text.base import Tokenizer, checked_texts, training_texts
-from unrolled.text.vocabulary import UNK, Vocabulary, check_limits, check_specials, stored
+from unrolled.text.vocabulary import UNK, Vocabulary, check_specials, check_vocabulary_limits, stored
 
 
 class CountedTokenizer(Tokenizer):
-    """A level where each token is there or is `<unk>`, whose id is 0."""
+    """A tokenizer with a fixed list of tokens; every other token is `<unk>`, id 0."""
 
     noun: ClassVar[str]
 
@@ -23,12 +23,12 @@ class CountedTokenizer(Tokenizer):
             raise UserError(f"This vocabulary of {self.noun}s has no {UNK}.", f"Put {UNK} first in its specials.")
         for token in vocabulary.tokens[len(vocabulary.specials) :]:
             if not self.is_token(token):
-                raise UserError(f"This is no vocabulary of {self.noun}s: {token!r} is not one {self.noun}.")
+                raise UserError(f"This is not a vocabulary of {self.noun}s: {token!r} is not one {self.noun}.")
 
     @staticmethod
     @abstractmethod
     def is_token(token: str) -> bool:
-        """Whether a string can be a token of this level."""
+        """True if a string can be a token of this level."""
 
     @staticmethod
     @abstractmethod
@@ -47,7 +47,7 @@ class CountedTokenizer(Tokenizer):
     ) -> Self:
         check_specials(specials)
         specials = (UNK, *(token for token in specials if token != UNK))
-        check_limits(min_count, max_size, at_least=len(specials) + 1)
+        check_vocabulary_limits(min_count, max_size, at_least=len(specials) + 1)
         counts = cls._counts(training_texts(texts, lowercase=lowercase))
         vocabulary = Vocabulary.from_counts(counts, specials=specials, min_count=min_count, max_size=max_size)
         if len(vocabulary) == len(specials):

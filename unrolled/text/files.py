@@ -1,4 +1,4 @@
-"""Opening files, and saying why where that fails."""
+"""Opening files, with a clear error where that fails."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ def _path_of(kind: str) -> str:
     return f"Give the path of {'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}."
 
 
+def suffix_of(path: Path) -> str:
+    """The suffix that names the format of a file, without .gz."""
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
 @contextmanager
 def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
-    """Says why a file cannot be read, where it cannot."""
+    """Turn errors of the file system into messages."""
     try:
         yield
     except FileNotFoundError:
@@ -38,10 +43,10 @@ def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
 
 
 def as_utf8(raw: bytes, name: str | Path) -> bytes:
-    """The same text in UTF-8, where a byte order mark says that it is UTF-16 or UTF-32; anything else as it is."""
+    """Text with a byte order mark of UTF-16 or UTF-32 as UTF-8; all other bytes unchanged."""
     marks = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16"}
     marks[codecs.BOM_UTF16_BE] = "utf-16"
-    for mark, encoding in marks.items():  # UTF-32's first: it begins as UTF-16's does
+    for mark, encoding in marks.items():  # UTF-32 first: its mark begins like that of UTF-16
         if raw.startswith(mark):
             try:
                 return raw.decode(encoding).encode()
@@ -54,23 +59,22 @@ def as_utf8(raw: bytes, name: str | Path) -> bytes:
     return raw
 
 
-def iconv(path: str | Path, encoding: str) -> str:
-    """The command that converts a file to UTF-8, into one of the same ending, since that says how it is read.
+def iconv_command(path: str | Path, encoding: str) -> str:
+    """The shell command that converts a file to UTF-8. The suffix stays, since it decides how the file is read.
 
-    >>> iconv("old/reviews.csv", "latin1")
+    >>> iconv_command("old/reviews.csv", "latin1")
     'iconv -f latin1 -t utf-8 old/reviews.csv > converted.csv'
-    >>> iconv("reviews.tsv.gz", "latin1")
+    >>> iconv_command("reviews.tsv.gz", "latin1")
     'gzip -dc reviews.tsv.gz | iconv -f latin1 -t utf-8 > converted.tsv'
     """
     path = Path(path)
     name, convert = shlex.quote(str(path)), f"iconv -f {encoding} -t utf-8"
-    if path.suffix == ".gz":
-        return f"gzip -dc {name} | {convert} > converted{Path(path.stem).suffix or '.txt'}"
-    return f"{convert} {name} > converted{path.suffix or '.txt'}"
+    command = f"gzip -dc {name} | {convert}" if path.suffix == ".gz" else f"{convert} {name}"
+    return f"{command} > converted{suffix_of(path) or '.txt'}"
 
 
 def not_text(path: str | Path, raw: bytes, offset: int = 0) -> UserError | None:
-    """What to say of bytes of a text file, from an offset on, that have a zero: UTF-16 has one in most characters."""
+    """The error for a zero byte in `raw`, part of a text file from an offset on; None without one. UTF-16 has many."""
     zero = raw.find(b"\0")
     if zero < 0:
         return None
@@ -82,13 +86,13 @@ def not_text(path: str | Path, raw: bytes, offset: int = 0) -> UserError | None:
         ("utf-16be", start[even::2], start[1 - even :: 2]),
     ):
         if half > 1 and zeros.count(0) > 0.5 * half and others.count(0) < 0.1 * half:
-            fix = f"It seems to be UTF-16 without a byte order mark. Convert it: {iconv(path, encoding)}"
+            fix = f"It seems to be UTF-16 without a byte order mark. Convert it: {iconv_command(path, encoding)}"
             return UserError(problem, fix)
     return UserError(problem, "Give a UTF-8 text file.")
 
 
 def as_text(start: bytes) -> str:
-    """The first bytes of a file as text, whatever they are: to look at, not to read."""
+    """The first bytes of a file decoded leniently, for a guess of its format."""
     for marks, encoding in (((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"), ((codecs.BOM_UTF8,), "utf-8-sig")):
         if start.startswith(marks):
             return start.decode(encoding, "replace")
@@ -96,7 +100,7 @@ def as_text(start: bytes) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; a name that no file can have, such as a very long one, is none."""
+    """True for an existing file; False also for names that no file can have, such as very long ones."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -105,7 +109,7 @@ def is_file(path: Path) -> bool:
 
 @contextmanager
 def opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
-    """A file's bytes, unpacked as they are read where its name ends in .gz."""
+    """A file opened for reading, decompressed on the fly if its name ends in .gz."""
     with reading(path, kind):
         if path.suffix != ".gz":
             with path.open("rb") as file:
@@ -119,14 +123,14 @@ def opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
 
 
 def check_new(path: Path) -> None:
-    """Nothing is ever overwritten."""
+    """Refuse to overwrite a file."""
     if path.exists():
         raise UserError(f"{path} exists already.", "Choose another name, or remove it first.")
 
 
 @contextmanager
-def written(path: Path) -> Iterator[Path]:
-    """A new file: what is written to the path it gives is there whole under `path`, or not at all."""
+def new_file(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; it becomes `path` at the end, so that the file is complete or absent."""
     check_new(path)
     beside = path.with_name(f".new-{path.name}")
     try:

@@ -1,4 +1,4 @@
-"""Texts that are not held in memory: a file is read in segments that end where words end."""
+"""Texts larger than memory: a file is read in segments that end where words end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from unrolled.errors import UserError
-from unrolled.text.files import iconv, not_text, reading
+from unrolled.text.files import iconv_command, not_text, reading
 
 SEGMENT = 1 << 22  # bytes
 _BLANKS = (b" ", b"\n")
@@ -34,7 +34,7 @@ class LargeText:
                 yield _decoded(self.path, start, raw)
 
     def split(self, parts: int) -> list[LargeText]:
-        """The same text as so many, or fewer, of about one size, cut where segments may be."""
+        """The text in up to this number of parts of about equal size, cut where segments may end."""
         cuts = [self.begin]
         with reading(self.path), self.path.open("rb") as file:
             for number in range(1, parts):
@@ -46,7 +46,7 @@ class LargeText:
 
 @dataclass(frozen=True)
 class Scan:
-    """What reading a file once from end to end found."""
+    """Results of reading a file once from end to end."""
 
     sha256: str
     begin: int  # after a byte-order mark
@@ -55,8 +55,8 @@ class Scan:
     marks: tuple[tuple[int, int], ...]  # (bytes, characters) at the start of each segment
 
 
-def scan(path: Path) -> Scan:
-    """Reads a whole file in bounded memory: what is no text is an error that says where."""
+def scan_text(path: Path) -> Scan:
+    """Read a whole file in bounded memory and check that it is UTF-8 text."""
     digest, characters, marks, blank = hashlib.sha256(), 0, [], True
     with reading(path), path.open("rb") as file:
         end = path.stat().st_size
@@ -66,7 +66,7 @@ def scan(path: Path) -> Scan:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise UserError(
                 f"{path} is UTF-16, and a text of this size is read as UTF-8.",
-                f"Convert it: {iconv(path, 'utf-16')}",
+                f"Convert it: {iconv_command(path, 'utf-16')}",
             )
         for start, raw in _segments(file, begin, end):
             marks.append((start, characters))
@@ -80,7 +80,7 @@ def scan(path: Path) -> Scan:
 
 
 def byte_of(path: Path, found: Scan, character: int) -> int:
-    """Where in a file, in bytes, the character with this number begins."""
+    """The byte offset of a character, by its number."""
     start, before = next(mark for mark in reversed(found.marks) if mark[1] <= character)
     with reading(path), path.open("rb") as file:
         _, raw = next(_segments(file, start, found.end))
@@ -92,7 +92,7 @@ def byte_of(path: Path, found: Scan, character: int) -> int:
 
 
 def _line_ends_before(text: str, characters: int) -> int:
-    """How many "\\r\\n" there are among the first characters, each counted as one."""
+    """The number of "\\r\\n" among the first characters, each counted as one character."""
     lines, seen = 0, 0
     for piece in text.split("\r\n")[:-1]:
         seen += len(piece) + 1
@@ -110,7 +110,7 @@ def _decoded(path: Path, start: int, raw: bytes) -> str:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {start + error.start}.",
-            f"Convert it, for example: {iconv(path, 'latin1')}",
+            f"Convert it, for example: {iconv_command(path, 'latin1')}",
         ) from None
 
 
@@ -126,7 +126,7 @@ def _segments(file: IO[bytes], begin: int, end: int) -> Iterator[tuple[int, byte
 def _cut(file: IO[bytes], wanted: int, end: int) -> int:
     """The first place from `wanted` on where a blank or line end follows something else; `end` if there is none.
 
-    Neither words nor the words inside byte-level BPE reach over such a place (see `blocks`).
+    No word and no pre-token of byte-level BPE crosses such a place (see `blocks`).
     """
     while wanted < end:
         first = max(0, wanted - 4)  # the character before may have four bytes

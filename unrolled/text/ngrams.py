@@ -1,4 +1,4 @@
-"""n-grams of a text by number: words, pairs of words, and runs of letters, hashed (Weinberger et al. 2009)."""
+"""Hashed n-grams of a text: words, pairs of words, and character n-grams (Weinberger et al. 2009)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-LETTERS = (2, 5)  # lengths of runs of letters
+LETTERS = (2, 5)  # lengths of character n-grams
 
 
 def ngram_ids(words: Sequence[str], buckets: int) -> NDArray[np.int64]:
-    """The numbers, below `buckets`, of all words, pairs of neighbouring words, and runs of letters inside words.
+    """The buckets of all words, pairs of neighbouring words, and character n-grams of words.
 
     >>> len(ngram_ids(["a", "cat"], 1000))  # a, cat, a cat; "^a" "a$" "^a$"; "^c" … "^cat$"
     16
@@ -27,7 +27,7 @@ def ngram_ids(words: Sequence[str], buckets: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=100_000)
 def _within(word: str) -> tuple[int, ...]:
-    """The word itself, and its runs of letters with its ends marked; a very long word's first and last part."""
+    """The word and its character n-grams with marked ends; of a very long word, those of its first and last part."""
     spelt = f"^{word[:20]}…{word[-20:]}$" if len(word) > 40 else f"^{word}$"
     low, high = LETTERS
     runs = {spelt[i : i + size] for size in range(low, high + 1) for i in range(len(spelt) - size + 1)}

@@ -1,4 +1,4 @@
-"""Text from ids that come one at a time."""
+"""Incremental decoding: text from ids that arrive one at a time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from unrolled.text.base import Tokenizer
 
 
 class StreamDecoder:
-    """Gives the text of each id as soon as it is certain; all that it gave, joined, is `decode` of all ids.
+    """Decodes ids one by one; the pieces, joined, equal `decode` of all ids.
 
-    A character of several bytes can be split over BPE tokens: it is held back until its last byte has come.
-    To continue a prompt, feed the prompt's ids first and throw their text away: what follows is joined to them.
+    A character of several bytes can be split over BPE tokens: it is held back until its last byte has arrived.
+    To continue a prompt, feed the prompt's ids first and discard their text.
 
     >>> from unrolled.text.word import WordTokenizer
     >>> stream = StreamDecoder(WordTokenizer.train(["to be or not"]))
@@ -25,7 +25,7 @@ class StreamDecoder:
         self._previous: int | None = None
 
     def feed(self, number: int) -> str:
-        """The text that has become certain with this id; often one token, sometimes none."""
+        """The text that this id completes; sometimes empty."""
         number = int(self._tokenizer.vocabulary.check([number])[0])
         if self._tokenizer.vocabulary.is_control(number):
             return ""
@@ -34,7 +34,7 @@ class StreamDecoder:
         return self._decoder.decode(piece)
 
     def finish(self) -> str:
-        """What was still held back: a character whose end never came becomes U+FFFD. A new text can follow."""
+        """The rest that was held back: an incomplete character becomes U+FFFD. A new text can follow."""
         self._previous = None
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()

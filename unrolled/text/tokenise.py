@@ -1,7 +1,7 @@
-"""A process of its own that turns part of a file into ids: `python -m unrolled.text.tokenise`, a job on its input.
+"""A worker process that tokenises part of a file: `python -m unrolled.text.tokenise`, with its job on standard input.
 
-The job is JSON: path, begin and end in bytes, the tokenizer as it is stored, the type of the ids, the file to write.
-Nothing but tokenizers is loaded, so that many can run side by side.
+The job is JSON: path, begin and end in bytes, the stored tokenizer, the type of the ids, the file to write.
+Only the tokenizers are imported, so that many workers start quickly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unrolled.text.tokenizer import tokenizer_from_json
 
 
 def main() -> None:
-    """Writes the ids; a mistake of the user's is told on standard error, with exit code 2."""
+    """Write the ids; a user's mistake is reported on standard error with exit code 2."""
     job = json.load(sys.stdin)
     tokenizer = tokenizer_from_json(job["tokenizer"])
     try:

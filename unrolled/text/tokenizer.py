@@ -1,4 +1,4 @@
-"""Every level of tokenizer by its name: how one is trained, and how it is read from a model file."""
+"""All tokenizers by the name of their level: training, and reading from a model file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def train_tokenizer(
 ) -> Tokenizer:
     """A tokenizer of the named level for texts like these.
 
-    min_count: what occurs less often is `<unk>` (for BPE: is not joined).
-    max_size: the most tokens there may be, special ones included; None for all (for BPE: 8000).
-    lowercase: texts are put in lower case before they are looked up; offsets still point into the original.
-    specials: tokens for the program, as `<pad>`, `<bos>`, `<eos>`; `<unk>` is put before them where a level needs it.
+    min_count: rarer tokens are `<unk>` (for BPE: rarer pairs are not merged).
+    max_size: the largest vocabulary, special tokens included; None for all tokens (for BPE: 8000).
+    lowercase: texts are lowercased before lookup; offsets still point into the original.
+    specials: special tokens such as `<pad>`, `<bos>`, `<eos>`; `<unk>` is added before them if the level needs it.
 
     >>> words = train_tokenizer("word", ["A rose is a rose"], lowercase=True, specials=["<eos>"])
     >>> words.vocabulary.tokens

@@ -16,7 +16,7 @@ from unrolled.text.array_files import ArrayError, PickledError, read_npz
 from unrolled.text.files import opened, reading
 
 KIND = "word2vec, GloVe or npz file"
-BLOCK = 1 << 23  # bytes of a text that are read at once
+BLOCK = 1 << 23  # bytes of text read at once
 LONGEST_LINE = 1 << 20
 WIDEST = 100_000
 LARGEST = float(np.finfo(np.float32).max)
@@ -24,7 +24,7 @@ Floats = NDArray[np.float32]
 
 
 class Chosen:
-    """Which rows of a file are wanted: the first `most`, and the words of `keep` whatever their place."""
+    """The selected rows of a file: the first `most`, and the words of `keep` in any row."""
 
     def __init__(self, most: int | None, keep: Iterable[str] | None) -> None:
         if isinstance(most, bool) or (most is not None and (not isinstance(most, int) or most < 1)):
@@ -40,13 +40,13 @@ class Chosen:
         return word in self.keep or (self.most is not None and row < self.most)
 
     def ended(self, row: int) -> bool:
-        """Whether nothing from this row on is wanted."""
+        """True if no row from this one on is selected."""
         return self.keep is None and self.most is not None and row >= self.most
 
 
 @dataclass
 class Rows:
-    """What was read so far: words, each once, and their vectors."""
+    """Words read so far, each once, and their vectors."""
 
     path: Path
     width: int
@@ -59,9 +59,9 @@ class Rows:
         self.matrix: Floats = np.empty((0, self.width), dtype=np.float32)
 
     def new(self, word: str, raw: bytes) -> bool:
-        """Takes down a word and the bytes it was read from; False where it was there before.
+        """Add a word and the bytes it was read from; False for a repeated word.
 
-        word2vec cuts very long words in the middle of a character: one that is not UTF-8 is counted, and stops nothing.
+        word2vec cuts very long words in the middle of a character: words that are not UTF-8 are counted, not an error.
         """
         if "\ufffd" in word and word.encode() != raw:
             self.mended.append(word)
@@ -72,7 +72,7 @@ class Rows:
         return True
 
     def add(self, vectors: Floats) -> None:
-        """Takes the vectors of new words; the matrix grows in its place, so that it is never there twice."""
+        """Add the vectors of new words; the matrix grows in place, without a second copy."""
         end = self.filled + len(vectors)
         if end > len(self.matrix):
             self.matrix.resize((max(end, len(self.matrix) * 5 // 4), self.width), refcheck=False)
@@ -80,7 +80,7 @@ class Rows:
         self.filled = end
 
     def result(self) -> tuple[list[str], Floats]:
-        for found, what in ((self.twice, "stand there again: the first counts"), (self.mended, "are not UTF-8")):
+        for found, what in ((self.twice, "are repeated: the first counts"), (self.mended, "are not UTF-8")):
             if found:
                 note(f"{self.path}: {len(found)} words {what}. The first of them: {found[0]!r}.")
         self.matrix.resize((self.filled, self.width), refcheck=False)
@@ -110,8 +110,8 @@ def _read_text(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], 
     else:
         if promised is not None and row != promised:
             raise UserError(
-                f"{path}: its first line promises {promised} words, {row} follow.",
-                "The file was cut short or put together: get it anew, or correct the first line.",
+                f"{path}: its first line declares {promised} words, {row} follow.",
+                "The file is truncated or was concatenated: download it again, or correct the first line.",
             )
     if not row:
         raise UserError(f"{path} is empty.", f"Give the path of a {KIND}.")
@@ -146,7 +146,7 @@ def _check_is_text(path: Path, block: bytes) -> None:
 
 
 def _shape(path: Path, line: bytes) -> tuple[int | None, int]:
-    """How many words the first line promises, where it is word2vec's header, and how wide vectors are."""
+    """The number of words in word2vec's header, if the first line is one, and the width of the vectors."""
     if header := _header(path, line):
         return header
     fields = line.split()
@@ -161,7 +161,7 @@ def _shape(path: Path, line: bytes) -> tuple[int | None, int]:
 
 
 def _header(path: Path, line: bytes) -> tuple[int, int] | None:
-    """WORDS WIDTH, where a line is that."""
+    """The numbers of a header line WORDS WIDTH; None for any other line."""
     fields = line.split()
     if len(fields) != 2 or not all(part.isdigit() and len(part) < 12 for part in fields):
         return None
@@ -174,7 +174,7 @@ def _header(path: Path, line: bytes) -> tuple[int, int] | None:
 
 
 def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, chosen: Chosen) -> int:
-    """Takes what is wanted from lines; the row after the last."""
+    """Add the selected rows of some lines; returns the number of the next row."""
     width = rows.width
     tails: list[bytes] = []
     places: list[int] = []
@@ -198,7 +198,7 @@ def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, chosen: Ch
 
 
 def _split(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, bytes]:
-    """A line that is not simply a word, a blank and numbers between blanks: a word may hold blanks, or tabs divide."""
+    """Parse an unusual line: the word contains blanks, or tabs separate the numbers."""
     fields = line.replace(b"\t", b" ").split(b" ")
     fields = fields[:1] + [part for part in fields[1:] if part]
     word, numbers = b" ".join(fields[:-width]), fields[-width:]
@@ -278,7 +278,7 @@ def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str]
             buffer, at = buffer[at:] + file.read(BLOCK + 4 * width), 0
             blank = buffer.find(b" ")
         if blank < 0 or len(buffer) < blank + 1 + 4 * width:
-            raise UserError(f"{path} promises {count} words, but ends after {row}.", "The file was cut short.")
+            raise UserError(f"{path} declares {count} words, but ends after {row}.", "The file is truncated.")
         raw = buffer[at:blank].lstrip(b"\n")
         word = raw.decode(errors="replace")
         at = blank + 1 + 4 * width
@@ -331,7 +331,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _words_of(path: Path, stored: NDArray[Any] | None) -> tuple[list[str], str]:
-    """The words of an npz file, and where they stand."""
+    """The words of an npz file, and the name of their place."""
     if stored is not None:
         if stored.ndim != 1 or stored.dtype.kind != "U":
             problem = f"{path}: words has shape {stored.shape} and type {stored.dtype}."

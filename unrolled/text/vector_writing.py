@@ -11,12 +11,12 @@ from typing import IO, cast
 import numpy as np
 
 from unrolled.errors import UserError
-from unrolled.text.files import written
+from unrolled.text.files import new_file
 from unrolled.text.vector_files import Floats, is_number
 
 
 def write_npz(path: Path, words: Sequence[str], matrix: Floats) -> None:
-    with written(path) as beside, beside.open("wb") as file:
+    with new_file(path) as beside, beside.open("wb") as file:
         np.savez(file, vectors=matrix, words=np.array(words, dtype=str))
 
 
@@ -24,8 +24,8 @@ def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
     """word2vec's text: a line WORDS WIDTH, then a word and its numbers on each line."""
     for word in words:
         if not _fits_a_line(word):
-            raise UserError(f"The word {word!r} cannot stand in a line of text.", "Write an .npz file.")
-    with written(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
+            raise UserError(f"The word {word!r} cannot be written as a line of text.", "Write an .npz file.")
+    with new_file(path) as beside, _created(beside, packed=path.suffix == ".gz") as file:
         file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
         for start in range(0, len(words), 5000):
             rows = zip(words[start : start + 5000], _lines_of(matrix[start : start + 5000]), strict=True)
@@ -33,7 +33,7 @@ def write_text(path: Path, words: Sequence[str], matrix: Floats) -> None:
 
 
 def _lines_of(matrix: Floats) -> list[bytes]:
-    """Rows as text, each number with the fewest digits that bring back the same float32."""
+    """Rows as text; each number has the fewest digits that restore its float32."""
     import pyarrow
     from pyarrow import csv
 
@@ -44,7 +44,7 @@ def _lines_of(matrix: Floats) -> list[bytes]:
 
 
 def _fits_a_line(word: str) -> bool:
-    """Whether a line that begins with the word would be read back to it."""
+    """True if a line that begins with the word is read back as that word."""
     first, *more = word.split(" ")
     return not any(sign in word for sign in "\n\t") and (
         all(more) and not is_number(more[-1].encode()) if more else bool(first)

@@ -1,4 +1,4 @@
-"""Word vectors: read from files or taken from models, asked for neighbours and analogies."""
+"""Word vectors from files or models, with nearest neighbours and analogies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unrolled.errors import UserError
-from unrolled.text.analogies import evaluate, read_questions
+from unrolled.text.analogies import evaluate_analogies, read_questions
 from unrolled.text.vector_files import Chosen, Floats, read_vectors
 from unrolled.text.vector_writing import write_npz, write_text
 
-COMPARED = 20_000  # words that an unknown one is compared with
+COMPARED = 20_000  # words compared with an unknown one
 Neighbours = list[tuple[str, float]]
 """Words and their cosines, the nearest first."""
 
@@ -24,7 +24,7 @@ Neighbours = list[tuple[str, float]]
 class Vectors:
     """Words and a vector for each: `words` of length N, `matrix` (N, D) in float32.
 
-    A word that is not there as it is written is looked up in lower case.
+    A word that is missing as written is looked up in lower case.
 
     >>> vectors = Vectors(["king", "queen", "man", "woman", "pear"],
     ...                   [[2, 2, 0], [2, -2, 0], [0, 2, 0], [0, -2, 0], [0, 0, 1]])
@@ -63,11 +63,11 @@ class Vectors:
         path, chosen = Path(path), Chosen(most, keep)
         words, matrix = read_vectors(path, chosen)
         if not words:
-            raise UserError(f"{path} has a vector for none of the {len(chosen.keep or ())} words that were asked for.")
+            raise UserError(f"{path} has no vector for any of the {len(chosen.keep or ())} selected words.")
         return cls(words, matrix)
 
     def write(self, path: str | Path) -> None:
-        """A new file: .npz, or else word2vec's text; both read back to the same bits."""
+        """Write a new file: .npz, or else word2vec's text; both restore the same bits."""
         path = Path(path)
         write = write_npz if path.suffix == ".npz" else write_text
         write(path, self.words, self.matrix)
@@ -104,7 +104,7 @@ class Vectors:
         return vector
 
     def row(self, word: str) -> int:
-        """The row of a word that must be there."""
+        """The row of a word; an error if it has none."""
         row = self._row(word)
         if row < 0:
             near = self._alike(word)
@@ -115,7 +115,7 @@ class Vectors:
         return row
 
     def _alike(self, word: str) -> str | None:
-        """The nearest spelling; of all words only those that can be near are compared, so that it takes no time."""
+        """The nearest spelling, among words of similar length only, to be fast."""
         folded = word.casefold().strip()
         if not folded:
             return None
@@ -168,7 +168,7 @@ class Vectors:
             raise UserError(f"count={count!r} is not a number of words.", "Expected a whole number from 1 on.")
         length = float(np.linalg.norm(vector))
         if not length:
-            raise UserError("The query is a vector of zeros: it is near to nothing.", "Ask for another word or sum.")
+            raise UserError("The query is a vector of zeros: it has no direction.", "Ask for another word or sum.")
         cosines = self.matrix @ (vector / np.float32(length)) / self._norms  # (N,)
         left_out = {row for row in without if row >= 0}
         cosines[list(left_out)] = -np.inf
@@ -178,14 +178,14 @@ class Vectors:
         return [(self.words[row], float(cosines[row])) for row in ordered]
 
     def analogies(self, path: str | Path) -> dict[str, Any]:
-        """How many of a file's analogies come out right: `: group` lines, then questions `a b c d`, for a : b = c : d.
+        """Accuracy on a file of analogies: `: group` lines, then questions `a b c d`, for a : b = c : d.
 
         An answer is right where d is nearest to b − a + c, the three themselves left out, every vector scaled to
         length 1. Questions with a word that has no vector are skipped, and counted. The result: `total`, `semantic` and
-        `syntactic` (the groups whose names begin with "gram"), each the share that is right or None where nothing
-        was asked, `asked`, `skipped`, and the same for each of `groups`.
+        `syntactic` (the groups whose names begin with "gram"), each the share of right answers or None without
+        questions, `asked`, `skipped`, and the same for each of `groups`.
         """
-        return evaluate(read_questions(path), self.ids, self.unit(slice(None)))
+        return evaluate_analogies(read_questions(path), self.ids, self.unit(slice(None)))
 
 
 def read_terms(terms: str | Sequence[str]) -> list[tuple[int, str]]:
@@ -195,7 +195,7 @@ def read_terms(terms: str | Sequence[str]) -> list[tuple[int, str]]:
     [(1, 'king'), (-1, 'man'), (1, 'woman')]
     """
     parts = terms.split() if isinstance(terms, str) else list(terms)
-    if len(parts) == 1:  # a sign alone is a word like any other
+    if len(parts) == 1:  # a lone sign is a word
         return [(1, parts[0])]
     signs = {"+": 1, "-": -1, "−": -1}
     signed: list[tuple[int, str]] = []
@@ -207,7 +207,7 @@ def read_terms(terms: str | Sequence[str]) -> list[tuple[int, str]]:
             sign = signs[part]
         elif part in signs:
             if place:
-                raise UserError(f"{part!r} stands where a word should.", _SUM)
+                raise UserError(f"{part!r} is in the place of a word.", _SUM)
             sign = signs[part]
         else:
             signed.append((sign, part))

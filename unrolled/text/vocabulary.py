@@ -1,4 +1,4 @@
-"""Tokens and their numbers: an ordered list of strings, special tokens first."""
+"""Tokens and their ids: an ordered list of strings, special tokens first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unrolled.errors import UserError
 
 UNK = "<unk>"
-# A letter or digit between the angles: no word of byte-level BPE, which never joins letters and signs, can be equal.
+# A letter or digit between the angles: byte-level BPE never joins letters and signs, so no token of it is equal.
 _SPECIAL = re.compile(r"<[A-Za-z0-9][A-Za-z0-9_-]*>")
 _Kind = TypeVar("_Kind")
 
@@ -21,7 +21,7 @@ class Vocabulary:
     """Token strings ↔ ids. Ids are positions: first the special tokens, then the others in their order.
 
     `<unk>`, where there is one, has id 0 and stands for every string that is not in the list. The other special
-    tokens (`<pad>`, `<bos>`, …) are for the program: no text maps to them, not even one that spells them out.
+    tokens (`<pad>`, `<bos>`, …) are for the program: no text maps to them, not even a literal `<pad>`.
 
     >>> words = Vocabulary(["the", "cat"], specials=["<unk>", "<pad>"])
     >>> words.ids(["the", "dog", "<pad>"])
@@ -68,7 +68,7 @@ class Vocabulary:
         >>> Vocabulary.from_counts({"b": 2, "a": 2, "c": 3, "d": 1}, min_count=2).tokens
         ('c', 'a', 'b')
         """
-        check_limits(min_count, max_size, at_least=len(specials) + 1)
+        check_vocabulary_limits(min_count, max_size, at_least=len(specials) + 1)
         kept = [token for token, count in counts.items() if count >= min_count and token not in specials]
         kept.sort(key=lambda token: (-counts[token], token))
         if max_size is not None:
@@ -85,7 +85,7 @@ class Vocabulary:
         return Vocabulary((*self.tokens[len(self.specials) :], *new), self.specials)
 
     def ids(self, tokens: Iterable[str]) -> NDArray[np.int32]:
-        """The ids of a text's tokens; those not in the vocabulary get `<unk>`'s, or are refused where it has none."""
+        """The ids of a text's tokens; unknown tokens get that of `<unk>`; without one they are an error."""
         if self.unk is not None:
             get = self._of_text.get
             return np.fromiter((get(token, 0) for token in tokens), dtype=np.int32)
@@ -96,13 +96,13 @@ class Vocabulary:
             raise UserError(problem, f"Build the vocabulary with {UNK} among its special tokens.") from None
 
     def id(self, token: str) -> int:
-        """The id of one token, a special one too."""
+        """The id of one token, ordinary or special."""
         if token not in self._ids:
             raise UserError(f"{token!r} is not in the vocabulary of {len(self)} tokens.")
         return self._ids[token]
 
     def check(self, ids: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """The ids as a flat array, once they are known to be whole numbers from 0 to V − 1."""
+        """The ids as a flat array, checked to be whole numbers from 0 to V − 1."""
         array = np.asarray(ids)
         if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             problem = f"Token ids have shape {array.shape} and type {array.dtype}."
@@ -114,7 +114,7 @@ class Vocabulary:
         return array.astype(np.int64)
 
     def is_control(self, number: int) -> bool:
-        """Whether an id is a special token other than `<unk>`: one that stands for no text."""
+        """True for special tokens other than `<unk>`, which have no text."""
         return number < len(self.specials) and number != self.unk
 
     def __getitem__(self, number: int) -> str:
@@ -143,7 +143,7 @@ class Vocabulary:
         return f"Vocabulary({len(self)} tokens, specials={list(self.specials)})"
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads; only lists of strings.
+        """Lists of strings for `from_json`.
 
         >>> Vocabulary(["a"], ["<unk>"]).to_json()
         {'specials': ['<unk>'], 'tokens': ['a']}
@@ -156,7 +156,7 @@ class Vocabulary:
 
 
 def check_specials(specials: Sequence[str]) -> None:
-    """Special tokens are written `<name>`, each once: no character and no piece of a word can be mistaken for one."""
+    """Check special tokens: `<name>`, each once, so that no character or sub-word is equal to one."""
     if isinstance(specials, str):
         raise UserError(f"specials={specials!r} is one string.", f"Expected a list: [{specials!r}].")
     for token in specials:
@@ -164,21 +164,21 @@ def check_specials(specials: Sequence[str]) -> None:
             problem = f"{token!r} is not a special token."
             raise UserError(problem, "Expected a name of letters and digits in angles, as <eos>.")
     if len(set(specials)) < len(specials):
-        raise UserError(f"The special tokens {list(specials)} name one twice.", "Expected every token once.")
+        raise UserError(f"The special tokens {list(specials)} repeat a token.", "Expected every token once.")
 
 
-def check_limits(min_count: object, max_size: object, at_least: int) -> None:
+def check_vocabulary_limits(min_count: object, max_size: object, at_least: int) -> None:
     for name, value, lowest in (("min_count", min_count, 1), ("max_size", max_size, at_least)):
         if name == "max_size" and value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
             raise UserError(
-                f"{name}={value!r} is too small or no number.", f"Expected a whole number from {lowest} on."
+                f"{name}={value!r} is too small or not a number.", f"Expected a whole number from {lowest} on."
             )
 
 
 def stored(data: object, key: str, kind: type[_Kind]) -> _Kind:
-    """One entry of stored JSON, which must be there and be of its kind."""
+    """One entry of stored JSON, checked to exist and to have its type."""
     fix = "The file is damaged, or was not written by unrolled: use another copy of it, or train again."
     if not isinstance(data, dict):
         raise UserError(f"The stored tokenizer is damaged: {type(data).__name__} in place of an object.", fix)

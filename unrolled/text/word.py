@@ -1,4 +1,4 @@
-"""Words and given symbols: what stands between blanks."""
+"""Tokens between blanks: words, or symbols such as phonemes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WordTokenizer(CountedTokenizer):
 
 
 class SymbolTokenizer(WordTokenizer):
-    """Given symbols separated by blanks, as phonemes are written: each is a token, whatever it is made of.
+    """Symbols separated by blanks, such as phonemes: each is one token.
 
     >>> phonemes = SymbolTokenizer.train(["HH AH0 L OW1", "W ER1 L D"])
     >>> phonemes.decode(phonemes.ids("W  OW1"))

@@ -1,4 +1,4 @@
-"""Words as a reader sees them, with their letters: what classifiers and taggers read."""
+"""Words and signs of a text, with their letters: the input of classifiers and taggers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from unrolled.text.base import check_text
 from unrolled.text.vocabulary import UNK, Vocabulary, stored, stored_strings
 
-MOST_LETTERS = 40  # of a word that are looked at: its beginning and its end
+MOST_LETTERS = 40  # letters of a word that count: its beginning and its end
 _JOINING = frozenset("'’-.,:/@_&+")  # between letters or digits they are part of a word: don't, 3.5, state-of-the-art
 # Scripts written without blanks: every character is a token.
 _UNSPACED = (
@@ -53,7 +53,7 @@ def split_words(text: str) -> list[str]:
 def _split_piece(piece: str) -> list[str]:
     kinds = [_kind(char) for char in piece]
     words: list[str] = []
-    start = 0  # of the word that is being read
+    start = 0  # of the current word
     for at, kind in enumerate(kinds):
         inside = at > start and kind == "joining" and at + 1 < len(piece) and kinds[at + 1] == "letter"
         clitic = at == start and piece[at] in "'’" and len(piece) > at + 1 and kinds[at + 1] == "letter" and at == 0
@@ -128,7 +128,7 @@ class Words:
         return found
 
     def extended(self, sentences: Iterable[Sequence[str]]) -> Words:
-        """Also knows what is new in these sentences; old ids stay."""
+        """Vocabularies with the new words of these sentences added; old ids stay."""
         seen = list(sentences)
         words = (word.lower() if self.lowercase else word for sentence in seen for word in sentence)
         letters = (letter for sentence in seen for word in sentence for letter in word)

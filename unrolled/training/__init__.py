@@ -2,7 +2,7 @@
 
 from unrolled.training.folder import new_folder
 from unrolled.training.forcing import Forcing, own_share, with_own_guesses
-from unrolled.training.loop import Batches, Goal, Progress, StepInfo, Trainer
+from unrolled.training.loop import Batches, Evaluation, Goal, Progress, StepInfo, Trainer
 from unrolled.training.loss import Loss, cross_entropy, detached
 from unrolled.training.run import Origin, Run, hash_of
 from unrolled.training.settings import ExampleTraining, TrainSettings
@@ -10,6 +10,7 @@ from unrolled.training.tbptt import TruncatedBPTT, Update, independent_chunks, m
 
 __all__ = [
     "Batches",
+    "Evaluation",
     "ExampleTraining",
     "Forcing",
     "Goal",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -65,8 +65,17 @@ class StepInfo:
     grad_norm: float  # before clipping
     clipped: bool
     scores: dict[str, float] | None = None  # of the evaluation after this update, if there was one
+    samples: list[str] = field(default_factory=list)  # of the same evaluation
     is_best: bool = False
     norms: Tensor | None = None  # of each weight's gradient, as `Clipping` found them
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores by name, and a few samples of what the model does, to show in training."""
+
+    scores: dict[str, float]
+    samples: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -91,8 +100,8 @@ class Goal:
 class Trainer:
     """Holds what changes in training, and takes one step after the other.
 
-    `loss(batch, state)` runs the network; `evaluate()` gives scores; with `stateful` the state of one batch is carried
-    to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
+    `loss(batch, state)` runs the network, `evaluate()` scores it. With `stateful` the state of one batch is carried to
+    the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
     before the first update too. With `usual_tokens` the learning rate of an update is in proportion to its tokens, and
     as the settings say for so many.
     """
@@ -105,7 +114,7 @@ class Trainer:
         settings: TrainSettings,
         *,
         goal: Goal,
-        evaluate: Callable[[], dict[str, float]],
+        evaluate: Callable[[], Evaluation],
         device: torch.device,
         stateful: bool = False,
         window: int | None = None,
@@ -239,8 +248,8 @@ class Trainer:
         if self.average is not None:
             self.average.mark()
         with torch.no_grad(), self._autocast(), self.averaged():
-            scores = self.evaluate()
-        score = scores[self.goal.metric]
+            found = self.evaluate()
+        scores, score = found.scores, found.scores[self.goal.metric]
         if not math.isfinite(score):
             raise UserError(*self._non_finite(score))
         if self.average is not None:
@@ -248,7 +257,7 @@ class Trainer:
         is_best = self._compare(score, self.goal.loss_in(scores))
         if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
             progress.plateau *= self.settings.plateau_factor
-        return replace(info, scores=scores, is_best=is_best)
+        return replace(info, scores=scores, samples=found.samples, is_best=is_best)
 
     def _compare(self, score: float, found: tuple[str, float] | None) -> bool:
         """Whether an evaluation is the best so far, which `progress` then remembers.

@@ -39,8 +39,7 @@ class Origin:
 class Run:
     """Drives a trainer and keeps its folder: updates and evaluations are written down, the best and last model saved.
 
-    `save(path, scores)` writes the model as it is now, `samples()` shows what it does. A resumed run must have the
-    same origin.
+    `save(path, scores)` writes the model as it is now. A resumed run must have the same origin.
     """
 
     def __init__(
@@ -49,10 +48,8 @@ class Run:
         trainer: Trainer,
         save: Callable[[Path, dict[str, float]], None],
         origin: Origin,
-        samples: Callable[[], list[str]] = list,
     ) -> None:
         self.folder, self.trainer, self.save, self.origin = folder, trainer, save, origin
-        self.make_samples, self.samples = samples, list[str]()  # of the last evaluation
         self.scores: dict[str, float] = {}
         self.updates = UpdateLog(folder, trainer.clipping)
         self._sums = [0.0, 0, 0.0, 0]  # loss and tokens, largest norm and clipped updates since the last evaluation
@@ -100,10 +97,9 @@ class Run:
             if info.is_best:
                 self.save(self.folder / BEST, scores)
             self.save(self.folder / LAST, scores)
-            self.samples = self.make_samples()
-        if self.samples:
+        if info.samples:
             with (self.folder / SAMPLES).open("a") as file:
-                file.write(json.dumps({"step": info.step, "samples": self.samples}, ensure_ascii=False) + "\n")
+                file.write(json.dumps({"step": info.step, "samples": info.samples}, ensure_ascii=False) + "\n")
         self.checkpoint()
 
     def checkpoint(self) -> None:

@@ -69,7 +69,7 @@ def _work(options: argparse.Namespace) -> int:
 
 
 class _Tally:
-    """What became of the inputs so far."""
+    """Counts of the outcomes so far."""
 
     def __init__(self) -> None:
         self.first, self.names = 0, list[str]()

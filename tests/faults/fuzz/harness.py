@@ -28,7 +28,7 @@ MOST_SECONDS, MOST_BYTES, LONGEST_MESSAGE = 5.0, 1 << 30, 5000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an input: `fault` is empty for an answer or a refusal."""
+    """The outcome of one input: `fault` is empty for an answer or a refusal."""
 
     target: str
     number: int
@@ -53,7 +53,7 @@ def fuzz(
 
 
 def tried(target: Target, number: int, content: bytes, folder: Path, *, measure: bool = True) -> Outcome:
-    """What becomes of an input; without `measure` its memory is not looked at, which is slow under sanitizers."""
+    """The outcome of one input; `measure` also checks its memory, which is slow under sanitizers."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"input{target.suffix}"
     path.write_bytes(content)

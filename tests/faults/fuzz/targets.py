@@ -33,7 +33,7 @@ from unrolled.search import NGram
 from unrolled.search.ctc.files import decoder_from_files, read_posteriors
 from unrolled.see.views.runs import run_rows
 from unrolled.tasks import TASKS
-from unrolled.tasks.contract import Request
+from unrolled.tasks.runner import Request
 from unrolled.text import Vectors
 from unrolled.training import Origin, Run
 
@@ -105,7 +105,7 @@ def _training_targets(folder: Path, data: Path) -> Iterator[Target]:
     config = apply(_config("generate-lstm", data), {"train.max_steps": 4, "train.eval_every": 2})
     if not whole.exists():
         job = TrainingJob(config)
-        made = Run(whole, job.trainer(), job.model.save, Origin(data=job.data.fingerprint), lambda: ["one", "two"])
+        made = Run(whole, job.trainer(), job.model.save, Origin(data=job.data.fingerprint))
         whole.mkdir()
         (whole / "config.toml").write_text(write_toml(config, comments=False))
         for _ in made.steps():
@@ -278,7 +278,7 @@ def _run_targets(data: Path, models: Path) -> Iterator[Target]:
         model = _model_of_arrays(data) if kind == "forecast-npz" else api.load(models / f"{kind}.safetensors")
 
         def run(path: Path, model: Any = model) -> object:
-            return list(model.task.run(model, Request(files=[str(path)], format="jsonl")))
+            return list(model.runner.run(Request(files=[str(path)], format="jsonl")))
 
         yield Target(f"run-{kind}{suffix.replace('.', '-')}", damage, suffix, seed, run)
     for kind in ("generate-lstm", "classify", "tag-crf", "translate-luong"):
@@ -300,7 +300,7 @@ def _run_targets(data: Path, models: Path) -> Iterator[Target]:
     recognizer = api.load(models / "recognize.safetensors")
 
     def listen(path: Path) -> object:
-        return list(recognizer.task.run(recognizer, Request(files=[str(path)], format="jsonl")))
+        return list(recognizer.runner.run(Request(files=[str(path)], format="jsonl")))
 
     raw = io.BytesIO()
     soundfile.write(raw, tone("ab"), RATE, format="WAV")

@@ -1,4 +1,4 @@
-"""How sure the network is of a word: against every path through the frames around it."""
+"""Confidence of a word, against every path through the frames around it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.search.ngram.engines import ENGINES, needs_native
@@ -65,6 +65,7 @@ def test_a_mixture(backend: Any, one: Any, two: Any, order: int, other: int, wei
 @needs_native
 @settings(deadline=None, max_examples=40)
 @given(FIRST, SECOND, st.integers(1, 3), st.floats(0, 1))
+@example([["b"], ["c", "b"], ["a", "c", "b"]], [["c"]], 2, 0.0)  # the estimated discount of a count of 2 is 0
 def test_both_engines_agree(one: Any, two: Any, order: int, weight: float) -> None:
     order = min(order, max(map(len, one)) + 1)
     mixed = {}

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import warm
 from tests.search.ngram.engines import ENGINES, needs_native
 from unrolled.errors import Note, UserError
 from unrolled.search import NGram
@@ -216,7 +217,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         "try: NGram.train('\\n'.join(topics.values()).split('\\n'), order=3, memory='64K', scratch=sys.argv[1])\n"
         "except ValueError as error: print(error)\n"
     )
-    result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    result = warm.python("-c", code, tmp_path, check=True)
     assert result.stdout == (
         "A scratch file could not be written: File too large. "
         "Choose another folder for scratch files, or more memory.\n"

@@ -11,7 +11,7 @@ from unrolled.search import StopStrings
 
 
 def defined(text: str, strings: list[str]) -> tuple[str, str | None]:
-    """What is shown, by definition: read on until some string has just been completed, and take the longest away."""
+    """The shown text by definition: read until a stop string is complete, and remove the longest."""
     for end in range(len(text) + 1):
         complete = [s for s in strings if text[:end].endswith(s)]
         if complete:

@@ -45,7 +45,8 @@ class Batch:
         return replace(self, **moved, more=more)
 
     def steps(self, start: int, stop: int) -> Batch:
-        """The steps from `start` up to `stop` of every row."""
+        """The steps from `start` up to `stop` of every row, of all fields."""
+        self._check_timed("cut")
         lengths = None if self.lengths is None else (self.lengths - start).clamp(0, stop - start)
         resets = self.resets
         if resets is not None:
@@ -56,11 +57,28 @@ class Batch:
             lengths=lengths,
             resets=resets,
             counted=None if self.counted is None else self.counted[:, start:stop],
+            more={name: value[:, start:stop] for name, value in self.more.items()},
         )
+
+    def _check_timed(self, verb: str) -> None:
+        """Raise unless targets and all of `more` have the time steps of the inputs, (B, T, …)."""
+        for name, value in {"targets": self.targets, **self.more}.items():
+            if value.shape[:2] != self.inputs.shape[:2]:
+                raise ValueError(
+                    f"A batch with {name} of shape {tuple(value.shape)} cannot be {verb} in time: "
+                    f"expected a value for each of {tuple(self.inputs.shape[:2])} steps."
+                )
 
 
 def join(batches: Sequence[Batch]) -> Batch:
-    """Consecutive batches of one stream as one, longer in time; rows must be full."""
+    """Consecutive batches of one stream as one, longer in time, with all fields; rows must be full."""
+    names = set(batches[0].more)
+    for batch in batches:
+        batch._check_timed("joined")
+        if batch.lengths is not None and int(batch.lengths.min()) < batch.inputs.shape[1]:
+            raise ValueError("Batches with padded rows cannot be joined in time: expected full rows, without lengths.")
+        if set(batch.more) != names:
+            raise ValueError(f"Batches with {sorted(names)} and {sorted(batch.more)} in `more` cannot be joined.")
     resets = None
     if any(b.resets is not None for b in batches):
         resets = torch.cat([_resets(b) for b in batches], dim=1)
@@ -72,6 +90,7 @@ def join(batches: Sequence[Batch]) -> Batch:
         targets=torch.cat([b.targets for b in batches], dim=1),
         resets=resets,
         counted=counted,
+        more={name: torch.cat([b.more[name] for b in batches], dim=1) for name in batches[0].more},
     )
 
 

@@ -27,7 +27,7 @@ from unrolled.config.stored import parsed
 from unrolled.errors import UserError, note
 from unrolled.text import Tokenizer, tokenizer_from_json
 from unrolled.text.files import reading
-from unrolled.text.large import LargeText, Scan, byte_of, scan
+from unrolled.text.large import LargeText, Scan, byte_of, scan_text
 
 FORMAT = 1
 LARGE = 64 << 20  # bytes from which a text is cached unasked
@@ -115,7 +115,7 @@ class TokenCache:
                 return Scan(marks=marks, **{k: v for k, v in stored.items() if k != "state"})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass  # never scanned, or not readable: it is scanned now
-        found = scan(path)
+        found = scan_text(path)
         kept = {"state": state, **vars(found)}
         self._write(known, json.dumps({**kept, "check": _key(kept)}))
         return found

@@ -49,10 +49,10 @@ def _are_sentences(pairs: Sequence[tuple[str, str]], labels: Collection[str], te
     return many and words >= SENTENCE * len(pairs) and words > 1.5 * sum(len(text.split()) for _, text in pairs)
 
 
-def doubts(counts: Counter[str], examples: int) -> list[str]:
+def label_warnings(counts: Counter[str], examples: int) -> list[str]:
     """What a user should be told of the labels of so many training examples.
 
-    >>> doubts(Counter({"good": 7, "bad": 3}), 10)
+    >>> label_warnings(Counter({"good": 7, "bad": 3}), 10)
     []
     """
     said = []

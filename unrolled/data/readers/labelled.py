@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.readers.arrays import read_ragged
-from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
-from unrolled.text.files import as_text, opened
+from unrolled.text.files import as_text, opened, suffix_of
 
 FASTTEXT = "__label__"
 LOOKED_AT = 4096  # bytes of a file that tell whether it is fastText's
@@ -59,7 +59,7 @@ def read_labelled(
 def is_fasttext(path: str | Path) -> bool:
     """Whether the first line of a text file begins with a label as fastText has them."""
     path = Path(path)
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    suffix = suffix_of(path)
     if suffix in NO_LINES or not path.is_file():
         return False
     with opened(path, "UTF-8 text file") as file:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import UserError
 

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 from unrolled.errors import UserError
-from unrolled.text.files import as_utf8, iconv, not_text
+from unrolled.text.files import as_utf8, iconv_command, not_text
 from unrolled.text.files import reading as reading
 
 LARGEST = 1 << 28  # bytes that any gzip file may unpack to
@@ -39,7 +39,7 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
         raise UserError(
             f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}, "
             f"line {raw.count(10, 0, error.start) + 1}.",
-            f"Convert it, for example: {iconv(path, 'latin1')}",
+            f"Convert it, for example: {iconv_command(path, 'latin1')}",
         ) from None
     return text if exact else text.replace("\r\n", "\n")
 

@@ -33,7 +33,7 @@ class LineFacts(NamedTuple):
     height: int
 
 
-class Line(NamedTuple):
+class LineImage(NamedTuple):
     """A line made ready: (W, height), column after column, and how many of its columns one pixel of the picture is."""
 
     columns: Grey
@@ -46,7 +46,7 @@ def line_facts(medium: Medium) -> LineFacts:
     return LineFacts(*_opened(medium.read(), str(medium)).size)
 
 
-def read_line(medium: Medium, height: int, center: bool = True) -> Line:
+def read_line(medium: Medium, height: int, center: bool = True) -> LineImage:
     """The line at a height of `height`: see `prepared_line`."""
     return prepared_line(grey_of(medium.read(), str(medium)), height, center, str(medium))
 
@@ -62,7 +62,7 @@ def grey_of(data: bytes, place: str) -> Grey:
         raise UserError(f"{place} is damaged: {str(error).rstrip('.')[:200]}.", FIX) from None
 
 
-def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "The picture") -> Line:
+def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "The picture") -> LineImage:
     """A grey picture (H, W) as the network reads it: ink is light on black, and the line is `height` high.
 
     With `center` every column is moved so that the line runs straight through the middle, and what is far from it is
@@ -82,7 +82,7 @@ def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "Th
             f"{place} is {grey.shape[1]} by {grey.shape[0]}: {width / height:.0f} times as wide as high.", FIX
         )
     picture = Image.fromarray(ink).resize((width, height), Image.Resampling.BILINEAR)
-    return Line(np.ascontiguousarray(np.asarray(picture).T), scale, lines)
+    return LineImage(np.ascontiguousarray(np.asarray(picture).T), scale, lines)
 
 
 def text_lines(ink: Grey) -> int:

@@ -77,9 +77,9 @@ class Folder:
         path = self.folder / str(name)
         if not is_file(path):
             found = (str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
-            raise missing(str(name), place, str(self.folder), list(itertools.islice(found, MOST_NAMES)))
+            raise picture_not_found(str(name), place, str(self.folder), list(itertools.islice(found, MOST_NAMES)))
         with reading(path, "picture"), path.open("rb") as file:
-            pixels, frames = decode(file, str(path))
+            pixels, frames = decode_picture(file, str(path))
         self.animated += frames > 1
         return View(pixels)
 
@@ -108,7 +108,7 @@ class Zip:
         asked = str(name)
         found = [asked] if asked in self._whole else self._by_last.get(asked, [])
         if not found:
-            raise missing(asked, place, str(self.path), [*self._members, *self._by_last])
+            raise picture_not_found(asked, place, str(self.path), [*self._members, *self._by_last])
         if len(found) > 1:
             raise UserError(
                 f"{place}: {self.path} holds {asked!r} more than once: {', '.join(found[:3])}.", "Name one."
@@ -117,7 +117,7 @@ class Zip:
             raw = self._file.read(found[0])
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
             raise UserError(f"{self.path} is damaged at {found[0]}: {error}.", "Make it again.") from None
-        pixels, frames = decode(io.BytesIO(raw), f"{self.path}: {found[0]}")
+        pixels, frames = decode_picture(io.BytesIO(raw), f"{self.path}: {found[0]}")
         self.animated += frames > 1
         return View(pixels)
 
@@ -142,7 +142,7 @@ class Arrays:
         elif not self._rows and str(name).isdecimal() and int(name) < len(self.views):
             row = int(name)
         elif self._rows:
-            raise missing(str(name), place, str(self.path), list(self._rows))
+            raise picture_not_found(str(name), place, str(self.path), list(self._rows))
         else:
             raise UserError(
                 f"{place} names the picture {name!r}, and {self.path} has {len(self.views)} rows without names.",
@@ -151,7 +151,7 @@ class Arrays:
         return check_view(self.views[row], f"{self.path}: {self.names()[row]}")
 
 
-def missing(name: str, place: str, where: str, names: Sequence[str]) -> UserError:
+def picture_not_found(name: str, place: str, where: str, names: Sequence[str]) -> UserError:
     """The error for a picture that is not there, with the nearest name."""
     stems = [PurePosixPath(one).stem for one in names]  # folders and endings are alike whatever the names are
     near = difflib.get_close_matches(PurePosixPath(name).stem, set(stems), n=1)
@@ -161,7 +161,7 @@ def missing(name: str, place: str, where: str, names: Sequence[str]) -> UserErro
     return UserError(f"{place} names the picture {name!r}, and {where} has none of that name.", hint)
 
 
-def decode(file: IO[bytes], place: str) -> tuple[Pixels, int]:
+def decode_picture(file: IO[bytes], place: str) -> tuple[Pixels, int]:
     """The pixels (H, W, 3) of an image file, and its number of frames, of which the first is taken.
 
     Palettes and grey become colours, what is transparent white, and 16 bits become 8; a photo is turned as it was held.

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.config.stored import DAMAGED, stored_as
-from unrolled.data.batching.lanes import Steps
-from unrolled.data.readers.series.series import Numbers, Series
-from unrolled.data.readers.series.times import Step
+from unrolled.data.batching.ragged_windows import FrameSequence
+from unrolled.data.readers.series.read_series import Numbers, Series
+from unrolled.data.readers.series.times import TimeStep
 from unrolled.data.signals.season import repeated
 from unrolled.errors import UserError
 
@@ -50,7 +50,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class Part:
+class SeriesPart:
     """A series, or the part of one that is scored: rows before `first` are there to be read only."""
 
     series: Series
@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Frame:
+class ColumnScaling:
     """What is learnt of the columns before training, from the training part alone; it is kept in the model file.
 
     `center` and `scale` belong to the columns `roles.names`: scaled = (value − center) / scale. Columns of zeros and
@@ -75,7 +75,7 @@ class Frame:
     start_row: bool
     time: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
-    step: Step | None = None
+    step: TimeStep | None = None
     period: int | None = None
 
     @cached_property
@@ -134,7 +134,7 @@ class Frame:
             return np.concatenate([filled, here], axis=1).astype(np.float32), filled[-1] if len(filled) else last
         return values.astype(np.float32), values[-1] if len(values) else last
 
-    def steps(self, part: Part) -> Steps:
+    def steps(self, part: SeriesPart) -> FrameSequence:
         """A series as the network reads it, with the scaled target of each horizon at each step, (T, horizons, K)."""
         values = part.series.values
         self.check_size(values, part.series.place)
@@ -147,9 +147,9 @@ class Frame:
         targets = np.full((len(wanted), len(self.roles.horizons), wanted.shape[1]), np.nan, dtype=np.float32)
         for index, horizon in enumerate(self.roles.horizons):
             targets[: max(0, len(wanted) - horizon), index] = wanted[horizon:]
-        return Steps(features, targets)
+        return FrameSequence(features, targets)
 
-    def seasonal(self, part: Part) -> NDArray[np.float32] | None:
+    def seasonal(self, part: SeriesPart) -> NDArray[np.float32] | None:
         """The scaled forecasts of `steps` that repeat the last period, (T, horizons, K), NaN where there was none."""
         if self.period is None:
             return None
@@ -185,8 +185,8 @@ class Frame:
         return asdict(self)
 
     @staticmethod
-    def from_json(stored: dict[str, Any]) -> Frame:
-        frame: Frame = stored_as(Frame, stored, "frame of columns")
+    def from_json(stored: dict[str, Any]) -> ColumnScaling:
+        frame: ColumnScaling = stored_as(ColumnScaling, stored, "frame of columns")
         frame.check_whole()
         return frame
 
@@ -202,9 +202,9 @@ class Frame:
             raise UserError("The stored frame of columns is damaged: its parts do not fit each other.", DAMAGED)
 
 
-def fit_frame(
-    roles: Roles, parts: Sequence[Part], scaling: Scaling, *, missing: bool, start_row: bool, **more: Any
-) -> Frame:
+def fit_scaling(
+    roles: Roles, parts: Sequence[SeriesPart], scaling: Scaling, *, missing: bool, start_row: bool, **more: Any
+) -> ColumnScaling:
     """Scales from the training parts; `more` are the fields of a frame that scales have nothing to do with."""
     rows = np.concatenate([part.series.values for part in parts])
     for name, column in zip(roles.names, rows.T, strict=True):
@@ -220,10 +220,10 @@ def fit_frame(
     targets = [roles.names.index(name) for name in roles.targets]
     mean = np.nanmean(rows[:, targets], axis=0)
     scales = [tuple(numbers.tolist()) for numbers in (center, scale, mean)]
-    return Frame(roles, scales[0], scales[1], scales[2], tuple(binary), missing, start_row, **more)
+    return ColumnScaling(roles, scales[0], scales[1], scales[2], tuple(binary), missing, start_row, **more)
 
 
-def _check_scales(roles: Roles, parts: Sequence[Part], center: Numbers, scale: Numbers) -> None:
+def _check_scales(roles: Roles, parts: Sequence[SeriesPart], center: Numbers, scale: Numbers) -> None:
     """Refuses numbers so large that their mean or deviation is none."""
     for column in np.flatnonzero(~np.isfinite(center) | ~np.isfinite(scale)):
         sizes = [np.nan_to_num(np.abs(part.series.values[:, column])) for part in parts]
@@ -235,7 +235,7 @@ def _check_scales(roles: Roles, parts: Sequence[Part], center: Numbers, scale: N
         )
 
 
-def constant_columns(roles: Roles, parts: Sequence[Part]) -> list[str]:
+def constant_columns(roles: Roles, parts: Sequence[SeriesPart]) -> list[str]:
     """The columns that never change."""
     rows = np.concatenate([part.series.values for part in parts])
     return [name for name, column in zip(roles.names, rows.T, strict=True) if np.nanmin(column) == np.nanmax(column)]

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.readers.series.times import Step
+from unrolled.data.readers.series.times import TimeStep
 
 Numbers = NDArray[np.float64]
 Floats = TypeVar("Floats", np.float32, np.float64)
@@ -20,10 +20,10 @@ BETTER = 0.95  # of the last value's error, which a period must fall below: less
 HOUR, DAY, WEEK, YEAR = 3600.0, 86400.0, 604800.0, 365.25 * 86400
 
 
-def usual_periods(step: Step | None) -> list[int]:
+def usual_periods(step: TimeStep | None) -> list[int]:
     """Periods of the calendar in steps: an hour, a day, a week, a year, where they are two to ten thousand steps.
 
-    >>> usual_periods(Step(3600)), usual_periods(Step(86400)), usual_periods(Step(1, "months"))
+    >>> usual_periods(TimeStep(3600)), usual_periods(TimeStep(86400)), usual_periods(TimeStep(1, "months"))
     ([24, 168, 8766], [7, 365], [12])
     """
     if step is None or step.unit == "numbers":
@@ -35,7 +35,7 @@ def usual_periods(step: Step | None) -> list[int]:
     return [round(n) for n, near in lengths if 2 <= round(n) <= LONGEST and abs(n - round(n)) <= near]
 
 
-def find_period(runs: Sequence[Numbers], step: Step | None = None) -> int | None:
+def find_period(runs: Sequence[Numbers], step: TimeStep | None = None) -> int | None:
     """The period of series (T, K) of the same columns, each at least two periods long; None where none shows.
 
     Candidates are the calendar's, and the highest peaks of the autocorrelations of the rows and of what changes from

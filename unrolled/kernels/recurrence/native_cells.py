@@ -9,45 +9,39 @@ from typing import Any
 
 import torch
 
+import unrolled.kernels._native as _native
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell
 
 
 @dataclass(frozen=True)
 class NativeCell:
-    """A cell in Python that the core computes: its class, and the settings that the kernels are written for."""
+    """A cell in Python that the core computes, and its row of native/cells/kinds.h."""
 
     cell: type[BuiltIn]
-    settings: dict[str, Any]
-    candidate: bool = False  # saves U_n h + b_hn, or r∘h, of its last gate for the backward pass
-    two_products: bool = False  # U_n waits for r
-
-    @property
-    def gates(self) -> int:
-        return max(len(self.cell.gate_names), 1)
-
-    @property
-    def memory(self) -> bool:
-        """True if it has a state c beside h."""
-        return "c" in self.cell.state_names
+    settings: dict[str, Any]  # the core has kernels for these alone
+    gates: int
+    memory: bool  # a state c beside h
+    candidate: bool  # saves U_n h + b_hn, or r∘h, of its last gate for the backward pass
+    two_products: bool  # U_n waits for r
 
 
 _LSTM = {"activation": torch.tanh, "gate_activation": torch.sigmoid, "output_activation": torch.tanh}
 _GRU = {"activation": torch.tanh, "gate_activation": torch.sigmoid}
-# `CellKind` in native/recurrence/job.h → cell
-CELLS = {
-    0: NativeCell(RNNCell, {"activation": torch.tanh}),
-    1: NativeCell(RNNCell, {"activation": torch.relu}),
-    2: NativeCell(LSTMCell, _LSTM),
-    3: NativeCell(GRUCell, {**_GRU, "reset_after": True}, candidate=True),
-    4: NativeCell(GRUCell, {**_GRU, "reset_after": False}, candidate=True, two_products=True),
+# name in native/cells/kinds.h → class and settings
+_PYTHON: dict[str, tuple[type[BuiltIn], dict[str, Any]]] = {
+    "rnn_tanh": (RNNCell, {"activation": torch.tanh}),
+    "rnn_relu": (RNNCell, {"activation": torch.relu}),
+    "lstm": (LSTMCell, _LSTM),
+    "gru_reset_after": (GRUCell, {**_GRU, "reset_after": True}),
+    "gru_reset_before": (GRUCell, {**_GRU, "reset_after": False}),
 }
+CELLS = {kind: NativeCell(*_PYTHON[name], *traits) for kind, (name, *traits) in _native.CELLS.items()}
 
-
-# class → (kind, reads the settings of a cell, what they must be): a lookup is on the path of every call
+# class → (kind, reads the settings of a cell, their required values): every call looks a cell up
 _BY_CLASS: dict[type, list[tuple[int, attrgetter[Any], Any]]] = {}
-for _kind, _native in CELLS.items():
-    _read = attrgetter(*_native.settings)
-    _BY_CLASS.setdefault(_native.cell, []).append((_kind, _read, _read(SimpleNamespace(**_native.settings))))
+for _kind, _row in CELLS.items():
+    _read = attrgetter(*_row.settings)
+    _BY_CLASS.setdefault(_row.cell, []).append((_kind, _read, _read(SimpleNamespace(**_row.settings))))
 
 
 def kind_of(cell: object) -> int | None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from unrolled.errors import UserError, note
 from unrolled.search.ngram.plain import BEGIN, END, UNKNOWN, PlainNGram
-from unrolled.text.files import iconv, opened, written
+from unrolled.text.files import iconv_command, new_file, opened
 
 PIECE = 1 << 20  # bytes
 MOST_ORDER = 255
@@ -78,7 +78,7 @@ def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
             line = lines + place.count(b"\n", 0, error.start) + 1
             raise UserError(
                 f"{name}:{line}: The text is not UTF-8: byte 0x{place[error.start]:02x}.",
-                f"Convert it, for example: {iconv(name, 'latin1')}",
+                f"Convert it, for example: {iconv_command(name, 'latin1')}",
             ) from None
         if b"\0" in piece:
             _check_is_text(piece, name, lines)
@@ -290,7 +290,7 @@ def write_native(writer: Any) -> Iterator[bytes]:
 
 def save(pieces: Iterable[bytes], path: Path) -> None:
     """Puts a new file in its place when it is whole, packed where its name ends in .gz."""
-    with written(path) as beside, beside.open("wb") as raw, ExitStack() as stack:
+    with new_file(path) as beside, beside.open("wb") as raw, ExitStack() as stack:
         file: IO[bytes] = raw
         if path.suffix == ".gz":  # without a time and a name in it, the same model gives the same bytes
             file = cast(IO[bytes], stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0)))

@@ -102,7 +102,8 @@ def discounts_of(counts_of_counts: Sequence[Sequence[int]], longest: int) -> lis
         else:
             y = t1 / (t1 + 2 * t2)
             found = (1 - 2 * y * t2 / t1, 2 - 3 * y * t3 / t2, 3 - 4 * y * t4 / t3)
-            if all(0 <= amount <= k for k, amount in enumerate(found, 1)):
+            # a discount of 0 could leave unseen words no probability: a back-off of log 0, which no ARPA file may hold
+            if all(0 < amount <= k for k, amount in enumerate(found, 1)):
                 discounts.append(found)
                 continue
             why = "the estimates are out of range"

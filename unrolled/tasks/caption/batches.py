@@ -1,4 +1,4 @@
-"""What captions are made from: the tokens and the shape of pictures that a model knows; batches; and their loss."""
+"""The tokens of captions and the shape of pictures, batches of them, and their loss."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from torch import Tensor
 
 from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.data import Batch
-from unrolled.data.readers.media.captions import Captioned
+from unrolled.data.readers.media.captions import Captioned, fitted_view
 from unrolled.data.signals.views import Shape, View
-from unrolled.models.decoders import Decoded
+from unrolled.models.decoders import DecoderOutput
+from unrolled.tasks.contract import Corpus, Training
 from unrolled.tasks.shared.side import Side
-from unrolled.tasks.shared.writing import Ids, real_tokens, token_loss
+from unrolled.tasks.shared.targets import Ids, real_tokens, token_loss
 from unrolled.training import Loss
 
 
 @dataclass(frozen=True)
 class CaptionAssets:
-    """The tokens of captions, the shape of pictures, and how long captions were in training."""
+    """The tokens of captions, the shape of pictures, and the lengths of captions in training."""
 
     target: Side
     shape: Shape
@@ -33,7 +34,7 @@ class CaptionAssets:
 
     @property
     def most_tokens(self) -> int:
-        """How long a caption may become, its end counted: half as long again as nearly all in training, and 5."""
+        """The maximum length of a caption, its end included: 1.5 times that of nearly all in training, plus 5."""
         return int(1.5 * self.longest) + 5
 
     def to_json(self) -> dict[str, Any]:
@@ -48,10 +49,18 @@ class CaptionAssets:
         numbers = [stored_entry(stored, name, kind, "lengths") for name, kind in kinds.items()]
         return cls(Side.from_json(stored_entry(stored, "target", dict[str, Any], "vocabulary")), shape, *numbers)
 
+    def encoded(self, examples: Sequence[Captioned]) -> list[list[Ids]]:
+        """The tokens of the captions of each example; those of a corpus are computed once."""
+
+        def compute() -> list[list[Ids]]:
+            return [[self.target.ids(text) for text in example.captions] for example in examples]
+
+        return examples.once("captions", self.target, compute) if isinstance(examples, Corpus) else compute()
+
     def measured(self, examples: Sequence[Captioned]) -> CaptionAssets:
         """The same with the lengths of these captions."""
         texts = [text for example in examples for text in example.captions]
-        lengths = [len(self.target.ids(text)) + 1 for text in texts]
+        lengths = [len(ids) + 1 for several in self.encoded(examples) for ids in several]
         return replace(
             self,
             longest=max(self.longest, int(np.quantile(lengths, 0.999))),
@@ -61,15 +70,21 @@ class CaptionAssets:
 
 
 @dataclass(frozen=True)
-class Told:
+class PictureCaption:
     """A picture and the tokens of one of its captions."""
 
     example: Captioned
     ids: Ids
+    is_first: bool  # of the captions of this picture
+
+
+def fitted(examples: Sequence[Captioned], shape: Shape) -> list[Captioned]:
+    """The examples with pictures of the shape that a model reads."""
+    return [replace(one, view=fitted_view(one.view, shape, one.place or one.name)) for one in examples]
 
 
 def view_batch(views: Sequence[View]) -> Batch:
-    """Pictures of one shape side by side: pixels (B, H, W, 3) of 8 bits or regions (B, …, D), and vectors (B, V)."""
+    """A batch of pictures of one shape: pixels (B, H, W, 3) of 8 bits or regions (B, …, D), and vectors (B, V)."""
     values = [view.values for view in views if view.values is not None]
     vectors = [view.vector for view in views if view.vector is not None]
     inputs = _stacked(values) if values else torch.zeros(len(views), 1)
@@ -82,37 +97,25 @@ def _stacked(arrays: Sequence[NDArray[Any]]) -> Tensor:
     return torch.from_numpy(table if table.dtype == np.uint8 else table.astype(np.float32))
 
 
-@dataclass(frozen=True)
-class Penalties:
-    """What is added to the loss of the tokens while training: the weight of each."""
-
-    doubly_stochastic: Tensor
-    reinforce: Tensor
-    entropy: Tensor
-
-
-def caption_loss(network: Any, batch: Batch) -> Loss:
-    """Cross-entropy of the tokens, the true ones read; in training also what attention adds to it.
-
-    A training batch has the weights of `Penalties` in `more`.
-    """
-    penalties = Penalties(*batch.more["penalties"]) if "penalties" in batch.more else None
+def caption_loss(network: Any, batch: Batch, training: Training | None = None) -> Loss:
+    """Cross-entropy of the tokens with teacher forcing; in training with the penalties of attention."""
     real = real_tokens(batch)
-    decoded: Decoded = network(batch)
-    loss = token_loss(network, decoded.features, batch)
-    if penalties is None or decoded.attention is None:
+    decoded: DecoderOutput = network(batch)
+    loss = token_loss(network, decoded.features, batch, training)
+    if training is None or decoded.attention is None:
         return loss
+    settings = training.settings
     if decoded.chosen is None:
-        return replace(loss, sum=loss.sum + penalties.doubly_stochastic * unseen(decoded.attention, real))
+        return replace(loss, sum=loss.sum + settings.doubly_stochastic * unseen(decoded.attention, real))
     with torch.no_grad():
         log_probs = network.scores(decoded.features[real]).float().log_softmax(-1)  # (N, V)
         log_probs = log_probs.gather(1, batch.targets[real][:, None]).squeeze(1)
     rewards = log_probs.new_zeros(len(real)).index_add(0, real.nonzero()[:, 0], log_probs)
     rewards = rewards / batch.more["target_lengths"]  # the mean log P of a caption's tokens
     looked, entropy = looking(decoded.attention.float(), decoded.chosen, real)
-    total = loss.sum - penalties.reinforce * ((rewards - network.baseline) * looked).sum()
+    total = loss.sum - settings.reinforce * ((rewards - network.baseline) * looked).sum()
     network.follow(rewards)
-    return replace(loss, sum=total - penalties.entropy * entropy)
+    return replace(loss, sum=total - settings.entropy * entropy)
 
 
 def unseen(attention: Tensor, real: Tensor) -> Tensor:
@@ -122,12 +125,12 @@ def unseen(attention: Tensor, real: Tensor) -> Tensor:
 
 
 def looking(attention: Tensor, chosen: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_t log α_t of the regions that were drawn, (B,), and the entropy Σ_t H(α_t) over all captions.
+    """Σ_t log α_t of the sampled regions, (B,), and the entropy Σ_t H(α_t) over all captions.
 
-    Gradient of E[R] by REINFORCE (Williams 1992): (R − b) ∇ Σ_t log α_t(drawn), b the baseline.
+    Gradient of E[R] by REINFORCE (Williams 1992): (R − b) ∇ Σ_t log α_t(sampled), b the baseline.
     """
     logs = attention.clamp(min=torch.finfo(attention.dtype).tiny).log()  # (B, T, S)
-    drawn = real & (chosen >= 0)
+    sampled = real & (chosen >= 0)
     at = logs.gather(-1, chosen.clamp(min=0)[..., None]).squeeze(-1)  # (B, T)
     entropy = -(attention * logs).sum(-1)
-    return torch.where(drawn, at, 0.0).sum(1), torch.where(real, entropy, 0.0).sum()
+    return torch.where(sampled, at, 0.0).sum(1), torch.where(real, entropy, 0.0).sum()

@@ -1,4 +1,4 @@
-"""From pictures to captions: batches of a search, and what comes out."""
+"""From pictures to captions: batches of a search, and its results."""
 
 from __future__ import annotations
 
@@ -19,41 +19,24 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.search import Hypothesis
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
+from unrolled.tasks.shared.answers import Written
 from unrolled.tasks.shared.writing import RunOptions, written
 
 HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
 
 
 @dataclass(frozen=True)
-class Description:
-    """What was said of one picture, with what else is known of it; `others` are the next best."""
+class Description(Written):
+    """The caption of one picture; `others` are the next best."""
 
-    text: str
-    score: float  # what it was ranked by
-    log_prob: float
-    ended: bool  # False: it was cut at the longest that is allowed
     tokens: list[str]
     attention: NDArray[np.float32] | None = None  # (tokens, rows, columns), or (tokens, regions)
     others: tuple[Description, ...] = ()
 
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A picture that could not be read, and why."""
-
-    name: str
-    error: UserError
-
-    def __str__(self) -> str:
-        return self.name
-
 
 @torch.no_grad()
 def describe(model: Model, views: Sequence[View], options: RunOptions) -> list[Description]:
-    """A caption of each picture, in their order; the pictures are of the shape that the model reads."""
+    """A caption for each picture, in order; the pictures have the shape that the model reads."""
     assets: CaptionAssets = model.assets
     network: Any = model.network.eval()
     if options.unknown == "replace":
@@ -96,7 +79,7 @@ def _description(assets: CaptionAssets, hypothesis: Hypothesis, grid: tuple[int,
 
 
 def view_of(given: Any, shape: Shape) -> View:
-    """The picture that an input means: the path of one, a PIL image, pixels, features, or a `View`."""
+    """The picture of an input: a path, a PIL image, pixels, features, or a `View`."""
     if isinstance(given, Captioned):
         return given.view
     if isinstance(given, (str, Path)):
@@ -131,3 +114,15 @@ def _of_array(given: NDArray[Any], shape: Shape) -> View:
             "Expected pixels (height, width), or with 3 or 4 colours, of 8 bits: uint8.",
         )
     return View(pixels_of(Image.fromarray(given), "The input"))
+
+
+def drawable_pixels(picture: Any) -> NDArray[np.uint8] | None:
+    """The pixels of a picture to draw on, if it has any."""
+    if isinstance(picture, (str, Path)):
+        picture = next(some_pictures([picture]))[1]
+    if hasattr(picture, "convert"):
+        return pixels_of(picture, "The picture")
+    values = picture.values if isinstance(picture, View) else picture
+    if not isinstance(values, np.ndarray) or values.dtype != np.uint8:
+        return None
+    return np.repeat(values[..., None], 3, axis=-1) if values.ndim == 2 else values[..., :3]

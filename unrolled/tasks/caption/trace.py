@@ -1,104 +1,107 @@
-"""A captioner laid open on one picture: where each word looked, the search, and the decoder's layers."""
+"""Trace of a captioner on one picture: where each word looked, the search, and the decoder's layers."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from unrolled.data.readers.media.captions import Captioned
 from unrolled.data.signals.views import View
-from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.captioner import TransformerCaptioner
-from unrolled.see import AttentionMap, Beams, ModelTrace, Part, Probe
-from unrolled.see.options import TARGET, TRUTH, TraceOption, follows_truth
+from unrolled.see import AttentionMap, ModelTrace, Part, Probe
+from unrolled.see.options import TraceOption, read_options
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
-from unrolled.tasks.generate.trace import top_guesses
-from unrolled.tasks.shared.writing import watched, with_targets
+from unrolled.tasks.caption.predict import drawable_pixels, view_of
+from unrolled.tasks.caption.run import paths_of
+from unrolled.tasks.runner import Request
+from unrolled.tasks.shared.targets import with_targets
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, Followed, WritingChoices, writing_options
+from unrolled.tasks.tracer import Example, Tracer, nth
 
-OPTIONS = (
-    TRUTH,
-    TARGET,
-    TraceOption("beam", 5, "Hypotheses side by side; 1: greedy.", int),
-    TraceOption("prefix", "", "What the caption must begin with.", str),
-    TraceOption("temperature", 1.0, "Of the guesses: below 1 the likely ones become likelier."),
+NO_ATTENTION = (
+    "This model has no attention to show: all it knows of the picture is one vector. "
+    "One trained with model.decoder.attention=soft has."
 )
 
 
-def trace_caption(
-    model: Model,
-    view: View,
-    picture: NDArray[np.uint8] | None,
-    *,
-    truth: Any,
-    target: str | None,
-    beam: int,
-    prefix: str,
-    temperature: float,
-) -> ModelTrace:
-    """Searches for a caption, then follows every step of a true one where one is known, else of the best found.
+class CaptionTracer(Tracer):
+    """Traces a captioner on one picture."""
 
-    `picture` is drawn under the attention. `truth` is a caption or a list of them, the first of which is followed.
+    options: ClassVar[tuple[TraceOption, ...]] = writing_options("caption")
+
+    def trace(self, inputs: Any, **options: Any) -> ModelTrace:
+        """Where each word looked, the search, and every gate and state."""
+        chosen = read_options(self.options, options)
+        one = inputs.view if isinstance(inputs, Captioned) else inputs
+        if chosen["truth"] is None and isinstance(inputs, Captioned):
+            chosen["truth"] = inputs.captions or None
+        choices = WritingChoices.of(**chosen)
+        return trace_caption(self.model, view_of(one, self.model.assets.shape), drawable_pixels(one), choices)
+
+    def input(self, request: Request) -> Any:
+        """The path of a picture, unchanged, so that it can be drawn."""
+        return next(iter(paths_of(request)), "")
+
+    def example(self, examples: Any, number: int) -> Example:
+        found: Captioned = nth(examples, number)
+        return Example(found, found.captions)
+
+    @torch.no_grad()
+    def embed(self, inputs: Any) -> NDArray[np.float32]:
+        """The mean of the vectors of a picture's regions."""
+        several = isinstance(inputs, (list, tuple))
+        views = [view_of(one, self.model.assets.shape) for one in (inputs if several else [inputs])]
+        network: Any = self.model.network.eval()
+        memory: Tensor = network.encode(view_batch(views).to(self.model.device)).memory
+        table: NDArray[np.float32] = memory.float().mean(1).cpu().numpy()
+        return table if several else table[0]
+
+
+def trace_caption(model: Model, view: View, picture: NDArray[np.uint8] | None, choices: WritingChoices) -> ModelTrace:
+    """Search for a caption, then trace every step of a true one if one is known, else of the best.
+
+    `picture` is drawn under the attention.
     """
-    if temperature <= 0:
-        raise UserError(f"temperature={temperature:g} is not above 0.", "Use 1 for the model's own distribution.")
     assets: CaptionAssets = model.assets
     network: Any = model.network.eval()
-    side = assets.target
     read = view_batch([view]).to(model.device)
     with torch.no_grad():
         memory = network.encode(read)
-    found = watched(network, memory, side, beam=beam, prefix=prefix, most=assets.most_tokens)
-    answer = side.text(found.best.tokens)
-    captions = None if truth is None else [truth] if isinstance(truth, str) else list(truth)
-    follow = follows_truth(captions, target)
-    tokens = side.ids(captions[0]).tolist() if follow and captions else found.best.tokens
-    batch = with_targets(read.to(torch.device("cpu")), side, [np.array(tokens, dtype=np.int32)]).to(model.device)
-    said = [*side.shown(tokens), "<eos>"]
-    probe = Probe(["<bos>", *said[:-1]])
+    followed = Followed.search(network, memory, assets.target, assets.most_tokens, choices)
+    ids = np.array(followed.tokens, dtype=np.int32)
+    batch = with_targets(read.to(torch.device("cpu")), assets.target, [ids]).to(model.device)
+    probe = Probe(followed.read)
     decoded, inside = network.trace_writing(batch, network.encode(batch), probe)
-    scores = network.scores(decoded.features)[0].float()
-    losses = nn.functional.cross_entropy(scores, batch.targets[0], reduction="none")
     parts: tuple[Part, ...] = ()
     weights: dict[str, Tensor] = {}
-    missing = {
-        "gates": "A vanilla RNN has no gates.",
-        "attention": "This model has no attention to show: all it knows of the picture is one vector. "
-        "One trained with model.decoder.attention=soft has.",
-    }
+    reasons = {**NO_GATES, "attention": NO_ATTENTION}
     if isinstance(network, TransformerCaptioner):
         weights = {name: torch.stack(layers, dim=1)[0].detach() for name, layers in inside.items()}
-        for kind in ("states", "gates", "norms", "flow"):
-            missing[kind] = "A Transformer has no recurrent states and no gates: look at its attention."
+        reasons |= TRANSFORMER
     else:
         parts = (Part("", probe.tokens, inside),)
         if decoded.attention is not None:
             weights = {"cross": decoded.attention.detach()[:, None]}
-    return ModelTrace(
+    return followed.trace(
         "caption",
-        answer,
-        said,
-        losses,
+        decoded.features,
+        batch,
         parts,
         {"target": probe},
-        top_guesses((scores.detach() / temperature).softmax(-1), side.tokenizer),
         aligned="" if parts else "target",
-        attention=_maps(weights, said, probe.tokens, network.grid, picture),
-        beams=Beams.of(found, side.tokenizer.token, side.text, side.end),
-        reasons=missing,
-        truth=None if captions is None else " / ".join(captions),
-        right=None if captions is None else answer in captions,
-        follows="truth" if follow else "answer",
+        attention=_maps(weights, followed, network.grid, picture),
+        reasons=reasons,
     )
 
 
 def _maps(
     weights: dict[str, Tensor],
-    said: list[str],
-    written: list[str],
+    followed: Followed,
     grid: tuple[int, int] | None,
     picture: NDArray[np.uint8] | None,
 ) -> dict[str, AttentionMap]:
@@ -107,7 +110,7 @@ def _maps(
     if "cross" in weights:
         regions = [str(number) for number in range(weights["cross"].shape[-1])]
         image = None if picture is None else torch.from_numpy(picture.copy()).float() / 255
-        found["caption → picture"] = AttentionMap(said, regions, weights["cross"], grid, image)
+        found["caption → picture"] = AttentionMap(followed.losses_of, regions, weights["cross"], grid, image)
     if "decoder" in weights:
-        found["caption → caption"] = AttentionMap(written, written, weights["decoder"])
+        found["caption → caption"] = AttentionMap(followed.read, followed.read, weights["decoder"])
     return found

@@ -1,4 +1,4 @@
-"""Inputs and labels of a classifier: what is told of them, checked, and made of them."""
+"""Inputs and labels of a classifier: checks, n-grams, and labels of a model to start from."""
 
 from __future__ import annotations
 
@@ -12,26 +12,9 @@ from torch import Tensor
 from unrolled.data.readers.labelled import check_frames
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.tasks.classify.regression import numbers_of
-from unrolled.tasks.classify.scores import ClassifyAssets
-from unrolled.tasks.contract import Data
 from unrolled.tasks.shared.reader import Reader
 from unrolled.text import split_words
 from unrolled.text.ngrams import ngram_ids
-
-
-def about_answers(assets: ClassifyAssets, data: Data) -> dict[str, Any]:
-    """Facts about the labels, or the numbers, of the examples."""
-    if assets.scale is not None:
-        numbers = numbers_of(data.train)
-        return {
-            "numbers, mean / deviation": f"{numbers.mean():.4g} / {numbers.std():.4g}",
-            "numbers, least / largest": f"{numbers.min():.4g} / {numbers.max():.4g}",
-        }
-    order = sorted(zip(assets.labels, assets.counts, strict=True), key=lambda pair: -pair[1])
-    shown = ", ".join(f"{label} {count}" for label, count in order[:8]) + (", …" if len(order) > 8 else "")
-    unseen = sum(not set(e.labels) <= set(assets.labels) for e in data.valid)
-    return {"labels": f"{len(assets.labels)}: {shown}", "valid labels never in train": unseen}
 
 
 def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, ...]:

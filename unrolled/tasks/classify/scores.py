@@ -1,93 +1,33 @@
-"""What a classifier learnt from, what it answers, and how good that is."""
+"""Scores of a classifier, and their report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
+from unrolled.data import Buckets
 from unrolled.data.readers.labelled import Labelled
+from unrolled.errors import note
 from unrolled.metrics import ClassScores, class_scores, label_scores
-from unrolled.tasks.classify.regression import Scale, numbers_of
-from unrolled.tasks.contract import table_of
-from unrolled.tasks.shared.reader import Reader
+from unrolled.model import Model
+from unrolled.tasks.classify.assets import ClassifyAssets
+from unrolled.tasks.classify.predict import multi_label, numbers, probabilities_of
+from unrolled.tasks.classify.regression import number_scores, numbers_of
+from unrolled.tasks.runner import plain_scores, table_of
 
 MOST_CONFUSED = 20  # classes of which the report shows a confusion matrix
-
-
-@dataclass(frozen=True)
-class Classified:
-    """The answer to one input: its label, or labels, and the probability of every label.
-
-    Of one label each the probabilities add up to 1; of several each stands for itself, and those of 0.5 or more are
-    the answer.
-    """
-
-    labels: tuple[str, ...]
-    probabilities: dict[str, float]
-    several: bool = False  # whether there may be any number of labels
-
-    @property
-    def label(self) -> str:
-        """The one label; several are joined by commas."""
-        return ",".join(self.labels)
-
-    def __str__(self) -> str:
-        return self.label
-
-
-@dataclass(frozen=True)
-class ClassifyAssets:
-    """What the training examples taught before training: their labels, and how a sequence is read."""
-
-    labels: tuple[str, ...]
-    counts: tuple[int, ...]  # of each label in the training examples
-    reader: Reader
-    scale: Scale | None = None  # of numbers, where these stand in place of labels
-
-    def targets(self, examples: Sequence[Labelled], multi_label: bool) -> Tensor:
-        """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1; or (B,) scaled numbers."""
-        if self.scale is not None:
-            mean, deviation = self.scale
-            return torch.from_numpy((numbers_of(examples) - mean) / deviation).float()
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        if not multi_label:
-            return torch.tensor([numbers.get(example.labels[0], -1) for example in examples])
-        table = torch.zeros(len(examples), len(self.labels))
-        for row, example in enumerate(examples):
-            table[row, [numbers[label] for label in example.labels if label in numbers]] = 1
-        return table
-
-    def weights(self, targets: Tensor) -> Tensor:
-        """What makes every class count alike: (B,) for one label each, (B, C) for several."""
-        counts = torch.tensor(self.counts, dtype=torch.float32).clamp(min=1)
-        if targets.dim() == 1:
-            return (counts.sum() / len(counts) / counts)[targets]
-        return torch.where(targets > 0, counts.mean() / counts, 1.0)
-
-
-def losses_of(scores: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats: (B,), or (B, C) where every label stands for itself; squared errors of numbers, (B,)."""
-    if targets.dim() == 1 and targets.is_floating_point():
-        return (scores[:, 0] - targets).square()
-    if targets.dim() == 2:
-        return F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
-    # −1 stands for a label that training never saw: there is no score to compare it with
-    return F.cross_entropy(scores, targets, ignore_index=-1, reduction="none")
 
 
 def judged(
     assets: ClassifyAssets, examples: Sequence[Any], probabilities: NDArray[np.float32], multi: bool
 ) -> tuple[ClassScores, NDArray[np.int64] | None, int]:
-    """The scores, what was taken for what, and how many examples have a loss.
+    """The scores, the confusion matrix, and the number of examples with a loss.
 
-    Labels that training never saw are classes too, after the others: no answer is ever one of them.
+    Labels that training never saw are classes too, after the others: no answer is one of them.
     """
     unseen = sorted({label for example in examples for label in example.labels} - set(assets.labels))
     truth = replace(assets, labels=(*assets.labels, *unseen)).targets(examples, multi).numpy()
@@ -96,6 +36,52 @@ def judged(
         return label_scores(truth > 0.5, answers), None, len(examples)
     known = int((truth < len(assets.labels)).sum())
     return *class_scores(truth, probabilities.argmax(axis=1), len(assets.labels) + len(unseen)), known
+
+
+def evaluation(model: Model, batches: Buckets) -> dict[str, float]:
+    """Scores on batches of examples."""
+    examples: list[Labelled] = [one.example for one in batches.examples]  # type: ignore[attr-defined]
+    if model.assets.scale is not None:
+        return number_scores(numbers_of(examples), numbers(model, batches))
+    probabilities, loss = probabilities_of(model, batches)
+    multi = multi_label(model)
+    scores, _, known = judged(model.assets, examples, probabilities, multi)
+    result = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
+    return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss / max(1, known)}
+
+
+def score_examples(model: Model, examples: list[Labelled], batches: Buckets) -> dict[str, Any]:
+    """Scores, and tables of them, on the examples of a file."""
+    assets: ClassifyAssets = model.assets
+    multi = multi_label(model)
+    if empty := [e.place for e in examples if not len(e.input)]:
+        note(f"Empty inputs count like all others. There are {len(empty)}, the first at {empty[0]}.")
+    unknown = sum(assets.reader.unknowns(e.input) for e in examples)
+    if assets.scale is not None:
+        truth, found = numbers_of(examples), numbers(model, batches)
+        usual = number_scores(truth, np.full(len(truth), assets.scale[0]))["rmse"]
+        counts = {"examples": len(examples), "unknown_tokens": unknown}
+        return {**number_scores(truth, found), "rmse_of_training_mean": usual, **counts}
+    probabilities, loss = probabilities_of(model, batches)
+    scores, confusion, known = judged(assets, examples, probabilities, multi)
+    unseen = [label for e in examples for label in e.labels if label not in set(assets.labels)]
+    if unseen:
+        first = next(e for e in examples if set(e.labels) - set(assets.labels))
+        note(
+            f"Labels never seen in training count as wrong. There are {len(unseen)}, the first at {first.place}: "
+            f"{', '.join(sorted(set(unseen))[:5])}."
+        )
+    result: dict[str, Any] = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
+    if multi:
+        result["micro_f1"] = scores.micro_f1
+    labels = (*assets.labels, *sorted(set(unseen)))
+    result |= {"nll": loss / known if known else None, "examples": len(examples), "unknown_labels": len(unseen)}
+    result["unknown_tokens"] = unknown
+    result["classes"] = per_class(labels, scores)
+    if confusion is not None:
+        named = [dict(zip(labels, row.tolist(), strict=True)) for row in confusion]
+        result["confusion"] = dict(zip(labels, named, strict=True))
+    return result
 
 
 def per_class(labels: Sequence[str], scores: ClassScores) -> dict[str, dict[str, float]]:
@@ -118,8 +104,8 @@ def _confusion_table(confusion: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def report(scores: Mapping[str, Any]) -> str:
-    """The scores of a file for a person to read: all in all, of each class, and what was taken for what."""
-    plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
+    """The scores of a file for a person to read: overall, by class, and a confusion matrix."""
+    plain = plain_scores(scores)
     if "classes" not in scores:
         return table_of(plain)
     width = max(len(label) for label in [*scores["classes"], "class"])

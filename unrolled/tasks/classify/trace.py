@@ -1,19 +1,28 @@
-"""A classifier laid open on one input."""
+"""Trace of a classifier on one input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.models.classifier import Classifier
+from unrolled.models.inputs import TokenInput, WordInput, token_vectors
 from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
 from unrolled.see.attribution import Attribution, attribute_words
-from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth
+from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
+from unrolled.tasks.classify.examples import checked_inputs
+from unrolled.tasks.classify.predict import multi_label, unlabelled
+from unrolled.tasks.shared.trace import NO_GATES
+from unrolled.tasks.tracer import Example, Tracer, nth
+from unrolled.text import Vectors
 
 OPTIONS = (
     HIDE,
@@ -25,31 +34,99 @@ Score = Callable[[Sequence[str]], Tensor]
 """The scores of texts, (N, C)."""
 
 
-def trace_number(
-    network: Classifier,
-    batch: Batch,
-    tokens: list[str],
-    scale: tuple[float, float],
-    *,
-    hide: Sequence[int],
-    truth: Any,
-    target: str | None,
-    label: str | None,
-) -> ModelTrace:
-    """The same of a model of numbers.
+class ClassifyTracer(Tracer):
+    """Traces a classifier while it reads an input."""
 
-    The loss is the squared error, in deviations of the training numbers. Where the truth is not known, or the answer
-    was asked for, what is followed back is the answer itself, in deviations from the training mean.
+    options: ClassVar[tuple[TraceOption, ...]] = OPTIONS
+
+    def trace(self, inputs: Any, **options: Any) -> ModelTrace:
+        """Every gate and state on one input, and the loss of a label. Options: see `OPTIONS`."""
+        chosen, model = read_options(self.options, options), self.model
+        (one,) = checked_inputs(model, [inputs])
+        network = model.network
+        assert isinstance(network, Classifier)
+        batch, tokens = unlabelled(model, [one])[0].to(model.device), model.assets.reader.tokens(one)
+        read = Pass.of(network, batch, tokens, chosen.pop("hide"))
+        if (scale := model.assets.scale) is not None:
+            return trace_number(read, scale, **chosen)
+
+        def score(texts: Sequence[str]) -> Tensor:
+            batches = unlabelled(model, list(texts))
+            rows = torch.zeros(len(texts), len(model.assets.labels), device=model.device)
+            for index in range(len(batches)):
+                rows[torch.from_numpy(batches.rows(index))] = network(batches[index].to(model.device)).float()
+            return rows
+
+        several, text = multi_label(model), one if isinstance(one, str) else None
+        return trace_labels(read, model.assets.labels, several=several, text=text, score=score, **chosen)
+
+    def example(self, examples: Any, number: int) -> Example:
+        found = nth(examples, number)
+        return Example(found.input, found.labels)
+
+    @torch.no_grad()
+    def embed(self, inputs: Any) -> NDArray[np.float32]:
+        """The pooled states of an input."""
+        alone = isinstance(inputs, (str, np.ndarray, Tensor))
+        batches = unlabelled(self.model, checked_inputs(self.model, [inputs] if alone else inputs))
+        network = self.model.network
+        assert isinstance(network, Classifier)
+        network.eval()
+        vectors = np.zeros((len(batches.examples), network.pool.output_size), dtype=np.float32)
+        for index in range(len(batches)):
+            vectors[batches.rows(index)] = network.encode(batches[index].to(self.model.device)).float().cpu().numpy()
+        return vectors[0] if alone else vectors
+
+    def word_vectors(self) -> Vectors:
+        reader, network = self.model.assets.reader, self.model.network
+        assert isinstance(network, Classifier)
+        if isinstance(network.input, WordInput):
+            return network.input.word_vectors(reader.words)
+        if isinstance(network.input, TokenInput):
+            return token_vectors(reader.tokenizer, network.input.embedding.weight)
+        return super().word_vectors()
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A network on one input: its scores (1, C), its states, and the probe at its input."""
+
+    network: Classifier
+    batch: Batch
+    probe: Probe
+    scores: Tensor
+    part: Part
+
+    @classmethod
+    def of(cls, network: Classifier, batch: Batch, tokens: list[str], hide: Sequence[int]) -> Pass:
+        if not tokens:
+            raise UserError("There is nothing to trace.", "Give an input with at least one step.")
+        network.eval()
+        check_memory(len(tokens), network)
+        probe = Probe(tokens, hide)
+        scores, trace = network.trace(batch, probe)
+        return cls(network, batch, probe, scores, Part("", tokens, trace))
+
+    def attention(self, label: str) -> dict[str, AttentionMap]:
+        """The weights of an attention pooling."""
+        pool, tokens = self.network.pool, self.part.tokens
+        if "attention" not in pool.kinds:
+            return {}
+        weights = pool.weights("attention", self.part.trace.output, self.batch.mask).detach()[:, None, None]
+        return {"pooling": AttentionMap([label], tokens, weights[..., : len(tokens)])}  # (1, 1, 1, T)
+
+
+def trace_number(
+    read: Pass, scale: tuple[float, float], *, truth: Any, target: str | None, label: str | None
+) -> ModelTrace:
+    """The trace of a model of numbers.
+
+    The loss is the squared error, in deviations of the training numbers. If the truth is not known, or the target is
+    the answer, the answer itself is followed back, in deviations from the training mean.
     """
     if label is not None:
         raise UserError("This model answers numbers: it has no labels.", "Leave the label out.")
-    if not tokens:
-        raise UserError("There is nothing to trace.", "Give an input with at least one step.")
-    network.eval()
-    check_memory(len(tokens), network)
-    probe = Probe(tokens, hide)
-    scores, trace = network.trace(batch, probe)
-    answer = scores[0, 0].float()
+    answer = read.scores[0, 0].float()
     shown = f"{scale[0] + scale[1] * float(answer.detach()):.6g}"
     known = None if truth is None else _number_of(truth)
     follow = follows_truth(known, target)
@@ -59,11 +136,11 @@ def trace_number(
         shown,
         [shown],
         loss[None],
-        (Part("", tokens, trace),),
-        {"input": probe},
+        (read.part,),
+        {"input": read.probe},
         [[(shown, 1.0)]],
         reasons={
-            "gates": "A vanilla RNN has no gates.",
+            **NO_GATES,
             "attention": "This model does not attend.",
             "beams": "A number is not searched for: there is no beam.",
         },
@@ -72,67 +149,54 @@ def trace_number(
     )
 
 
-def trace_classifier(
-    network: Classifier,
-    batch: Batch,
-    tokens: list[str],
+def trace_labels(
+    read: Pass,
     labels: Sequence[str],
     *,
     several: bool,
     text: str | None,
     score: Score,
-    hide: Sequence[int],
     truth: Any,
     target: str | None,
     label: str | None,
 ) -> ModelTrace:
     """Every gate and state while an input is read, and one loss, −log p: of the truth, the answer or a chosen label.
 
-    `text` is the input where it is one; `score` gives the scores of other texts, to leave words out.
+    `text` is the input if it is one; `score` gives the scores of other texts, to leave words out.
     """
-    if not tokens:
-        raise UserError("There is nothing to trace.", "Give an input with at least one step.")
-    network.eval()
-    check_memory(len(tokens), network)
-    probe = Probe(tokens, hide)
-    scores, trace = network.trace(batch, probe)
-    row = scores[0].float()
+    row = read.scores[0].float()
     chances = (row.sigmoid() if several else row.softmax(-1)).detach()
     order = chances.argsort(descending=True).tolist()
     known = None if truth is None else _labels_of(truth, several)
     wanted, follows, notes = _followed(labels, known, target, label, order[0])
-    losses = _loss(row, wanted, several, follows)
-    attention = {}
-    if "attention" in network.pool.kinds:
-        weights = network.pool.weights("attention", trace.output, batch.mask).detach()[:, None, None]  # (1, 1, 1, T)
-        attention["pooling"] = AttentionMap([_named(labels, wanted)], tokens, weights[..., : len(tokens)])
+    name = ", ".join(labels[i] for i in wanted) or "(no label)"
 
     def attribute() -> Attribution:
         assert text is not None
         with torch.no_grad():
             return attribute_words(
                 text,
-                _named(labels, wanted),
+                name,
                 lambda texts: [-float(_loss(one, wanted, several, follows)) for one in score(texts).float()],
             )
 
-    given = {labels[i] for i in order if chances[i] >= 0.5} if several else {labels[order[0]]}
+    answer = {labels[i] for i in order if chances[i] >= 0.5} if several else {labels[order[0]]}
     return ModelTrace(
         "classify",
         f"{labels[order[0]]}, {float(chances[order[0]]):.1%}",
-        [_named(labels, wanted)],
-        losses[None],
-        (Part("", tokens, trace),),
-        {"input": probe},
+        [name],
+        _loss(row, wanted, several, follows)[None],
+        (read.part,),
+        {"input": read.probe},
         [[(labels[i], float(chances[i])) for i in order[:10]]],
-        attention=attention,
+        attention=read.attention(name),
         reasons={
-            "gates": "A vanilla RNN has no gates.",
+            **NO_GATES,
             "attention": "This classifier does not attend; one trained with model.pool=attention does.",
             "beams": "A label is not searched for: there is no beam.",
         },
         truth=None if known is None else ", ".join(known) or "(no label)",
-        right=None if known is None else given == set(known),
+        right=None if known is None else answer == set(known),
         follows=follows,
         attribute=None if text is None else attribute,
         notes=notes,
@@ -170,10 +234,6 @@ def _followed(
             return [best], "answer", (f"The model does not know the truth, so the answer's loss is shown. {problem}",)
         return [list(labels).index(one) for one in truth], "truth", ()
     return [best], "answer", ()
-
-
-def _named(labels: Sequence[str], chosen: Sequence[int]) -> str:
-    return ", ".join(labels[i] for i in chosen) or "(no label)"
 
 
 def _loss(row: Tensor, wanted: Sequence[int], several: bool, follows: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a forecaster and its data are, in words: the roles of columns, facts for `check`, and what a run came to."""
+"""Facts about a forecaster and its data: the roles of columns, and a remark on a trained model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.signals.scaling import ColumnScaling
+from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
-from unrolled.tasks.contract import Data
+from unrolled.tasks.contract import Data, Description
+from unrolled.tasks.forecast.config import ForecastConfig
+from unrolled.tasks.forecast.layout import output_name
 from unrolled.tasks.forecast.read import Table
 
 SHOWN = 20
@@ -19,13 +22,24 @@ ADDS_NOTHING = (
 )
 
 
+class ForecastDescription(Description):
+    def roles(self, assets: ColumnScaling) -> dict[str, str]:
+        return roles_in_words(assets)
+
+    def remarks(self, model: Model) -> list[str]:
+        return [ADDS_NOTHING] if adds_nothing(model.network) else []
+
+    def statistics(self, config: ForecastConfig, data: Data, assets: ColumnScaling) -> dict[str, Any]:
+        return facts(data, assets, output_name(config.model, assets), own_valid=config.data.valid is not None)
+
+
 def adds_nothing(network: Any) -> bool:
-    """Whether nothing of the recurrent layers reaches the forecast, as before the first update."""
+    """True if the recurrent layers do not change the forecast, as before the first update."""
     return isinstance(network, Forecaster) and not bool(network.head.weight.any())
 
 
-def roles_in_words(frame: Frame) -> dict[str, str]:
-    """What each column is to the model."""
+def roles_in_words(frame: ColumnScaling) -> dict[str, str]:
+    """The role of each column."""
     roles = frame.roles
     steps = "step" if roles.horizons == (1,) else "steps"
     ahead = "the same step" if roles.aligned else f"{', '.join(map(str, roles.horizons))} {steps} ahead"
@@ -46,7 +60,7 @@ def listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)})" if len(names) > SHOWN else "")
 
 
-def facts(data: Data, frame: Frame, loss: str, *, own_valid: bool) -> dict[str, Any]:
+def facts(data: Data, frame: ColumnScaling, loss: str, *, own_valid: bool) -> dict[str, Any]:
     """For `unrolled check`; with `own_valid` there is a file to validate on."""
     table: Table = data.train
     lengths = [len(part.series.values) for part in table.parts]

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unrolled.data.batching.lanes import Steps
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.batching.ragged_windows import FrameSequence
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.models.forecaster import Forecaster
 
 MOST_FITTED = 100_000  # steps that the linear path is fitted on
@@ -19,7 +19,7 @@ PENALTIES = tuple(10.0**k for k in range(-6, 4))
 
 
 @torch.no_grad()
-def start_from(network: Forecaster, examples: Sequence[Steps], frame: Frame) -> None:
+def start_from(network: Forecaster, examples: Sequence[FrameSequence], frame: ColumnScaling) -> None:
     """Sets scales and linear path from the training examples; the head says nothing of the recurrent layers yet."""
     network.head.weight.zero_()
     width = network.layout.inputs
@@ -42,12 +42,12 @@ def _usual_size(values: Any, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.where(mean > 1e-12, np.sqrt(mean), 1.0))
 
 
-def _differences(network: Forecaster, example: Steps) -> Any:
+def _differences(network: Forecaster, example: FrameSequence) -> Any:
     """Targets less what a raw output of zero stands for, (T, horizons, K)."""
     return example.targets - network.base(torch.from_numpy(example.inputs)).numpy()
 
 
-def _fit(network: Forecaster, examples: Sequence[Steps], wanted: Tensor) -> None:
+def _fit(network: Forecaster, examples: Sequence[FrameSequence], wanted: Tensor) -> None:
     """The linear path for `wanted` (N, horizons · K), NaN where unknown, and the spread of its errors."""
     output, outputs = network.output, wanted.shape[1]
     deviation, offsets = torch.ones(outputs), torch.zeros(outputs)
@@ -78,7 +78,7 @@ def _alike(wanted: Tensor) -> list[list[int]]:
     return list(groups.values())
 
 
-def _linear_features(network: Forecaster, examples: Sequence[Steps], chosen: Tensor) -> Tensor:
+def _linear_features(network: Forecaster, examples: Sequence[FrameSequence], chosen: Tensor) -> Tensor:
     """What the linear path reads at the chosen steps of all examples end to end, made piece by piece."""
     found, begin = [], 0
     for example in examples:

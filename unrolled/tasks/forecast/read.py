@@ -12,9 +12,9 @@ from pydantic import Field, field_validator
 
 from unrolled.config import Section
 from unrolled.data.readers.series.key_columns import NO_KEYS, NONE, Keys
-from unrolled.data.readers.series.series import EMBEDDED_SERIES, Series, Sheet, embedded_series, read_series
+from unrolled.data.readers.series.read_series import EMBEDDED_SERIES, Series, Sheet, embedded_series, read_series
 from unrolled.data.readers.series.times import Timeline
-from unrolled.data.signals.scaling import Part, Roles, Scaling, constant_columns
+from unrolled.data.signals.scaling import Roles, Scaling, SeriesPart, constant_columns
 from unrolled.errors import UserError, note
 from unrolled.tasks.contract import Data
 from unrolled.training import hash_of
@@ -96,7 +96,7 @@ class Table:
     """Series with the same roles, the columns that order them, and the step between their rows."""
 
     roles: Roles
-    parts: list[Part]
+    parts: list[SeriesPart]
     keys: Keys = NO_KEYS
     timeline: Timeline | None = None
 
@@ -116,7 +116,7 @@ def read_data(settings: ForecastData) -> Data:
         train, valid = _split(series, roles, settings.valid_fraction)
     else:
         other = read_like(settings.valid, roles, sheet.keys, missing=settings.missing == "mask")
-        train, valid = [Part(s) for s in series], [Part(s) for s in usable(arrange(other, roles), roles)]
+        train, valid = [SeriesPart(s) for s in series], [SeriesPart(s) for s in usable(arrange(other, roles), roles)]
     _look_for_constants(roles, train)
     source = settings.train or f"{EMBEDDED_SERIES}: the next sample"
     parts = [part.series.values.tobytes() for part in [*train, *valid]]
@@ -227,7 +227,7 @@ def _read(settings: ForecastData, path: str, wanted: Sequence[str] | None) -> Sh
     return sheet
 
 
-def _split(series: Sequence[Series], roles: Roles, fraction: float) -> tuple[list[Part], list[Part]]:
+def _split(series: Sequence[Series], roles: Roles, fraction: float) -> tuple[list[SeriesPart], list[SeriesPart]]:
     """The end of every series for validation, which reads on from the rows before it."""
     train, valid = [], []
     farthest = max(roles.horizons)
@@ -236,11 +236,11 @@ def _split(series: Sequence[Series], roles: Roles, fraction: float) -> tuple[lis
         held = max(1, round(rows * fraction))
         cut = rows - held
         if cut <= farthest:
-            train.append(Part(one))
+            train.append(SeriesPart(one))
             continue
         begin = max(0, cut - CONTEXT)
-        train.append(Part(one.rows(0, cut)))
-        valid.append(Part(one.rows(begin, rows), cut - begin))
+        train.append(SeriesPart(one.rows(0, cut)))
+        valid.append(SeriesPart(one.rows(begin, rows), cut - begin))
     if not valid:
         longest = max(series, key=lambda one: len(one.values))
         raise UserError(
@@ -251,7 +251,7 @@ def _split(series: Sequence[Series], roles: Roles, fraction: float) -> tuple[lis
     return train, valid
 
 
-def _look_for_constants(roles: Roles, train: Sequence[Part]) -> None:
+def _look_for_constants(roles: Roles, train: Sequence[SeriesPart]) -> None:
     constant = constant_columns(roles, train)
     if set(roles.targets) <= set(constant):
         raise UserError(

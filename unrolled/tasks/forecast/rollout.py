@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data.batching.lanes import Steps
-from unrolled.data.readers.series.series import Numbers
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.batching.ragged_windows import FrameSequence
+from unrolled.data.readers.series.read_series import Numbers
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
 
@@ -28,7 +28,7 @@ class FreeRun:
     `seasonal` the last period again and again, with `free_there` the errors of `free` at steps that have one.
     """
 
-    frame: Frame
+    frame: ColumnScaling
     steps: int
     origins: int = 0
     count: Numbers = field(default_factory=lambda: np.zeros(0))
@@ -61,7 +61,7 @@ class FreeRun:
 
 
 @torch.no_grad()
-def free_run(model: Model, examples: Sequence[Steps], steps: int) -> FreeRun:
+def free_run(model: Model, examples: Sequence[FrameSequence], steps: int) -> FreeRun:
     """Roll-outs of `steps` steps, or as many as the longest scored part has, from origins spread evenly over those.
 
     At each step the targets that are read are the model's own predictions; other inputs are the true ones.
@@ -78,7 +78,7 @@ def free_run(model: Model, examples: Sequence[Steps], steps: int) -> FreeRun:
     return run
 
 
-def _origins(example: Steps, following: int, steps: int, most: int) -> NDArray[np.int64]:
+def _origins(example: FrameSequence, following: int, steps: int, most: int) -> NDArray[np.int64]:
     """Rows after which a roll-out begins: evenly spaced, no closer than a roll-out is long."""
     first, span = _scored(example, following)
     if span < steps:
@@ -87,13 +87,15 @@ def _origins(example: Steps, following: int, steps: int, most: int) -> NDArray[n
     return np.linspace(first, first + span - steps, number).round().astype(np.int64)
 
 
-def _scored(example: Steps, following: int) -> tuple[int, int]:
+def _scored(example: FrameSequence, following: int) -> tuple[int, int]:
     """The first row whose next one is scored, and how many rows there are from it to the last."""
     rows = np.flatnonzero(~np.isnan(example.targets[:, following]).all(-1))
     return (int(rows[0]), int(rows[-1] - rows[0]) + 1) if len(rows) else (0, 0)
 
 
-def _roll(run: FreeRun, network: Forecaster, example: Steps, origins: NDArray[np.int64], device: torch.device) -> None:
+def _roll(
+    run: FreeRun, network: Forecaster, example: FrameSequence, origins: NDArray[np.int64], device: torch.device
+) -> None:
     following = network.layout.next
     features = torch.from_numpy(example.inputs).to(device)
     forced, states, ahead = _teacher_forced(network, features, origins)

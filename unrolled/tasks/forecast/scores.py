@@ -1,4 +1,4 @@
-"""How good forecasts are: errors in the data's own units beside those of forecasts that take no model."""
+"""Errors of forecasts in the units of the data, beside those of naive forecasts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.batching.ragged_windows import RaggedWindows
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError
+from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
+from unrolled.tasks.forecast.layout import frame_of
 
 SUMS = ("count", "squared", "absolute", "last", "mean", "loss", "nats", "compared", "seasonal", "squared_there")
 
@@ -18,7 +21,7 @@ SUMS = ("count", "squared", "absolute", "last", "mean", "loss", "nats", "compare
 class Tally:
     """Sums over scored numbers, by horizon and target; parts can come in any order and any size."""
 
-    def __init__(self, frame: Frame, network: Forecaster) -> None:
+    def __init__(self, frame: ColumnScaling, network: Forecaster) -> None:
         self.frame, self.network = frame, network
         shape = (len(frame.roles.horizons), len(frame.roles.targets))
         self._sums = {name: np.zeros(shape) for name in SUMS}
@@ -109,6 +112,18 @@ class Tally:
                     **_seasonal(cell),
                 }
         return rows
+
+
+def tallied(model: Model, batches: RaggedWindows) -> Tally:
+    """Errors over all batches, the state carried from one to the next."""
+    network = model.network
+    assert isinstance(network, Forecaster)
+    tally, state = Tally(frame_of(model), network), None
+    for index in range(len(batches)):
+        batch = batches[index].to(model.device)
+        estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+        tally.add(estimate.float(), batch.inputs, batch.targets, batch.more.get("naive"))
+    return tally
 
 
 def _skill(error: float, naive: Sequence[float]) -> dict[str, float]:

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data.readers.series.series import Numbers
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.readers.series.read_series import Numbers
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.models.forecaster import Forecaster, Stepping
+from unrolled.models.forecaster import Forecaster, ForecastStepper
 
 AT_ONCE = 4096  # rows
 PATHS = 500  # that are drawn for the intervals of a roll-out
@@ -38,8 +38,8 @@ class RowStream:
     def __init__(self, model: Model) -> None:
         assert isinstance(model.network, Forecaster)
         self._network: Forecaster = model.network.eval()
-        self._frame: Frame = model.assets
-        self._step = Stepping(self._network)
+        self._frame: ColumnScaling = model.assets
+        self._step = ForecastStepper(self._network)
         self.restart()
 
     def __enter__(self) -> RowStream:
@@ -175,7 +175,7 @@ class RowStream:
         return bounds[0], bounds[1]
 
 
-def as_rows(rows: Any, frame: Frame) -> tuple[Numbers, bool]:
+def as_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
     """What a user gave as rows (n, D), and whether it was a single one."""
     width = len(frame.roles.inputs)
     try:
@@ -194,7 +194,7 @@ def as_rows(rows: Any, frame: Frame) -> tuple[Numbers, bool]:
     return values, single
 
 
-def check_rows(values: Numbers, frame: Frame, place: Callable[[int], str]) -> None:
+def check_rows(values: Numbers, frame: ColumnScaling, place: Callable[[int], str]) -> None:
     """Refuses what the model cannot read in input rows (n, D)."""
     wrong = np.isinf(values) if frame.missing else ~np.isfinite(values)
     if wrong.any():
@@ -205,12 +205,12 @@ def check_rows(values: Numbers, frame: Frame, place: Callable[[int], str]) -> No
     frame.check_size(values, place)
 
 
-def can_roll_out(frame: Frame) -> bool:
+def can_roll_out(frame: ColumnScaling) -> bool:
     """Whether the next step is predicted, and something of it is read."""
     return 1 in frame.roles.horizons and any(position >= 0 for position in frame.positions)
 
 
-def check_roll_out(frame: Frame) -> None:
+def check_roll_out(frame: ColumnScaling) -> None:
     """Refuses what cannot be continued on its own predictions."""
     if frame.roles.aligned:
         raise UserError(
@@ -225,7 +225,7 @@ def check_roll_out(frame: Frame) -> None:
         raise UserError("No target is an input: predictions cannot be read back.", "Put the target among the inputs.")
 
 
-def check_held(frame: Frame, hold_inputs: bool) -> None:
+def check_held(frame: ColumnScaling, hold_inputs: bool) -> None:
     """Inputs whose future is unknown are held at their last values only where that was asked for."""
     held = [name for name in frame.roles.inputs if name not in frame.roles.targets]
     if not held:

@@ -1,28 +1,70 @@
-"""A forecaster laid open on a series."""
+"""Trace of a forecaster on a series."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from unrolled.data.readers.series.series import Numbers
-from unrolled.data.signals.scaling import Frame
+from unrolled.data.readers.series.read_series import Numbers
+from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
 from unrolled.see import Forecasts, ModelTrace, Part, Probe, check_memory
-from unrolled.see.options import HIDE, TARGET, TRUTH, follows_truth
+from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.forecast.describe import ADDS_NOTHING, adds_nothing
+from unrolled.tasks.forecast.layout import frame_of
+from unrolled.tasks.forecast.read import Table
+from unrolled.tasks.forecast.rows import rows_of
+from unrolled.tasks.forecast.stream import as_rows
+from unrolled.tasks.runner import Request
+from unrolled.tasks.tracer import Example, Tracer, nth
 
 OPTIONS = (HIDE, TRUTH, TARGET)
+MOST_LOOKED_AT = 200  # rows of an example
 UNKNOWN = "It is not known what came, so each loss is the forecast itself: gradients say what it hangs on."
 
 
+class ForecastTracer(Tracer):
+    """Traces a forecaster on the rows of a series."""
+
+    options: ClassVar[tuple[TraceOption, ...]] = OPTIONS
+
+    def trace(self, inputs: Any, **options: Any) -> ModelTrace:
+        """Every gate and state of the recurrent layers on a series (T, D), and the loss of each forecast."""
+        chosen, frame = read_options(self.options, options), frame_of(self.model)
+        assert isinstance(self.model.network, Forecaster)
+        return trace_rows(self.model.network, frame, as_rows(inputs, frame)[0], **chosen)
+
+    def input(self, request: Request) -> Numbers:
+        """The first series of a file, or rows of numbers with commas between, on lines."""
+        rows = list(rows_of(self.model, request))
+        if not rows:
+            names = ", ".join(frame_of(self.model).roles.inputs[:10])
+            raise UserError("There are no rows.", f"Give a file, or rows of {names} with commas between.")
+        first = (rows[0].source, rows[0].series)
+        return np.stack([row.values for row in rows if (row.source, row.series) == first])
+
+    def example(self, examples: Table, number: int) -> Example:
+        """The first rows of a validation series, and the targets of these and of the rows after them."""
+        part, roles = nth(examples.parts, number), examples.roles
+        read, wanted = ([roles.names.index(name) for name in names] for names in (roles.inputs, roles.targets))
+        values, farthest = part.series.values, max(roles.horizons)
+        last = max(part.first + 1, min(part.first + MOST_LOOKED_AT, len(values) - farthest))
+        return Example(values[part.first : last, read], values[part.first : last + farthest, wanted])
+
+
 def trace_rows(
-    network: Forecaster, frame: Frame, rows: Numbers, *, hide: Sequence[int], truth: Any = None, target: str | None
+    network: Forecaster,
+    frame: ColumnScaling,
+    rows: Numbers,
+    *,
+    hide: Sequence[int],
+    truth: Any = None,
+    target: str | None,
 ) -> ModelTrace:
     """Every gate and state while rows are read, and the loss of each row's forecast.
 
@@ -74,7 +116,7 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join(texts[:8]) + (", …" if len(texts) > 8 else "")
 
 
-def _scaled_truth(frame: Frame, rows: Numbers, truth: Any) -> Tensor:
+def _scaled_truth(frame: ColumnScaling, rows: Numbers, truth: Any) -> Tensor:
     """What came, in its scale: (rows, K), NaN where it is not known."""
     if truth is None:
         values = np.full((len(rows), len(frame.positions)), np.nan)
@@ -93,7 +135,7 @@ def _scaled_truth(frame: Frame, rows: Numbers, truth: Any) -> Tensor:
     return torch.from_numpy((values - np.array(frame.center)[columns]) / np.array(frame.scale)[columns])
 
 
-def _wanted(frame: Frame, came: Tensor, steps: int) -> Tensor:
+def _wanted(frame: ColumnScaling, came: Tensor, steps: int) -> Tensor:
     """The target of each step and horizon, (T, horizons, K), NaN where it is not known."""
     first = int(frame.start_row)  # a start row stands before the rows
     wanted = torch.full((steps, len(frame.roles.horizons), came.shape[1]), torch.nan)
@@ -112,7 +154,7 @@ def _losses(network: Forecaster, wanted: Tensor, estimate: Tensor, follow: bool)
     return torch.where(wanted.isnan(), 0.0, losses).sum((-1, -2))
 
 
-def _forecasts(frame: Frame, points: Numbers, truth: Numbers) -> dict[str, Forecasts]:
+def _forecasts(frame: ColumnScaling, points: Numbers, truth: Numbers) -> dict[str, Forecasts]:
     """What was forecast of each target at each horizon, beside what came."""
     first = int(frame.start_row)
     found = {}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models import LanguageModel, stepping
+from unrolled.models import LanguageModel, stepper_for
 from unrolled.search import Sampling, StopStrings, WordList, generate
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
@@ -77,6 +77,41 @@ class TextWriter:
         return piece + self._stop.finish()
 
 
+def write_texts(
+    model: Model, prompts: Sequence[str], options: RunOptions, state: Any = None
+) -> Iterator[tuple[int, str]]:
+    """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
+    model.network.eval()
+    tokenizer: Tokenizer = model.assets
+    backward = direction_of(model) == "backward"
+    ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
+    writers = [TextWriter(tokenizer, prompt, options.stop, backward) for prompt in ids]
+    unknown = tokenizer.vocabulary.unk
+    if backward and options.words is not None:
+        raise UserError(
+            "A backward model writes words from their end: it cannot keep to a list.",
+            "Train with data.direction=forward, or leave out --words.",
+        )
+    steps = generate(
+        stepper_for(network_of(model), len(ids), options.weights),
+        ids,
+        max_tokens=options.max_tokens,
+        memory=state,
+        sampling=options.sampling,
+        stop=lambda row, _: writers[row].ended,
+        seeds=options.seed,
+        forbidden=[unknown] if unknown is not None else [],
+        constraint=None if options.words is None else WordList.of(tokenizer, options.words),
+    )
+    for step in steps:
+        for token in step:
+            if piece := writers[token.row].feed(token.id):
+                yield token.row, piece
+    for row, writer in enumerate(writers):
+        if piece := writer.finish():
+            yield row, piece
+
+
 class TextStream:
     """A model that is fed a text in pieces, and scores or continues it; how the text is cut changes nothing.
 
@@ -135,7 +170,7 @@ class TextStream:
         settings = RunOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
         steps = generate(
-            stepping(self._network, 1, settings.weights),
+            stepper_for(self._network, 1, settings.weights),
             [[self._last]],
             max_tokens=settings.max_tokens,
             memory=self._state,

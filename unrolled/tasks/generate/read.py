@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from unrolled.data import EMBEDDED, embedded_text, read_text
 from unrolled.data.batching.token_cache import LARGE, TokenCache
 from unrolled.errors import UserError
-from unrolled.tasks.contract import Data
+from unrolled.tasks.contract import CorpusText, Data
 from unrolled.tasks.generate.config import DataSettings
 from unrolled.text import Tokenizer, train_tokenizer
 from unrolled.text.large import LargeText
@@ -37,7 +37,9 @@ def read_texts(settings: DataSettings) -> Data:
             assert isinstance(train, str)
             cut = round(len(train) * (1 - settings.valid_fraction))
             train, valid = train[:cut], train[cut:]
-    return Data(train, valid, source, hash_of(_mark(train), _mark(valid)))
+    mark = hash_of(_mark(train), _mark(valid))
+    train, valid = (CorpusText(text) if isinstance(text, str) else text for text in (train, valid))
+    return Data(train, valid, source, mark)
 
 
 def is_large(settings: DataSettings, path: str | Path) -> bool:
@@ -78,6 +80,8 @@ def tokenizer_for(settings: DataSettings, text: Text, init: Tokenizer | None) ->
 
 def ids_of(settings: DataSettings, tokenizer: Tokenizer, text: Text) -> NDArray[np.integer]:
     """The ids of a text, in its own order."""
+    if isinstance(text, CorpusText):
+        return text.once("ids", tokenizer, lambda: tokenizer.ids(text))
     return tokenizer.ids(text) if isinstance(text, str) else TokenCache(settings.cache).ids(text, tokenizer)
 
 

@@ -1,20 +1,26 @@
-"""A language model laid open on a text."""
+"""Trace of a language model on a text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from unrolled.data import read_text
 from unrolled.errors import UserError
 from unrolled.models import FeedForwardLM, LanguageModel, RecurrentLM, TransformerLM
-from unrolled.see import AttentionMap, Guesses, ModelTrace, Part, Probe, check_memory
-from unrolled.see.options import HIDE, TARGET, TraceOption
-from unrolled.text import Tokenizer
+from unrolled.models.inputs import token_vectors
+from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
+from unrolled.see.options import HIDE, TARGET, TraceOption, read_options
+from unrolled.tasks.generate.predict import directed, direction_of, network_of, start_token
+from unrolled.tasks.runner import Request
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, top_guesses
+from unrolled.tasks.tracer import Tracer, nth
+from unrolled.text import Tokenizer, Vectors
 
-SHOWN = 5  # guesses for each token
 OPTIONS = (
     HIDE,
     replace(TARGET, help="Whose loss is followed back: truth, the tokens of the text, or answer, the likeliest ones."),
@@ -22,6 +28,40 @@ OPTIONS = (
     TraceOption("write", 0, "Tokens that the model writes after the text, which are traced too.", int),
     TraceOption("seed", 0, "Of what it writes.", int),
 )
+
+
+class GenerateTracer(Tracer):
+    """Traces a text, token by token."""
+
+    options: ClassVar[tuple[TraceOption, ...]] = OPTIONS
+
+    def trace(self, inputs: str, **options: Any) -> ModelTrace:
+        """Every gate, state and gradient on a text. Options: see `OPTIONS`."""
+        chosen, model = read_options(self.options, options), self.model
+        if not isinstance(inputs, str):
+            raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text.")
+        if chosen["write"]:
+            new = model.predict(inputs, max_tokens=chosen["write"], seed=chosen["seed"])
+            inputs = new + inputs if direction_of(model) == "backward" else inputs + new
+        tokenizer: Tokenizer = model.assets
+        ids = directed(tokenizer.ids(inputs), direction_of(model)).tolist()
+        what_if = {name: chosen[name] for name in ("hide", "temperature", "target")}
+        return trace_text(network_of(model), tokenizer, ids, start_token(tokenizer), **what_if)
+
+    def input(self, request: Request) -> str:
+        """Texts as they are; of a file, all of it."""
+        return "".join(request.texts or ()) + "".join(read_text(file) for file in request.files)
+
+    def example(self, examples: Any, number: int) -> str:
+        """A line of the text that is not empty."""
+        if not isinstance(examples, str):
+            raise UserError("This text is too large to count its lines.", "Give a text, or --file FILE.")
+        line: str = nth([line for line in examples.splitlines() if line.strip()], number)
+        return line
+
+    def word_vectors(self) -> Vectors:
+        """The embeddings of the tokens: words, characters or sub-words, by the level."""
+        return token_vectors(self.model.assets, network_of(self.model).embedding.weight)
 
 
 def trace_text(
@@ -52,17 +92,15 @@ def trace_text(
     if isinstance(network, RecurrentLM):
         scores, trace = network.trace(sequence[:, :-1], probe)
         parts = (Part("", read, trace),)
-        missing["gates"] = "A vanilla RNN has no gates."
+        missing |= NO_GATES
     elif isinstance(network, TransformerLM):
         scores, weights = network.trace(sequence[:, :-1], probe)
         attention = {"text → text": AttentionMap(read, read, torch.stack(weights, dim=1)[0].detach())}
-        for kind in ("states", "gates", "norms", "flow"):
-            missing[kind] = "A Transformer has no recurrent states and no gates: look at its attention."
+        missing |= TRANSFORMER
     else:
         assert isinstance(network, FeedForwardLM)
         scores = network.trace(sequence[:, :-1], probe)
-        for kind in ("states", "gates", "norms", "flow"):
-            missing[kind] = "A feed-forward model has no states and no gates."
+        missing |= dict.fromkeys(TRANSFORMER, "A feed-forward model has no states and no gates.")
         missing["attention"] = "A feed-forward model has no attention."
     wanted = scores[0].detach().argmax(-1) if target == "answer" else sequence[0, 1:]
     losses = nn.functional.cross_entropy(scores[0].float(), wanted, reduction="none")
@@ -80,10 +118,3 @@ def trace_text(
         reasons=missing,
         follows="answer" if target == "answer" else "truth",
     )
-
-
-def top_guesses(chances: Tensor, tokenizer: Tokenizer) -> list[Guesses]:
-    """The likeliest tokens of each row (T, V)."""
-    best = chances.topk(min(SHOWN, chances.shape[-1]), dim=-1)
-    rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    return [[(tokenizer.token(i), p) for p, i in zip(*row, strict=True)] for row in rows]

@@ -1,4 +1,4 @@
-"""Batches of examples: features side by side, in training each changed by its own chance."""
+"""Batches of examples: padded features, in training augmented."""
 
 from __future__ import annotations
 
@@ -9,23 +9,43 @@ import torch
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, Buckets
-from unrolled.data.batching.store import FeatureStore
+from unrolled.data.batching.feature_cache import FeatureCache
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.models.inputs import padded
-from unrolled.tasks.recognize.config import RecognizeTraining
+from unrolled.tasks.contract import Corpus
+from unrolled.tasks.recognize.config import RecognizeConfig, RecognizeTraining
 from unrolled.tasks.recognize.features import InputReader
+from unrolled.tasks.recognize.labels import RecognizeAssets
 from unrolled.training.consistency import twice
 
 AT_ONCE = 24_000  # steps in a batch when there are no gradients
 
 
+def feature_store(config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> FeatureCache:
+    """The features of the examples, as many as fit into data.memory; those of a corpus are computed once."""
+    reader = assets.reader
+
+    def compute() -> FeatureCache:
+        return FeatureCache(
+            examples,
+            lambda e: reader.base(reader.given(e.input, e.place), e.place),
+            int(config.data.memory * 2**30),
+            config.data.max_steps,
+            medium=lambda e: e.input if isinstance(e.input, Medium) else None,
+        )
+
+    return examples.once("features", reader, compute) if isinstance(examples, Corpus) else compute()
+
+
 class ExampleBatches(Buckets):
-    """The examples of some numbers of a store. With `training` settings they are shuffled, and changed where these say
-    so, by (seed, epoch, number of the example) alone."""
+    """The examples of some numbers of a store. With `training` settings they are shuffled and augmented, by (seed,
+    epoch, number of the example) alone."""
 
     def __init__(
         self,
         reader: InputReader,
-        store: FeatureStore,
+        store: FeatureCache,
         numbers: Sequence[int],
         targets: Sequence[Sequence[int]],
         training: RecognizeTraining | None,

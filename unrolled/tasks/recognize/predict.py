@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from unrolled.see.figures.recognition import Reading, recognition_figure
 from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import Piece, Recognized, Search, joined, piece_of
+from unrolled.tasks.recognize.search import Piece, Recognized, RunOptions, Search, joined, piece_of
 from unrolled.tasks.recognize.stream import Blocks
 
 if TYPE_CHECKING:
@@ -274,3 +275,22 @@ def _posteriors(model: Model, pool: Sequence[Window]) -> list[Tensor]:
 def _network(model: Model) -> Recognizer:
     assert isinstance(model.network, Recognizer)
     return model.network
+
+
+def recognize_inputs(
+    model: Model, inputs: Sequence[Any], options: RunOptions, *, alone: bool = False
+) -> tuple[list[Recognized], list[Any]]:
+    """The answers to inputs as users give them, and these inputs as the reader took them."""
+    reader: InputReader = model.assets.reader
+    if not alone and inputs and all(isinstance(one, Real) for one in inputs):
+        raise UserError(
+            f"The input is a {type(inputs).__name__} of numbers.",
+            f"Make a NumPy array of it: np.array(…). Expected {reader.expects}.",
+        )
+    if options.rate is not None and inputs and not any(reader.needs_rate(one) for one in inputs):
+        raise UserError(
+            f"rate={options.rate:g} is for arrays of samples and raw files, and there are none.", "Leave it out."
+        )
+    read = [reader.given(one, "The input" if alone else f"Input {i}", options.rate) for i, one in enumerate(inputs, 1)]
+    (answers,) = recognize(model, read, {"": Search(model.assets.labels, options)}, options.window).values()
+    return answers, read

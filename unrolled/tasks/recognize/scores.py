@@ -12,10 +12,10 @@ from unrolled.errors import UserError, note
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
 from unrolled.search.ctc.tuning import tune as tune_weights
-from unrolled.tasks.contract import table_of
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.predict import Heard, hear, texts_of
 from unrolled.tasks.recognize.search import RunOptions, Search, loaded
+from unrolled.tasks.runner import table_of
 
 GREEDY = "greedy"
 

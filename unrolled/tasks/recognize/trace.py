@@ -1,26 +1,32 @@
-"""A recogniser laid open on one recording, line or sequence of frames: posteriors over time, and the layers."""
+"""Trace of a recogniser on one recording, line or sequence of frames: posteriors over time, and the layers."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.errors import UserError
+from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
 from unrolled.nn.ctc import ctc_align, ctc_loss, ctc_occupancy
 from unrolled.search.ctc import best_path
 from unrolled.search.ctc.prefix_beam import plain_prefix_search
 from unrolled.see import AttentionMap, Beams, Frames, ModelTrace, Part, Probe, check_memory
 from unrolled.see.beams import Held
-from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth
+from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.recognize.batches import features_batch
 from unrolled.tasks.recognize.labels import BLANK, Labels
+from unrolled.tasks.recognize.predict import moments, whole
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER
+from unrolled.tasks.tracer import Example, Tracer, nth
 
 OPTIONS = (
     HIDE,
@@ -33,13 +39,27 @@ OPTIONS = (
 MOST_SEARCHED = 1500  # frames; the search that can be watched is a slow one
 
 
-def trace_recognizer(
-    network: Recognizer,
-    labels: Labels,
+class RecognizeTracer(Tracer):
+    """Traces a recogniser on one recording, line or sequence of frames."""
+
+    options: ClassVar[tuple[TraceOption, ...]] = OPTIONS
+
+    def trace(self, inputs: Any, rate: float | None = None, **options: Any) -> ModelTrace:
+        """Posteriors over time, and every gate and state; `rate` is that of samples. Options: see `OPTIONS`."""
+        chosen, reader = read_options(self.options, options), self.model.assets.reader
+        window = whole(reader, reader.given(inputs, rate=rate))
+        moment = moments(self.model, len(window.features), scale=window.scale)
+        return trace_features(self.model, window.features, moment, **chosen)
+
+    def example(self, examples: Any, number: int) -> Example:
+        found: Transcribed = nth(examples, number)
+        return Example(found.input, found.text)
+
+
+def trace_features(
+    model: Model,
     features: NDArray[np.float32],
     moment: Callable[[int], float],
-    kind: str,
-    unit: str,
     *,
     hide: Sequence[int],
     truth: str | None,
@@ -47,45 +67,27 @@ def trace_recognizer(
     text: str,
     beam: int,
 ) -> ModelTrace:
-    """Posteriors, the alignment of a text, and −log P(text) as the one loss; `moment` says when a step begins.
+    """Posteriors, the alignment of a text, and −log P(text) as the one loss; `moment` is the time of a step.
 
-    The text is the one asked for, else the truth where it is known, else what was recognised.
+    The text is the option `text`, else the truth if it is known, else the answer.
     """
+    network, labels, reader = model.network, model.assets.labels, model.assets.reader
+    assert isinstance(network, Recognizer)
     if not len(features):
         raise UserError("There is nothing to trace.", "Give an input that is not empty.")
     network.eval()
     check_memory(len(features), network, "steps")
-    steps = -(-len(features) // network.time_factor)
-    names = [f"{moment(step):.2f}" if unit == "seconds" else f"{moment(step):.0f}" for step in range(steps)]
-    batch = features_batch([features]).to(next(network.parameters()).device)
+    steps, places = -(-len(features) // network.time_factor), 2 if reader.unit == "seconds" else 0
+    names = [f"{moment(step):.{places}f}" for step in range(steps)]
     probe = Probe(names, hide)
-    read, trace, weights = network.trace(batch, probe)
+    read, trace, weights = network.trace(features_batch([features]).to(model.device), probe)
     log_probs = read.log_probs[0, : int(read.lengths[0])]
     said = best_path(log_probs.detach().cpu()).labels
     wanted, follows, notes = _followed(labels, log_probs, list(said), text, truth, target)
     loss = ctc_loss(log_probs, torch.tensor(wanted, dtype=torch.int64), reduction="sum")
-    alignment = ctc_align(log_probs.detach(), wanted).path
-    frames = Frames(
-        log_probs.detach().exp().cpu(),
-        list(labels.names),
-        alignment,
-        kind,
-        unit,
-        moment(len(log_probs)),
-        torch.from_numpy(features.reshape(len(features), -1).copy()),
-        lattice=ctc_occupancy(log_probs.detach(), wanted),
-        states=tuple(labels.names[wanted[s // 2]] if s % 2 else BLANK for s in range(2 * len(wanted) + 1)),
-    )
     beams, why_not = _searched(log_probs.detach().cpu(), labels, beam)
     kept = probe.tokens = names[: len(log_probs)]
-    missing = {
-        "gates": "A vanilla RNN has no gates.",
-        "attention": "A recurrent recogniser has no attention.",
-        "beams": why_not,
-    }
-    if trace is None:
-        for kind in ("states", "gates", "norms", "flow"):
-            missing[kind] = "A Transformer has no recurrent states and no gates: look at its attention."
+    reasons = {**NO_GATES, "attention": "A recurrent recogniser has no attention.", "beams": why_not}
     return ModelTrace(
         "recognize",
         labels.text(said) or "(nothing)",
@@ -95,12 +97,30 @@ def trace_recognizer(
         {"input": probe},
         attention={} if weights is None else {"frame → frame": AttentionMap(kept, kept, weights)},
         beams=beams,
-        frames=frames,
-        reasons=missing,
+        frames=_frames(model, log_probs.detach(), wanted, features, moment(len(log_probs))),
+        reasons=reasons if trace is not None else reasons | TRANSFORMER,
         truth=truth,
         right=None if truth is None else labels.text(said) == labels.text(labels.ids(truth)) == truth,
         follows=follows,
         notes=notes,
+    )
+
+
+def _frames(
+    model: Model, log_probs: Tensor, wanted: Sequence[int], features: NDArray[np.float32], end: float
+) -> Frames:
+    """The posteriors of each frame, and the alignment of the wanted labels."""
+    labels, reader = model.assets.labels, model.assets.reader
+    return Frames(
+        log_probs.exp().cpu(),
+        list(labels.names),
+        ctc_align(log_probs, wanted).path,
+        reader.kind,
+        reader.unit,
+        end,
+        torch.from_numpy(features.reshape(len(features), -1).copy()),
+        lattice=ctc_occupancy(log_probs, wanted),
+        states=tuple(labels.names[wanted[s // 2]] if s % 2 else BLANK for s in range(2 * len(wanted) + 1)),
     )
 
 

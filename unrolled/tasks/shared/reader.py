@@ -14,6 +14,7 @@ from unrolled.config.stored import DAMAGED, Size, stored_entry
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput, padded, word_batch
+from unrolled.tasks.shared.levels import classifier_level
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
 from unrolled.text.vectors import Vectors
 
@@ -69,7 +70,7 @@ class Reader:
         """What reads inputs like these."""
         if not isinstance(inputs[0], str):
             return cls(frames=_one_shape(inputs))
-        level = settings.level if settings.level != "auto" else choose_level(inputs)
+        level = settings.level if settings.level != "auto" else classifier_level(inputs)
         if level == "word":
             known: list[str] = []
             size = None
@@ -117,25 +118,24 @@ class Reader:
             return TokenInput(len(self.tokenizer), settings.embedding_size)
         return FrameInput(self.frames, settings.front, settings.dropout)
 
-    def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
-        """Inputs side by side."""
+    def steps(self, one: Any) -> Any:
+        """The steps of an input: its words, the ids of its tokens, or its frames."""
         if self.words is not None:
-            ids, lengths, more = word_batch(self.words, [split_words(text) for text in inputs])
+            return split_words(one)
+        return self.tokenizer.ids(one) if self.tokenizer is not None else one
+
+    def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
+        """A batch of inputs, each in steps."""
+        lengths = torch.tensor([len(steps) for steps in inputs])
+        if self.words is not None:
+            ids, lengths, more = word_batch(self.words, inputs)
             return Batch(ids, targets, lengths=lengths, more=more)
         if self.tokenizer is not None:
-            ids_of = [self.tokenizer.ids(text) for text in inputs]
-            return Batch(padded(ids_of), targets, lengths=torch.tensor([len(ids) for ids in ids_of]))
-        lengths = torch.tensor([len(frames) for frames in inputs])
+            return Batch(padded(inputs), targets, lengths=lengths)
         table = np.zeros((len(inputs), max(1, int(lengths.max())), *self.frames), dtype=np.float32)
         for row, frames in enumerate(inputs):
             table[row, : len(frames)] = frames
         return Batch(torch.from_numpy(table), targets, lengths=lengths)
-
-    def length(self, one: Any) -> int:
-        """Its number of steps."""
-        if self.words is not None:
-            return len(split_words(one))
-        return len(self.tokenizer.ids(one)) if self.tokenizer is not None else len(one)
 
     def tokens(self, one: Any) -> list[str]:
         """What stands at each step, for pictures; frames are named by their numbers."""
@@ -178,18 +178,6 @@ class Reader:
         if (words is not None) + (tokenizer is not None) + bool(reader.frames) != 1 or len(reader.frames) > 3:
             raise UserError("The stored reader is damaged: expected words, tokens or frames.", DAMAGED)
         return reader
-
-
-def choose_level(texts: Sequence[str]) -> Literal["word", "char"]:
-    """Words, unless most texts are only one or two of them, such as names: then characters.
-
-    >>> choose_level(["Abandonato", "van der Berg", "Ôno"]), choose_level(["a fine film", "not my cup of tea"])
-    ('char', 'word')
-    """
-    lengths = sorted(len(text.split()) for text in texts)
-    spaced = lengths[len(lengths) // 2] > 2
-    many = sorted(len(split_words(text)) for text in texts[:1000])[len(texts[:1000]) // 2] > 2
-    return "word" if spaced or many else "char"
 
 
 def load_vectors(inputs: WordInput, words: Words, path: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import stored_entry
 from unrolled.errors import UserError
+from unrolled.tasks.shared.levels import translation_level
 from unrolled.text import Tokenizer, tokenizer_from_json, train_tokenizer
 
 BOS, EOS = "<bos>", "<eos>"
-Level = Literal["char", "word", "bpe", "symbols"]
 Form = Literal["", "NFC", "NFD", "NFKC", "NFKD"]
 Normalize = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]
-MOST_SYMBOLS = 256  # different ones: more of them are words
 WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
 
 
@@ -26,7 +25,7 @@ WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
 class Reading:
     """What a config says of one side."""
 
-    level: str  # one of Level, or auto
+    level: str  # char, word, bpe, symbols or auto
     min_count: int = 1
     max_size: int | None = None
     lowercase: bool = False
@@ -52,10 +51,10 @@ class Side:
         """The tokens of a text, without an end."""
         return self.tokenizer.ids(prepared(text, self.tokenizer.level, self.form))
 
-    def unknowns(self, text: str) -> int:
-        """How many tokens of a text were never seen in training."""
+    def count_unknown(self, ids: NDArray[np.int32]) -> int:
+        """The number of tokens that were never seen in training."""
         unk = self.tokenizer.vocabulary.unk
-        return 0 if unk is None else int(np.count_nonzero(self.ids(text) == unk))
+        return 0 if unk is None else int(np.count_nonzero(ids == unk))
 
     def places(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """The text that is cut into tokens, and where each of them stands in it."""
@@ -76,6 +75,10 @@ class Side:
             text = self.tokenizer.decode(list(ids))
         text = " ".join(text.split())
         return unicodedata.normalize("NFC", text) if self.form in ("NFD", "NFKD") else text
+
+    def extended(self, texts: Sequence[str]) -> Side:
+        """With tokens for everything new in these texts; known tokens keep their ids."""
+        return replace(self, tokenizer=self.tokenizer.extended(texts))
 
     def to_json(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer.to_json(), "form": self.form}
@@ -99,26 +102,9 @@ def prepared(text: str, level: str, form: str) -> str:
     return f" {text}" if text and level == "bpe" else text
 
 
-def choose_level(texts: Sequence[str]) -> Level:
-    """char where a text is a word or two, symbols where it is many of a few signs, otherwise bpe.
-
-    Few are 256 different ones at the most, which are short, or come ten times each.
-
-    >>> choose_level(["thought", "aardvark"]), choose_level(["TH AO T", "AA R D"]), choose_level(["a dog runs home"])
-    ('char', 'symbols', 'bpe')
-    """
-    some = [text.split() for text in texts[:20_000]]
-    lengths = sorted(len(words) for words in some)
-    seen = {word for words in some for word in words}
-    short = sum(len(word) for word in seen) <= 2.5 * len(seen)
-    if len(seen) <= MOST_SYMBOLS and (short or sum(lengths) >= 10 * len(seen)) and lengths[-1] > 2:
-        return "symbols"
-    return "bpe" if lengths[len(lengths) // 2] > 2 else "char"
-
-
 def level_of(side: Reading, texts: Sequence[str]) -> str:
-    """The level that is asked for, or the one that fits."""
-    return choose_level(texts) if side.level == "auto" else side.level
+    """The level of the config, or the one that suits the texts."""
+    return translation_level(texts) if side.level == "auto" else side.level
 
 
 def form_of(side: Reading, level: str, texts: Sequence[str]) -> str:

@@ -1,30 +1,21 @@
-"""What every task that writes texts shares: targets and their loss, the options of a search, running free."""
+"""How tasks write text: the options of a search or of sampling, and what they find."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels.vocabulary.scores import linear_cross_entropy
-from unrolled.models.encoder import Encoded
-from unrolled.models.inputs import padded
+from unrolled.models.encoder import EncoderOutput
 from unrolled.search import Beam, BeamResult, LengthPenalty, Ranking, Sampling, WordList, beam_search, sample
 from unrolled.search.tokens.token_model import is_whole
 from unrolled.tasks.shared.side import Side
-from unrolled.training import Forcing, Loss, consistency, own_share, with_own_guesses
 
-Ids = NDArray[np.int32]
 UNKNOWNS = ("auto", "keep", "forbid", "replace")
 PRECISIONS = ("fp32", "bf16")
 USUAL_BEAM = 5
@@ -147,12 +138,9 @@ def named(options: RunOptions) -> str:
     return f"beam {search.size}{penalty}{coverage}"
 
 
-MOST_SHOWN = 5  # outputs of a search that is watched
-
-
 def written(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     *,
@@ -201,7 +189,7 @@ def written(
 
 def _drawn(
     network: Any,
-    memory: Encoded,
+    memory: EncoderOutput,
     target: Side,
     options: RunOptions,
     prefix: list[int],
@@ -239,115 +227,3 @@ def prefix_ids(target: Side, text: str | None) -> list[int]:
             f"The prefix has {tidy[start:end]!r}, which the model does not know.", "Use what was in its training data."
         )
     return ids
-
-
-def once_drawn(options: dict[str, Any]) -> dict[str, Any]:
-    """Options by which two calls draw the same.
-
-    >>> once_drawn({"temperature": 1.0}).keys(), once_drawn({"temperature": 1.0, "seed": 3}), once_drawn({"beam": 2})
-    (dict_keys(['temperature', 'seed']), {'temperature': 1.0, 'seed': 3}, {'beam': 2})
-    """
-    if options.get("temperature") is None or options.get("seed") is not None:
-        return options
-    return {**options, "seed": random.randrange(1 << 30)}
-
-
-@torch.no_grad()
-def watched(network: Any, memory: Encoded, target: Side, *, beam: int, prefix: str, most: int) -> BeamResult:
-    """What a search finds for a memory of one row, unknown words forbidden, with the tree of all it looked at."""
-    unknown, begun = target.tokenizer.vocabulary.unk, prefix_ids(target, prefix)
-    (found,) = beam_search(
-        network,
-        1,
-        start=target.begin,
-        end=target.end,
-        max_tokens=max(most, len(begun) + 1),
-        beam=Beam(beam, n_best=min(beam, MOST_SHOWN)),
-        memory=memory,
-        memory_mask=memory.mask,
-        prefixes=[begun],
-        forbidden=[target.begin, *([] if unknown is None else [unknown])],
-        tree=True,
-    )
-    return found
-
-
-def with_targets(batch: Batch, target: Side, targets: Sequence[Ids], smoothing: float = 0.0) -> Batch:
-    """The batch with a target for each row, its end at its end, and what is read before each of its tokens."""
-    more = {
-        **batch.more,
-        "target_inputs": padded([np.insert(one, 0, target.begin) for one in targets]),
-        "target_lengths": torch.tensor([len(one) + 1 for one in targets]),
-    }
-    if smoothing:
-        more["smoothing"] = torch.tensor(smoothing)
-    return replace(batch, targets=padded([np.append(one, target.end) for one in targets]), more=more)
-
-
-def real_tokens(batch: Batch) -> Tensor:
-    """(B, T), True where a target's token is real."""
-    steps = torch.arange(batch.targets.shape[1], device=batch.targets.device)
-    return steps < batch.more["target_lengths"][:, None]
-
-
-def token_loss(network: Any, features: Tensor, batch: Batch) -> Loss:
-    """Cross-entropy of the real tokens, smoothed as the batch says; features (B, T, F) are what `scores` reads."""
-    real, scores = real_tokens(batch), network.scores
-    smoothing = float(batch.more["smoothing"]) if "smoothing" in batch.more else 0.0
-    targets = batch.targets[real]
-    read = features[real]
-    loss = Loss(linear_cross_entropy(read, scores.weight, scores.bias, targets, smoothing), torch.tensor(len(targets)))
-    return consistency.agreeing(loss, batch, scores(read).log_softmax(-1)) if consistency.asked(batch) else loss
-
-
-def with_guesses(network: Any, forcing: Forcing, batch: Batch, done: float) -> Batch:
-    """Puts the model's own guesses in place of some true tokens, as `train.teacher_forcing` says."""
-    share = own_share(forcing, done)
-    if share == 0:
-        return batch
-    with torch.no_grad():
-        scores = network.scores(network(batch).features)
-    inputs = with_own_guesses(batch.more["target_inputs"], scores, share)
-    return replace(batch, more={**batch.more, "target_inputs": inputs})
-
-
-@dataclass
-class FreeRun:
-    """Greedy outputs, and how many tokens of the targets, ends counted, are right when the true ones before them are
-    read, and when the model's own are."""
-
-    target: Side
-    outputs: list[list[int]]
-    forced: int = 0
-    free: int = 0
-    tokens: int = 0
-    forbid_unknown: bool = False  # as a search does that never writes <unk>
-
-    @torch.no_grad()
-    def add(self, network: Any, batch: Batch, targets: Sequence[Ids], most: int) -> None:
-        """Writes for each row of a batch, `most` tokens at the most."""
-        best = network.scores(network(batch).features).argmax(-1).cpu()
-        unknown = self.target.tokenizer.vocabulary.unk
-        found = sample(
-            network,
-            [[self.target.begin]] * len(targets),
-            max_tokens=most,
-            memory=network.encode(batch),
-            sampling=Sampling(temperature=0),
-            end_tokens=[self.target.end],
-            forbidden=[self.target.begin, *([unknown] if self.forbid_unknown and unknown is not None else [])],
-        )
-        for row, (target, output) in enumerate(zip(targets, found, strict=True)):
-            truth = [*target.tolist(), self.target.end]
-            self.tokens += len(truth)
-            self.forced += sum(a == b for a, b in zip(best[row].tolist(), truth, strict=False))
-            self.free += sum(a == b for a, b in zip([*output.tokens, self.target.end], truth, strict=False))
-            self.outputs.append(output.tokens)
-
-    def rates(self) -> dict[str, float]:
-        """The shares that are right, and their difference: how much worse a model is for reading its own words."""
-        return {
-            "forced_accuracy": self.forced / self.tokens,
-            "free_accuracy": self.free / self.tokens,
-            "exposure_gap": (self.forced - self.free) / self.tokens,
-        }

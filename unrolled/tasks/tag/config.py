@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import Field
 
 from unrolled.config import Section
+from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
-from unrolled.data.readers.tagged.tag_names import given_names
-from unrolled.data.readers.tagged.tagged import format_of
+from unrolled.data.readers.tagged.tag_names import parse_tag_names
 from unrolled.errors import UserError
 from unrolled.models.tagger import TaggerSettings
 from unrolled.training import TrainSettings
@@ -49,7 +49,7 @@ class TagData(Section):
 
     @property
     def columns(self) -> Columns:
-        names = () if self.tag_names is None else tuple(given_names(self.tag_names))
+        names = () if self.tag_names is None else tuple(parse_tag_names(self.tag_names))
         return Columns(_text(self.word_column), _text(self.tag_column), self.features, self.column, names)
 
 

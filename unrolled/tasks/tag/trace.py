@@ -1,22 +1,70 @@
-"""A tagger laid open on a sentence."""
+"""Trace of a tagger on a sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data import Batch
+from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.models.tagger import Tagger
 from unrolled.see import ModelTrace, Part, Probe, check_memory
-from unrolled.see.options import HIDE, TARGET, TRUTH, follows_truth
+from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
+from unrolled.tasks.shared.trace import NO_GATES
 from unrolled.tasks.tag.assets import TagAssets
+from unrolled.tasks.tag.batches import tag_batches
+from unrolled.tasks.tag.predict import sentence_of_input, sentences_of
+from unrolled.tasks.tracer import Example, Tracer, nth
+from unrolled.text import Vectors
 
 OPTIONS = (HIDE, TRUTH, TARGET)
 SHOWN = 5
+
+
+class TagTracer(Tracer):
+    """Traces a tagger on a sentence."""
+
+    options: ClassVar[tuple[TraceOption, ...]] = OPTIONS
+
+    def trace(self, inputs: Any, **options: Any) -> ModelTrace:
+        """Every gate and state on a sentence, and the loss of each word's tag."""
+        chosen, model = read_options(self.options, options), self.model
+        sentence = sentence_of_input(model, inputs)
+        assert isinstance(model.network, Tagger)
+        batch = model.assets.collate([sentence]).to(model.device)
+        if chosen["truth"] is None:
+            chosen["truth"] = sentence.tags
+        return trace_tagger(model.network, batch, list(sentence.words), model.assets, **chosen)
+
+    def example(self, examples: Any, number: int) -> Example:
+        found: Sentence = nth(examples, number)
+        return Example(found, found.tags)
+
+    @torch.no_grad()
+    def embed(self, inputs: Any) -> NDArray[np.float32]:
+        """The mean of the states of a sentence's words."""
+        alone, sentences = sentences_of(self.model, inputs)
+        batches = tag_batches(self.model.assets, sentences)
+        network = self.model.network
+        assert isinstance(network, Tagger)
+        network.eval()
+        vectors = np.zeros((len(batches.examples), network.scores.in_features), dtype=np.float32)
+        for index in range(len(batches)):
+            batch = batches[index].to(self.model.device)
+            assert batch.lengths is not None
+            sums = (network.states(batch) * batch.mask[..., None]).sum(1)  # (B, D)
+            vectors[batches.rows(index)] = (sums / batch.lengths.clamp(min=1)[:, None]).float().cpu().numpy()
+        return vectors[0] if alone else vectors
+
+    def word_vectors(self) -> Vectors:
+        assert isinstance(self.model.network, Tagger)
+        return self.model.network.input.word_vectors(self.model.assets.words)
 
 
 def trace_tagger(
@@ -66,7 +114,7 @@ def trace_tagger(
         guesses,
         aligned="",
         reasons={
-            "gates": "A vanilla RNN has no gates.",
+            **NO_GATES,
             "attention": "A recurrent tagger has no attention.",
             "beams": "Tags are found exactly, by Viterbi or one by one: there is no beam.",
         },

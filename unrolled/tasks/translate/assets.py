@@ -1,4 +1,4 @@
-"""The two sides of a translation, and how long their texts were. Kept in the model file."""
+"""The two sides of a translation, and the lengths of their texts. Stored in the model file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from unrolled.config.stored import Amount, Count, stored_entry
+from unrolled.data import Pair
+from unrolled.tasks.contract import Corpus
 from unrolled.tasks.shared.side import Reading, Side, form_of, level_of, trained_side
+from unrolled.tasks.shared.targets import Ids
 
 
 @dataclass(frozen=True)
 class TranslateAssets:
-    """Both sides, and how long sources and targets were in training."""
+    """Both sides, and the lengths of sources and targets in training."""
 
     source: Side
     target: Side
@@ -33,7 +36,7 @@ class TranslateAssets:
         return len(self.target.tokenizer)
 
     def most_tokens(self, source_tokens: int) -> int:
-        """How long a translation may become, its end counted: half as long again as training ever saw, and 10."""
+        """The maximum length of a translation, its end included: 1.5 times the longest in training, plus 10."""
         return int(1.5 * self.ratio * source_tokens) + 10
 
     def to_json(self) -> dict[str, Any]:
@@ -57,18 +60,13 @@ class TranslateAssets:
 
     @classmethod
     def train(
-        cls,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        source: Reading,
-        target: Reading,
-        joint: bool,
-        limit: int | None = None,
+        cls, pairs: Sequence[Pair], source: Reading, target: Reading, joint: bool, limit: int | None = None
     ) -> TranslateAssets:
-        """What reads pairs like these; `joint` learns one set of sub-words for both sides, if both are sub-words.
+        """The sides for pairs like these; `joint` learns one set of sub-words for both, if both are sub-words.
 
         limit: training leaves out sources of more tokens.
         """
+        sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         levels = [level_of(side, texts) for side, texts in ((source, sources), (target, targets))]
         forms = [form_of(source, levels[0], sources), form_of(target, "", targets)]
         together = joint and levels == ["bpe", "bpe"] and source.lowercase == target.lowercase and forms[0] == forms[1]
@@ -79,23 +77,32 @@ class TranslateAssets:
             first = trained_side(source, levels[0], sources, forms[0])
             second = trained_side(target, levels[1], targets, forms[1])
             made = cls(first, second, False, 0, 1.0, 0.0, 0.0)
-        return made.measured(sources, targets, limit)
+        return made.measured(pairs, limit)
 
-    def measured(self, sources: Sequence[str], targets: Sequence[str], limit: int | None = None) -> TranslateAssets:
-        """The same with the lengths of these texts, of which those of more than `limit` source tokens are not read."""
-        lengths = [len(self.source.ids(text)) + 1 for text in sources]
-        written = [len(self.target.ids(text)) + 1 for text in targets]
+    def encoded(self, pairs: Sequence[Pair]) -> list[tuple[Ids, Ids]]:
+        """The tokens of both sides of each pair; those of a corpus are computed once."""
+        if not isinstance(pairs, Corpus):
+            return [(self.source.ids(pair.source), self.target.ids(pair.target)) for pair in pairs]
+        sources = pairs.once("sources", self.source, lambda: [self.source.ids(pair.source) for pair in pairs])
+        targets = pairs.once("targets", self.target, lambda: [self.target.ids(pair.target) for pair in pairs])
+        return list(zip(sources, targets, strict=True))
+
+    def measured(self, pairs: Sequence[Pair], limit: int | None = None) -> TranslateAssets:
+        """The same with the lengths of these pairs, without those of more than `limit` source tokens."""
+        encoded = self.encoded(pairs)
+        lengths = [len(source) + 1 for source, _ in encoded]
+        written = [len(target) + 1 for _, target in encoded]
         ratios = [tokens / length for tokens, length in zip(written, lengths, strict=True)]
         return replace(
             self,
             longest_source=max(self.longest_source, *(n for n in lengths if limit is None or n <= limit + 1), 0),
             ratio=max(1.0, float(np.quantile(ratios, 0.999))),
-            target_words=float(np.mean([len(text.split()) for text in targets])),
+            target_words=float(np.mean([len(pair.target.split()) for pair in pairs])),
             target_tokens=float(np.mean(written)),
         )
 
-    def extended(self, sources: Sequence[str], targets: Sequence[str], limit: int | None = None) -> TranslateAssets:
-        """Also knows what is new in these; what was known keeps its number."""
-        source = replace(self.source, tokenizer=self.source.tokenizer.extended(sources))
-        target = source if self.joint else replace(self.target, tokenizer=self.target.tokenizer.extended(targets))
-        return replace(self, source=source, target=target).measured(sources, targets, limit)
+    def extended(self, pairs: Sequence[Pair], limit: int | None = None) -> TranslateAssets:
+        """With tokens for everything new in these; known tokens keep their ids."""
+        source = self.source.extended([pair.source for pair in pairs])
+        target = source if self.joint else self.target.extended([pair.target for pair in pairs])
+        return replace(self, source=source, target=target).measured(pairs, limit)

@@ -1,4 +1,4 @@
-"""From sources to translations: batches of a search, and what becomes of unknown words."""
+"""From sources to translations: batches of a search, and the replacement of unknown words."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from unrolled.data import Batch, Buckets
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.search import BeamResult, Hypothesis
+from unrolled.tasks.shared.answers import Written
 from unrolled.tasks.shared.writing import RunOptions, written
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import source_batch
@@ -23,24 +24,17 @@ TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
 
 
 @dataclass(frozen=True)
-class Translation:
-    """An output for one source, with what else is known of it; `others` are the next best."""
+class Translation(Written):
+    """The translation of one source; `others` are the next best."""
 
-    text: str
-    score: float  # what it was ranked by
-    log_prob: float
-    ended: bool  # False: it was cut at the longest that is allowed
     source_tokens: list[str]
     target_tokens: list[str]
     attention: NDArray[np.float32] | None = None  # (target tokens, source tokens)
     others: tuple[Translation, ...] = ()
 
-    def __str__(self) -> str:
-        return self.text
-
     @property
     def alignment(self) -> list[tuple[int, int]] | None:
-        """(source, target) places: where each target token looked most."""
+        """(source, target) positions: the source token with the most attention for each target token."""
         if self.attention is None or not len(self.source_tokens):
             return None
         return [(int(row.argmax()), place) for place, row in enumerate(self.attention)]
@@ -100,7 +94,7 @@ def _nothing() -> Translation:
 def answer_of(
     assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: BeamResult, replacing: bool, shown: bool
 ) -> Translation:
-    """What a search found, as texts; with `replacing` an unknown word becomes the source's that it looked at most."""
+    """The hypotheses of a search as texts; `replacing` puts the source word with the most attention for <unk>."""
     best, *rest = [_one(assets, source, ids, hypothesis, replacing, shown) for hypothesis in found.hypotheses]
     return replace(best, others=tuple(rest))
 

@@ -1,4 +1,4 @@
-"""Scores of translations: on a file, by the source's length, and what it costs a model to read its own words."""
+"""Scores of translations: on a file, by the source's length, and with greedy decoding in training."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from typing import Any
 from unrolled.data import Pair
 from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
 from unrolled.model import Model
+from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.side import Side
-from unrolled.tasks.shared.writing import FreeRun, Ids, RunOptions
+from unrolled.tasks.shared.targets import Ids
+from unrolled.tasks.shared.writing import RunOptions
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.predict import translate
-
-SHOWN = 3  # translations shown while a model learns
+from unrolled.training import Evaluation
 
 
 def score_file(model: Model, pairs: Sequence[Pair], options: RunOptions = RunOptions()) -> dict[str, Any]:  # noqa: B008, it is frozen
-    """Translates every source and holds the results to the targets."""
+    """Translate every source and compare the results with the targets."""
     assets: TranslateAssets = model.assets
     outputs = translate(model, [pair.source for pair in pairs], options)
     texts, references = [output.text for output in outputs], [pair.target for pair in pairs]
     lowercase = assets.target.tokenizer.lowercase
     tokenize = bleu_tokenizer(references, symbols=assets.target.tokenizer.level == "symbols")
     scores = translation_scores(texts, [references], tokenize=tokenize, lowercase=lowercase)
+    sources = [assets.source.ids(pair.source) for pair in pairs]
     lengths = [source_length(assets.source, pair.source) for pair in pairs]
     return {
         **asdict(scores),
         "pairs": len(pairs),
         "empty": sum(pair.empty for pair in pairs),
         "not_ended": sum(not output.ended for output in outputs),
-        "longer_than_training": sum(len(assets.source.ids(pair.source)) + 1 > assets.longest_source for pair in pairs),
-        "unknown_tokens": sum(assets.source.unknowns(pair.source) for pair in pairs),
+        "longer_than_training": sum(len(ids) + 1 > assets.longest_source for ids in sources),
+        "unknown_tokens": sum(map(assets.source.count_unknown, sources)),
         "by_length": by_length(lengths, texts, references, tokenize=tokenize, lowercase=lowercase),
     }
 
@@ -51,30 +53,23 @@ def length_table(by_length: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> tuple[dict[str, float], list[str]]:
-    """What greedy translations of some pairs are worth, and how much worse a model is for reading its own words.
-
-    Also, to be shown, a few sources with their references and translations.
-    """
+def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> Evaluation:
+    """Scores of greedy translations of some pairs, with the exposure gap; a few are shown."""
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
-    run = FreeRun(assets.target, [])
+    run = FreeRun(assets.target)
     for first in range(0, len(pairs), 64):
         part = pairs[first : first + 64]
         most = max(assets.most_tokens(len(source) + 1) for source, _ in part)
         run.add(network, pair_batch(assets, part).to(model.device), [target for _, target in part], most)
-    outputs = [assets.target.text(tokens) for tokens in run.outputs]
+    outputs = run.texts
     references = [assets.target.text(target.tolist()) for _, target in pairs]
     lowercase = assets.target.tokenizer.lowercase
     tokenize = bleu_tokenizer(references, symbols=assets.target.tokenizer.level == "symbols")
-    shown = [
-        f"{assets.source.text(pairs[i][0].tolist())}\n  is      {references[i]}\n  became  {outputs[i]}"
-        for i in range(0, len(outputs), max(1, len(outputs) // SHOWN))
-    ]
     scores = {
         "bleu": bleu_of(outputs, references, tokenize=tokenize, lowercase=lowercase),
         "chrf": chrf_of(outputs, references, lowercase=lowercase),
         "exact_match": sum(a == b for a, b in zip(outputs, references, strict=True)) / len(outputs),
         **run.rates(),
     }
-    return scores, shown[:SHOWN]
+    return Evaluation(scores, samples(references, outputs, [assets.source.text(one.tolist()) for one, _ in pairs]))

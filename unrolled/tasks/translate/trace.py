@@ -1,14 +1,15 @@
-"""A translator laid open on one source: search, attention, and both sides' states."""
+"""Trace of a translator on one source: search, attention, and the states of both sides."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
@@ -16,80 +17,78 @@ from unrolled.model import Model
 from unrolled.models.stepwise import Stepwise
 from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.models.translator import Translator
-from unrolled.see import AttentionMap, Beams, ModelTrace, Part, Probe, check_memory
-from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth
-from unrolled.tasks.generate.trace import top_guesses
-from unrolled.tasks.shared.writing import watched
+from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
+from unrolled.see.options import HIDE, TraceOption, read_options
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, Followed, WritingChoices, writing_options
+from unrolled.tasks.tracer import Example, Tracer, nth
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch, source_batch
 
 OPTIONS = (
     replace(HIDE, help="Source tokens to hide, by their places from 0: their vectors become zeros."),
-    TRUTH,
-    TARGET,
-    TraceOption("beam", 5, "Hypotheses side by side; 1: greedy.", int),
-    TraceOption("prefix", "", "What the translation must begin with.", str),
-    TraceOption("temperature", 1.0, "Of the guesses: below 1 the likely ones become likelier."),
+    *writing_options("translation"),
 )
 
 
-def trace_translation(
-    model: Model,
-    text: str,
-    *,
-    hide: Sequence[int],
-    truth: str | None,
-    target: str | None,
-    beam: int,
-    prefix: str,
-    temperature: float,
-) -> ModelTrace:
-    """Searches for a translation, then follows every step of the true one where it is known, else of the best found."""
+class TranslateTracer(Tracer):
+    """Traces a translation: search, attention, and the states of both sides."""
+
+    options: ClassVar[tuple[TraceOption, ...]] = OPTIONS
+
+    def trace(self, inputs: str, **options: Any) -> ModelTrace:
+        """The search, the attention, and every gate, state and gradient of the true or best translation.
+
+        Options: see `OPTIONS`.
+        """
+        chosen = read_options(self.options, options)
+        if not isinstance(inputs, str):
+            raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text.")
+        return trace_translation(self.model, inputs, chosen.pop("hide"), WritingChoices.of(**chosen))
+
+    def example(self, examples: Any, number: int) -> Example:
+        pair = nth(examples, number)
+        return Example(pair.source, pair.target)
+
+    @torch.no_grad()
+    def embed(self, inputs: Any) -> NDArray[np.float32]:
+        """The mean of the encoder's vectors over a source's tokens."""
+        model = self.model
+        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        network: Any = model.network.eval()
+        vectors = []
+        for text in texts:
+            encoded = network.encode(source_batch(model.assets, [model.assets.source.ids(text)]).to(model.device))
+            vectors.append(encoded.memory[0].float().mean(0).cpu().numpy())
+        table: NDArray[np.float32] = np.stack(vectors)
+        return table[0] if isinstance(inputs, str) else table
+
+
+def trace_translation(model: Model, text: str, hide: Sequence[int], choices: WritingChoices) -> ModelTrace:
+    """Search for a translation, then trace every step of the true one if it is known, else of the best."""
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
-    source, side = assets.source, assets.target
+    source = assets.source
     ids = source.ids(text)
     if not len(ids):
         raise UserError("There is no text to show.", "Give a source with at least one token.")
-    if temperature <= 0:
-        raise UserError(f"temperature={temperature:g} is not above 0.", "Use 1 for the model's own distribution.")
     check_memory(len(ids), network)
     read = [*source.shown(ids.tolist()), "<eos>"]
     with torch.no_grad(), hidden(network, Probe(read, hide)):
         memory = network.encode(source_batch(assets, [ids]).to(model.device))
-    found = watched(network, memory, side, beam=beam, prefix=prefix, most=assets.most_tokens(len(ids) + 1))
-    answer = side.text(found.best.tokens)
-    follow = follows_truth(truth, target)
-    tokens = side.ids(truth).tolist() if follow and truth is not None else found.best.tokens
-    batch = pair_batch(assets, [(ids, np.array(tokens, dtype=np.int32))]).to(model.device)
-    written = ["<bos>", *side.shown(tokens)]
-    probes = {"source": Probe(read, hide), "target": Probe(written)}
-    features, parts, attention, missing = _laid_open(model, network, batch, probes)
-    scores = network.scores(features)[0].float()
-    losses = nn.functional.cross_entropy(scores, batch.targets[0], reduction="none")
-    beams = Beams.of(found, side.tokenizer.token, side.text, side.end)
+    followed = Followed.search(network, memory, assets.target, assets.most_tokens(len(ids) + 1), choices)
+    batch = pair_batch(assets, [(ids, np.array(followed.tokens, dtype=np.int32))]).to(model.device)
+    probes = {"source": Probe(read, hide), "target": Probe(followed.read)}
+    features, parts, attention, reasons = _traced(model, network, batch, probes)
     if isinstance(network, Stepwise):
-        del probes["target"]  # it reads nothing of what it has written
-    return ModelTrace(
-        "translate",
-        answer,
-        [*side.shown(tokens), "<eos>"],
-        losses,
-        parts,
-        probes,
-        top_guesses((scores.detach() / temperature).softmax(-1), side.tokenizer),
-        aligned="decoder" if len(parts) > 1 else "" if parts else "target",
-        attention=attention,
-        beams=beams,
-        reasons=missing,
-        truth=truth,
-        right=None if truth is None else answer == truth,
-        follows="truth" if follow else "answer",
+        del probes["target"]  # its decoder does not read its own output
+    aligned = "decoder" if len(parts) > 1 else "" if parts else "target"
+    return followed.trace(
+        "translate", features, batch, parts, probes, aligned=aligned, attention=attention, reasons=reasons
     )
 
 
 class hidden:
-    """While it lasts, some source vectors of a network are zeros."""
+    """A block in which some source vectors of a network are zeros."""
 
     def __init__(self, network: Any, probe: Probe) -> None:
         embedding = network.source if isinstance(network, TransformerTranslator) else network.embedding
@@ -97,23 +96,22 @@ class hidden:
         self.probe = probe
 
     def __enter__(self) -> None:
-        self.hook = self.embedding.register_forward_hook(lambda module, given, vectors: self.probe(vectors))
+        self.hook = self.embedding.register_forward_hook(lambda module, inputs, vectors: self.probe(vectors))
 
     def __exit__(self, *_: object) -> None:
         self.hook.remove()
 
 
-def _laid_open(
+def _traced(
     model: Model, network: Any, batch: Batch, probes: dict[str, Probe]
 ) -> tuple[Tensor, tuple[Part, ...], dict[str, AttentionMap], dict[str, str]]:
-    """What the scores read (1, T, F), the recurrent parts, the attention, and why there is not more."""
+    """The features (1, T, F), the recurrent parts, the attention, and the reasons for figures that are missing."""
     read, written = probes["source"].tokens, probes["target"].tokens
     said = [*written[1:], "<eos>"]
-    missing = {"gates": "A vanilla RNN has no gates."}
+    missing = dict(NO_GATES)
     if isinstance(network, TransformerTranslator):
         decoded, weights = network.trace(batch, probes["source"], probes["target"])
-        for kind in ("states", "gates", "norms", "flow"):
-            missing[kind] = "A Transformer has no recurrent states and no gates: look at its attention."
+        missing |= TRANSFORMER
         stacked = {name: torch.stack(layers, dim=1)[0].detach() for name, layers in weights.items()}
         return (
             decoded.features,

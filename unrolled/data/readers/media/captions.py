@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.signals.pictures import LARGEST, Folder, Pictures, open_pictures, resized
 from unrolled.data.signals.views import Shape, View
 from unrolled.errors import UserError, note

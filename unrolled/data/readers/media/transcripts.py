@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.media.archives import Medium
-from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.errors import UserError
 
 Frames = NDArray[np.float32] | NDArray[np.uint8]

@@ -227,7 +227,7 @@ def _order_of_days(form: TimeFormat, texts: Sequence[str]) -> tuple[float, float
 
 
 @dataclass(frozen=True)
-class Step:
+class TimeStep:
     """What usually lies between two rows: `size` seconds or months, or numbers in the column's own unit."""
 
     size: float
@@ -235,7 +235,7 @@ class Step:
 
     def __str__(self) -> str:
         """
-        >>> str(Step(3600)), str(Step(900)), str(Step(1, "months")), str(Step(2, "numbers"))
+        >>> str(TimeStep(3600)), str(TimeStep(900)), str(TimeStep(1, "months")), str(TimeStep(2, "numbers"))
         ('hourly', '15 minutes', 'monthly', '2')
         """
         if self.unit == "numbers":
@@ -274,7 +274,7 @@ def _first_of(month: int) -> datetime:
     return datetime(month // 12, month % 12 + 1, 1)
 
 
-def find_step(runs: Sequence[Seconds], *, of_calendar: bool) -> Step | None:
+def find_step(runs: Sequence[Seconds], *, of_calendar: bool) -> TimeStep | None:
     """The usual step of sorted times, the commonest difference that is not 0; None where there are no two times."""
     differences = np.concatenate([np.diff(run) for run in runs]) if runs else np.zeros(0)
     differences = differences[differences > 0]
@@ -286,8 +286,8 @@ def find_step(runs: Sequence[Seconds], *, of_calendar: bool) -> Step | None:
         months = np.concatenate([np.diff(_months(run)) for run in runs])
         months = months[months > 0]
         if len(months) and _same_days(runs):
-            return Step(float(np.bincount(months).argmax()), "months")
-    return Step(usual, "seconds" if of_calendar else "numbers")
+            return TimeStep(float(np.bincount(months).argmax()), "months")
+    return TimeStep(usual, "seconds" if of_calendar else "numbers")
 
 
 def _months(times: Seconds) -> NDArray[np.int64]:
@@ -307,7 +307,7 @@ def _same_days(runs: Sequence[Seconds]) -> bool:
 class Timeline:
     """The times of all series of a file: their step, and where it is not kept."""
 
-    step: Step | None
+    step: TimeStep | None
     gaps: int = 0  # places where rows are missing
     longest: float = 0.0  # the longest of them, in steps
     duplicates: int = 0  # rows with the time of the row before them

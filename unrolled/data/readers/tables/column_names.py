@@ -66,7 +66,7 @@ def usual(name: str) -> str:
     return re.sub(r"[\s-]+", "_", name.strip().lower())
 
 
-def key_of(role: str) -> str:
+def column_key(role: str) -> str:
     """The config key that names the column of a role."""
     return ROLES[role].key if role in ROLES else f"data.{role}_column"
 
@@ -76,13 +76,13 @@ def our_name(role: str) -> str:
     return ROLES[role].names[0] if role in ROLES else role
 
 
-def find(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ()) -> int | None:
+def find_column(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ()) -> int | None:
     """Where the column of a role stands among `names`, None if none has one of its usual names.
 
     Our own name comes before all others; two of the others are an error that names the key to set. A source and a
     target may be named after their languages: the left one is the source.
 
-    >>> find(["id", "Sentence", "label"], "text", "t.tsv:1")
+    >>> find_column(["id", "Sentence", "label"], "text", "t.tsv:1")
     1
     """
     usual_names = [usual(name) for name in names]
@@ -97,7 +97,7 @@ def find(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ())
         candidates = " or ".join(repr(names[i].strip()) for i in found)
         raise UserError(
             f"{place} has {len(found)} columns that may hold the {role}: {candidates}.",
-            f"Say which: --set {key_of(role)}={names[found[0]].strip()}",
+            f"Say which: --set {column_key(role)}={names[found[0]].strip()}",
         )
     if not found and role in ("source", "target"):
         return _language(names, role, taken)
@@ -111,21 +111,21 @@ def _language(names: Sequence[str], role: str, taken: Sequence[int]) -> int | No
     return free[0] if free else None
 
 
-def find_all(names: Sequence[str], roles: Sequence[str], place: str, taken: Sequence[int] = ()) -> list[int | None]:
-    """`find` for several roles: no two get the same column, and one that has our own name is not another's."""
+def find_columns(names: Sequence[str], roles: Sequence[str], place: str, taken: Sequence[int] = ()) -> list[int | None]:
+    """`find_column` for several roles: no two get the same column, and one that has our own name is not another's."""
     found: list[int | None] = [None] * len(roles)
     gone = list(taken)
     usual_names = [usual(name) for name in names]
     for own in (True, False):
         for i, role in enumerate(roles):
             if found[i] is None and (not own or our_name(role) in usual_names):
-                found[i] = find(names, role, place, gone)
+                found[i] = find_column(names, role, place, gone)
                 if found[i] is not None:
                     gone.append(found[i])  # type: ignore[arg-type]
     return found
 
 
-def named(names: Sequence[str], column: str) -> int | None:
+def column_named(names: Sequence[str], column: str) -> int | None:
     """Where a column that was asked for by name stands: its very name, or the same in another case."""
     stripped = [name.strip() for name in names]
     if column in stripped:

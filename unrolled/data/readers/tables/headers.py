@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unrolled.data.readers.tables.column_names import find_all, key_of, looks_like_names, named, our_name
+from unrolled.data.readers.tables.column_names import column_key, column_named, find_columns, looks_like_names, our_name
 from unrolled.data.readers.tables.languages import language_pair
 from unrolled.errors import UserError, note
 
@@ -40,14 +40,14 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Where the wanted columns stand, counted from 0, and whether the first row is a header."""
 
     positions: list[int]
     header: bool
 
 
-def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
+def table_layout(wanted: Wanted, rows: Lines, *, named_only: bool) -> TableLayout:
     """Finds the columns, and whether there is a header.
 
     named_only: columns that are not said have names, as in a .csv; otherwise they may stand in their usual places.
@@ -72,7 +72,7 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
     plain = len(found) > 1 and not language_pair(names)
     if not (certain or (complete and (plain or _looks_like_header(rows)))):
         _check_no_names(wanted, rows, place)
-        return Layout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
+        return TableLayout([wanted.place_of(i) - 1 if at is None else at for i, at in enumerate(asked)], header=False)
     positions, missing = [], []
     for i, at in enumerate(asked):
         here = at if at is not None else found[i]
@@ -90,32 +90,32 @@ def layout_of(wanted: Wanted, rows: Lines, *, named_only: bool) -> Layout:
     ours = all(at is None or names[at].strip() == our_name(roles[i]) for i, at in found.items())
     if not (ours and (named_only or by_name)):
         _say(wanted, names, positions, place)
-    return Layout(positions, header=True)
+    return TableLayout(positions, header=True)
 
 
 def _find(rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *, certain: bool) -> list[int | None]:
-    """`find_all` in the first row. Unless that is `certain` to be a header, two candidates may be an example's."""
+    """`find_columns` in the first row. Unless that is `certain` to be a header, two candidates may be an example's."""
     names = rows[0][1] if rows else []
     try:
-        return find_all(names, roles, place, taken)
+        return find_columns(names, roles, place, taken)
     except UserError:
         if certain or _looks_like_header(rows):
             raise
         return [None] * len(roles)
 
 
-def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place: str) -> Layout:
+def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place: str) -> TableLayout:
     """All columns are asked for by number: the first row is a header if it names all roles."""
     if not names:
-        return Layout(positions, header=False)
+        return TableLayout(positions, header=False)
     try:
-        header = None not in find_all(names, wanted.roles, place)
+        header = None not in find_columns(names, wanted.roles, place)
     except UserError:  # several may be meant: which ones was said
         at = [names[i : i + 1] for i in positions]
-        header = all(find_all(cell, [role], place)[0] == 0 for cell, role in zip(at, wanted.roles, strict=True))
+        header = all(find_columns(cell, [role], place)[0] == 0 for cell, role in zip(at, wanted.roles, strict=True))
     if header:
         _say(wanted, names, positions, place)
-    return Layout(positions, header)
+    return TableLayout(positions, header)
 
 
 def _say(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str) -> None:
@@ -140,11 +140,11 @@ def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
     found = {role: at for role, at in zip(roles, places, strict=True) if at is not None}
     if not found or not _looks_like_header(rows):
         return
-    keys = [key_of(role) for role in wanted.roles if role not in found]
+    keys = [column_key(role) for role in wanted.roles if role not in found]
     missing = " and ".join(role for role in wanted.roles if role not in found)
     if not keys:
         return
-    numbers = " ".join(f"--set {key_of(role)}={wanted.place_of(i)}" for i, role in enumerate(wanted.roles))
+    numbers = " ".join(f"--set {column_key(role)}={wanted.place_of(i)}" for i, role in enumerate(wanted.roles))
     raise UserError(
         f"{place} looks like a header ({', '.join(name.strip() for name in names)}), and no name says which column "
         f"holds the {missing}.",
@@ -156,7 +156,7 @@ def _asked_for(names: Sequence[str], column: str, role: str, place: str) -> int:
     stripped = [name.strip() for name in names]
     if stripped.count(column) > 1:
         raise UserError(f"{place} has {stripped.count(column)} columns {column!r}.", "Give each a name of its own.")
-    at = named(names, column)
+    at = column_named(names, column)
     if at is None:
         raise _no_column(place, names, column, role)
     return at
@@ -166,24 +166,25 @@ def _no_column(place: str, names: Sequence[str], column: str, role: str) -> User
     shown = ", ".join(name.strip() for name in names)
     return UserError(
         f"{place} has no column {column!r}.",
-        f"Its first row: {cut(shown, 200)}. Say which it is, by its name there or its number: --set {key_of(role)}=…",
+        f"Its first row: {shortened(shown, 200)}. Say which it is, by its name there or its number: "
+        f"--set {column_key(role)}=…",
     )
 
 
 def _no_names(wanted: Wanted, missing: Sequence[int], place: str, names: Sequence[str]) -> UserError:
     """Several columns are not there: the file may have no header, or other names."""
     roles = [wanted.roles[i] for i in missing]
-    numbers = " ".join(f"--set {key_of(wanted.roles[i])}={wanted.place_of(i)}" for i in missing)
+    numbers = " ".join(f"--set {column_key(wanted.roles[i])}={wanted.place_of(i)}" for i in missing)
     return UserError(
         f"{place} has no column {' and no column '.join(repr(our_name(role)) for role in roles)}.",
-        f"Its first row: {cut(', '.join(name.strip() for name in names), 200)}. Say which they are, by name, or by "
-        f"number where there is no header, for example: {numbers}",
+        f"Its first row: {shortened(', '.join(name.strip() for name in names), 200)}. Say which they are, by name, "
+        f"or by number where there is no header, for example: {numbers}",
     )
 
 
 def kept_at(wanted: Wanted, names: Sequence[str], width: int, column: str) -> int:
     """Where a column to be kept stands."""
-    at = named(names, column)
+    at = column_named(names, column)
     if at is not None:
         return at
     if column.isdecimal() and 1 <= int(column) <= width:
@@ -192,5 +193,5 @@ def kept_at(wanted: Wanted, names: Sequence[str], width: int, column: str) -> in
     raise UserError(f"{wanted.path} has no column {column!r} to keep.", f"It has: {shown}.")
 
 
-def cut(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -10,6 +10,7 @@ from unrolled.config.stored import parsed
 from unrolled.data.readers.tables.parquet import reading_parquet
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError
+from unrolled.text.files import suffix_of
 
 ON_LINES = "Expected one object on each line."
 IN_A_LIST = 'Expected a list of objects, [{"text": …}, …]; pandas writes one with to_json(orient="records").'
@@ -22,7 +23,7 @@ def json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     Lines are read from a .json file too: many have them.
     """
     text = read_text(path)
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    suffix = suffix_of(path)
     if suffix == ".json" and text.lstrip().startswith("["):
         whole = _parsed(text, str(path), IN_A_LIST)
         for number, record in enumerate(whole, 1):

@@ -50,7 +50,7 @@ def stored_names(path: Path, column: str) -> list[str] | None:
         return None
 
 
-def given_names(said: str | Sequence[str]) -> list[str]:
+def parse_tag_names(said: str | Sequence[str]) -> list[str]:
     """The names of data.tag_names: a list, text with commas between, or a file with one on each line or a JSON list."""
     if not isinstance(said, str):
         return [str(name) for name in said]
@@ -69,7 +69,7 @@ def given_names(said: str | Sequence[str]) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def named(numbers: Sequence[int], names: Sequence[str] | None, column: str, place: str) -> tuple[str, ...]:
+def tags_of_numbers(numbers: Sequence[int], names: Sequence[str] | None, column: str, place: str) -> tuple[str, ...]:
     """The names of tags that are numbers; without any, the numbers themselves."""
     if names is None:
         return tuple(map(str, numbers))

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unrolled.data.batching.lanes import Lanes, Steps
+from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
 
 
-def numbered(lengths: list[int]) -> list[Steps]:
+def numbered(lengths: list[int]) -> list[FrameSequence]:
     """Sequences in which each step is a number of its own."""
     ends = np.cumsum([0, *lengths])
     table = np.arange(ends[-1], dtype=np.float32)[:, None] + 1
-    return [Steps(table[a:b], table[a:b]) for a, b in itertools.pairwise(ends)]
+    return [FrameSequence(table[a:b], table[a:b]) for a, b in itertools.pairwise(ends)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -27,7 +27,7 @@ def numbered(lengths: list[int]) -> list[Steps]:
     st.sampled_from([None, 0, 7]),
 )
 def test_every_step_once_and_in_order(lengths: list[int], lanes: int, window: int, seed: int | None) -> None:
-    batches = Lanes(numbered(lengths), lanes=lanes, window=window, seed=seed)
+    batches = RaggedWindows(numbered(lengths), rows=lanes, window=window, seed=seed)
     for epoch in (0, 1):
         batches.order(epoch)
         seen: list[float] = []
@@ -51,7 +51,7 @@ def test_every_step_once_and_in_order(lengths: list[int], lanes: int, window: in
 
 def test_an_epoch_is_drawn_from_seed_and_number_alone() -> None:
     def first(seed: int, epoch: int) -> list[list[float]]:
-        batches = Lanes(numbered([5] * 30), lanes=3, window=5, seed=seed)
+        batches = RaggedWindows(numbered([5] * 30), rows=3, window=5, seed=seed)
         batches.order(epoch)
         return batches[0].inputs[..., 0].tolist()
 
@@ -62,5 +62,5 @@ def test_an_epoch_is_drawn_from_seed_and_number_alone() -> None:
 
 @pytest.mark.parametrize(("length", "rows"), [(100_000, 32), (500, 2), (90, 1)])
 def test_a_long_series_is_cut_into_as_many_lanes_as_are_worth_it(length: int, rows: int) -> None:
-    batches = Lanes(numbered([length]), lanes=32, window=50, seed=0, least=250)
+    batches = RaggedWindows(numbered([length]), rows=32, window=50, seed=0, least=250)
     assert batches[0].inputs.shape[0] == rows

@@ -8,7 +8,7 @@ from unrolled.training.loop import LOSSES, Goal, StepInfo
 SHARES = ("accuracy", "micro_f1")  # of short runs even these are hardly ever 0; BLEU and whole matches may be
 
 
-class Doubts:
+class ScoreChecks:
     """Looks at the first evaluation of a run and at its end, and tells the user what is suspicious there."""
 
     def __init__(self, goal: Goal) -> None:

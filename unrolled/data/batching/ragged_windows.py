@@ -1,4 +1,4 @@
-"""Sequences of vectors laid out for truncated backpropagation: lanes side by side, read in windows."""
+"""Sequences of vectors laid out for truncated backpropagation: rows side by side, read in windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unrolled.data.batching.batch import Batch
 
 
 @dataclass(frozen=True)
-class Steps:
+class FrameSequence:
     """A sequence as a network reads it: inputs (T, F), targets (T, …) with NaN where nothing is scored.
 
     `naive` are the targets as a forecast without a model has them, to compare scores with, NaN where it has none.
@@ -26,41 +26,41 @@ class Steps:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def cut(self, start: int, stop: int) -> Steps:
+    def cut(self, start: int, stop: int) -> FrameSequence:
         naive = None if self.naive is None else self.naive[start:stop]
-        return Steps(self.inputs[start:stop], self.targets[start:stop], naive)
+        return FrameSequence(self.inputs[start:stop], self.targets[start:stop], naive)
 
 
-class Lanes:
+class RaggedWindows:
     """Batches of consecutive windows of ragged sequences.
 
-    Each of `lanes` rows reads one sequence after the other, `window` steps in a batch; a sequence begins at the
+    Each of the `rows` reads one sequence after the other, `window` steps in a batch; a sequence begins at the
     beginning of a window, and `resets` (B,) says so. Rows that are shorter than their window have `lengths`. With
-    `seed`, every epoch draws anew which sequence follows which, and the longest are cut so that the lanes are about
+    `seed`, every epoch draws anew which sequence follows which, and the longest are cut so that the rows are about
     equally long, into pieces of no fewer than `least` steps; without, nothing is cut or shuffled.
 
-    >>> first, second = (Steps(np.ones((t, 1), np.float32), np.ones((t, 1), np.float32)) for t in (5, 2))
-    >>> lanes = Lanes([first, second], lanes=2, window=3)
-    >>> len(lanes), [batch.lengths.tolist() for batch in (lanes[0], lanes[1])]
+    >>> first, second = (FrameSequence(np.ones((t, 1), np.float32), np.ones((t, 1), np.float32)) for t in (5, 2))
+    >>> windows = RaggedWindows([first, second], rows=2, window=3)
+    >>> len(windows), [batch.lengths.tolist() for batch in (windows[0], windows[1])]
     (2, [[3, 2], [2, 0]])
     """
 
     def __init__(
-        self, sequences: Sequence[Steps], *, lanes: int, window: int, seed: int | None = None, least: int = 1
+        self, sequences: Sequence[FrameSequence], *, rows: int, window: int, seed: int | None = None, least: int = 1
     ) -> None:
         self.window, self.seed = window, seed
         total = sum(map(len, sequences))
         if seed is not None:
-            longest = max(-(-total // lanes), least)
+            longest = max(-(-total // rows), least)
             sequences = [piece for sequence in sequences for piece in _pieces(sequence, longest)]
         self.pieces = [sequence for sequence in sequences if len(sequence)]
-        rows = min(lanes, len(self.pieces))
-        self._lanes: list[list[int]] = [[] for _ in range(rows)]
+        rows = min(rows, len(self.pieces))
+        self._pieces_of_row: list[list[int]] = [[] for _ in range(rows)]
         loads = np.zeros(rows, dtype=np.int64)
         for piece in sorted(range(len(self.pieces)), key=lambda i: -len(self.pieces[i])):
-            lane = int(loads.argmin())
-            self._lanes[lane].append(piece)
-            loads[lane] += self._windows(piece)
+            row = int(loads.argmin())
+            self._pieces_of_row[row].append(piece)
+            loads[row] += self._windows(piece)
         self._length = int(loads.max(initial=0))
         self._epoch = 0
         self._plan = self._lay_out(0)
@@ -69,13 +69,13 @@ class Lanes:
         return self._length
 
     def __getitem__(self, index: int) -> Batch:
-        parts: list[Steps | None] = []
-        resets = torch.zeros(len(self._lanes), dtype=torch.bool)
-        for lane, plan in enumerate(self._plan):
+        parts: list[FrameSequence | None] = []
+        resets = torch.zeros(len(self._pieces_of_row), dtype=torch.bool)
+        for row, plan in enumerate(self._plan):
             if index < len(plan):
                 piece, start = plan[index]
                 parts.append(self.pieces[piece].cut(start, start + self.window))
-                resets[lane] = start == 0
+                resets[row] = start == 0
             else:
                 parts.append(None)
         lengths = torch.tensor([0 if part is None else len(part) for part in parts])
@@ -107,16 +107,16 @@ class Lanes:
         return -(-len(self.pieces[piece]) // self.window)
 
     def _lay_out(self, epoch: int) -> list[list[tuple[int, int]]]:
-        """For each lane the (piece, first step) of all its windows."""
+        """For each row the (piece, first step) of all its windows."""
         random = None if self.seed is None else np.random.default_rng((self.seed, epoch))
         plan = []
-        for lane in self._lanes:
-            order = lane if random is None else [lane[i] for i in random.permutation(len(lane))]
+        for pieces in self._pieces_of_row:
+            order = pieces if random is None else [pieces[i] for i in random.permutation(len(pieces))]
             plan.append([(piece, k * self.window) for piece in order for k in range(self._windows(piece))])
         return plan
 
 
-def _pieces(sequence: Steps, longest: int) -> list[Steps]:
+def _pieces(sequence: FrameSequence, longest: int) -> list[FrameSequence]:
     """A sequence in equal pieces of at most `longest` steps."""
     number = max(1, -(-len(sequence) // longest))
     size = -(-len(sequence) // number)

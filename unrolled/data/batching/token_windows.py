@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from unrolled.data.batching.batch import Batch
 
 
-class Stream:
+class ContiguousWindows:
     """Batches of consecutive windows of one long token sequence.
 
     The sequence is cut into `rows` pieces of equal length that lie side by side; batch k holds steps k·T … k·T + T - 1
@@ -22,7 +22,7 @@ class Stream:
 
     With a `seed` the batches' lengths are drawn anew in every epoch (`varied_cuts`); there are as many in each.
 
-    >>> stream = Stream(np.arange(1, 8), rows=2, steps=2, start=0, whole=True)
+    >>> stream = ContiguousWindows(np.arange(1, 8), rows=2, steps=2, start=0, whole=True)
     >>> len(stream), stream[0].inputs.tolist(), stream[0].targets.tolist()
     (2, [[0, 1], [4, 5]], [[1, 2], [5, 6]])
     >>> stream[1].targets.tolist(), stream[1].lengths.tolist()
@@ -83,13 +83,13 @@ def varied_cuts(length: int, steps: int, random: np.random.Generator) -> NDArray
     return np.concatenate([[0], ends])
 
 
-class Windows:
+class ShuffledWindows:
     """Batches of windows of one long token sequence that stand alone: what a Transformer trains on.
 
     In every epoch the windows begin elsewhere, by up to one window, and come in another order; both follow from the
     seed and the epoch. Each has the token before it as its first input, `start` where there is none.
 
-    >>> windows = Windows(np.arange(1, 12), rows=2, steps=3, start=0, seed=0)
+    >>> windows = ShuffledWindows(np.arange(1, 12), rows=2, steps=3, start=0, seed=0)
     >>> windows.order(0)
     >>> len(windows), windows[0].inputs.tolist(), windows[0].targets.tolist()
     (1, [[8, 9, 10], [2, 3, 4]], [[9, 10, 11], [3, 4, 5]])

@@ -6,10 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from unrolled.data.batching.batch import Batch
-from unrolled.data.batching.store import workers
+from unrolled.data.batching.feature_cache import worker_threads
 
 
-class Numbered(Protocol):
+class IndexedBatches(Protocol):
     """Batches that are made from their number and the epoch alone."""
 
     def __len__(self) -> int: ...
@@ -17,12 +17,12 @@ class Numbered(Protocol):
     def order(self, epoch: int) -> None: ...
 
 
-class Ahead:
+class Prefetcher:
     """The same batches in the same order. Since each depends on its number alone, who makes it when changes nothing."""
 
-    def __init__(self, batches: Numbered) -> None:
+    def __init__(self, batches: IndexedBatches) -> None:
         self.batches = batches
-        self._threads = workers()
+        self._threads = worker_threads()
         self._pool: ThreadPoolExecutor | None = None
         self._coming: dict[int, Future[Batch]] = {}
         self._epoch: int | None = None

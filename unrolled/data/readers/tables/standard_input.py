@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from unrolled.config.stored import parsed
-from unrolled.data.readers.tables.column_names import find, key_of, looks_like_names, named
+from unrolled.data.readers.tables.column_names import column_key, column_named, find_column, looks_like_names
 from unrolled.data.readers.tables.quoted import SEPARATORS, quoted_cells, streamed_rows
 from unrolled.data.readers.tables.records import names_in, value_of
 from unrolled.errors import UserError, note
@@ -40,7 +40,7 @@ def piped_texts(lines: Iterable[str], column: str | None, role: str, beside: str
             kind = "JSON" if "\t" not in first else "columns between tabs"
             note(
                 f"{place} looks like {kind}, and names no {role}: each line is answered as it stands. "
-                f"For a table, give the file itself, or a header or names to go by: --set {key_of(role)}=NAME"
+                f"For a table, give the file itself, or a header or names to go by: --set {column_key(role)}=NAME"
             )
         yield from (line.rstrip("\r\n") for line in every)
 
@@ -63,7 +63,7 @@ def header_in(line: str, column: str | None, role: str, beside: str) -> tuple[st
             continue
         if not looks_like_names([name for name in names if name.strip()]):
             continue
-        wanted = column is not None and not column.isdecimal() and named(names, column) is not None
+        wanted = column is not None and not column.isdecimal() and column_named(names, column) is not None
         # Commas stand in sentences: there all names are single words, or those of both roles are known.
         sure = separator == "\t" or all(_ONE_WORD.fullmatch(name) for name in names) or _known(names, beside)
         if sure and (wanted or _known(names, role)):
@@ -85,7 +85,7 @@ def looks_like_table(line: str, column: str | None, role: str, beside: str) -> s
 
 def _known(names: Sequence[str], role: str) -> bool:
     try:
-        return find(names, role, "") is not None
+        return find_column(names, role, "") is not None
     except UserError:  # several
         return True
 
@@ -109,7 +109,7 @@ def _name_in(record: Mapping[str, Any], column: str | None, role: str, place: st
             raise _missing(place, names_in(record), column, role) from None
         return column
     names = list(record)
-    at = find(names, role, place)
+    at = find_column(names, role, place)
     return None if at is None else names[at]
 
 
@@ -118,7 +118,7 @@ def _place_of(names: Sequence[str], column: str | None, role: str, place: str) -
     if column is not None and column.isdecimal() and 1 <= int(column) <= len(names):
         at: int | None = int(column) - 1
     else:
-        at = find(names, role, place) if column is None else named(names, column)
+        at = find_column(names, role, place) if column is None else column_named(names, column)
     if at is None:
         raise _missing(place, names, str(column), role)
     note(f"{place} is a header; columns: {role} {names[at].strip()!r}.")
@@ -127,7 +127,9 @@ def _place_of(names: Sequence[str], column: str | None, role: str, place: str) -
 
 def _missing(place: str, names: Sequence[str], column: str, role: str) -> UserError:
     shown = ", ".join(name.strip() for name in names)
-    return UserError(f"{place} has no column {column!r}.", f"It has: {shown}. Say which it is: --set {key_of(role)}=…")
+    return UserError(
+        f"{place} has no column {column!r}.", f"It has: {shown}. Say which it is: --set {column_key(role)}=…"
+    )
 
 
 def _columns(lines: Iterable[str], separator: str, at: int, role: str) -> Iterator[str]:

@@ -17,14 +17,14 @@ Features = NDArray[Any]
 AHEAD = 64  # examples handed to the workers at a time
 
 
-class FeatureStore:
+class FeatureCache:
     """The features (T, …) of every input by its number; `lengths` has their T.
 
     All are made once, so that whatever cannot be read is known before training begins. Those beyond `limit` bytes are
     not kept, and made again whenever they are needed; nor are those of more than `longest` steps. `medium` gives the
     file of an input, which must not change in between.
 
-    >>> store = FeatureStore([3, 1], lambda steps: np.zeros((steps, 2)), limit=20)
+    >>> store = FeatureCache([3, 1], lambda steps: np.zeros((steps, 2)), limit=20)
     >>> store.lengths.tolist(), store[0].shape, store.kept
     ([3, 1], (3, 2), 1)
     """
@@ -41,7 +41,7 @@ class FeatureStore:
         self._kept: dict[int, Features] = {}
         self._stamps = [one and one.stamp() for one in map(medium, inputs)]
         lengths, used = [], 0
-        with ThreadPoolExecutor(workers()) as pool:
+        with ThreadPoolExecutor(worker_threads()) as pool:
             for first in range(0, len(inputs), AHEAD):
                 for number, features in enumerate(pool.map(make, inputs[first : first + AHEAD]), first):
                     lengths.append(len(features))
@@ -75,6 +75,6 @@ class FeatureStore:
         return len(self._kept)
 
 
-def workers() -> int:
+def worker_threads() -> int:
     """Threads that prepare data: the cores there are, eight at the most."""
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

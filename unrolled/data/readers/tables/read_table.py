@@ -9,13 +9,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from unrolled.data.readers.tables.column_names import ROLES, find_all, key_of, our_name
-from unrolled.data.readers.tables.headers import Lines, Wanted, cut, kept_at, layout_of
-from unrolled.data.readers.tables.piped import looks_like_table
+from unrolled.data.readers.tables.column_names import ROLES, column_key, find_columns, our_name
+from unrolled.data.readers.tables.headers import Lines, Wanted, kept_at, shortened, table_layout
 from unrolled.data.readers.tables.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
 from unrolled.data.readers.tables.records import json_records, names_in, open_parquet, parquet_records, value_of
+from unrolled.data.readers.tables.standard_input import looks_like_table
 from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import UserError, note, unknown_name
+from unrolled.text.files import suffix_of
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
@@ -52,9 +53,9 @@ def read_table(
     return _rows(Wanted(Path(path), columns, roles, beside, keep), also)
 
 
-def suffix_of(path: Path, also: Sequence[str] = ()) -> str:
-    """The ending that tells a table's kind, without .gz."""
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+def _table_suffix(path: Path, also: Sequence[str]) -> str:
+    """The suffix that names the format of a table, without .gz."""
+    suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         raise unknown_name("kind of file", path.name, [*SUFFIXES, *also])
     return suffix
@@ -62,14 +63,14 @@ def suffix_of(path: Path, also: Sequence[str] = ()) -> str:
 
 def is_table(path: Path) -> bool:
     """Whether a file to be answered is a table: by its ending, a .tsv by its tabs, a .txt if each line has one."""
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    suffix = suffix_of(path)
     if suffix not in (".tsv", ".txt"):
         return suffix in SUFFIXES
     tabs = ["\t" in line for line in read_lines(path) if line.strip()]
     return any(tabs) if suffix == ".tsv" else all(tabs)
 
 
-def read_texts(
+def read_text_column(
     path: str | Path,
     column: str | None,
     role: str,
@@ -88,13 +89,14 @@ def read_texts(
         if keep:
             raise UserError(f"{path} is no table: it has no columns to keep.", "Leave --keep out, or give a table.")
         lines = read_lines(path)
-        if path.name.endswith((".tsv", ".tsv.gz")) and lines and find_all(lines[:1], [role], f"{path}:1")[0] == 0:
+        if path.name.endswith((".tsv", ".tsv.gz")) and lines and find_columns(lines[:1], [role], f"{path}:1")[0] == 0:
             note(f"{path}:1 is a header: {lines[0].strip()!r} is not answered.")
             return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines[1:], 2)]
         if lines and (ending := looks_like_table(lines[0], column, role, beside[0] if beside else role)):
             note(
-                f"{path}:1 looks like the first line of a table ({cut(lines[0].strip(), 60)}), and the file is read as "
-                f"plain text: each line is answered as it stands. For a table, give it a name that ends in {ending}."
+                f"{path}:1 looks like the first line of a table ({shortened(lines[0].strip(), 60)}), and the file is "
+                "read as plain text: each line is answered as it stands. "
+                f"For a table, give it a name that ends in {ending}."
             )
         return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines, 1)]
     rows = []
@@ -108,7 +110,7 @@ def read_texts(
 
 
 def _rows(wanted: Wanted, also: Sequence[str] = ()) -> list[Row]:
-    suffix = suffix_of(wanted.path, also)
+    suffix = _table_suffix(wanted.path, also)
     read = _separated if suffix in (".tsv", ".txt", ".csv") else _records
     rows = list(read(wanted, suffix))
     if not rows:
@@ -130,7 +132,7 @@ def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
     rows = [one for one in lines if one[1] and one[1] != [""]]
     if 0 in wanted.numbers:
         raise UserError("A column is counted from 1, got 0.", "Give its number, or its name where the file has names.")
-    layout = layout_of(wanted, rows, named_only=suffix == ".csv")
+    layout = table_layout(wanted, rows, named_only=suffix == ".csv")
     _check_widths(path, rows, max(layout.positions) + 1, separator)
     names = [cell.strip() for cell in rows[0][1]] if rows else []
     kept = [(name, kept_at(wanted, names if layout.header else [], len(names), name)) for name in wanted.keep]
@@ -154,7 +156,7 @@ def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
             kind = SEPARATORS[separator]
             found = f"no {kind}" if len(row) == 1 else f"{len(row)} {kind}-separated columns"
             raise UserError(
-                f"{path}:{number} has {found}: {cut(separator.join(row), 60)!r}.",
+                f"{path}:{number} has {found}: {shortened(separator.join(row), 60)!r}.",
                 f"Expected {max(width, least)} columns, as in every row.",
             )
 
@@ -188,7 +190,7 @@ def _record_columns(
     record: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """The names that are read: those asked for, or the usual ones of the roles."""
-    found = find_all(
+    found = find_columns(
         names,
         [role for role, column in zip(wanted.roles, wanted.columns, strict=True) if column is None],
         place,
@@ -201,8 +203,8 @@ def _record_columns(
         if not has(name):
             what = f"no {name!r}" if record is not None else f"no column {name!r}"
             shown = ", ".join(names_in(record) if record is not None else names)
-            fix = f" Say which it is: --set {key_of(role)}=…" if role in ROLES else ""
-            raise UserError(f"{place} has {what}.", f"It has: {cut(shown, 200)}.{fix}")
+            fix = f" Say which it is: --set {column_key(role)}=…" if role in ROLES else ""
+            raise UserError(f"{place} has {what}.", f"It has: {shortened(shown, 200)}.{fix}")
         columns.append(name)
     if any(at is not None and names[at] != our_name(r) for at, r in zip(found, _open(wanted), strict=True)):
         told = ", ".join(f"{role} {name!r}" for role, name in zip(wanted.roles, columns, strict=True))
@@ -210,7 +212,7 @@ def _record_columns(
     for name in wanted.keep:
         if not has(name):
             shown = ", ".join(names_in(record) if record is not None else names)
-            raise UserError(f"{place} has no column {name!r} to keep.", f"It has: {cut(shown, 200)}.")
+            raise UserError(f"{place} has no column {name!r} to keep.", f"It has: {shortened(shown, 200)}.")
     return columns
 
 
@@ -239,4 +241,6 @@ def _value(record: Mapping[str, Any], name: str, place: str, role: str | None) -
     except KeyError:
         if role is None:
             return None  # what is kept may be missing here and there
-        raise UserError(f"{place} has no {name!r}.", f"It has: {cut(', '.join(names_in(record)), 200)}.") from None
+        raise UserError(
+            f"{place} has no {name!r}.", f"It has: {shortened(', '.join(names_in(record)), 200)}."
+        ) from None

@@ -6,25 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from unrolled.data.readers.tables.table import Row, read_table
+from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.readers.tagged.columns import ColumnsFile
 from unrolled.data.readers.tagged.conllu import ConlluFile
 from unrolled.data.readers.tagged.sentences import USUAL, Columns, Sentence
-from unrolled.data.readers.tagged.tag_names import named, say_nameless, stored_names, usual_columns
+from unrolled.data.readers.tagged.tag_names import say_nameless, stored_names, tags_of_numbers, usual_columns
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError
+from unrolled.text.files import suffix_of
 
 SentenceFormat = Literal["conllu", "columns", "jsonl", "parquet"]
 
 
-def ending_of(path: Path) -> str:
-    """The ending that tells what a file holds, without .gz."""
-    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-
-
 def format_of(path: Path) -> SentenceFormat:
     """What a file of sentences holds: told by its ending, or else by its text."""
-    ending = ending_of(path)
+    ending = suffix_of(path)
     if ending == ".json":
         return "jsonl"
     if ending in (".conllu", ".jsonl", ".parquet"):
@@ -82,7 +78,7 @@ def sentence_of(
     """
     given = list(row.values)
     if tagged and _are_numbers(given[1]) and all(type(one) is int for one in given[1]):
-        given[1] = list(named(given[1], known, names[1], row.place))
+        given[1] = list(tags_of_numbers(given[1], known, names[1], row.place))
     lists = [_strings(value, name, row.place) for value, name in zip(given, names, strict=True)]
     for name, values in zip(names, lists, strict=True):
         if len(values) != len(lists[0]):

@@ -20,6 +20,7 @@ from unrolled.data.readers.tables.quoted import SEPARATORS, quoted_rows
 from unrolled.data.readers.tables.records import json_records
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError, note, unknown_name
+from unrolled.text.files import suffix_of
 
 KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".npz")
 EMBEDDED_SERIES = "a membrane potential, 12,000 samples of 0.5 ms, that ships with matplotlib (membrane.dat)"
@@ -109,7 +110,9 @@ def read_series(
     left away where the file does not have them.
     """
     path = Path(path)
-    suffix = kind_of(path)
+    suffix = suffix_of(path)
+    if suffix not in KINDS:
+        raise unknown_name("kind of file", suffix or path.name, KINDS)
     if suffix == ".npz":
         sheet = _arrays(path)
         sheet = sheet if columns is None else _selected(path, sheet, columns, optional)
@@ -132,14 +135,6 @@ def read_series(
         taken={*(columns or ()), *taken},
     )
     return _from_table(path, cells, columns, keys, optional, missing, keep)
-
-
-def kind_of(path: Path) -> str:
-    """The ending that tells a file's kind, without .gz."""
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if suffix not in KINDS:
-        raise unknown_name("kind of file", suffix or path.name, KINDS)
-    return suffix
 
 
 def _separated(path: Path, suffix: str, asked: Collection[str]) -> _Cells:

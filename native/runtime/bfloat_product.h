@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/bfloat.h"
-#include "recurrence/product.h"
+#include "runtime/product.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from unrolled.data import Batch
-from unrolled.data.batching.ahead import Ahead
-from unrolled.data.batching.store import FeatureStore
+from unrolled.data.batching.feature_cache import FeatureCache
+from unrolled.data.batching.prefetch import Prefetcher
 from unrolled.data.signals.augment import LineChanges, SpectrumChanges, changed_line, changed_spectrum, masked_spectrum
 from unrolled.data.signals.log_mel import with_deltas
 
@@ -40,7 +40,7 @@ class Numbered:
 
 def test_batches_come_ahead_in_their_order() -> None:
     inner = Numbered()
-    batches = Ahead(inner)
+    batches = Prefetcher(inner)
     seen = []
     for epoch, first in ((0, 0), (1, 0), (1, 3), (2, 5)):
         batches.order(epoch)
@@ -51,7 +51,7 @@ def test_batches_come_ahead_in_their_order() -> None:
 
 
 def test_a_broken_batch_is_heard_of() -> None:
-    batches = Ahead(Numbered(fails=2))
+    batches = Prefetcher(Numbered(fails=2))
     batches.order(0)
     assert batches[1].inputs[0].tolist() == [0, 1]
     with pytest.raises(ValueError, match="broken"):
@@ -65,13 +65,13 @@ def test_a_store_keeps_what_fits() -> None:
         made.append(steps)
         return np.full((steps, 2), steps, dtype=np.float32)
 
-    store = FeatureStore([5, 1, 7, 2], make, limit=60)
+    store = FeatureCache([5, 1, 7, 2], make, limit=60)
     assert store.lengths.tolist() == [5, 1, 7, 2]
     assert store.kept == 2
     assert sorted(made) == [1, 2, 5, 7]
     assert [float(store[i][0, 0]) for i in range(4)] == [5, 1, 7, 2]
     assert made[4:] == [7, 2]
-    assert FeatureStore([5, 1, 7], make, limit=1000, longest=5).kept == 2
+    assert FeatureCache([5, 1, 7], make, limit=1000, longest=5).kept == 2
 
 
 def test_changes_depend_on_the_seed_alone() -> None:

@@ -1,0 +1,114 @@
+"""`unrolled run` of a captioner: pictures in, captions out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from unrolled.data.readers.media.captions import Captioned, fitted_view, pictures_or_errors
+from unrolled.data.signals.pictures import decode_picture
+from unrolled.data.signals.views import View
+from unrolled.errors import UserError
+from unrolled.see.figures.caption import attention_maps
+from unrolled.tasks.caption.predict import Description, drawable_pixels
+from unrolled.tasks.caption.scores import search_table
+from unrolled.tasks.runner import STANDARD_INPUT, Input, Request
+from unrolled.tasks.shared.answers import WritingRunner, rounded
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Picture(Captioned):
+    """A picture in the shape that the model reads, and as it was."""
+
+    original: View | None = None
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A picture that could not be read, and its error."""
+
+    name: str
+    error: UserError
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class CaptionRunner(WritingRunner):
+    """Describes the pictures of files, folders and archives."""
+
+    reads_files: ClassVar[bool] = True
+    reads_bytes: ClassVar[bool] = True
+    needs_attention = "model.decoder.attention=soft"
+
+    def run_bytes(self, request: Request, options: Mapping[str, Any]) -> Iterator[str]:
+        """The caption of the picture on standard input."""
+        assert request.raw is not None
+        pixels, _ = decode_picture(io.BytesIO(request.raw.read()), "Standard input")
+        one = Captioned(fitted_view(View(pixels), self.model.assets.shape, "Standard input"), (), STANDARD_INPUT)
+        yield from self.write([(Input(one), self.model.predict(one, **options))], request.format)
+
+    def inputs(self, request: Request) -> Iterator[Picture | Unread]:
+        """Every picture of the files of a request; texts and lines are paths too."""
+        for name, found in pictures_or_errors(paths_of(request)):
+            yield self._read(name, found)
+
+    def _read(self, name: str, found: View | UserError) -> Picture | Unread:
+        if isinstance(found, UserError):
+            return Unread(name, found)
+        try:
+            return Picture(fitted_view(found, self.model.assets.shape, name), (), name, original=found)
+        except UserError as error:
+            return Unread(name, error)
+
+    def answers(self, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
+        """A `Description` of each picture, or the error of one that could not be read."""
+        read = [one for one in inputs if not isinstance(one, Unread)]
+        described = iter(self.model.predict(read, **options) if read else ())
+        return [one.error if isinstance(one, Unread) else next(described) for one in inputs]
+
+    def drawable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        options, network = super().drawable(options), self.model.network
+        if getattr(network, "grid", None) is None:
+            raise UserError("The regions of this model form no grid to draw.")
+        return options
+
+    def draw(self, one: Any, answer: Description, options: Mapping[str, Any]) -> Figure:
+        """The attention of each word to the regions of the picture."""
+        if answer.attention is None or not answer.tokens:
+            raise UserError("There is no caption to show.", "Train the model longer.")
+        picture = drawable_pixels(one.original if isinstance(one, Picture) else one)
+        return attention_maps(picture, answer.tokens, answer.attention, str(answer))
+
+    def drawing(self, inputs: Any, picture: Any = None, **options: Any) -> Figure:
+        """The attention of each word, as a figure; `picture` is the background where `inputs` are features."""
+        answer: Description = self.model.predict(inputs, **self.drawable(options))
+        return self.draw(inputs if picture is None else picture, answer, options)
+
+    def record(self, one: Captioned, answer: Description) -> dict[str, Any]:
+        return {"input": one.name, "image": one.name, **self.ranked_record(answer)}
+
+    def answer_record(self, answer: Description) -> dict[str, Any]:
+        return {
+            "caption": answer.text,
+            "score": answer.score,
+            "log_prob": answer.log_prob,
+            "ended": answer.ended,
+            "tokens": answer.tokens,
+            "attention": rounded(answer.attention),
+        }
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        """Scores of the chosen search, then a table of all."""
+        return f"{super().report(scores)}\n\n{search_table(scores['searches'])}"
+
+
+def paths_of(request: Request) -> list[str]:
+    """The paths of a request: its texts, files and lines."""
+    lines = (line.rstrip("\r\n") for line in request.lines)
+    return [*(request.texts or ()), *request.files, *(line for line in lines if line)]

@@ -1,0 +1,79 @@
+"""Labels and the reader of a classifier. Stored in the model file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from unrolled.config.stored import DAMAGED, Finite, Positive, stored_as, stored_entry
+from unrolled.data.readers.labelled import Labelled
+from unrolled.errors import UserError
+from unrolled.tasks.classify.regression import Scale, numbers_of
+from unrolled.tasks.contract import Corpus
+from unrolled.tasks.shared.reader import Reader
+
+
+class Encoded(NamedTuple):
+    """An example, and the steps that the reader makes of its input."""
+
+    example: Labelled
+    steps: Any
+
+
+@dataclass(frozen=True)
+class ClassifyAssets:
+    """The labels of the training examples, and how a sequence is read. Stored in the model file."""
+
+    labels: tuple[str, ...]
+    counts: tuple[int, ...]  # of each label in the training examples
+    reader: Reader
+    scale: Scale | None = None  # of numbers, where these stand in place of labels
+
+    def targets(self, examples: Sequence[Labelled], multi_label: bool) -> Tensor:
+        """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1; or (B,) scaled numbers."""
+        if self.scale is not None:
+            mean, deviation = self.scale
+            return torch.from_numpy((numbers_of(examples) - mean) / deviation).float()
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        if not multi_label:
+            return torch.tensor([numbers.get(example.labels[0], -1) for example in examples])
+        table = torch.zeros(len(examples), len(self.labels))
+        for row, example in enumerate(examples):
+            table[row, [numbers[label] for label in example.labels if label in numbers]] = 1
+        return table
+
+    def weights(self, targets: Tensor) -> Tensor:
+        """Weights that balance the classes: (B,) for one label each, (B, C) for several."""
+        counts = torch.tensor(self.counts, dtype=torch.float32).clamp(min=1)
+        if targets.dim() == 1:
+            return (counts.sum() / len(counts) / counts)[targets]
+        return torch.where(targets > 0, counts.mean() / counts, 1.0)
+
+    def encoded(self, examples: Sequence[Labelled]) -> list[Encoded]:
+        """The examples with their steps; those of a corpus are computed once."""
+        if isinstance(examples, Corpus):
+            return examples.once("encoded", self.reader, lambda: self._encoded(examples))
+        return self._encoded(examples)
+
+    def _encoded(self, examples: Sequence[Labelled]) -> list[Encoded]:
+        return [Encoded(example, self.reader.steps(example.input)) for example in examples]
+
+    def to_json(self) -> dict[str, Any]:
+        stored = {"labels": list(self.labels), "counts": list(self.counts), "reader": self.reader.to_json()}
+        return stored if self.scale is None else {**stored, "scale": list(self.scale)}
+
+    @classmethod
+    def from_json(cls, stored: Any) -> ClassifyAssets:
+        labels = stored_entry(stored, "labels", tuple[str, ...], "labels")
+        counts = stored_entry(stored, "counts", tuple[int, ...], "counts of labels")
+        scale = None
+        if stored.get("scale") is not None:
+            scale = stored_as(tuple[Finite, Positive], stored["scale"], "scale of numbers")
+        if bool(labels) == (scale is not None) or len(counts) != len(labels) or len(set(labels)) < len(labels):
+            raise UserError("The stored labels are damaged: expected each once, with a count.", DAMAGED)
+        reader = Reader.from_json(stored_entry(stored, "reader", dict[str, Any], "model"))
+        return cls(labels, counts, reader, scale)

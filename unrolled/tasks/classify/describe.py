@@ -1,0 +1,50 @@
+"""Facts and warnings about the examples of a classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from unrolled.data import Buckets
+from unrolled.tasks.classify.assets import ClassifyAssets
+from unrolled.tasks.classify.config import ClassifyConfig
+from unrolled.tasks.classify.examples import key_of
+from unrolled.tasks.classify.regression import numbers_of
+from unrolled.tasks.contract import Data, Description
+from unrolled.training import Batches
+
+
+class ClassifyDescription(Description):
+    def warnings(self, config: ClassifyConfig, batches: Batches) -> list[str]:
+        assert isinstance(batches, Buckets)
+        empty = int((batches.lengths == 0).sum())
+        return [f"Note: {empty} training examples are empty."] if empty else []
+
+    def statistics(self, config: ClassifyConfig, data: Data, assets: ClassifyAssets) -> dict[str, Any]:
+        known = {key_of(example.input) for example in data.train}
+        lengths = [len(one.steps) for one in assets.encoded(data.train)]
+        shared = sum(key_of(example.input) in known for example in data.valid)
+        return {
+            "train examples": len(data.train),
+            "valid examples": len(data.valid),
+            **_about_answers(assets, data),
+            "reads": str(assets.reader),
+            "length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)}",
+            "valid tokens unknown": sum(assets.reader.unknowns(example.input) for example in data.valid),
+            "valid inputs also in train": f"{shared} of {len(data.valid)}",
+        }
+
+
+def _about_answers(assets: ClassifyAssets, data: Data) -> dict[str, Any]:
+    """Facts about the labels, or the numbers, of the examples."""
+    if assets.scale is not None:
+        numbers = numbers_of(data.train)
+        return {
+            "numbers, mean / deviation": f"{numbers.mean():.4g} / {numbers.std():.4g}",
+            "numbers, least / largest": f"{numbers.min():.4g} / {numbers.max():.4g}",
+        }
+    order = sorted(zip(assets.labels, assets.counts, strict=True), key=lambda pair: -pair[1])
+    shown = ", ".join(f"{label} {count}" for label, count in order[:8]) + (", …" if len(order) > 8 else "")
+    unseen = sum(not set(e.labels) <= set(assets.labels) for e in data.valid)
+    return {"labels": f"{len(assets.labels)}: {shown}", "valid labels never in train": unseen}

@@ -1,0 +1,78 @@
+"""`unrolled run` of a classifier: texts or frames in, labels or numbers out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from unrolled.data.readers.labelled import FASTTEXT, is_fasttext, read_frames, without_labels
+from unrolled.data.readers.tables.read_table import Row, is_table, read_text_column
+from unrolled.data.readers.tables.standard_input import piped_texts
+from unrolled.data.readers.text import read_lines
+from unrolled.errors import UserError, note
+from unrolled.tasks.classify.config import ClassifyConfig
+from unrolled.tasks.classify.predict import Classified
+from unrolled.tasks.classify.regression import Measured
+from unrolled.tasks.classify.scores import report
+from unrolled.tasks.runner import Input, Request, Runner
+
+
+class ClassifyRunner(Runner):
+    """Labels texts, lines, tables and frames."""
+
+    keeps: ClassVar[bool] = True
+
+    def read(self, request: Request) -> Iterator[Input]:
+        empty = 0
+        for one in super().read(request):
+            empty += isinstance(one.value, str) and not one.value.strip()
+            yield one
+        if empty:
+            note(f"{empty} inputs are empty: their answers reflect only how common each label is.")
+
+    def inputs(self, request: Request) -> Iterator[Any]:
+        if not self.model.assets.reader.frames:
+            yield from super().inputs(request)
+            return
+        if not request.files:
+            raise UserError("This model reads frames, not text.", "Give a .npz file with an array `frames`.")
+        for file in request.files:
+            yield from read_frames(file)
+
+    def rows(self, file: str, keep: Sequence[str] = ()) -> list[Row]:
+        """The texts of a table like those of training, whose labels are not read; else the lines."""
+        column = self._column
+        if is_fasttext(file) and not keep:
+            lines = enumerate(read_lines(file), 1)
+            return [Row((without_labels(line),), f"{file}:{number}") for number, line in lines]
+        rows = read_text_column(file, column, "text", 2, keep=keep, beside=["label"])
+        texts = {row.values[0].strip() for row in rows}
+        unnamed = column is None and is_table(Path(file)) and rows[0].place == f"{file}:1"  # it has no header
+        if unnamed and texts <= set(self.model.assets.labels):
+            shown = ", ".join(sorted(texts)[:3])
+            raise UserError(
+                f"The texts of {file} are the labels themselves: {shown}.",
+                "Say which column holds the texts: --set data.text_column=1",
+            )
+        return rows
+
+    def piped(self, lines: Iterable[str]) -> Iterator[str]:
+        """Lines, or the texts of a table or of fastText's lines, whose labels are not read."""
+        plain = (without_labels(line) if line.startswith(FASTTEXT) else line for line in lines)
+        return piped_texts(plain, self._column, "text", "label")
+
+    @property
+    def _column(self) -> str | None:
+        assert isinstance(self.model.config, ClassifyConfig)
+        return self.model.config.data.text_column
+
+    def record(self, one: Any, answer: Classified | Measured) -> dict[str, Any]:
+        shown = one if isinstance(one, str) else f"{len(one)} frames"
+        if isinstance(answer, Measured):
+            return {"input": shown, "value": answer.value}
+        several = {"labels": list(answer.labels)} if answer.several else {}
+        return {"input": shown, "label": answer.label, **several, "probabilities": answer.probabilities}
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        return report(scores)

@@ -1,0 +1,41 @@
+"""The config of `forecast`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from unrolled.config import Section
+from unrolled.models.forecaster import ForecasterSettings
+from unrolled.tasks.forecast.read import ForecastData
+from unrolled.training import Forcing, TrainSettings
+
+
+class ForecastTraining(TrainSettings):
+    """Training on windows of long series: truncated backpropagation."""
+
+    lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
+    eval_every: int | None = Field(50, ge=1, description="Updates between evaluations; none: ten in a run.")
+    window: int = Field(100, ge=1, description="Steps of a series between updates, and that gradients go back.")
+    stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
+    teacher_forcing: Forcing = Field(
+        "always", description="Read the true past always, never, or less and less over the run (scheduled sampling)."
+    )
+    free_running: bool = Field(
+        False, description="Choose the best model by roll-outs on its own predictions, not by its next step."
+    )
+    tune_linear: bool = Field(
+        False,
+        description="Train the linear path too, after it was fitted; false: the recurrent layers learn what it leaves.",
+    )
+    rollout_steps: int = Field(24, ge=1, description="Steps of the roll-outs that evaluations make.")
+
+
+class ForecastConfig(Section):
+    """A config of `forecast`."""
+
+    task: Literal["forecast"] = Field("forecast", description="What the config is for.")
+    data: ForecastData = ForecastData()
+    model: ForecasterSettings = ForecasterSettings()
+    train: ForecastTraining = ForecastTraining()

@@ -1,0 +1,35 @@
+"""Facts about transcribed recordings and pictures of lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unrolled.data.readers.media.archives import Medium
+from unrolled.data.readers.media.transcripts import Transcribed
+from unrolled.tasks.contract import Data, Description
+from unrolled.tasks.recognize.batches import feature_store
+from unrolled.tasks.recognize.config import RecognizeConfig
+from unrolled.tasks.recognize.labels import RecognizeAssets
+
+
+class RecognizeDescription(Description):
+    def statistics(self, config: RecognizeConfig, data: Data, assets: RecognizeAssets) -> dict[str, Any]:
+        store = feature_store(config, assets, data.train)
+        known = {key_of(example) for example in data.train}
+        unknown = [name for example in data.valid for name in assets.labels.unknown(example.text)]
+        return {
+            "train examples": len(data.train),
+            "valid examples": len(data.valid),
+            "reads": str(assets.reader),
+            "labels": f"{len(assets.labels) - 1} and the blank: {' '.join(assets.labels.names[1:30])}",
+            "steps, mean / longest": f"{store.lengths.mean():.1f} / {store.lengths.max()}",
+            "features in memory": f"{store.kept} of {len(data.train)}",
+            "valid labels unknown": f"{len(unknown)} {' '.join(sorted(set(unknown))[:20])}".strip(),
+            "valid inputs also in train": f"{sum(key_of(e) in known for e in data.valid)} of {len(data.valid)}",
+        }
+
+
+def key_of(example: Transcribed) -> bytes:
+    """The identity of an input: a file by its name and size, an array by its contents."""
+    one = example.input
+    return f"{one.path.name}/{one.member}/{one.size()}".encode() if isinstance(one, Medium) else one.tobytes()

@@ -1,0 +1,242 @@
+"""Runner: from the inputs of a request to records and lines, for `unrolled run`, streams and scores of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
+
+from unrolled.data.readers.tables.read_table import Row
+from unrolled.data.readers.text import read_lines
+from unrolled.errors import UserError, note
+from unrolled.model import Model
+from unrolled.see.figures.lengths import check_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Format = Literal["text", "jsonl", "csv"]
+STANDARD_INPUT = "-"  # the name of standard input, in place of a file
+
+
+@dataclass(frozen=True)
+class Request:
+    """Inputs of `unrolled run`: texts, files, or a stream of lines; and the format of the answers."""
+
+    texts: Sequence[str] | None = None
+    files: Sequence[str] = ()
+    lines: Iterable[str] = ()  # standard input
+    format: Format = "text"
+    keep: Sequence[str] = ()  # columns of the files to copy into the records
+    raw: IO[bytes] | None = None  # standard input as bytes, where it is one recording or picture
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a request, and the columns to copy from its row."""
+
+    value: Any
+    kept: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Runner:
+    """Answers requests with a model. A task with other inputs or records overrides the methods that differ."""
+
+    at_once: ClassVar[int] = 1024  # inputs in a chunk: they are read, then answered together
+    reads_files: ClassVar[bool] = False  # an input is the path of a file
+    reads_bytes: ClassVar[bool] = False  # standard input may hold such a file itself
+    keeps: ClassVar[bool] = False  # input files may be tables with columns to keep
+    keeps_lines: ClassVar[bool] = False  # standard input may be such a table
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def run(self, request: Request, **options: Any) -> Iterator[str]:
+        """Output of `unrolled run`, piece by piece: a line for each input, in order.
+
+        An input that cannot be read gets an empty line, or a record with its error. The error is reported
+        immediately; a summary error follows at the end.
+        """
+        return self.write(self.answer(self.read(request), options), request.format)
+
+    def read(self, request: Request) -> Iterator[Input]:
+        """The inputs of a request, each with its kept columns."""
+        if not request.keep:
+            yield from map(Input, self.inputs(request))
+            return
+        for file in request.files:
+            for row in self.rows(file, request.keep):
+                yield Input(row.values[0], row.kept)
+
+    def inputs(self, request: Request) -> Iterator[Any]:
+        """The inputs of a request: texts, one on a line, unless overridden."""
+        yield from request.texts or ()
+        for file in request.files:
+            for row in self.rows(file):
+                yield row.values[0]
+        yield from self.piped(request.lines)
+
+    def rows(self, file: str, keep: Sequence[str] = ()) -> Sequence[Row]:
+        """The texts of a file: its lines, unless the task reads tables; there with columns to keep."""
+        return [Row((line,), f"{file}:{number}") for number, line in enumerate(read_lines(file), 1)]
+
+    def piped(self, lines: Iterable[str]) -> Iterator[str]:
+        """The texts of standard input as they arrive: its lines, unless the task reads tables there."""
+        for line in lines:
+            yield line.rstrip("\r\n")
+
+    def answer(self, inputs: Iterator[Input], options: Mapping[str, Any]) -> Iterator[tuple[Input, Any]]:
+        """Each input with its answer, or with its error."""
+        first = True
+        while chunk := list(itertools.islice(inputs, self.at_once)):
+            answers = self.answers([one.value for one in chunk], options)
+            if first and all(isinstance(answer, UserError) for answer in answers):
+                raise answers[0]  # the options are wrong, or every input is
+            first = False
+            yield from zip(chunk, answers, strict=True)
+
+    def answers(self, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
+        """The prediction for each input; or, where inputs are files, the error of one that could not be read."""
+        answers: Sequence[Any] = self.model.predict(inputs, **options)
+        return answers
+
+    def write(self, answered: Iterable[tuple[Input, Any]], format: Format) -> Iterator[str]:
+        """Inputs and their answers as lines of a format."""
+        columns: list[str] = []
+        waiting: list[dict[str, Any]] = []  # errors before the first answer, whose record names the columns
+        good = failed = 0
+        for one, answer in answered:
+            if isinstance(answer, UserError):
+                failed += 1
+                note(str(answer))
+                record = with_kept(one.kept, {"input": str(one.value), "error": str(answer)})
+                if format == "csv" and not columns:
+                    waiting.append(record)
+                    continue
+            else:
+                good += 1
+                record = with_kept(one.kept, self.record(one.value, answer))
+                if format == "csv" and not columns:
+                    columns = [*record, *(["error"] if self.reads_files else [])]
+                    yield csv_line(columns)
+                    yield from (_csv_row(earlier, columns) for earlier in waiting)
+            if format == "csv":
+                yield _csv_row(record, columns)
+            elif format == "jsonl":
+                yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
+            else:
+                yield "\n" if isinstance(answer, UserError) else self.line(one.value, answer)
+        if failed:
+            raise UserError(f"{failed} of {failed + good} inputs could not be read.", "The others are above.")
+
+    def record(self, one: Any, answer: Any) -> dict[str, Any]:
+        """An input and its answer, for a program to read."""
+        return {"input": str(one), "answer": str(answer)}
+
+    def line(self, one: Any, answer: Any) -> str:
+        """An answer for a person to read, with a line end."""
+        return f"{answer}\n"
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        """Scores of a file as a table for a person to read."""
+        return table_of(plain_scores(scores))
+
+    def stream(self, **options: Any) -> Any:
+        """A stream that takes input in pieces, if the task supports it."""
+        raise UserError(f"A model of {self.model.task.name} needs its whole input: it does not stream.")
+
+    def log_prob(self, texts: Sequence[str]) -> list[float]:
+        """The log-probability of each text, if the task models text."""
+        raise UserError(f"A model of {self.model.task.name} cannot score text.", "Use a model of generate.")
+
+
+class PictureRunner(Runner):
+    """A runner that can also draw a picture of the answer to one input."""
+
+    dpi: ClassVar[int] = 150
+
+    def run(self, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
+        """A line for each input; with the path of a `picture`, the answer to the only input is drawn there too."""
+        if request.raw is not None:
+            if picture is not None:
+                raise UserError("A picture shows a file, and standard input is not one.", "Give a file.")
+            yield from self.run_bytes(request, options)
+            return
+        if picture is None:
+            yield from super().run(request, **options)
+            return
+        place, inputs = check_picture(picture), list(self.read(request))
+        if len(inputs) != 1:
+            raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one.")
+        (answer,) = self.answers([inputs[0].value], self.drawable(options))
+        if isinstance(answer, UserError):
+            raise answer
+        self.draw(inputs[0].value, answer, options).savefig(place, dpi=self.dpi)
+        yield from self.write([(inputs[0], answer)], request.format)
+
+    def run_bytes(self, request: Request, options: Mapping[str, Any]) -> Iterator[str]:
+        """The answer to the one file on standard input."""
+        raise NotImplementedError
+
+    def drawable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options by which an answer can be drawn; an error where the model has nothing to draw."""
+        return options
+
+    def draw(self, one: Any, answer: Any, options: Mapping[str, Any]) -> Figure:
+        """The picture of an answer."""
+        raise NotImplementedError
+
+
+def ranked_lines(answer: Any) -> str:
+    """The text of an answer; of an n-best list, a line for each with its rank and score."""
+    if not answer.others:
+        return f"{answer.text}\n"
+    ranked = enumerate((answer, *answer.others), 1)
+    return "".join(f"{rank}\t{one.score:.4f}\t{one.text}\n" for rank, one in ranked)
+
+
+def plain_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores that are numbers, without tables."""
+    return {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
+
+
+def table_of(scores: Mapping[str, Any]) -> str:
+    """Names and numbers in two columns.
+
+    >>> print(table_of({"accuracy": 0.5, "examples": 1200}))
+    accuracy  0.5000
+    examples  1,200
+    """
+    width = max(map(len, scores))
+    shown = {
+        k: f"{v:,}" if isinstance(v, int) else f"{v:.4f}" if isinstance(v, float) else v for k, v in scores.items()
+    }
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())
+
+
+def with_kept(kept: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record after its kept columns; a column with the name of a record's key becomes `given_…`.
+
+    >>> with_kept({"id": 7, "label": "bad"}, {"input": "fine", "label": "good"})
+    {'id': 7, 'given_label': 'bad', 'input': 'fine', 'label': 'good'}
+    """
+    return {f"given_{name}" if name in record else name: value for name, value in kept.items()} | dict(record)
+
+
+def _csv_row(record: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """A record as a row of a table; missing values are empty."""
+    values = (record.get(column, "") for column in columns)
+    return csv_line(
+        [value if isinstance(value, (str, int, float)) else json.dumps(value, default=str) for value in values]
+    )
+
+
+def csv_line(row: Sequence[Any]) -> str:
+    """Values as a line of CSV."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerow(row)
+    return file.getvalue()

@@ -1,0 +1,76 @@
+"""Texts that a model wrote, and how `unrolled run` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError, note
+from unrolled.nn.checks import check_options
+from unrolled.tasks.runner import PictureRunner, Request, ranked_lines
+from unrolled.tasks.shared.writing import OPTIONS
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text that a model wrote, with its scores."""
+
+    text: str
+    score: float  # the search ranks by this
+    log_prob: float
+    ended: bool  # False: it was cut at the maximum length
+
+    def __str__(self) -> str:
+        return self.text
+
+
+One = TypeVar("One", bound=Written)
+
+
+def note_cut(answers: Sequence[One], what: str) -> Sequence[One]:
+    """The same answers; a note says how many were cut."""
+    if cut := sum(not answer.ended for answer in answers):
+        note(f"{cut} {what} had not ended after the most tokens allowed, and were cut.")
+    return answers
+
+
+class WritingRunner(PictureRunner):
+    """Runs of a model that writes text: n-best lists, and attention in records and pictures."""
+
+    needs_attention = ""  # the setting to train with, for the error of a model without attention
+
+    def run(self, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
+        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
+        if request.format != "text":
+            options = {"attention": self.attends, **options}
+        return super().run(request, picture, **options)
+
+    @property
+    def attends(self) -> bool:
+        return bool(getattr(self.model.network, "attends", False))
+
+    def drawable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self.attends:
+            raise UserError("This model has no attention to show.", f"Train with {self.needs_attention}.")
+        return {**options, "attention": True}
+
+    def answer_record(self, answer: Any) -> dict[str, Any]:
+        """An answer as part of a record."""
+        raise NotImplementedError
+
+    def ranked_record(self, answer: Any) -> dict[str, Any]:
+        """An answer and its n-best list, as part of a record."""
+        several = (answer, *answer.others) if answer.others else ()
+        return {**self.answer_record(answer), "n_best": [self.answer_record(one) for one in several]}
+
+    def line(self, one: Any, answer: Any) -> str:
+        return ranked_lines(answer)
+
+
+def rounded(attention: NDArray[np.float32] | None) -> Any:
+    """Attention weights for a record."""
+    return None if attention is None else np.round(attention.astype(float), 4).tolist()

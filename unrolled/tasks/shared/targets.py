@@ -1,0 +1,60 @@
+"""Target texts in a batch, and their loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.data import Batch
+from unrolled.kernels.vocabulary.scores import linear_cross_entropy
+from unrolled.models.inputs import padded
+from unrolled.tasks.contract import Training
+from unrolled.tasks.shared.side import Side
+from unrolled.training import Loss, consistency, own_share, with_own_guesses
+
+Ids = NDArray[np.int32]
+
+
+def with_targets(batch: Batch, target: Side, targets: Sequence[Ids]) -> Batch:
+    """The batch with a target for each row, its end token included, and the inputs of the decoder."""
+    more = {
+        **batch.more,
+        "target_inputs": padded([np.insert(one, 0, target.begin) for one in targets]),
+        "target_lengths": torch.tensor([len(one) + 1 for one in targets]),
+    }
+    return replace(batch, targets=padded([np.append(one, target.end) for one in targets]), more=more)
+
+
+def real_tokens(batch: Batch) -> Tensor:
+    """(B, T), True where a target's token is real."""
+    steps = torch.arange(batch.targets.shape[1], device=batch.targets.device)
+    return steps < batch.more["target_lengths"][:, None]
+
+
+def token_loss(network: Any, features: Tensor, batch: Batch, training: Training | None = None) -> Loss:
+    """Cross-entropy of the real tokens, in training smoothed; features (B, T, F) are the input of `scores`."""
+    real, scores = real_tokens(batch), network.scores
+    smoothing = 0.0 if training is None else training.settings.label_smoothing
+    targets = batch.targets[real]
+    read = features[real]
+    loss = Loss(linear_cross_entropy(read, scores.weight, scores.bias, targets, smoothing), torch.tensor(len(targets)))
+    if training is None or not training.settings.consistency:
+        return loss
+    return consistency.agreeing(loss, training.settings.consistency, scores(read).log_softmax(-1))
+
+
+def with_guesses(network: Any, batch: Batch, training: Training) -> Batch:
+    """Replace some true tokens by the model's own guesses, as `train.teacher_forcing` says."""
+    share = own_share(training.settings.teacher_forcing, training.done)
+    if share == 0:
+        return batch
+    with torch.no_grad():
+        scores = network.scores(network(batch).features)
+    inputs = with_own_guesses(batch.more["target_inputs"], scores, share)
+    return replace(batch, more={**batch.more, "target_inputs": inputs})

@@ -1,0 +1,60 @@
+"""`unrolled run` of a tagger: texts, CoNLL-U and columns in, tags out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from unrolled.nn.checks import check_options
+from unrolled.tasks.runner import Input, Request, Runner, csv_line
+from unrolled.tasks.tag.batches import tag_batches
+from unrolled.tasks.tag.documents import Document, Documents, in_a_row
+from unrolled.tasks.tag.predict import paths_of, sentence_of_input, settings_of
+from unrolled.tasks.tag.scores import report
+
+
+class TagRunner(Runner):
+    """Tags sentences."""
+
+    def run(self, request: Request, **options: Any) -> Iterator[str]:
+        """Files of CoNLL-U or columns come back with their tags in place; a text as word/TAG on a line.
+
+        As csv there is a row for every word: the number of the sentence, the word, the tag.
+        """
+        check_options("run", options, [])
+        if request.format == "jsonl":
+            yield from super().run(request, probabilities=True)
+        elif request.format == "csv":
+            yield "sentence,token,tag,probability\n"
+            found = self.answer(self.read(request), {"probabilities": True})
+            for number, (_, answer) in enumerate(found, 1):
+                yield "".join(csv_line((number, word, tag, round(p, 6))) for word, tag, p in answer)
+        else:
+            yield from in_a_row(self._tagged(one) for one in self._documents(request))
+
+    def inputs(self, request: Request) -> Iterator[Any]:
+        for document in self._documents(request):
+            yield from document.sentences
+
+    def _documents(self, request: Request) -> Iterator[Document]:
+        assets = self.model.assets
+        return Documents(settings_of(self.model).columns, assets.tags, assets.features).of(request)
+
+    def _tagged(self, document: Document) -> Iterator[str]:
+        """The text of a document with its tags."""
+        if document.write is not None:
+            sentences = [sentence_of_input(self.model, one) for one in document.sentences]
+            paths = paths_of(self.model, tag_batches(self.model.assets, sentences))
+            yield from document.write([self.model.assets.names(path) for path in paths])
+        else:
+            yield from self.write(self.answer(map(Input, document.sentences), {}), "text")
+
+    def record(self, one: Any, answer: list[tuple[str, str, float]]) -> dict[str, Any]:
+        words, tags, chances = zip(*answer, strict=True) if answer else ((), (), ())
+        return {"tokens": words, "tags": tags, "probabilities": [round(p, 6) for p in chances]}
+
+    def line(self, one: Any, answer: list[tuple[str, str]]) -> str:
+        return " ".join(f"{word}/{tag}" for word, tag in answer) + "\n"
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        return report(scores)

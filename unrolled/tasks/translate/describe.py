@@ -1,0 +1,26 @@
+"""Facts about pairs of texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from unrolled.tasks.contract import Data, Description
+from unrolled.tasks.translate.assets import TranslateAssets
+from unrolled.tasks.translate.config import TranslateConfig
+
+
+class TranslateDescription(Description):
+    def statistics(self, config: TranslateConfig, data: Data, assets: TranslateAssets) -> dict[str, Any]:
+        known = {pair.source for pair in data.train}
+        train, valid = assets.encoded(data.train), assets.encoded(data.valid)
+        facts: dict[str, Any] = {"train pairs": len(train), "valid pairs": len(valid)}
+        for place, (name, side) in enumerate((("source", assets.source), ("target", assets.target))):
+            lengths = [len(pair[place]) for pair in train]
+            facts[f"{name} tokens"] = f"{side.tokenizer.level}, {len(side.tokenizer):,} known"
+            facts[f"{name} length, mean / longest"] = f"{np.mean(lengths):.1f} / {max(lengths)}"
+            facts[f"valid {name} tokens unknown"] = sum(side.count_unknown(pair[place]) for pair in valid)
+        facts["one set of tokens for both"] = "yes" if assets.joint else "no"
+        facts["valid sources also in train"] = f"{sum(p.source in known for p in data.valid)} of {len(data.valid)}"
+        return facts
