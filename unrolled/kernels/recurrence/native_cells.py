@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -35,19 +33,24 @@ _PYTHON: dict[str, tuple[type[BuiltIn], dict[str, Any]]] = {
     "gru_reset_after": (GRUCell, {**_GRU, "reset_after": True}),
     "gru_reset_before": (GRUCell, {**_GRU, "reset_after": False}),
 }
-CELLS = {kind: NativeCell(*_PYTHON[name], *traits) for kind, (name, *traits) in _native.CELLS.items()}
+CELLS = {
+    kind: NativeCell(*_PYTHON[name], gates, memory, candidate, two_products)
+    for kind, (name, gates, memory, candidate, two_products) in _native.CELLS.items()
+}
 
-# class → (kind, reads the settings of a cell, their required values): every call looks a cell up
-_BY_CLASS: dict[type, list[tuple[int, attrgetter[Any], Any]]] = {}
+# class → kinds and settings: every call looks a cell up
+_BY_CLASS: dict[type, list[tuple[int, list[tuple[str, Any]]]]] = {}
 for _kind, _row in CELLS.items():
-    _read = attrgetter(*_row.settings)
-    _BY_CLASS.setdefault(_row.cell, []).append((_kind, _read, _read(SimpleNamespace(**_row.settings))))
+    _BY_CLASS.setdefault(_row.cell, []).append((_kind, list(_row.settings.items())))
 
 
 def kind_of(cell: object) -> int | None:
     """The core's number for a cell; None if it has another class, or other activations than the kernels'."""
-    for kind, read, settings in _BY_CLASS.get(type(cell), ()):
-        if read(cell) == settings:
+    for kind, settings in _BY_CLASS.get(type(cell), ()):
+        for name, value in settings:
+            if getattr(cell, name) is not value:
+                break
+        else:
             return kind
     return None
 
