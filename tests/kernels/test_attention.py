@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -26,7 +25,10 @@ from unrolled.kernels.attention.scan import (
 )
 from unrolled.nn.attention_decoder import AttentionDecoder
 
-pytestmark = pytest.mark.skipif("native" not in ATTENTION_ENGINES, reason="the native engine is not built here")
+pytestmark = [
+    pytest.mark.skipif("native" not in ATTENTION_ENGINES, reason="the native engine is not built here"),
+    pytest.mark.usefixtures("nan_buffers"),
+]
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("rnn", "relu", "lstm", "gru", "gru_before"),
@@ -147,17 +149,6 @@ def compare(job: AttentionJob) -> None:
     got = results(*cast(job, torch.float32), "native")
     for name, value in expected.items():
         assert_close(got[name], value.float(), name)
-
-
-@pytest.fixture(autouse=True)
-def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fresh buffers and scratch are NaN: what is read before it is written shows."""
-    from unrolled.kernels import _native, native_buffers
-
-    monkeypatch.setattr(native_buffers, "fill_with_nan", True)
-    _native.set_scratch_nan(True)
-    yield
-    _native.set_scratch_nan(False)
 
 
 CASES = list(pairwise(CHOICES, seed=0))

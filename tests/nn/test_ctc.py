@@ -191,9 +191,10 @@ def test_padding_changes_nothing(backend: str) -> None:
 @native_only
 def test_operator_is_well_behaved() -> None:
     from unrolled.kernels.ctc import native_ops as ctc_ops
+    from unrolled.kernels.ctc.reference import CTCJob
 
     log_probs = random_log_probs(2, 12, 5).requires_grad_()
-    inputs = ctc_ops.CTCInputs(
+    inputs = CTCJob(
         log_probs,
         targets=torch.tensor([1, 2, 2]),
         offsets=torch.tensor([0, 1]),

@@ -9,19 +9,9 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.kernels.ctc.reference import CTCJob
 from unrolled.kernels.native_buffers import Allocate, empty, set_addresses
 from unrolled.kernels.native_operator import Kernel, NativeOperator
-
-
-class CTCInputs(NamedTuple):
-    """B sequences and their targets, all labels one after the other, int64."""
-
-    log_probs: Tensor  # (B, T, V)
-    targets: Tensor
-    offsets: Tensor  # (B,), where each target begins
-    input_lengths: Tensor
-    target_lengths: Tensor
-    blank: int
 
 
 class CTCResults(NamedTuple):
@@ -31,7 +21,7 @@ class CTCResults(NamedTuple):
     saved: Tensor
 
 
-def _forward(inputs: CTCInputs, allocate: Allocate | None) -> CTCResults:
+def _forward(inputs: CTCJob, allocate: Allocate | None) -> CTCResults:
     log_probs = inputs.log_probs if inputs.log_probs.stride(-1) == 1 else inputs.log_probs.contiguous()
     job, alive = _native.CtcJob(), list[Tensor]()
     job.batch, job.steps, job.labels = log_probs.shape
@@ -47,11 +37,11 @@ def _forward(inputs: CTCInputs, allocate: Allocate | None) -> CTCResults:
     return CTCResults(losses, gradient)
 
 
-def _backward(inputs: CTCInputs, kept: CTCResults, d: CTCResults, needed: Sequence[bool]) -> dict[str, Tensor]:
+def _backward(inputs: CTCJob, kept: CTCResults, d: CTCResults, needed: Sequence[bool]) -> dict[str, Tensor]:
     return {} if d.losses is None else {"log_probs": kept.saved * d.losses[:, None, None]}
 
 
-def _fake(inputs: CTCInputs, save: bool) -> CTCResults:
+def _fake(inputs: CTCJob, save: bool) -> CTCResults:
     like = inputs.log_probs
     return CTCResults(like.new_empty(len(like)), like.new_empty(like.shape if save else 0))
 
@@ -60,7 +50,7 @@ ctc = NativeOperator(
     Kernel(
         "ctc",
         "The native CTC loss",
-        CTCInputs,
+        CTCJob,
         CTCResults,
         differentiable="log_probs",
         forward=_forward,
