@@ -30,7 +30,7 @@ ORDER = [
     "serve",
     "export",
     "api",
-    "reproduce",
+    "recipes",
     "cli",
     "__main__",
 ]

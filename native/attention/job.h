@@ -1,10 +1,10 @@
-// What one call of an attending decoder asks for. Plain data: filled in by the bindings, read by every instruction set's
-// build. The equations are in unrolled/cells/attending.py.
+// The arguments of an attention decoder. Plain data: filled in by the bindings, read by the kernels of every instruction
+// set. The equations are in unrolled/cells/attending.py.
 //
 // B batch, T steps, S positions of the memory, N heads, G gates, H units, A width of a key, V of a value, C of a context (V,
-// unless W_o makes it another), F of what the cell is fed beside its input (the context, or Luong's attentional vector).
+// unless W_o changes it), F of the cell's second input (the context, or Luong's attentional vector).
 // Each head has its part of a key and of a value. Everything is float32; where no Sequence is named, a
-// tensor is contiguous. A null pointer is a thing not asked for.
+// tensor is contiguous. A null pointer is an option not used.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct AttentionJob {
   Sequence mix_mask;                    // (B, T, C + H)
 
   const int64_t* lengths = nullptr;  // (B,)
-  const int64_t* order = nullptr;    // (B,) longest first; null is as given
+  const int64_t* order = nullptr;    // (B,) longest first; null: in order
   const int64_t* active = nullptr;   // (T,) sequences longer than t; null is all
 
   const float *h_0 = nullptr, *c_0 = nullptr, *fed_0 = nullptr;  // (B, H), (B, H) of an LSTM, (B, F) of Luong's form
@@ -51,20 +51,20 @@ struct AttentionJob {
   float* context = nullptr;  // (B, T, C)
   float* weights = nullptr;  // (B, T, S), the mean over the heads
 
-  // What the backward pass reads, (B, T, ·) each; written if there is a place for it.
+  // Saved for the backward pass, (B, T, ·) each, if not null.
   float* gates = nullptr;       // G·H, after their activations
   float* h_entering = nullptr;  // H
   float* seen = nullptr;        // H: h as the product saw it, where there is a mask
   float* c_entering = nullptr;  // H
   float* candidate = nullptr;   // H: GRU: U_n h + b_hn (reset after), or r∘h (reset before)
   float* hidden_rows = nullptr;  // H: the step's own h, in Luong's form
-  float* fed_rows = nullptr;     // F: what the cell was fed
+  float* fed_rows = nullptr;     // F: the cell's second input
   float* query_rows = nullptr;   // A: W q + b, where there is a W
   float* head_weights = nullptr;  // N·S, where there are several heads
-  float* looked = nullptr;        // V: what W_o read, where there is one
+  float* looked = nullptr;        // V: the input of W_o, if there is one
   float* mixed = nullptr;        // C + H: [c; h] as W_c saw it
 
-  // Gradients, as what they are gradients of; null is zero, or not wanted.
+  // Gradients, shaped as their tensors; null is zero, or not needed.
   Sequence d_output, d_context, d_weights;
   const float *d_h_n = nullptr, *d_c_n = nullptr, *d_fed_n = nullptr;
   float *d_h_0 = nullptr, *d_c_0 = nullptr, *d_fed_0 = nullptr;

@@ -1,4 +1,4 @@
-// Connectionist temporal classification: what one call of the loss asks for, and the search for one alignment.
+// Connectionist temporal classification: the arguments of the loss, and the search for one alignment.
 #pragma once
 
 #include <cstdint>

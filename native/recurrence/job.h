@@ -1,8 +1,8 @@
-// What one call asks for. Plain data: filled in by the bindings, read by every instruction set's build.
+// The arguments of a scan. Plain data: filled in by the bindings, read by the kernels of every instruction set.
 //
 // B batch, T steps, D input features, G gates, H units, P width of h (H, or less with a projection). "Rows" are (T·B, ·),
 // step by step; with lengths, a step's rows stand longest sequence first, and the rows of padding are not touched.
-// Everything is float32 and contiguous in its last dimension. A null pointer is a thing not asked for.
+// Everything is float32 and contiguous in its last dimension. A null pointer is an option not used.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Sequence {
 // One of the states, h or c: (B, size) each.
 struct StateJob {
   const float* initial = nullptr;
-  const float* reset = nullptr;  // what a reset returns to; null is zero
+  const float* reset = nullptr;  // the state after a reset; null is zero
   float* final = nullptr;
   float* entering = nullptr;  // rows, size: the state each step read
   float* left = nullptr;      // rows, size: the state each step left (traces)
@@ -57,7 +57,7 @@ struct ScanJob {
   const float* hidden_mask = nullptr;  // (B, P)
 
   const int64_t* lengths = nullptr;  // (B,)
-  const int64_t* order = nullptr;    // (B,) longest first; null is as given
+  const int64_t* order = nullptr;    // (B,) longest first; null: in order
   const int64_t* active = nullptr;   // (T,) sequences longer than t; null is all
   const uint8_t* resets = nullptr;   // (B, T)
   int64_t resets_batch_stride = 0, resets_step_stride = 0;
@@ -65,10 +65,10 @@ struct ScanJob {
   StateJob h, c;
   Sequence output;  // (B, T, P)
 
-  // what the backward pass reads, written if `save`
+  // saved for the backward pass, if `save`
   bool save = false;
   float* gates = nullptr;      // rows, G·H: after their activations
-  float* seen = nullptr;       // rows, P: h as the product saw it, where a mask makes that another thing than h
+  float* seen = nullptr;       // rows, P: h∘mask, the input of the product, if there is a mask
   float* candidate = nullptr;  // rows, H: GRU: U_n h + b_hn (reset after), or r∘h (reset before)
   float* raw = nullptr;        // rows, G·H: U h before layer norm
   float* stats = nullptr;      // rows, 4: mean and 1/deviation, of each layer norm in the step
@@ -78,7 +78,7 @@ struct ScanJob {
   Sequence d_output;                // (B, T, P)
   Sequence d_x;                     // (B, T, D)
   float* d_gates_x = nullptr;       // rows, G·H
-  float* d_weight_ih = nullptr;     // shaped as what they are gradients of; vectors are summed into
+  float* d_weight_ih = nullptr;     // shaped as their tensors; vectors are added to
   float* d_weight_hh = nullptr;
   float* d_bias_ih = nullptr;
   float* d_bias_hh = nullptr;
@@ -89,7 +89,7 @@ struct ScanJob {
   float* d_norm_c_bias = nullptr;
 };
 
-// Which sequences have a step t: order (B,), longest first, and active (T,), how many of them.
+// Sorts sequences longest first: order (B,), and active (T,), the number that have a step t.
 void sort_by_length(const int64_t* lengths, int batch, int steps, int64_t* order, int64_t* active);
 
 }  // namespace unrolled

@@ -49,16 +49,12 @@ class LstmForward : public ForwardScan {
     const Range mine = my_part(panels_);
     for (int panel = mine.begin; panel < mine.end; ++panel) {
       const int unit = panel * kLanes;
-      if (job.narrow) {
-        narrow_sums(panel, count);
-        gates(t, parity, unit, {0, count}, {tile_, kTile, kLanes}, x_sums(t).from_unit(unit));
-        continue;
-      }
-      if (job.x.data) product<4>(x_rows_, x_stride_, count, w_panel(panel), job.features, tile_);
+      if (job.narrow) narrow_sums(panel, count);
+      else if (job.x.data) product<4>(x_rows_, x_stride_, count, w_panel(panel), job.features, tile_);
       if (job.x.data && job.norm_hh) keep_tile(unit, count, [&](int j) { return x_row(j); });
-      if (job.x.data && !job.norm_hh)
+      if (!job.narrow && job.x.data && !job.norm_hh)
         product<4, true>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
-      else
+      else if (!job.narrow)
         product<4>(h_.seen(parity, 0), h_.stride(), count, u_panel(panel), job.width, tile_);
       if (by_rows()) keep_tile(unit, count, [&](int j) { return raw_row(j); });
       else gates(t, parity, unit, {0, count}, {tile_, kTile, kLanes}, x_sums(t).from_unit(unit));
@@ -107,15 +103,15 @@ class LstmForward : public ForwardScan {
     keep_stats(j, 1, stats);
   }
 
-  // One vector of units of some sequences. Two passes, so that many rows' activations are on their way at once: in one,
-  // each row would wait for its own chain from the sums to h.
+  // One vector of units of some sequences. Two passes, so that the activations of many rows overlap: in one, each
+  // row would wait for its own chain from the sums to h.
   void gates(int t, int parity, int unit, Range rows, SumsAt of_h, SumsAt of_x) {
     if (hidden_ - unit >= kLanes && !of_x.data && !job.peephole) activate<true>(parity, unit, rows, of_h, of_x);
     else activate<false>(parity, unit, rows, of_h, of_x);
     update(t, parity, unit, rows);
   }
 
-  // The tile of sums becomes one of gates; o waits for c where its peephole looks at the new one.
+  // The tile of sums becomes one of gates; o waits for c if its peephole reads the new one.
   // SIMPLE: whole vectors, W x in the same sums, no peepholes.
   template <bool SIMPLE>
   void activate(int parity, int unit, Range rows, SumsAt of_h, SumsAt of_x) {
@@ -143,7 +139,7 @@ class LstmForward : public ForwardScan {
     else update<false>(t, parity, unit, rows);
   }
 
-  // SIMPLE: whole vectors, no option that changes what comes after the gates.
+  // SIMPLE: whole vectors, no option that changes a state after the gates.
   template <bool SIMPLE>
   void update(int t, int parity, int unit, Range rows) {
     const int count = SIMPLE ? kLanes : hidden_ - unit;
@@ -175,7 +171,7 @@ class LstmForward : public ForwardScan {
     }
   }
 
-  // o∘tanh(c) is h, or what the projection reads.
+  // o∘tanh(c) is h, or the input of the projection.
   void show(int t, int parity, int j, int unit, Vec value) {
     const int count = hidden_ - unit;
     if (!job.weight_hr) {
@@ -342,8 +338,8 @@ class LstmBackward : public BackwardScan {
                   [&](int i, int count, Vec v) { d_norm_c_.add(i, count, v); });
   }
 
-  // Some units of one sequence: along the rows, so that what the forward pass saved is read straight through. It may be
-  // far away: the row that comes next is on its way already.
+  // Some units of one sequence: along the rows, so that the saved gates are read in order. They may be in main memory:
+  // the next row is prefetched.
   void gates(int t, int j, Range units, int64_t next_row) {
     const RowAt& at = rows_[j];
     for (int unit = units.begin; unit < units.end; unit += kLanes) {

@@ -1,4 +1,4 @@
-// What the scans of all cells share: which row is whose, and where a state goes after a step.
+// The base of all scans: which row belongs to which sequence, and where a state goes after a step.
 #pragma once
 
 #include <initializer_list>
@@ -16,7 +16,7 @@ namespace unrolled::UNROLLED_NAMESPACE {
 constexpr int kPlainVecs = 4;
 constexpr int kPlainWidth = kPlainVecs * kLanes;
 
-// What a thread gets to work with.
+// A thread's place in a scan, and its memory.
 struct Place {
   const ScanJob& job;
   Plan plan;
@@ -126,7 +126,7 @@ static inline Vec keep_share(const StateJob& state, int b, int t, int unit, int 
   return state.keep.data ? load(state.keep.at(b, t) + unit, count) : splat(state.keep_rate);
 }
 
-// h or c of a group's sequences on the way forward: read at one step from one buffer, left for the next in the other.
+// h or c of a group's sequences in the forward pass: a step reads one buffer and writes the other, for the next.
 class Track {
  public:
   Track(const StateJob& state, int size, int rows, Arena* arena)
@@ -146,14 +146,14 @@ class Track {
     if (state_.entering) copy(state_.entering + row * size_, from);
   }
 
-  // Zoneout's mixture of what the step read and what it made.
+  // Zoneout's mixture of the old state and the new one.
   Vec mixed(int b, int t, int unit, int count, Vec old, Vec fresh) const {
     if (!has_keep(state_)) return fresh;
     const Vec keep = keep_share(state_, b, t, unit, count);
     return keep * old + (1.0f - keep) * fresh;
   }
 
-  // Nothing comes between the state a step makes and the one it leaves.
+  // The state that a step computes is the state it leaves.
   bool simple() const { return !has_keep(state_) && !state_.left; }
 
   // Puts the state after a step where it is read next; returns what the next step reads.
@@ -179,7 +179,7 @@ class Track {
   float* current_[2];
 };
 
-// h on the way forward: a track that is also the output, and that a mask may hide in part from the product.
+// h in the forward pass: also the output, and the product may see it through a mask.
 class HiddenTrack {
  public:
   HiddenTrack(const ScanJob& job, int rows, Arena* arena)
@@ -209,7 +209,7 @@ class HiddenTrack {
     track_.leave(at, parity, j, unit, kLanes, h);
   }
 
-  // `fresh` is the step's own h; `old` what it read.
+  // `fresh` is the step's own h, `old` the one before it.
   [[gnu::always_inline]] void leave(const RowAt& at, int t, int parity, int j, int unit, int count, Vec old, Vec fresh) {
     const Vec h = track_.mixed(at.b, t, unit, count, old, fresh);
     store(job_.output.at(at.b, t) + unit, h, count);
@@ -263,7 +263,7 @@ class ForwardScan : protected Scan {
   void finish() {}
 
  protected:
-  // Layer norm needs whole rows of sums, where otherwise each thread goes on with its own units.
+  // Layer norm needs whole rows of sums, otherwise each thread continues with its own units.
   bool by_rows() const { return job.norm_hh || job.norm_c; }
   float* x_row(int j) const { return x_sums_ + static_cast<size_t>(j) * gates_ * hidden_; }
   float* raw_row(int j) const {
@@ -308,7 +308,7 @@ class ForwardScan : protected Scan {
     meet_group();
   }
 
-  // W x of this step where it is not part of U h's tile: given for all steps, or kept for layer norm's sake.
+  // W x of this step where it is not in one tile with U h: computed before for all steps, or kept apart by layer norm.
   SumsAt x_sums(int t) const {
     const ptrdiff_t wide = static_cast<ptrdiff_t>(gates_) * hidden_;
     if (job.gates_x) return {job.gates_x + row(t, 0) * wide, plan_.groups * wide, hidden_};
@@ -349,7 +349,7 @@ class ForwardScan : protected Scan {
   float *x_sums_ = nullptr, *raw_ = nullptr, *sums_ = nullptr;  // with layer norm
 };
 
-// The gradient of one state between two steps on the way back.
+// The gradient of one state between two steps of the backward pass.
 class GradientTrack {
  public:
   GradientTrack(const StateJob& state, int size, int rows, Arena* arena)
@@ -372,7 +372,7 @@ class GradientTrack {
       state_.d_initial[static_cast<size_t>(b) * size_ + unit] = at(j)[unit];
   }
 
-  // The gradient at the state a step left; traces want to see it.
+  // The gradient at the state a step left; traces show it.
   void show(const RowAt& at, int unit, int count, Vec gradient) const {
     if (state_.d_left) store(state_.d_left + at.row * size_ + unit, gradient, count);
   }
@@ -486,7 +486,7 @@ class BackwardScan : protected Scan {
   float* d_recurrent(int j) const { return d_gates(j) + recurrent_at_; }
   float* direct(int j) const { return direct_ + static_cast<size_t>(j) * dh_.stride(); }
 
-  // ∂L/∂x_t = ∂L/∂(W x)·W, or ∂L/∂(W x) itself where the caller goes on from there.
+  // ∂L/∂x_t = ∂L/∂(W x)·W, or ∂L/∂(W x) itself, from which the caller continues.
   void pass_inputs(int t, int count) {
     if (w_)
       multiply(d_gates(0), chunk_stride_, count, w_, wide_, job.features,
@@ -655,7 +655,7 @@ class BackwardScan : protected Scan {
     }
   }
 
-  // The gradient at the step's own h: what zoneout lets through of the gradient at the state it left.
+  // The gradient at the step's own h: zoneout's share of the gradient at the state after it.
   [[gnu::always_inline]] Vec own_share(const RowAt& at, int t, int j, int unit, int count) {
     Vec gradient = load(dh_.at(j) + unit) + load(job.d_output.at(at.b, t) + unit, count);
     dh_.show(at, unit, count, gradient);
@@ -665,7 +665,7 @@ class BackwardScan : protected Scan {
     return (1.0f - keep) * gradient;
   }
 
-  // ∂L/∂h_{t-1} = mask∘(∂L/∂(U h)·U) + what came past the product.
+  // ∂L/∂h_{t-1} = mask∘(∂L/∂(U h)·U) + the part past the product.
   void pass_hidden(const RowAt& at, int j, int unit, int count, Vec through_product, bool with_direct) {
     if (job.hidden_mask)
       through_product *= load(job.hidden_mask + static_cast<size_t>(at.b) * job.width + unit, count);

@@ -16,7 +16,7 @@ typedef uint32_t BitVec __attribute__((vector_size(kLanes * sizeof(uint32_t))));
   return v;
 }
 
-// Bits of which the upper half is the nearest bfloat16, an even one of two; a NaN stays one.
+// Bits whose upper half is the nearest bfloat16, ties to even; a NaN stays a NaN.
 [[gnu::always_inline]] static inline BitVec rounded(Vec v) {
   BitVec bits;
   __builtin_memcpy(&bits, &v, sizeof bits);

@@ -1,4 +1,4 @@
-// Which build of the kernels runs here.
+// Chooses the kernels for this processor.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace unrolled {
 // The builds this processor can run, fastest first.
 const std::vector<const Kernels*>& available_kernels();
 
-// The one in use: the fastest, or the one that the environment variable UNROLLED_ISA names.
+// The kernels in use: the fastest, or those named by the environment variable UNROLLED_ISA.
 const Kernels& kernels();
 
 }  // namespace unrolled

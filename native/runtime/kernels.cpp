@@ -2,8 +2,7 @@
 // UNROLLED_NAMESPACE; dispatch.cpp picks one at run time.
 #include "runtime/kernels.h"
 
-#include "attention/attention.h"
-#include "attention/queries.h"
+#include "attention/decoder.h"
 #include "cells/cells.h"
 #include "recurrence/gru_reset_before.h"
 #include "recurrence/lstm.h"

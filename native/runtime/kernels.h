@@ -1,4 +1,4 @@
-// What each instruction set's build offers.
+// The kernels of one instruction set.
 #pragma once
 
 #include "attention/job.h"

@@ -26,4 +26,13 @@ void free_scratch(float* scratch);
 // Lets another thread run on this core.
 void yield_core();
 
+// Tells the core that this thread polls.
+[[gnu::always_inline]] inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 }  // namespace unrolled

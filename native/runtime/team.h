@@ -21,20 +21,13 @@ class Barrier {
       return;
     }
     for (int spins = 0; __atomic_load_n(&phase_, __ATOMIC_ACQUIRE) == phase; ++spins) {
-      if (spins < kSpins) pause();
+      if (spins < kSpins) pause_core();
       else yield_core();
     }
   }
 
  private:
   static constexpr int kSpins = 4000;
-  static void pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-  }
   alignas(64) int arrived_ = 0;
   alignas(64) int phase_ = 0;
 };
@@ -75,7 +68,7 @@ class Arena {
   size_t used_ = 0;
 };
 
-// What a thread of a team gets to work with.
+// A thread's barriers and memory.
 struct Workspace {
   int id;
   Barrier* everyone;
@@ -83,8 +76,8 @@ struct Workspace {
   Arena shared, group, own;  // one for all threads, one for a group, one for a thread
 };
 
-// Runs body(workspace) on every thread of a plan, with scratch of the sizes given. False if the team came out smaller
-// than planned and nothing was run.
+// Runs body(workspace) on every thread of a plan, with scratch of the sizes given. False, without a run, if fewer
+// threads than planned were available.
 template <class Body>
 static bool launch(Plan plan, size_t shared, size_t of_group, size_t own, Body& body) {
   struct Context {

@@ -51,7 +51,7 @@ constexpr std::align_val_t kLine{64};
 PyTypeObject* tensor_type = nullptr;
 const Table* table = nullptr;
 
-// What a tensor's deleter gets: the description of the tensor, allocated with it.
+// The argument of a tensor's deleter: the tensor's description, allocated with it.
 struct Shown {
   Managed managed;
   std::atomic<int>* users;

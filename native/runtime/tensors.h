@@ -9,14 +9,14 @@
 
 namespace unrolled {
 
-// Says where torch's tensors are to be had: their type and its table. False if the table is of no known version.
+// Sets torch's tensor type and its table. False if the table has an unknown version.
 bool connect_tensors(PyObject* tensor_type, PyObject* table);
 
 // The floats of a contiguous float32 tensor on the CPU with these sizes; null for anything else.
 constexpr int kAnySize = -1;
 float* floats_of(PyObject* tensor, const int64_t* sizes, int dimensions, int64_t* first_size = nullptr);
 
-// Memory that several tensors show; freed when the last of them, and the Memory itself, is gone.
+// Memory shared by several tensors; freed when the last of them, and the Memory itself, is gone.
 class Memory {
  public:
   explicit Memory(size_t floats);
@@ -25,7 +25,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   float* floats() const { return floats_; }
 
-  // A new tensor of up to three dimensions; null, with Python's error set, if there is none to be had.
+  // A new tensor of up to three dimensions; null, with Python's error set, if it cannot be made.
   PyObject* tensor(float* start, const int64_t* sizes, const int64_t* strides, int dimensions) const;
 
  private:

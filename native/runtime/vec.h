@@ -35,7 +35,7 @@ typedef float LooseVec __attribute__((vector_size(kLanes * sizeof(float)), align
 static inline Vec load(const float* from) { return *reinterpret_cast<const LooseVec*>(from); }
 static inline void store(float* to, Vec v) { *reinterpret_cast<LooseVec*>(to) = v; }
 
-// Brings what will be read soon nearer; any address will do.
+// Fetches a cache line that will be read soon; any address is allowed.
 static inline void prefetch(const float* from) { __builtin_prefetch(from); }
 
 // The first `count` lanes; the others are zero and are never written back.

@@ -20,7 +20,7 @@ struct StateSizes {
   size_t total() const { return c_begins() + (has_memory ? count(c) : 0); }
 };
 
-// The addresses of a state's tensors; h is null if they are not what they must be.
+// The addresses of a state's tensors; h is null if they do not fit.
 struct StateFloats {
   float *h = nullptr, *c = nullptr;
   StateFloats(const StateSizes& sizes, PyObject* state) {
@@ -35,7 +35,7 @@ PyObject* contiguous(const Memory& memory, float* start, const int64_t (&sizes)[
   return memory.tensor(start, sizes, strides, 3);
 }
 
-// A tuple that owns its items; null if one of them is.
+// A tuple that owns its items; null if one of them is null.
 template <class... Items>
 PyObject* tuple_of(Items*... items) {
   PyObject* tuple = (items && ...) ? PyTuple_Pack(sizeof...(items), items...) : nullptr;

@@ -21,7 +21,7 @@ struct PackedMatrix {
   int rows = 0, depth = 0;
   WeightKind kind = WeightKind::fp32;
   int panel_count = 0;
-  int gate_rows = 0;           // if not zero: a panel holds all gates of some units, and a gate has so many rows
+  int gate_rows = 0;           // if not zero: a panel holds all gates of some units; rows of one gate
   bool offset_inputs = false;  // int8: the kernel takes inputs as unsigned numbers, 128 too large
   float* panels = nullptr;
   float* scales = nullptr;      // one for each row of the panels
@@ -53,7 +53,7 @@ struct StepRows {
   float *new_h = nullptr, *new_c = nullptr;
 };
 
-// How many threads may share a layer's work, and whether it is long enough to wake them for it (crew.h).
+// How many threads may share a layer's work, and whether it is long enough to wake them for it (thread_pool.h).
 struct Sharing {
   int members = 1;
   bool long_enough = false;

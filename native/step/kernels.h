@@ -3,7 +3,7 @@
 
 #include "cells/cells.h"
 #include "cells/norm.h"
-#include "step/crew.h"
+#include "step/thread_pool.h"
 #include "step/products.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {

@@ -133,7 +133,7 @@ static void pair_panel(const Weight* panel, int groups, const int16_t* x, Vec (&
 typedef uint8_t ByteVec __attribute__((vector_size(kLanes)));
 typedef int16_t WordVec __attribute__((vector_size(2 * kLanes)));
 
-// Inputs as whole numbers from −top to top, and the scale that makes them what they were. A NaN makes the scale NaN.
+// Inputs as integers from −top to top, and the scale that restores them. A NaN makes the scale NaN.
 // `to` has room for whole vectors; weights beyond the depth are zero.
 static float quantize(const float* x, int depth, int top, bool offset, void* to) {
   Vec largest = {}, nan = {};
@@ -159,7 +159,7 @@ static float quantize(const float* x, int depth, int top, bool offset, void* to)
   return scale;
 }
 
-// One operand of a layer's products: rows (batch, depth), with room for what whole numbers make of them.
+// One operand of a layer's products: rows (batch, depth), with room for their integers.
 struct Operand {
   const float* rows;
   int64_t stride;

@@ -33,7 +33,7 @@ void Stepper::add_layer(int kind, int features, int hidden, int width, bool peep
   StepLayer layer{cell.kind, features, hidden, width, peephole_previous, keep_h, keep_c};
   const auto matrix = [&](const char* name) { return reinterpret_cast<const float*>(tensors.at(name).first); };
   const int rows = static_cast<int>(tensors.at("weight_hh").second) / width;
-  // layer norm looks at all units before any gate is known
+  // layer norm reads all units before any gate is known
   const bool together = gates_together(cell) && !tensors.count("norm_hh");
   const auto pack = [&](const float* from, int some_rows, int depth, int gate_rows = 0) {
     return kernels().step.pack(from, some_rows, depth, weights_, gate_rows);

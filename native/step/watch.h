@@ -1,4 +1,4 @@
-// The tensors that a stepper has copied: whether torch has counted a write to one of them since.
+// The tensors that a stepper has copied: torch's version counters show a later write.
 #pragma once
 
 #include <Python.h>
@@ -17,7 +17,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // A list of tensors, and a list of one number, what their counters must add up to. Both may change later.
+  // A list of tensors, and a list of one number, the sum of their counters. Both may change later.
   void look_at(PyObject* tensors, PyObject* seen) {
     Py_INCREF(tensors);
     Py_INCREF(seen);

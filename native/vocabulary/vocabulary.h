@@ -16,7 +16,7 @@ struct TopJob {
   int64_t blocked_stride = 0;
   float* values = nullptr;           // (rows, k)
   int64_t* tokens = nullptr;         // (rows, k)
-  float* totals = nullptr;           // (rows,): log Σ exp of all scores, blocked or not; null: not wanted
+  float* totals = nullptr;           // (rows,): log Σ exp of all scores, blocked or not; null: not needed
 };
 
 // −log softmax of each row's target, smoothed: (1 − ε) of the target's and ε of the mean over all V.
@@ -30,7 +30,7 @@ struct CrossEntropyJob {
   float smoothing = 0;      // ε
   const int64_t* targets = nullptr;  // (rows,)
   float* losses = nullptr;           // (rows,)
-  float* column_sums = nullptr;      // (V,): the gradient's, which is the bias's gradient; null: not wanted
+  float* column_sums = nullptr;      // (V,): the gradient's, which is the bias's gradient; null: not needed
 };
 
 // x Wᵀ + b with x and W rounded to bfloat16, in float32 sums. Where `narrow` runs.

@@ -53,6 +53,32 @@ def test_a_batch_can_be_cut_and_joined() -> None:
     assert again.resets.nonzero().tolist() == [[0, 0]]
 
 
+def test_a_cut_and_a_join_keep_every_field() -> None:
+    x = torch.arange(12).view(2, 6)
+    batch = Batch(x, x + 1, counted=x > 3, more={"letters": torch.arange(24).view(2, 6, 2)})
+    again = join([batch.steps(0, 4), batch.steps(4, 6)])
+    assert torch.equal(again.more["letters"], batch.more["letters"])
+    assert again.counted is not None
+    assert torch.equal(again.counted, batch.scored)
+    assert batch.steps(1, 3).more["letters"].tolist() == batch.more["letters"][:, 1:3].tolist()
+
+
+def test_what_has_no_steps_is_neither_cut_nor_joined() -> None:
+    x = torch.zeros(2, 6)
+    whole = Batch(x, x, more={"target_lengths": torch.tensor([4, 2])})
+    message = r"target_lengths of shape \(2,\) cannot be {} in time: expected a value for each of \(2, 6\) steps"
+    with pytest.raises(ValueError, match=message.format("cut")):
+        whole.steps(0, 3)
+    with pytest.raises(ValueError, match=message.format("joined")):
+        join([whole, whole])
+    with pytest.raises(ValueError, match=r"targets of shape \(2,\) cannot be cut in time"):
+        Batch(x, torch.zeros(2)).steps(0, 3)
+    with pytest.raises(ValueError, match="Batches with padded rows cannot be joined in time"):
+        join([Batch(x, x, lengths=torch.tensor([6, 5])), Batch(x, x)])
+    with pytest.raises(ValueError, match=r"Batches with \['naive'\] and \[\] in `more` cannot be joined"):
+        join([Batch(x, x, more={"naive": x}), Batch(x, x)])
+
+
 def test_lengths_follow_a_cut() -> None:
     x = torch.zeros(3, 6)
     batch = Batch(x, x, lengths=torch.tensor([6, 3, 1]))

@@ -1,4 +1,4 @@
-"""What a user asked to see: models, one input, and what is changed about it."""
+"""The models, the one input and its changes that a user wants to inspect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Asked:
 
     @property
     def named(self) -> str | None:
-        """What is looked at where it is no text: the name of a file, the number of an example."""
+        """The name of an input that is not a text: of a file, or the number of an example."""
         if self.file is not None:
             return Path(self.file).name
         return None if self.example is None else f"example {self.example}"
@@ -69,7 +69,7 @@ class Asked:
         return model.tracer.input(Request(texts=texts, files=() if self.file is None else (self.file,)))
 
     def truth(self, model: Model) -> dict[str, Any]:
-        """What the answer to the example should be, as an option of a trace; nothing where it is not known."""
+        """The correct answer of the example as an option of a trace, if it is known."""
         same = model.task.name == self._first.task.name
         takes = any(option.name == "truth" for option in model.tracer.options)
         return {"truth": self._truth} if self._truth is not None and same and takes else {}

@@ -1,4 +1,4 @@
-"""What the page asks: views of models, inputs and runs, each a small piece of JSON."""
+"""Views of models, inputs and runs for the page, each a small piece of JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Inspection:
         return found
 
     def opening(self, name: str) -> dict[str, str]:
-        """What the page asks first about a model: the input, and what is changed about it."""
+        """The first query of the page about a model: the input, and its changes."""
         about = self.about()
         options = {f"o.{option}": value for option, value in about["options"].items()}
         return {"model": name, "text": about["text"], **options}

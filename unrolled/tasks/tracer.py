@@ -38,7 +38,8 @@ class Tracer:
 
     def example(self, examples: Any, number: int) -> Any:
         """A validation example: its input as `trace` takes it, or an `Example`."""
-        return nth(examples, number).input
+        found = nth(examples, number)
+        return getattr(found, "input", found)
 
     def embed(self, inputs: Any) -> Any:
         """A vector for each input, if the network has an encoder."""

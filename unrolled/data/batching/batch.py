@@ -1,4 +1,4 @@
-"""Batch: what moves from the data to a model."""
+"""Batch: sequences on their way from the data to a model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 class Batch:
     """Sequences side by side, padded at their ends. Padding never changes a number.
 
-    `lengths` None: every row is full. `resets` marks rows (B,) or steps (B, T) where a new sequence begins; rows of
-    a stream go on from the batch before. `counted` (B, T) says which steps' losses count, None: all real ones. `more`
-    holds what else a model reads, by name, such as the letters of the words.
+    `lengths` None: every row is full. `resets` marks rows (B,) or steps (B, T) where a new sequence begins; other rows
+    of a stream continue from the batch before. `counted` (B, T) marks the steps whose losses count, None: all real
+    ones. `more` holds other tensors by name, such as the letters of the words.
     """
 
     inputs: Tensor  # (B, T) ids or (B, T, D) frames

@@ -12,7 +12,7 @@ from unrolled.training import ExampleTraining, Forcing
 
 
 class CaptionData(Section):
-    """What to read, and what a token is."""
+    """The data, and its tokens."""
 
     train: str | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""Trace of a captioner on one picture: where each word looked, the search, and the decoder's layers."""
+"""Trace of a captioner on one picture: attention, search, and the decoder's layers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CaptionTracer(Tracer):
     options: ClassVar[tuple[TraceOption, ...]] = writing_options("caption")
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:
-        """Where each word looked, the search, and every gate and state."""
+        """The attention of each word, the search, and every gate and state."""
         chosen = read_options(self.options, options)
         one = inputs.view if isinstance(inputs, Captioned) else inputs
         if chosen["truth"] is None and isinstance(inputs, Captioned):

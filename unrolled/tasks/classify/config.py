@@ -13,7 +13,7 @@ from unrolled.training import ExampleTraining
 
 
 class ClassifyData(Section):
-    """What to read, and what a token is."""
+    """The data, and its tokens."""
 
     train: str | None = Field(
         None, description="A table with text and label (.tsv, .csv, .jsonl, …); frames in .npz; none: docstrings."

@@ -36,7 +36,7 @@ class Measured:
 
 
 def check_settings(config: ClassifyConfig) -> None:
-    """Refuses what is for labels only."""
+    """Reject settings that apply to labels only."""
     labels_only = {
         "data.multi_label": config.data.multi_label,
         "train.class_weights": config.train.class_weights != "none",
@@ -63,7 +63,7 @@ def numbers_of(examples: Sequence[Labelled]) -> Numbers:
 
 
 def scale_of(numbers: Numbers) -> Scale:
-    """What makes the mean 0 and the deviation 1."""
+    """The scale to mean 0 and deviation 1."""
     if np.ptp(numbers) == 0:
         raise UserError(f"All training examples have the number {numbers[0]:g}.", "Give examples of others too.")
     return float(numbers.mean()), float(numbers.std())

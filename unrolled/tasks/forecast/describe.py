@@ -84,7 +84,7 @@ def _ends(train: Table, valid: Table) -> str:
 
 
 def _shared(train: Table, valid: Table) -> str:
-    """Which series of a file to validate on are in the training file: by their name, or else by their numbers."""
+    """The validation series that are in the training file too, by name or else by values."""
     if train.keys.series:
         known = {part.series.key for part in train.parts}
         names = sum(part.series.key in known for part in valid.parts)
@@ -95,7 +95,7 @@ def _shared(train: Table, valid: Table) -> str:
 
 
 def _same_times(train: Table, valid: Table) -> int:
-    """Rows to validate on that are trained on too: of the same series at the same time."""
+    """The number of validation rows that are training rows too: same series, same time."""
     times = {part.series.key: part.series.times for part in train.parts}
     found = 0
     for part in valid.parts:

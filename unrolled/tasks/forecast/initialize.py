@@ -1,4 +1,4 @@
-"""What a forecaster starts from: the scales of changes, and a linear forecast by ridge regression."""
+"""The start of a forecaster: the scales of changes, and a linear forecast by ridge regression."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _alike(wanted: Tensor) -> list[list[int]]:
 
 
 def _linear_features(network: Forecaster, examples: Sequence[FrameSequence], chosen: Tensor) -> Tensor:
-    """What the linear path reads at the chosen steps of all examples end to end, made piece by piece."""
+    """The inputs of the linear path at the chosen steps of all examples, concatenated."""
     found, begin = [], 0
     for example in examples:
         x = torch.from_numpy(example.inputs)[None]

@@ -23,7 +23,7 @@ CONTEXT = 512  # rows that are read, unscored, before the validation part of a s
 
 
 class ForecastData(Section):
-    """What to read, what to predict, and how far ahead."""
+    """The data, the targets, and the horizons."""
 
     train: str | None = Field(
         None, description="Numbers: .csv, .tsv, .jsonl, .parquet or .npz; none: a recording that ships with matplotlib."
@@ -155,7 +155,7 @@ def names_of(value: str | list[str] | None) -> list[str] | None:
 
 
 def choose_roles(settings: ForecastData, sheet: Sheet) -> Roles:
-    """What is read and what is predicted, where the config leaves it open."""
+    """The inputs and targets, if the config does not name them."""
     inputs, targets = names_of(settings.input_columns), names_of(settings.target_columns)
     horizon = settings.horizon
     if targets is None and sheet.own_targets:

@@ -176,7 +176,7 @@ class RowStream:
 
 
 def as_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
-    """What a user gave as rows (n, D), and whether it was a single one."""
+    """Rows (n, D) of an input, and True for a single row."""
     width = len(frame.roles.inputs)
     try:
         values = np.asarray(rows, dtype=np.float64)
@@ -206,7 +206,7 @@ def check_rows(values: Numbers, frame: ColumnScaling, place: Callable[[int], str
 
 
 def can_roll_out(frame: ColumnScaling) -> bool:
-    """Whether the next step is predicted, and something of it is read."""
+    """True if the model predicts the next step and reads a part of it."""
     return 1 in frame.roles.horizons and any(position >= 0 for position in frame.positions)
 
 

@@ -117,7 +117,7 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def _scaled_truth(frame: ColumnScaling, rows: Numbers, truth: Any) -> Tensor:
-    """What came, in its scale: (rows, K), NaN where it is not known."""
+    """The scaled true targets: (rows, K), NaN if unknown."""
     if truth is None:
         values = np.full((len(rows), len(frame.positions)), np.nan)
         for k, place in enumerate(frame.positions):
@@ -155,7 +155,7 @@ def _losses(network: Forecaster, wanted: Tensor, estimate: Tensor, follow: bool)
 
 
 def _forecasts(frame: ColumnScaling, points: Numbers, truth: Numbers) -> dict[str, Forecasts]:
-    """What was forecast of each target at each horizon, beside what came."""
+    """The forecasts of each target at each horizon, beside the truth."""
     first = int(frame.start_row)
     found = {}
     for index, horizon in enumerate(frame.roles.horizons):

@@ -12,7 +12,7 @@ from unrolled.training import Forcing, TrainSettings
 
 
 class DataSettings(Section):
-    """What to read, and what a token is."""
+    """The data, and its tokens."""
 
     train: str | None = Field(None, description="A UTF-8 text file; none: the help pages inside Python.")
     valid: str | None = Field(None, description="A text file to validate on; none: the end of the training text.")

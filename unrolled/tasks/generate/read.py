@@ -43,7 +43,7 @@ def read_texts(settings: DataSettings) -> Data:
 
 
 def is_large(settings: DataSettings, path: str | Path) -> bool:
-    """Whether a file goes through the cache: it is asked for, or the file is large; packed ones cannot."""
+    """True if a file goes through the token cache: by the config, or because it is large; not for .gz."""
     path = Path(path)
     if not path.is_file():  # what cannot be read is said by who reads it
         return False
@@ -86,7 +86,7 @@ def ids_of(settings: DataSettings, tokenizer: Tokenizer, text: Text) -> NDArray[
 
 
 def count(ids: NDArray[np.integer], wanted: int | None) -> int:
-    """How often an id occurs, without a copy of all."""
+    """The number of occurrences of an id, without a copy of all."""
     if wanted is None:
         return 0
     size = 1 << 22

@@ -13,7 +13,7 @@ from unrolled.training import ExampleTraining
 
 
 class RecognizeData(Section):
-    """What to read, and what a label is."""
+    """The data, and its labels."""
 
     train: str | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""What a network reads of a recording, a line or frames, and where in it a step lies. Kept in the model file."""
+"""The features of a recording, a line or frames, and the time of each step. Stored in the model file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class InputReader:
 
     @classmethod
     def train(cls, settings: RecognizeData, examples: Sequence[Transcribed], causal: bool) -> InputReader:
-        """What reads examples like these."""
+        """A reader for examples like these."""
         kinds = Counter(_kind(example.input, settings.kind) for example in examples)
         kind: Kind = max(kinds, key=lambda one: kinds[one])
         if len(kinds) > 1:
@@ -86,7 +86,7 @@ class InputReader:
 
     @property
     def unit(self) -> str:
-        """What times are counted in."""
+        """The unit of times."""
         return UNITS[self.kind]
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class InputReader:
             raise UserError("Standard input is no array that can be read.", "Write it with numpy.save.") from None
 
     def needs_rate(self, one: Any) -> bool:
-        """Whether an input does not say its own rate: samples without one, and files of raw samples."""
+        """True if an input has no rate of its own: samples without one, and files of raw samples."""
         if self.kind != "audio" or is_sound(one):
             return False
         return not isinstance(one, (str, Path, Medium)) or Path(str(one)).suffix.lower() in RAW
@@ -141,7 +141,7 @@ class InputReader:
         return resampled(samples, checked_rate(rate), self.rate)
 
     def base(self, one: Any, place: str = "The input") -> Frames:
-        """What of an input is kept in memory: a spectrogram, a grey line (W, height), or frames."""
+        """The part of an input to keep in memory: a spectrogram, a grey line (W, height), or frames."""
         if self.kind == "audio":
             return self.mel(self.samples(one, place))
         if self.kind == "line":
@@ -183,7 +183,7 @@ class InputReader:
         return prepared_line(grey, self.shape[0], self.straighten, place)
 
     def features(self, base: Frames) -> NDArray[np.float32]:
-        """What the network reads: (T, *shape)."""
+        """The input of the network: (T, *shape)."""
         if self.kind == "audio":
             return self._finished(base)
         frames: NDArray[np.float32] = base.astype(np.float32)
@@ -205,7 +205,7 @@ class InputReader:
         return with_deltas(torch.from_numpy(frames), self.deltas).numpy()
 
     def moment(self, step: float, scale: float = 1.0) -> float:
-        """Where step number `step` begins, in `unit`; `scale` is the line's."""
+        """The time or place of a step, in `unit`; `scale` is the line's."""
         if self.kind == "audio":
             return round(step / 100, 3)
         return round(step / scale, 1) if self.kind == "line" else step
@@ -226,7 +226,7 @@ class InputReader:
 
 
 def is_sound(one: Any) -> bool:
-    """Whether an input is (samples, rate)."""
+    """True if an input is (samples, rate)."""
     return isinstance(one, tuple) and len(one) == 2 and hasattr(one[0], "ndim") and isinstance(one[1], (int, float))
 
 
@@ -244,7 +244,7 @@ def usual_height(examples: Sequence[Transcribed]) -> int:
 
 
 def _to_floats(kind: np.dtype[Any]) -> str:
-    """How samples of such a type become floats, where it is known."""
+    """The conversion of samples of this type to floats, if known."""
     if kind == np.uint8:
         return ": take 128 from 8-bit unsigned integers, and divide by 128"
     if kind == np.int16:

@@ -50,7 +50,7 @@ class Labels:
 
     @property
     def glue(self) -> str:
-        """What stands between two texts that are joined."""
+        """The separator between joined texts."""
         return " " if self.level == "symbols" or self.separator else ""
 
     def split(self, text: str) -> list[str]:
@@ -81,7 +81,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class RecognizeAssets:
-    """How inputs are read, and what can be said about them."""
+    """The reader of inputs, and the labels of outputs."""
 
     reader: InputReader
     labels: Labels

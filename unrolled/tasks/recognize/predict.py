@@ -23,7 +23,7 @@ from unrolled.see.figures.recognition import Reading, recognition_figure
 from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import Piece, Recognized, RunOptions, Search, joined, piece_of
+from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognized, Search, joined, piece_of
 from unrolled.tasks.recognize.stream import Blocks
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ POOL = 64  # windows that are sorted by length together
 
 @dataclass(frozen=True)
 class Window:
-    """A part of an input: what the network reads, where in the input it begins, and how many columns a pixel is."""
+    """A part of an input: its features, its position, and the number of columns of a pixel."""
 
     number: int  # of the input
     features: NDArray[np.float32]  # (T, …)
@@ -49,7 +49,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Heard:
-    """What the network says of a part of an input: log-probabilities (T, V), and when each step begins."""
+    """The output for a part of an input: log-probabilities (T, V), and the time of each step."""
 
     number: int  # of the input
     log_probs: Tensor
@@ -59,7 +59,7 @@ class Heard:
 def recognize(
     model: Model, inputs: Sequence[Any], searches: Mapping[str, Search], window: float | None = None
 ) -> dict[str, list[Recognized]]:
-    """What each input says, for each search; the network reads every input once."""
+    """The answer to each input, for each search; the network reads every input once."""
     found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in inputs] for name in searches}
     for heard in hear(model, inputs, window):
         for name, search in searches.items():
@@ -99,7 +99,7 @@ def hear_window(model: Model, samples: Samples, start: int) -> Heard:
 def texts_of(
     heard: Iterable[Sequence[Heard]], count: int, searches: Mapping[str, Search], glue: str
 ) -> dict[str, list[str]]:
-    """What each search reads of each of `count` inputs, the text alone."""
+    """The texts of `count` inputs by each search."""
     found: dict[str, list[list[str]]] = {name: [[] for _ in range(count)] for name in searches}
     for parts in heard:
         for name, search in searches.items():
@@ -139,7 +139,7 @@ def whole(reader: InputReader, given: Any) -> Window:
 
 
 def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
-    """When each step of the network begins, in the reader's unit; `steps` went in."""
+    """The time of each step of the network's output, in the reader's unit; `steps` is the length of its input."""
     reader, factor = model.assets.reader, _network(model).time_factor
 
     def moment(step: int) -> float:
@@ -278,7 +278,7 @@ def _network(model: Model) -> Recognizer:
 
 
 def recognize_inputs(
-    model: Model, inputs: Sequence[Any], options: RunOptions, *, alone: bool = False
+    model: Model, inputs: Sequence[Any], options: RecognitionOptions, *, alone: bool = False
 ) -> tuple[list[Recognized], list[Any]]:
     """The answers to inputs as users give them, and these inputs as the reader took them."""
     reader: InputReader = model.assets.reader

@@ -17,7 +17,7 @@ from unrolled.models.recognizer import Recognizer
 from unrolled.search.ctc import Decoded
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import Recognized, RunOptions, Search, joined, piece_of
+from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search, joined, piece_of
 
 BLOCK = 16  # frames, at least, that are read together: 160 ms of sound
 
@@ -93,7 +93,7 @@ class RecognizeStream:
     With a lexicon the text so far may still change; without one it only grows.
     """
 
-    def __init__(self, model: Model, options: RunOptions) -> None:
+    def __init__(self, model: Model, options: RecognitionOptions) -> None:
         self.assets: RecognizeAssets = model.assets
         if options.searches and options.lexicon is None:
             raise UserError(
@@ -153,7 +153,7 @@ class RecognizeStream:
 
 
 def _resampler(reader: InputReader, rate: float | None) -> Any:
-    """What brings samples of this rate to the model's, in pieces; None where they have it."""
+    """A resampler from this rate to the model's, or None if they are equal."""
     if reader.kind != "audio":
         if rate is not None:
             raise UserError("rate is for samples of recordings.", f"This model expects {reader.expects}.")
@@ -191,7 +191,7 @@ class _BestPath:
 
 
 def check_streams(model: Model) -> None:
-    """Whether a model can read what has not ended yet; if not, why."""
+    """Raise with the reason if a model cannot read an unfinished input."""
     network, reader = model.network, model.assets.reader
     assert isinstance(network, Recognizer)
     fix = (

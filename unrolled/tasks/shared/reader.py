@@ -1,4 +1,4 @@
-"""How one sequence becomes numbers: words with their letters, tokens, or frames. Kept in the model file."""
+"""The reader of one sequence: words with their letters, tokens, or frames. Stored in the model file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEVEL = Literal["auto", "word", "char", "bpe", "symbols"]
 
 
 class ReadingSettings(Protocol):
-    """The keys of a data section that say how to read."""
+    """The keys of a data section that a reader needs."""
 
     @property
     def level(self) -> LEVEL: ...
@@ -38,7 +38,7 @@ class ReadingSettings(Protocol):
 
 
 class InputSettings(Protocol):
-    """The keys of a model section that say what stands before the recurrent layers."""
+    """The keys of a model section for the layer before the recurrent ones."""
 
     @property
     def embedding_size(self) -> int: ...
@@ -67,7 +67,7 @@ class Reader:
 
     @classmethod
     def train(cls, settings: ReadingSettings, inputs: Sequence[Any]) -> Reader:
-        """What reads inputs like these."""
+        """A reader trained on these inputs."""
         if not isinstance(inputs[0], str):
             return cls(frames=_one_shape(inputs))
         level = settings.level if settings.level != "auto" else classifier_level(inputs)
@@ -138,7 +138,7 @@ class Reader:
         return Batch(torch.from_numpy(table), targets, lengths=lengths)
 
     def tokens(self, one: Any) -> list[str]:
-        """What stands at each step, for pictures; frames are named by their numbers."""
+        """The name of each step, for figures; frames are numbered."""
         if self.words is not None:
             return split_words(one)
         if self.tokenizer is not None:
@@ -151,7 +151,7 @@ class Reader:
         return self.tokenizer.unknowns(one) if self.tokenizer is not None else 0
 
     def extended(self, inputs: Sequence[Any]) -> Reader:
-        """Also reads what is new in these; what was known keeps its number."""
+        """With tokens for everything new in these inputs; known tokens keep their ids."""
         if self.words is not None:
             return replace(self, words=self.words.extended(split_words(text) for text in inputs))
         if self.tokenizer is not None:
@@ -181,7 +181,7 @@ class Reader:
 
 
 def load_vectors(inputs: WordInput, words: Words, path: str) -> None:
-    """Gives every word that a file of vectors knows its vector."""
+    """Set the embeddings of all words in a file of vectors."""
     vectors = Vectors.read(path, keep=words.vocabulary.tokens)
     places = {word: place for place, word in enumerate(vectors.words)}
     found = [(row, places[word]) for row, word in enumerate(words.vocabulary) if word in places]

@@ -1,4 +1,4 @@
-"""How texts become tokens, and tokens texts again: what is read or written. Kept in the model file."""
+"""The tokens of one side, source or target: from text to ids and back. Stored in the model file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
 
 @dataclass(frozen=True)
 class Reading:
-    """What a config says of one side."""
+    """The settings of one side in a config."""
 
     level: str  # char, word, bpe, symbols or auto
     min_count: int = 1
@@ -57,7 +57,7 @@ class Side:
         return 0 if unk is None else int(np.count_nonzero(ids == unk))
 
     def places(self, text: str) -> tuple[str, list[tuple[int, int]]]:
-        """The text that is cut into tokens, and where each of them stands in it."""
+        """The prepared text, and the position of each token in it."""
         tidy = prepared(text, self.tokenizer.level, self.form)
         return tidy, [(int(a), int(b)) for a, b in self.tokenizer.encode(tidy).offsets]
 
@@ -93,7 +93,7 @@ class Side:
 
 
 def prepared(text: str, level: str, form: str) -> str:
-    """A text as it is cut into tokens: single blanks, one form of Unicode.
+    """A text ready for the tokenizer: single blanks, one form of Unicode.
 
     Before sub-words stands a blank: a word's first piece is then the same at the beginning and inside.
     """
@@ -108,7 +108,7 @@ def level_of(side: Reading, texts: Sequence[str]) -> str:
 
 
 def form_of(side: Reading, level: str, texts: Sequence[str]) -> str:
-    """auto takes Korean syllables, of which there are 11,172, apart into their letters where characters are read."""
+    """The Unicode form; auto splits Korean syllables (11,172 of them) into letters if tokens are characters."""
     if side.normalize != "auto":
         return "" if side.normalize == "none" else side.normalize.upper()
     syllables = any("\uac00" <= char <= "\ud7a3" for text in texts for char in text)
@@ -116,7 +116,7 @@ def form_of(side: Reading, level: str, texts: Sequence[str]) -> str:
 
 
 def trained_side(side: Reading, level: str, texts: Sequence[str], form: str) -> Side:
-    """What reads and writes texts like these."""
+    """A side with a tokenizer trained on these texts."""
     size = side.max_size
     if level == "bpe" and size is None:
         words = sum(len(text.split()) for text in texts)

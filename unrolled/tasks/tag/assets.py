@@ -1,4 +1,4 @@
-"""What a tagger knows before it is trained, and how sentences become numbers. Kept in the model file."""
+"""The vocabularies of a tagger, and batches of sentences. Stored in the model file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from unrolled.text.words import Words
 
 @dataclass(frozen=True)
 class TagAssets:
-    """What training sentences teach before training: words and letters, features' values, tags and their scheme."""
+    """The vocabularies of the training sentences: words and letters, values of features, tags and their scheme."""
 
     words: Words
     features: tuple[Vocabulary, ...]
@@ -69,7 +69,7 @@ class TagAssets:
         return tags_of(spans_of(tags), len(tags), self.scheme)
 
     def same_tag(self) -> NDArray[np.bool_]:
-        """Which tags of the network become one tag of the data, (K, K): with spans, B with S, and I with E."""
+        """The tags of the network that become one tag of the data, (K, K): with spans, B with S, and I with E."""
         names = self.learnt.tokens
         if self.inner is None:
             return np.eye(len(names), dtype=np.bool_)
@@ -77,12 +77,12 @@ class TagAssets:
         return np.array([[a == b for b in ends] for a in ends])
 
     def trained(self, words: Sequence[str]) -> NDArray[np.bool_]:
-        """Which words were in the training sentences."""
+        """True for words of the training sentences."""
         ids = self.words.ids(words)
         return (ids > 0) & ((ids < self.untrained[0]) | (ids >= self.untrained[1]))
 
     def forbidden(self) -> Forbidden | None:
-        """What no legal sequence of spans has."""
+        """The transitions that no legal sequence of spans has."""
         if self.scheme is None:
             return None
         names, scheme = self.learnt.tokens, self.scheme if self.inner is None else "BIOES"

@@ -17,7 +17,7 @@ from unrolled.training import TrainSettings
 
 
 class TagData(Section):
-    """What to read: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
+    """The data: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
 
     train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")

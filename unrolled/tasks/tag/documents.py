@@ -1,4 +1,4 @@
-"""What `unrolled run` of a tagger reads, and how it is written back: plain lines, CoNLL-U, columns, JSON lines."""
+"""The documents of `unrolled run` of a tagger, read and written: plain lines, CoNLL-U, columns, JSON lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Documents:
-    """What a request means to a model that reads these columns, and knows these tags and values of its features."""
+    """The documents of a request for a model with these columns, tags and values of features."""
 
     columns: Columns
     tags: Container[str]
@@ -91,9 +91,9 @@ class Documents:
         return Document(itertools.chain(seen, (line.rstrip("\r\n") for line in rest)))
 
     def look_like_columns(self, lines: Sequence[str]) -> bool:
-        """Whether all lines have as many words, and most end in a tag.
+        """True if all lines have the same number of words, and most end in a tag.
 
-        For a model with features: whether there are tabs, or most lines have values that it knows of its features.
+        For a model with features: True if there are tabs, or most lines have known values of features.
         """
         lines = [line for line in lines if line.strip() and not line.startswith(DOCUMENT)]
         words = [line.split() for line in lines]
@@ -106,7 +106,7 @@ class Documents:
         return alike and tagged
 
     def has_features(self, cells: Sequence[str]) -> bool:
-        """Whether the cells of a line hold values that the model knows, where its features stand."""
+        """True if the cells of a line hold known values in the columns of the features."""
         numbers = [int(name) for name in self.columns.features]
         if max(map(abs, numbers)) > len(cells):
             return False
@@ -223,7 +223,7 @@ def _words(text: str) -> list[str]:
 
 
 def _goes_on(char: str) -> bool:
-    """Whether a character belongs to the one before it: a mark, a joiner, a colour of skin."""
+    """True for a character that belongs to the one before it: a mark, a joiner, a skin tone."""
     return unicodedata.category(char)[0] == "M" or char == JOINER or "\U0001f3fb" <= char <= "\U0001f3ff"
 
 

@@ -45,7 +45,7 @@ def decode(model: Model, batches: Buckets, *, probabilities: bool = False) -> li
 
 
 def sentences_of(model: Model, inputs: Any) -> tuple[bool, list[Sentence]]:
-    """Whether the input is a single one, and the sentences."""
+    """True for a single input, and the sentences."""
     alone = isinstance(inputs, (str, Sentence, Mapping))
     if not alone and (isinstance(inputs, bytes) or not isinstance(inputs, Iterable)):
         raise _no_input(inputs)

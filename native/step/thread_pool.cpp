@@ -1,4 +1,4 @@
-#include "step/crew.h"
+#include "step/thread_pool.h"
 
 #include <atomic>
 #include <chrono>
@@ -21,14 +21,6 @@ constexpr microseconds kAwake{100};       // after a step, in case another follo
 constexpr microseconds kLate{200};        // a helper that has a core is not so far behind
 constexpr microseconds kLeftOut{50'000};  // whatever took its core will not be gone sooner
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 // A job's ticket is its number and, in the low bits, how many members it has. The other fields hold still from the
 // moment the ticket is out until every part is done: whoever has claimed a part may read them.
 struct alignas(64) Job {
@@ -46,14 +38,14 @@ struct alignas(64) Part {
   }
 };
 
-class Crew {
+class ThreadPool {
  public:
   void run(int members, bool long_enough, void (*body)(const void*, int, int), const void* context, size_t size) {
     if (members < 2 || busy_.exchange(true, std::memory_order_acquire)) return body(context, 0, 1);
     const Clock::time_point now = Clock::now();
     const bool quick = now - began_ < kAwake;
     began_ = now;
-    if ((quick || long_enough) && now >= alone_until_) members = hire(members);
+    if ((quick || long_enough) && now >= alone_until_) members = start(members);
     else members = 1;
     if (members < 2) {
       body(context, 0, 1);
@@ -85,7 +77,7 @@ class Crew {
     const auto done = [&] { return part.done.load(std::memory_order_acquire) == ticket; };
     for (int spins = 0; spins < kSpins; ++spins) {
       if (done()) return;
-      pause();
+      pause_core();
     }
     const Clock::time_point since = Clock::now();
     while (!done()) yield_core();  // the helper may need this very core
@@ -93,14 +85,14 @@ class Crew {
     if (now - since > kLate && now - since > since - began_) alone_until_ = now + kLeftOut;
   }
 
-  // As many helpers as there are members less one, or as many as the system gives; returns the members there are.
-  int hire(int members) {
+  // Starts helpers until there are `members` threads, or as many as the system allows; returns their number.
+  int start(int members) {
     if (members > kMost) members = kMost;
     try {
-      for (; hired_ < members; ++hired_) std::thread([this, id = hired_] { help(id); }).detach();
+      for (; started_ < members; ++started_) std::thread([this, id = started_] { help(id); }).detach();
     } catch (const std::system_error&) {
     }
-    return members < hired_ ? members : hired_;
+    return members < started_ ? members : started_;
   }
 
   void help(int id) {
@@ -128,7 +120,7 @@ class Crew {
           const uint64_t ticket = job_.ticket.load(std::memory_order_acquire);
           if (ticket != last) return ticket;
           __builtin_prefetch(&part, 1);  // to claim it without waiting for its line
-          pause();
+          pause_core();
         }
       const uint32_t before = alarm_.load();
       asleep_.store(true);
@@ -146,7 +138,7 @@ class Crew {
   std::atomic<bool> busy_{false};
   Clock::time_point began_{}, alone_until_{};
   uint64_t jobs_ = 0;
-  int hired_ = 1;  // the caller counts
+  int started_ = 1;  // the caller counts
   Job job_;
   Part parts_[kMost];
   alignas(64) std::atomic<bool> asleep_{false};
@@ -156,8 +148,8 @@ class Crew {
 }  // namespace
 
 void share(int members, bool long_enough, void (*body)(const void*, int, int), const void* context, size_t size) {
-  static Crew& crew = *new Crew;  // never destroyed: its helpers outlive the program's last statics
-  crew.run(members, long_enough, body, context, size);
+  static ThreadPool& pool = *new ThreadPool;  // never destroyed: its helpers outlive the program's last statics
+  pool.run(members, long_enough, body, context, size);
 }
 
 }  // namespace unrolled

@@ -1,8 +1,11 @@
-// One query's look at one memory, and the way back: scores, softmax over real positions, weighted sum.
+// Attention of one query over one memory, and its backward pass: scores, softmax over real positions, weighted sum.
 #pragma once
+
+#include <atomic>
 
 #include "attention/job.h"
 #include "runtime/math.h"
+#include "runtime/parallel.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
@@ -57,7 +60,7 @@ struct Head {
         value(job.value_size / job.heads) {}
 };
 
-// Weights (S), those of each head (N, S) if wanted, and context (V); `scratch` holds S + kLanes.
+// Weights (S), those of each head (N, S) or null, and context (V); `scratch` holds S + kLanes.
 static void look(const AttentionJob& job, MemoryRows memory, const float* query, float* scratch, float* weights,
                  float* head_weights, float* context) {
   for (int s = 0; s < job.positions; ++s) weights[s] = 0;
@@ -130,6 +133,31 @@ static void look_back(const AttentionJob& job, MemoryRows memory, const float* q
       store(d_query + unit, d_q, count);
     }
   }
+}
+
+// query_rows (B, T, A) → weights (B, T, S) and looked (B, T, V): T known queries for each of B memories, forward only.
+// The hypotheses of a search are such queries: they share one memory.
+static void look_at_memories(const AttentionJob& job, int threads) {
+  struct Context {
+    const AttentionJob& job;
+    std::atomic<int> next{0};
+  } context{job};
+  parallel(job.batch < threads ? job.batch : threads, [](void* data, int, int) {
+    auto& shared = *static_cast<Context*>(data);
+    const AttentionJob& job = shared.job;
+    float* scratch = allocate_scratch(2 * job.positions + kLanes);
+    int* real = reinterpret_cast<int*>(scratch + job.positions + kLanes);
+    for (int b; (b = shared.next.fetch_add(1)) < job.batch;) {
+      const size_t first = static_cast<size_t>(b) * job.positions;
+      MemoryRows memory{job.keys + first * job.key_size, job.values + first * job.value_size, real, 0};
+      for (int s = 0; s < job.positions; ++s)
+        if (!job.mask || job.mask[first + s]) real[memory.count++] = s;
+      for (size_t row = static_cast<size_t>(b) * job.steps; row < static_cast<size_t>(b + 1) * job.steps; ++row)
+        look(job, memory, job.query_rows + row * job.key_size, scratch, job.weights + row * job.positions, nullptr,
+             job.looked + row * job.value_size);
+    }
+    free_scratch(scratch);
+  }, &context);
 }
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -11,7 +11,7 @@ namespace unrolled {
 // A helper takes its part if it is awake; a part that nobody has taken when the caller is through with its own, the
 // caller takes. So nothing ever waits for a thread to wake, and a forked child, whose helpers are gone, runs alone.
 // Helpers go to sleep a tenth of a millisecond after the last step, and are woken by two steps in quick succession, or
-// by one that is `long_enough` to have some use of them.
+// by one that is `long_enough` to need them.
 //
 // The context is copied to where helpers look for it, `size` bytes, at most kMostContext: what they had to follow through
 // pointers would come from the caller's core line by line.

@@ -1,6 +1,6 @@
-// Attending decoders over all steps, forward and back: equations in unrolled/cells/attending.py.
+// Attention decoders over all steps, forward and backward: equations in unrolled/cells/attending.py.
 //
-// Each thread takes some of the sequences and never waits for another, except for the packing of the weights, which they
+// Each thread takes some of the sequences and waits for the others only while they pack the weights, which they
 // share. A step's products run on small blocks of rows, one for each sequence, longest first, so that those that have a
 // step are the first ones. Gradients of weights are left to the caller: one product over all steps each.
 #pragma once
@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "attention/look.h"
+#include "attention/query.h"
 #include "cells/cells.h"
 #include "recurrence/scan.h"
 #include "runtime/bfloat_product.h"
@@ -58,7 +58,7 @@ class AttentionScan {
         bfloats_(reinterpret_cast<Bfloat*>(space.own.take(job.narrow ? static_cast<size_t>(rows_) * even(deepest_) / 2 : 0))),
         wide_panel_(space.own.take(job.narrow ? static_cast<size_t>(deepest_) * kPlainWidth : 0)) {}
 
-  // The most rows that a matrix has which a step multiplies with, on either way.
+  // The most rows of any matrix that a step multiplies with, forward or backward.
   static int deepest(const AttentionJob& job, int wide, int mix) {
     int most = wide > mix ? wide : mix;
     for (int depth : {job.feed, job.key_size, job.value_size, job.context_size}) most = depth > most ? depth : most;
@@ -96,7 +96,7 @@ class AttentionScan {
             real_ + static_cast<size_t>(j) * job.positions, real_counts_[j]};
   }
 
-  // Steps past a length: what is multiplied with zeros later must be a number, too.
+  // Zeros past a length: products over all steps read these rows, and 0·NaN is NaN.
   void clear_padding(std::initializer_list<std::pair<float*, int>> all) const {
     if (!job.lengths) return;
     for (int j = 0; j < sequences(); ++j) {
@@ -440,7 +440,7 @@ class AttentionBackward : protected AttentionScan {
     for (int i = 0; i < size; i += kLanes) store(row + i, load(row + i) + load(more + i, size - i));
   }
 
-  // From ∂L/∂h̃ to ∂L/∂c and, added to what is there, ∂L/∂h.
+  // From ∂L/∂h̃ to ∂L/∂c, and to ∂L/∂h, which it adds to.
   void unmix(int t, int count) {
     for (int j = 0; j < count; ++j) {
       const int b = batch_of(j);
@@ -462,7 +462,7 @@ class AttentionBackward : protected AttentionScan {
     }
   }
 
-  // From ∂L/∂c to, added to what is there, ∂L/∂h of the h that looked.
+  // From ∂L/∂c to ∂L/∂h of the h that made the query, which it adds to.
   void look_back_around(int t, int count) {
     if (job.weight_out)
       multiply(d_context_, count, w_out_, [&](int j, int unit, Vec v) { store(d_looked_[j] + unit, v); });

@@ -1,0 +1,84 @@
+"""The list in docs/native.md is all that it takes to add a cell: a patch of those files adds a minimal gated unit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATCH = Path(__file__).with_name("adding_a_cell.patch")
+COMPILER = shutil.which(os.environ.get("CXX", "c++"))
+# one instruction set, without the parts of the core that have no cells
+SOURCES = ("bind/module", "bind/vocabulary", "cells/*", "ctc/*", "recurrence/*", "runtime/*", "step/*", "*/kernels")
+STUBS = """
+#include "bind/ctc.h"
+#include "bind/ngram.h"
+#include "bind/search.h"
+void unrolled::bind_ctc(nanobind::module_&) {}
+void unrolled::bind_ngram(nanobind::module_&) {}
+void unrolled::bind_search(nanobind::module_&) {}
+"""
+
+
+def patched_files() -> list[str]:
+    return re.findall(r"^\+\+\+ b/(.*)$", PATCH.read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_list_names_the_patched_files() -> None:
+    section = (ROOT / "docs/native.md").read_text("utf-8").split("## Adding a cell")[1]
+    listed = re.findall(r"^\d\. `([^`]+)`", section, re.MULTILINE)
+    assert len(listed) <= 6
+    assert sorted(name.replace("<cell>", "mgu") for name in listed) == sorted(patched_files())
+
+
+def build(tree: Path) -> None:
+    """Compile the tree's C++ core, unoptimised but for the kernels, and put it into its package."""
+    nanobind = pytest.importorskip("nanobind")
+    include = [nanobind.include_dir(), f"{nanobind.source_dir()}/../ext/robin_map/include"]
+    include += [sysconfig.get_path("include"), str(tree / "native")]
+    options = ["-std=gnu++20", "-fPIC", "-w", "-Werror=switch", *(f"-I{folder}" for folder in include)]
+    (tree / "native/stubs.cpp").write_text(STUBS, "utf-8")
+    sources = {path for pattern in SOURCES for path in (tree / "native").glob(f"{pattern}.cpp")}
+    sources |= {tree / "native/stubs.cpp", Path(nanobind.source_dir()) / "nb_combined.cpp"}
+
+    def compiled(source: Path) -> str:
+        name = str(tree / f"{source.parent.name}_{source.stem}.o")
+        level = ["-O1", "-DUNROLLED_NAMESPACE=plain"] if source.stem == "kernels" else ["-O0"]
+        run([str(COMPILER), *options, *level, "-c", str(source), "-o", name], tree)
+        return name
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compiled, sorted(sources)))
+    library = tree / f"unrolled/kernels/_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    run([str(COMPILER), "-shared", "-pthread", *objects, "-ldl", "-o", str(library)], tree)
+
+
+def run(command: list[str], folder: Path) -> str:
+    path = {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=os.environ | path, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.mark.skipif(COMPILER is None or shutil.which("git") is None, reason="needs a C++ compiler and git")
+@pytest.mark.skipif(sys.platform != "linux", reason="links as Linux does")
+def test_a_cell_added_by_the_list_equals_reference(tmp_path: Path) -> None:
+    skipped = shutil.ignore_patterns("__pycache__", "*.so")
+    for folder in ("native", "unrolled", "tests/kernels"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=skipped)
+    for name in ("tests/__init__.py", "tests/tolerances.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    run(["git", "apply", "-C1", str(PATCH)], tmp_path)
+    build(tmp_path)
+    chosen = "mgu and (equals_reference or threads or trace_is or nan)"
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    report = run([*tests, "tests/kernels/test_native.py", "-k", chosen], tmp_path)
+    assert re.search(r"^\d\d+ passed", report, re.MULTILINE), report
