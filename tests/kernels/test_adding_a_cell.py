@@ -79,6 +79,6 @@ def test_a_cell_added_by_the_list_equals_reference(tmp_path: Path) -> None:
     run(["git", "apply", "-C1", str(PATCH)], tmp_path)
     build(tmp_path)
     chosen = "mgu and (equals_reference or nan)"
-    tests = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     report = run([*tests, "tests/kernels/test_native.py", "-k", chosen], tmp_path)
     assert re.search(r"^\d+ passed", report, re.MULTILINE), report
