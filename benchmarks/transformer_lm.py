@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.models import LanguageModelSettings, TransformerLM, language_model
-from unrolled.search import Sampling, sample
+from unrolled.search import Limits, Sampling, sample
 from unrolled.tasks.generate.task import Generate
 
 VOCABULARY, TOKENS = 65, 512
@@ -121,7 +121,7 @@ def writing(options: argparse.Namespace) -> dict[str, float]:
         parameter.mul_(1.5)
 
     def kept() -> list[int]:
-        return sample(network, [[0]], max_tokens=TOKENS, sampling=Sampling(temperature=0))[0].tokens
+        return sample(network, [[0]], Limits(max_tokens=TOKENS), sampling=Sampling(temperature=0))[0].tokens
 
     def again() -> list[int]:
         text = [0]

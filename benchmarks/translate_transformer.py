@@ -14,7 +14,7 @@ from peer_process import Peer
 from translate_ours import BEAM, PRECISIONS, TOKENS, Ours
 
 from unrolled.nn.positions import sinusoidal
-from unrolled.search import score_targets
+from unrolled.search import Limits, score_targets
 from unrolled.tasks.translate.batches import source_batch
 
 SIZES = {"encoder.hidden_size": 256, "encoder.blocks": 3, "decoder.blocks": 3, "encoder.heads": 4, "decoder.heads": 4}
@@ -76,8 +76,9 @@ def agree(ours: Ours, theirs: list[float]) -> None:
     pairs = [pair for batch in ours.pairs for pair in batch][: len(theirs)]
     memory = network.encode(source_batch(assets, [s for s, _ in pairs]))  # type: ignore[operator]
     targets = [t.tolist() for _, t in pairs]
-    given = {"start": assets.target.begin, "end": assets.target.end, "memory": memory}
-    for mine, other in zip(score_targets(network, targets, **given), theirs, strict=True):  # type: ignore[arg-type]
+    limits = Limits(end=assets.target.end)
+    ours_scored = score_targets(network, targets, limits, start=assets.target.begin, memory=memory)  # type: ignore[arg-type]
+    for mine, other in zip(ours_scored, theirs, strict=True):
         if abs(mine.log_prob - other) > 1e-4 * abs(other):
             problem = f"log P is {mine.log_prob:.4f} here and {other:.4f} in CTranslate2"
             raise SystemExit(f"{problem}: they are not the same model.")

@@ -1,4 +1,4 @@
-"""The documents are true: their code runs, their links and paths exist, their map of the code is the tree."""
+"""The documents are true: code runs, links, paths and options exist, and the map of the code is the tree."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.test_architecture import ORDER
+from unrolled.cli import app as command
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -16,6 +18,8 @@ DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not HIDDEN & set(path.
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FOLDERS = "unrolled|native|tests|benchmarks|recipes|docs|examples"
 PATH = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./*-]*[\w*/]")
+COMMAND = re.compile(r"\bunrolled (lm \w+|[a-z]+)\b([^#`|\n]*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 WIDTH = 120
 
 
@@ -66,6 +70,19 @@ def test_named_paths_exist(document: Path) -> None:
 
 def is_there(path: str) -> bool:
     return any(part.isupper() for part in re.split(r"[/.]", path)) or bool(list(ROOT.glob(path.rstrip("/"))))
+
+
+def test_options_of_shown_commands_exist() -> None:
+    shown = [match for page in PAGES for match in COMMAND.findall(page.read_text()) if OPTION.search(match[1])]
+    runner = CliRunner(env={"COLUMNS": "200"})
+    helps = {verb: runner.invoke(command.app, [*verb.split(), "--help"]).output for verb in {verb for verb, _ in shown}}
+    missing = [
+        f"unrolled {verb} {option}"
+        for verb, options in shown
+        for option in OPTION.findall(options)
+        if not re.search(rf"{option}(?![\w-])", helps[verb])
+    ]
+    assert missing == []
 
 
 def test_the_map_is_the_tree() -> None:

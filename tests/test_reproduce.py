@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from unrolled import UserError, api, reproduce
+from unrolled import UserError, api, recipes
 from unrolled.cli.app import main
-from unrolled.reproduce import FOLDER, Recipe, find, names, prepared, read_recipe
+from unrolled.config import read_toml
+from unrolled.recipes import FOLDER, Recipe, find_recipe, prepare_files, read_recipe, recipe_names
 
 RECIPES = sorted(FOLDER.glob("*.toml"))
 SMALL = """
@@ -56,7 +57,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_is_whole(path: Path) -> None:
     """Its config trains, its text says what was published and how it is scored."""
-    recipe = read_recipe(path)
+    recipe = read_recipe(read_toml(path))
     config: Any = api.configure(path)
     assert recipe.about
     assert recipe.source
@@ -70,8 +71,8 @@ def test_every_recipe_is_whole(path: Path) -> None:
 
 def test_there_are_recipes_for_what_is_published() -> None:
     wanted = {"ptb-zaremba-medium", "ptb-zaremba-large", "ptb-awd", "ptb-characters", "latex", "baselines"}
-    assert wanted | {"shakespeare-recurrent", "shakespeare-transformer"} <= set(names())
-    assert "common" not in names()
+    assert wanted | {"shakespeare-recurrent", "shakespeare-transformer"} <= set(recipe_names())
+    assert "common" not in recipe_names()
 
 
 def test_a_score_stands_beside_the_published_one(
@@ -128,7 +129,7 @@ def test_those_there_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (["small.toml"], "Where is the data? Give --data FOLDER, or set UNROLLED_DATA."),
         (["small.toml", "--data", "nowhere"], "nowhere is not a folder. Give the folder of the data sets"),
         (["small.toml", "--data", "."], "sums/all.txt does not exist."),
-        (["plain.toml", "--data", "data"], "plain.toml is a config, but no recipe: it does not say what to train on."),
+        (["plain.toml", "--data", "data"], "plain.toml is a config without a recipe: it names no training file."),
         (["wrong.toml", "--data", "data"], "Unknown key 'publisht'. Did you mean 'published'?"),
         (["metric.toml", "--data", "data", "--quiet"], "Unknown metric 'bleu'."),
         (["latex", "--data", ".", "--seed", "1"], "latex is a script with options of its own. See: python"),
@@ -153,7 +154,7 @@ def test_mistakes(
 
 def test_without_a_checkout_there_are_no_names(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"There are no recipes in .*\. They come with the repository"):
-        find("ptb-awd", tmp_path)
+        find_recipe("ptb-awd", tmp_path)
 
 
 def test_a_recipe_is_a_config_that_trains(recipe: Path) -> None:
@@ -164,7 +165,9 @@ def test_a_recipe_is_a_config_that_trains(recipe: Path) -> None:
 @pytest.mark.skipif("UNROLLED_DATA" not in os.environ, reason="needs the Penn Treebank: UNROLLED_DATA")
 def test_characters_of_the_treebank_are_the_usual_ones(tmp_path: Path) -> None:
     """As many as Mikolov et al. 2012 count, of 50 kinds."""
-    files = prepared(read_recipe(find("ptb-characters")), Path(os.environ["UNROLLED_DATA"]), tmp_path / "work")
+    files = prepare_files(
+        read_recipe(read_toml(find_recipe("ptb-characters"))), Path(os.environ["UNROLLED_DATA"]), tmp_path / "work"
+    )
     sizes = {name: len(path.read_text()) for name, path in files.items()}
     assert sizes == {"train": 5_017_482, "valid": 393_042, "test": 442_423}
     assert len(set(files["train"].read_text())) == 50
@@ -182,4 +185,4 @@ def test_environments_that_close(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_recipe_has_what_its_description_says() -> None:
     assert set(Recipe.model_fields) >= {"train", "valid", "test", "metric", "published", "source", "measured"}
-    assert reproduce.NOT_RECIPES == ("common", "searches")
+    assert recipes.NOT_RECIPES == ("common", "searches")

@@ -1,7 +1,7 @@
-"""The file of a model: what it says of itself, checked before anything is built from it, and its weights.
+"""The model file: metadata, checked before a network is built from it, and weights.
 
 A .safetensors file with one entry `unrolled` in its metadata, JSON: format, task, config, assets, scores, versions and
-sha256, the digests of what decides the model's answers. Files without sha256 are older and are read without that check.
+sha256, digests of everything that decides the model's answers. Older files without sha256 are read without this check.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from unrolled.errors import UserError
 
 FORMAT = 1
 CHANGED = "The file was changed after it was written: use another copy of it."
-LARGEST = 1 << 24  # a whole number of the model section may be this large, or as large as the file has weights
-ROOM = 1 << 24  # numbers that building a network may need beside a few times its weights
-LONGEST = 1000  # characters of a message about something in the file
-CALLS = 20_000  # tensors it may make, beside some for each of the file's
+LARGEST = 1 << 24  # largest integer in the model section, unless the file has more weights
+ROOM = 1 << 24  # numbers that building a network may need besides a multiple of its weights
+LONGEST = 1000  # characters of a message about the file's content
+CALLS = 20_000  # tensors it may create besides a multiple of the file's
 Name = Annotated[str, Field(max_length=1000)]
 
 
 class Digests(BaseModel):
-    """SHA-256 of the weights, and of the metadata that decides what the model answers; hexadecimal."""
+    """SHA-256 of the weights, and of the metadata that decides the answers, in hexadecimal."""
 
     model_config = ConfigDict(strict=True)
 
@@ -44,7 +44,7 @@ class Digests(BaseModel):
 
 
 class About(BaseModel):
-    """What a model file says of itself. Keys that this version does not know are left alone."""
+    """The metadata of a model file. Unknown keys are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -68,7 +68,7 @@ def signed(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def digest_of(tensors: Mapping[str, Tensor]) -> str:
-    """One fingerprint of tensors: their names, types, shapes and bytes."""
+    """One digest of tensors: their names, types, shapes and bytes."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -83,7 +83,7 @@ def _digest_of_about(about: Mapping[str, Any]) -> str:
 
 
 def read_about(path: Path) -> About:
-    """What a model file says of itself, without its weights."""
+    """Read and check the metadata of a model file."""
     with _whole(path), safe_open(path, "pt") as file:
         text = (file.metadata() or {}).get("unrolled")
     if text is None:
@@ -93,16 +93,16 @@ def read_about(path: Path) -> About:
     try:
         raw = parsed(text)
         number = raw.get("format") if isinstance(raw, dict) else None
-        if isinstance(number, int) and number > FORMAT:  # whatever else it holds may be unknown here
+        if isinstance(number, int) and number > FORMAT:  # the rest may be unknown to this version
             raise _too_new(path, raw)
         about = About.model_validate(raw)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg'].lower()}" for e in error.errors()[:3])
-        raise UserError(f"{path} says of itself what cannot be read: {wrong}.", CHANGED) from None
+        raise UserError(f"{path} has unreadable metadata: {wrong}.", CHANGED) from None
     except ValueError as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path} says of itself what cannot be read: {error}.", CHANGED) from None
+        raise UserError(f"{path} has unreadable metadata: {error}.", CHANGED) from None
     if about.sha256 is not None and _digest_of_about(raw) != about.sha256.about:
         raise UserError(f"{path} is damaged: its config and vocabularies are not those it was written with.", CHANGED)
     return about
@@ -119,10 +119,10 @@ def _too_new(path: Path, raw: Mapping[str, Any]) -> UserError:
 
 @contextmanager
 def building(path: Path, config: Any) -> Iterator[None]:
-    """For making a network of a file's config and assets: what they promise must fit what the file holds.
+    """Guard the building of a network from a file: its sizes must fit the file's weights.
 
-    No more memory is taken than some times that of the file's weights, however large the sizes in the config are; and
-    whatever else goes wrong is said to be the file's fault.
+    Memory is limited to a multiple of the file's weights, however large the sizes in the config are. Any other error
+    is reported as damage of the file.
     """
     shapes = _shapes(path)
     elements = sum(math.prod(shape) for shape in shapes)
@@ -157,7 +157,7 @@ def _whole_numbers(section: Any, path: str = "") -> Iterator[tuple[str, int]]:
 
 
 class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the tensors that are made and their numbers, and refuses one that would be too many, before it is made."""
+    """Counts new tensors and their numbers, and raises before a limit is exceeded."""
 
     def __init__(self, path: Path, numbers: int, calls: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -168,13 +168,13 @@ class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.numbers -= _size(args[0]) if args else 0
         if self.numbers < 0 or self.calls < 0:
             raise UserError(
-                f"{self.path} is damaged: its config asks for a network far larger than its weights.", CHANGED
+                f"{self.path} is damaged: its config describes a network far larger than its weights.", CHANGED
             )
         return func(*args, **(kwargs or {}))
 
 
 def _size(first: Any) -> int:
-    """How many numbers a call makes whose first argument is a shape, as that of torch.zeros, or a count."""
+    """The numbers that a call allocates if its first argument is a shape, as in torch.zeros, or a count."""
     if isinstance(first, int):
         return max(0, first)
     if isinstance(first, (list, tuple)) and all(isinstance(size, int) for size in first):
@@ -183,7 +183,7 @@ def _size(first: Any) -> int:
 
 
 def load_weights(network: nn.Module, path: Path, about: About) -> None:
-    """Fills a network from a model file."""
+    """Load the weights of a model file into a network."""
     if about.sha256 is not None:
         with _whole(path), safe_open(path, "pt") as file:
             same = digest_of(_Lazy(file)) == about.sha256.tensors
@@ -202,7 +202,7 @@ def load_weights(network: nn.Module, path: Path, about: About) -> None:
 
 
 class _Lazy(Mapping[str, Tensor]):
-    """The tensors of an open file, read one after the other."""
+    """The tensors of an open file, read lazily."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.names = file, list(file.keys())
@@ -229,6 +229,6 @@ def _whole(path: Path) -> Iterator[None]:
         yield
     except (SafetensorError, OSError) as error:
         raise UserError(
-            f"{path} is not a whole model file: {str(error)[:LONGEST]}.",
+            f"{path} is not a complete model file: {str(error)[:LONGEST]}.",
             "Give a .safetensors file that unrolled wrote.",
         ) from None

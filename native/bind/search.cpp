@@ -38,9 +38,16 @@ void bind_search(nb::module_& m) {
   nb::class_<Lexicon>(m, "Lexicon")
       .def("size", &Lexicon::size);
   m.def("make_lexicon", &make_lexicon, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<WordModel>(m, "WordModel");
+  m.def("ngram_word_model", [](std::shared_ptr<NGramModel> model) -> std::shared_ptr<WordModel> {
+    return std::make_shared<NGramWordModel>(std::move(model));
+  });
+  m.def("uniform_word_model", [](int64_t words) -> std::shared_ptr<WordModel> {
+    return std::make_shared<UniformWordModel>(words);
+  });
   nb::class_<Dictionary>(m, "Dictionary");
   m.def("make_dictionary",
-        [](std::shared_ptr<Lexicon> lexicon, std::shared_ptr<NGramModel> lm, const std::vector<std::string>& words) {
+        [](std::shared_ptr<Lexicon> lexicon, std::shared_ptr<WordModel> lm, const std::vector<std::string>& words) {
           return std::make_shared<Dictionary>(std::move(lexicon), std::move(lm), words);
         }, nb::arg("lexicon"), nb::arg("lm").none(), nb::arg("words"));
   nb::class_<DictionaryOptions>(m, "DictionaryOptions")

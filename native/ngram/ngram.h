@@ -77,6 +77,7 @@ class NGramModel {
   float prob(uint32_t node) const { return nodes_[node].prob; }
   float backoff(uint32_t node) const { return nodes_[node].backoff; }
   void words_of(uint32_t node, uint32_t* words) const;
+  uint32_t last_word(uint32_t node) const { return node ? nodes_[node].word : Words::kNone; }
   size_t count(int order) const;
   size_t bytes() const;
 

@@ -21,7 +21,7 @@ uint64_t key_hash(int32_t node, uint32_t lm, int32_t history) {
 
 }  // namespace
 
-Dictionary::Dictionary(std::shared_ptr<const Lexicon> given_lexicon, std::shared_ptr<const NGramModel> given_lm,
+Dictionary::Dictionary(std::shared_ptr<const Lexicon> given_lexicon, std::shared_ptr<const WordModel> given_lm,
                        const std::vector<std::string>& words)
     : lexicon(std::move(given_lexicon)), lm(std::move(given_lm)) {
   if (!lm) return;
@@ -31,9 +31,8 @@ Dictionary::Dictionary(std::shared_ptr<const Lexicon> given_lexicon, std::shared
     const Lexicon::Node& here = (*lexicon)[node];
     double best = kNever;
     for (int32_t i = 0; i < here.word_count; ++i) {
-      NGramState next;
       const uint32_t word = lm_words[lexicon->words_of(here)[i]];
-      best = std::max(best, static_cast<double>(lm->score_log10({}, word, next)) * kLog10);
+      best = std::max(best, static_cast<double>(lm->unigram(word)) * kLog10);
     }
     for (int32_t i = 0; i < here.child_count; ++i) best = std::max(best, look_ahead[here.first_child + i]);
     look_ahead[node] = best;
@@ -45,7 +44,7 @@ DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary,
     : dictionary_(std::move(dictionary)), lexicon_(dictionary_->lexicon.get()), lm_(dictionary_->lm.get()),
       options_(options), looks_ahead_(lm_ && options.look_ahead) {
   if (lm_) cache_.resize(kCache);
-  Slot begin{0, lm_ ? lm_->start().node : 0, 0, {}, {}, 0.0};
+  Slot begin{0, lm_ ? lm_->start() : 0, 0, {}, {}, 0.0};
   begin.blank.score = 0;
   slots_.push_back(begin);
   unknown_in_tree_.push_back(0);
@@ -172,7 +171,7 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
       child_stayed_.push_back(0);
     }
     const int32_t same = unknown_in_tree_[longer];
-    if (same < 0 || !(*lexicon_)[same].word_count) end_word(slot, path, label, kUnknownWord, NGramModel::kUnknown, -1 - longer);
+    if (same < 0 || !(*lexicon_)[same].word_count) end_word(slot, path, label, kUnknownWord, WordModel::kUnknown, -1 - longer);
     add(unknowns_at() + longer, slot.lm, slot.history, path, false, !begins || !options_.sum);
   }
 }
@@ -193,10 +192,8 @@ double DictionarySearch::score_word(uint32_t state, uint32_t word, uint32_t& nex
   const uint64_t key = static_cast<uint64_t>(state) << 32 | word;
   Cached& cached = cache_[scrambled(key) % kCache];
   if (cached.key != key) {
-    NGramState after;
-    cached.log10 = lm_->score_log10({state}, word, after);
+    cached.log10 = lm_->score(state, word, cached.next);
     cached.key = key;
-    cached.next = after.node;
   }
   next = cached.next;
   return static_cast<double>(cached.log10) * kLog10;
@@ -247,7 +244,7 @@ void DictionarySearch::raise_bar(const float* x) {
   if (options_.unknown_penalty > kNever) {
     unknown_ends_.resize(options_.labels);
     for (int32_t label = 0; label < options_.labels; ++label)
-      unknown_ends_[label] = lm_ ? !no_end_stays(label, NGramModel::kUnknown) : any_end_[label];
+      unknown_ends_[label] = lm_ ? !no_end_stays(label, WordModel::kUnknown) : any_end_[label];
   }
   bar_ = *std::max_element(scores_.begin(), scores_.end()) - options_.margin;
   const auto beam = static_cast<size_t>(options_.beam);
@@ -265,14 +262,13 @@ void DictionarySearch::raise_bar(const float* x) {
 // A model's state ends in the last word, unless nothing of the words matters: with that, a word whose end would not stay
 // need not be scored to know that no slot at all waits for it.
 void DictionarySearch::note_end(const Slot& slot) {
-  const int32_t label = slot.node - ends_at(), length = lm_->length(slot.lm);
-  if (slot.lm == 0 || length == 0) {
+  const int32_t label = slot.node - ends_at();
+  const uint32_t word = lm_->last_word(slot.lm);
+  if (word == WordModel::kForgotten) {
     any_end_[label] = 1;
     return;
   }
-  state_words_.resize(length);
-  lm_->words_of(slot.lm, state_words_.data());
-  const uint64_t hash = key_hash(label, state_words_.back(), 0);
+  const uint64_t hash = key_hash(label, word, 0);
   ends_[hash % kStaying / 64] |= uint64_t{1} << hash % 64;
 }
 
@@ -359,8 +355,8 @@ void DictionarySearch::collect_garbage() {
       if (path->trace >= 0) path->trace = moved[path->trace];
 }
 
-DictionarySearch::Found DictionarySearch::trace_back(const Path& path, double score, bool complete) const {
-  Found found{score, complete, {}, {}, {}, {}, {}};
+DictionarySearch::WordPath DictionarySearch::trace_back(const Path& path, double score, bool complete) const {
+  WordPath found{score, complete, {}, {}, {}, {}, {}};
   int32_t end = path.end;
   for (int32_t at = path.trace; at >= 0; at = records_[at].previous) {
     const Record& record = records_[at];
@@ -381,11 +377,11 @@ DictionarySearch::Found DictionarySearch::trace_back(const Path& path, double sc
 }
 
 // Unknown words are told apart by their labels.
-bool DictionarySearch::same_words(const Found& a, const Found& b) {
+bool DictionarySearch::same_words(const WordPath& a, const WordPath& b) {
   if (a.words != b.words) return false;
   for (size_t i = 0; i < a.words.size(); ++i) {
     if (a.words[i] != kUnknownWord) continue;
-    const auto labels = [i](const Found& one) {
+    const auto labels = [i](const WordPath& one) {
       const auto begin = one.labels.begin() + (i ? one.word_ends[i - 1] : 0);
       return std::vector<int32_t>(begin, one.labels.begin() + one.word_ends[i]);
     };
@@ -394,19 +390,14 @@ bool DictionarySearch::same_words(const Found& a, const Found& b) {
   return true;
 }
 
-std::vector<DictionarySearch::Found> DictionarySearch::best(int count) const {
+std::vector<DictionarySearch::WordPath> DictionarySearch::best(int count) const {
   std::vector<std::pair<double, const Slot*>> ends;
   const auto collect = [&](bool complete) {
     for (const Slot& slot : slots_) {
       const bool at_end = slot.node == 0 || (slot.node >= ends_at() && slot.node < unknowns_at());
       if (at_end != complete) continue;
       double score = total_of(slot).score - look_ahead(slot.node);
-      if (complete && lm_) {
-        const uint32_t end = lm_->end_word();
-        NGramState next;
-        score += options_.lm_weight * kLog10 *
-                 static_cast<double>(lm_->score_log10({slot.lm}, end == Words::kNone ? NGramModel::kUnknown : end, next));
-      }
+      if (complete && lm_) score += options_.lm_weight * kLog10 * static_cast<double>(lm_->finish(slot.lm));
       ends.emplace_back(score, &slot);
     }
   };
@@ -414,14 +405,14 @@ std::vector<DictionarySearch::Found> DictionarySearch::best(int count) const {
   const bool complete = !ends.empty();
   if (!complete) collect(false);
   std::stable_sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<Found> found;
+  std::vector<WordPath> found;
   for (const auto& [score, slot] : ends) {
-    Found one = trace_back(total_of(*slot), score, complete);
-    const auto same = std::find_if(found.begin(), found.end(), [&](const Found& f) { return same_words(f, one); });
+    WordPath one = trace_back(total_of(*slot), score, complete);
+    const auto same = std::find_if(found.begin(), found.end(), [&](const WordPath& f) { return same_words(f, one); });
     if (same != found.end()) same->score = merged(same->score, score, options_.sum);
     else if (options_.sum || static_cast<int>(found.size()) < count) found.push_back(std::move(one));
   }
-  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.score > b.score; });
+  std::stable_sort(found.begin(), found.end(), [](const WordPath& a, const WordPath& b) { return a.score > b.score; });
   if (static_cast<int>(found.size()) > count) found.resize(count);
   return found;
 }

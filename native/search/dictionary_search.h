@@ -1,5 +1,5 @@
-// Time-synchronous search for word sequences through a prefix tree, with an n-gram model at word ends. All scores are
-// natural logarithms. unrolled/search/ctc/dictionary_search.py is the same, to be read.
+// Time-synchronous search for word sequences through a prefix tree, with a language model at word ends. All scores are
+// natural logarithms. unrolled/search/ctc/dictionary_search.py is the reference in plain Python.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 #include "ctc/ctc.h"
 #include "search/lexicon.h"
-#include "ngram/ngram.h"
 #include "search/search.h"
+#include "search/word_model.h"
 
 namespace unrolled {
 
@@ -26,21 +26,21 @@ struct DictionaryOptions {
   double unknown_penalty = kNever;  // added once for a word that is spelt by its labels; −infinity: there are none
 };
 
-// A lexicon with what a language model says of its words: shared by all searches that use the two.
+// A lexicon with a language model's scores of its words, shared by all searches that use the two.
 struct Dictionary {
   std::shared_ptr<const Lexicon> lexicon;
-  std::shared_ptr<const NGramModel> lm;  // or none
+  std::shared_ptr<const WordModel> lm;   // or none
   std::vector<uint32_t> lm_words;        // the model's number for each word of the lexicon
   std::vector<double> look_ahead;        // by node: the best unigram score of the words that begin so
 
-  Dictionary(std::shared_ptr<const Lexicon> lexicon, std::shared_ptr<const NGramModel> lm, const std::vector<std::string>& words);
+  Dictionary(std::shared_ptr<const Lexicon> lexicon, std::shared_ptr<const WordModel> lm, const std::vector<std::string>& words);
 };
 
 class DictionarySearch {
  public:
   static constexpr int32_t kUnknownWord = -2;
 
-  struct Found {
+  struct WordPath {
     double score;
     bool complete;                            // false: the last word is not at its end
     std::vector<int32_t> labels, starts, ends;  // the frames of each label, from the first to after the last
@@ -50,7 +50,7 @@ class DictionarySearch {
   DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options);
   void feed(const Frames& frames);
   // The best so far, as if the frames had ended.
-  std::vector<Found> best(int count) const;
+  std::vector<WordPath> best(int count) const;
 
  private:
   // The best path to a slot, or the sum of several. `end` is the frame after the last label's last one.
@@ -97,12 +97,12 @@ class DictionarySearch {
   bool no_end_stays(int32_t label, uint32_t lm_word) const;
   void note_end(const Slot& slot);
   double look_ahead(int32_t node) const { return looks_ahead_ && node < ends_at() ? options_.lm_weight * dictionary_->look_ahead[node] : 0.0; }
-  Found trace_back(const Path& path, double score, bool complete) const;
-  static bool same_words(const Found& a, const Found& b);
+  WordPath trace_back(const Path& path, double score, bool complete) const;
+  static bool same_words(const WordPath& a, const WordPath& b);
 
   std::shared_ptr<const Dictionary> dictionary_;
   const Lexicon* lexicon_;
-  const NGramModel* lm_;
+  const WordModel* lm_;
   DictionaryOptions options_;
   bool looks_ahead_;
   std::vector<Slot> slots_, next_;
@@ -120,7 +120,6 @@ class DictionarySearch {
   std::vector<uint64_t> staying_ = std::vector<uint64_t>(kStaying / 64);  // a bit for the hash of each slot that stays
   std::vector<uint64_t> ends_ = std::vector<uint64_t>(kStaying / 64);  // the same for label and word of those at word ends
   std::vector<uint8_t> any_end_;  // by label: whether one of them stays whose word the model has forgotten
-  std::vector<uint32_t> state_words_;
   std::vector<double> scores_;
   std::vector<int32_t> chosen_;
   struct Cached {

@@ -129,11 +129,11 @@ void PrefixSearch::keep_best() {
   }
 }
 
-std::vector<PrefixSearch::Found> PrefixSearch::best(int count) const {
-  std::vector<Found> found;
+std::vector<PrefixSearch::Labelling> PrefixSearch::best(int count) const {
+  std::vector<Labelling> found;
   for (const Entry& entry : entries_) {
     if (static_cast<int>(found.size()) == count) break;
-    Found one{entry.total, {}};
+    Labelling one{entry.total, {}};
     for (int32_t node = entry.node; node; node = tree_[node].parent) one.labels.push_back(tree_[node].label);
     std::reverse(one.labels.begin(), one.labels.end());
     found.push_back(std::move(one));

@@ -10,7 +10,7 @@ namespace unrolled {
 
 class PrefixSearch {
  public:
-  struct Found {
+  struct Labelling {
     double score;
     std::vector<int32_t> labels;
   };
@@ -18,7 +18,7 @@ class PrefixSearch {
   // `beam` labellings are kept, none whose score is more than `margin` below the best; paths are added up if `sum`.
   PrefixSearch(int labels, int blank, int beam, double margin, bool sum);
   void feed(const Frames& frames);
-  std::vector<Found> best(int count) const;
+  std::vector<Labelling> best(int count) const;
 
  private:
   // A labelling, a node of the tree, with the score of its paths that end in a blank and of those that do not.

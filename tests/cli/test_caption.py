@@ -111,7 +111,7 @@ def test_scores(folder: Path, table: Path, tmp_path: Path) -> None:
     ("name", "raw", "message"),
     [
         ("a.jpg", b"\xff\xd8\xff\xe0", "unrolled: {} is damaged or cut off. Get the file again, or leave it out."),
-        ("a.png", b"text", "unrolled: {} is no picture that can be read. Expected one of .png, .jpg"),
+        ("a.png", b"text", "unrolled: {} is not a readable picture. Expected one of .png, .jpg"),
         ("a.png", b"", "unrolled: {} is empty. Get the file again, or leave it out."),
         ("a.txt", b"text", "unrolled: {} holds no pictures: its name ends in '.txt'. Give a folder, a .zip or a .npz."),
         ("a.zip", b"zip", "unrolled: {} is not a whole zip file: File is not a zip file."),
@@ -135,7 +135,9 @@ def test_mistakes_leave_nothing_behind(folder: Path, table: Path, tmp_path: Path
     assert said.startswith(f"unrolled: {tmp_path}/empty holds no picture. Give image files, or a folder, zip or npz")
     code, _, said = call("eval", folder, table, "--target", table)
     assert code == 2
-    assert said.startswith("unrolled: --target is not for a model of caption. It is for translate.")
+    assert said.startswith(
+        "unrolled: --target is not for a model of caption. It takes --images, --beam, --length-penalty, --alpha."
+    )
 
 
 def test_scores_say_their_search(folder: Path, table: Path) -> None:
@@ -168,7 +170,7 @@ def test_unreadable_pictures_keep_their_names(folder: Path, table: Path, tmp_pat
     code, out, _ = call("run", folder, bad, picture(table), "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [row["input"] for row in rows] == [str(bad), str(picture(table))]
-    assert "is no picture that can be read" in rows[0]["error"]
+    assert "is not a readable picture" in rows[0]["error"]
     assert (rows[0]["caption"], rows[1]["error"]) == ("", "")
     assert rows[1]["caption"] in scenes()[0][2]
 

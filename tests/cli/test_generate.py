@@ -71,7 +71,7 @@ def test_the_whole_way_in_a_real_process(book: Path, tmp_path: Path) -> None:
 
     unrolled("new", "generate", "my.toml", "--set", "model.hidden_size=8", "--set", f"data.train={book}")
     text = (tmp_path / "my.toml").read_text()
-    assert "a Transformer's width. A whole number, 1 or more. Default: 256.\nhidden_size = 8" in text
+    assert "width of a Transformer. A whole number, 1 or more. Default: 256.\nhidden_size = 8" in text
     assert "train tokens" in unrolled("check", "my.toml", "--set", "train.batch_size=8")
     unrolled("train", "my.toml", "--out", "run", "--set", "train.batch_size=8", "--set", "train.max_steps=3")
     assert unrolled("run", "run", "--prompt", "3 and", "--max-tokens", "5", "--seed", "1").startswith("3 and")
@@ -177,11 +177,11 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "another task's option": ([*train, book, "--images", tmp], "--images is not for generate. Leave it out."),
         "resume and more": (
             ["train", "generate", "--resume", folder],
-            "--resume goes on with a run in its own folder, from its own model. Leave out generate.",
+            "--resume continues a run in its own folder, from its own model. Leave out generate.",
         ),
         "resume elsewhere": (
             ["train", "--resume", folder, "--out", tmp / "b", "--init", folder],
-            "--resume goes on with a run in its own folder, from its own model. Leave out --out and --init.",
+            "--resume continues a run in its own folder, from its own model. Leave out --out and --init.",
         ),
         "resume nowhere": (
             ["train", "--resume", tmp / "nowhere"],
@@ -194,7 +194,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "resume as another network": (
             ["train", "--resume", folder, "--set", "model.num_layers=7"],
-            f"model.num_layers cannot change when a run goes on: {folder} has 1. Leave it out. These can change: "
+            f"model.num_layers cannot change when a run resumes: {folder} has 1. Leave it out. These can change: "
             "train.epochs, train.max_steps, train.patience, train.eval_every, train.lr, train.clip_norm, "
             "train.clip_value, train.device, train.threads and the paths of the same data.",
         ),
@@ -204,8 +204,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a folder in use": (
             ["train", "generate", "--train", book, "--out", folder],
-            f"{folder} is there already. Choose another --out, or go on with that run: "
-            f"unrolled train --resume {folder}",
+            f"{folder} exists already. Choose another --out, or resume that run: unrolled train --resume {folder}",
         ),
         "no model": (
             ["run", tmp / "nowhere"],
@@ -215,8 +214,11 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             ["run", tmp],
             f"{tmp} holds no model. Give a run folder made by `unrolled train`, or a model file.",
         ),
-        "a text as a model": (["info", book], f"{book} is not a whole model file: "),
-        "a truncated model": (["info", tmp / "cut.safetensors"], f"{tmp}/cut.safetensors is not a whole model file: "),
+        "a text as a model": (["info", book], f"{book} is not a complete model file: "),
+        "a truncated model": (
+            ["info", tmp / "cut.safetensors"],
+            f"{tmp}/cut.safetensors is not a complete model file: ",
+        ),
         "a foreign model": (
             ["info", tmp / "foreign.safetensors"],
             f"{tmp}/foreign.safetensors is a safetensors file, but not one of unrolled's. "
@@ -229,7 +231,8 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "a model of another task": (
             ["info", tmp / "other.safetensors"],
-            f"{tmp}/other.safetensors was made by a task called 'generatx'. Give it: load(path, task=MyTask()).",
+            f"{tmp}/other.safetensors is a model of the task 'generatx', which is not built in. "
+            "Give it: --task FILE.py:CLASS, or load(path, task=MyTask()).",
         ),
         "temperature": (
             ["run", folder, "--temperature", "-1"],
@@ -237,7 +240,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             "Use 0 for the likeliest token, 1 for the model's own distribution.",
         ),
         "format": (["run", folder, "--format", "xml"], "Unknown format 'xml'. Choices: csv, jsonl, text."),
-        "a config that is there": (["new", "generate", book], f"{book} is there already. Choose another name."),
+        "a config that is there": (["new", "generate", book], f"{book} exists. Choose another name."),
         "no GPU": (
             [*train, book, "--device", "cuda"],
             "train.device=cuda, but torch finds no GPU here. Use train.device=cpu.",
@@ -261,7 +264,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "a run without a model": (
             ["run", _stopped(tmp / "stopped")],
             f"{tmp}/stopped was stopped before its first evaluation: it holds no model yet. "
-            f"Go on with: unrolled train --resume {tmp}/stopped",
+            f"Resume it: unrolled train --resume {tmp}/stopped",
         ),
         "a folder that is not there": (
             ["new", "generate", tmp / "nodir" / "x.toml"],
@@ -273,7 +276,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         ),
         "an output that cannot be": (
             ["train", "generate", "--train", book, "--out", book / "run"],
-            f"{book}/run cannot be made: Not a directory. Choose another --out.",
+            f"{book}/run cannot be created: Not a directory. Choose another --out.",
         ),
     }
 
@@ -320,10 +323,10 @@ def test_out_of_memory_names_a_batch_size_that_fits(
     """A loss that cannot hold more than two rows: eight are refused, two are named."""
     original: Callable[..., object] = TASKS["generate"].loss
 
-    def hungry(self: object, network: object, batch: object, state: object) -> object:
+    def hungry(self: object, network: object, batch: object, state: object, training: object = None) -> object:
         if len(batch.inputs) > 2:  # type: ignore[attr-defined]
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
-        return original(self, network, batch, state)
+        return original(self, network, batch, state, training)
 
     monkeypatch.setattr(TASKS["generate"], "loss", hungry)
     code, _, err = call("train", "generate", "--train", book, "--out", tmp_path / "run", *SMALL)

@@ -67,7 +67,7 @@ def test_one_bad_file_among_good_ones(folder: Path, monkeypatch: pytest.MonkeyPa
     first, bad, last = map(json.loads, result.stdout.splitlines())
     assert [first["text"], last["text"]] == words(10, seed=1)[:2]
     assert bad["input"] == "text.txt"
-    assert bad["error"].startswith("text.txt is no recording that can be read: Format not recognised.")
+    assert bad["error"].startswith("text.txt is not a readable recording: Format not recognised.")
     assert result.returncode == 2
     assert "1 of 3 inputs could not be read." in result.stderr
     monkeypatch.setattr(Recognize, "at_once", 1)  # read one after the other
@@ -76,7 +76,7 @@ def test_one_bad_file_among_good_ones(folder: Path, monkeypatch: pytest.MonkeyPa
     assert "1 of 3 inputs could not be read." in later.stderr
     nothing = run("run", "m", "text.txt", "missing.wav", folder=folder)
     assert (nothing.stdout, nothing.returncode) == ("", 2)
-    assert "text.txt is no recording that can be read" in nothing.stderr
+    assert "text.txt is not a readable recording" in nothing.stderr
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_check_and_info(folder: Path) -> None:
     ("parts", "message"),
     [
         (("run", "m", "missing.wav"), "missing.wav does not exist. Give the path of a recording or picture."),
-        (("run", "m", "text.txt"), "text.txt is no recording that can be read: Format not recognised."),
+        (("run", "m", "text.txt"), "text.txt is not a readable recording: Format not recognised."),
         (("run", "m", "picture.png"), "picture.png is a picture. This model expects a recording: a path"),
         (("run", "m", "sounds.zip/none.wav"), "sounds.zip has no member 'none.wav'. It has 80, the first 'some/train"),
         (("run", "m", "test0.wav", "--lm", "lm.arpa"), "A language model of words needs a list of them."),
@@ -208,7 +208,7 @@ def test_a_table_keeps_what_could_not_be_read(folder: Path) -> None:
     assert [row["text"] for row in rows] == ["", words(10, seed=1)[0], ""]
     assert rows[0]["error"] == "missing.wav does not exist. Give the path of a recording or picture."
     assert rows[1]["error"] == ""
-    assert rows[2]["error"].startswith("text.txt is no recording that can be read")
+    assert rows[2]["error"].startswith("text.txt is not a readable recording")
     assert all(None not in row and None not in row.values() for row in rows)  # every row has every column
     assert result.returncode == 2
 
@@ -219,19 +219,17 @@ def test_a_recording_that_ends_early_is_said(folder: Path) -> None:
     declared = (len(whole) - 44) / 2 / RATE
     result = run("run", "m", "cut.wav", folder=folder)
     assert result.returncode == 0
-    assert f"Note: cut.wav ends early: it declares {declared:.2f} seconds, and 0.25 are there." in result.stderr
+    assert f"Note: cut.wav ends early: it declares {declared:.2f} seconds, and has 0.25." in result.stderr
     assert "ends early" not in run("run", "m", "test0.wav", folder=folder).stderr
     piped = run("run", "m", "-", text=whole[: 44 + 2 * RATE // 4], folder=folder)
     assert (piped.stdout, piped.returncode) == (result.stdout, 0)
-    assert f"Note: Standard input ends early: it declares {declared:.2f} seconds, and 0.25 are there." in piped.stderr
+    assert f"Note: Standard input ends early: it declares {declared:.2f} seconds, and has 0.25." in piped.stderr
     (folder / "odd.wav").write_bytes(whole[:-1])
     last = run("run", "m", "odd.wav", folder=folder).stderr
-    assert last == "Note: odd.wav ends early: its last sample is not there. The others are read.\n"
+    assert last == "Note: odd.wav ends early: its last sample is missing. The others are read.\n"
     (folder / "head.wav").write_bytes(whole[:44])
     none = run("run", "m", "head.wav", folder=folder).stderr
-    assert (
-        none == f"Note: head.wav ends early: it declares {declared:.2f} seconds, and none are there: it says nothing.\n"
-    )
+    assert none == f"Note: head.wav ends early: it declares {declared:.2f} seconds, and has none.\n"
     manifest(folder / "cut.tsv", [("cut.wav", "a"), ("test0.wav", "b")])
     result = run("check", "recognize", "--train", "cut.tsv", "--set", "data.valid=test.tsv", folder=folder)
     assert "1 of 2 recordings end before what they declare, the first at cut.tsv:1." in result.stderr

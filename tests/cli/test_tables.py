@@ -111,7 +111,7 @@ def test_kept_columns(folder: Path, model: Model, tmp_path: Path) -> None:
         (("in.csv", "--keep", "no", "--json"), "in.csv has no column 'no' to keep. It has: id, text."),
         (("--text", "x", "--keep", "id", "--json"), "--keep is for the columns of tables, and there is no file."),
         (("in.csv", "--keep", ",", "--json"), "--keep names no column. Give names with commas between: --keep id,date"),
-        (("lines", "--keep", "id", "--json"), "lines is no table: it has no columns to keep."),
+        (("lines", "--keep", "id", "--json"), "lines is not a table: it has no columns to keep."),
     ],
 )
 def test_nothing_to_keep(words: tuple[str, ...], message: str, folder: Path, tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_a_run_of_no_use_says_so(tmp_path: Path) -> None:
     with pytest.warns(Note) as notes:
         api.train("classify", train=path, out=tmp_path / "run", set={**SMALL, "train.max_steps": 2}, quiet=True)
     said = "\n".join(str(one.message) for one in notes)
-    assert "40 of 40 training examples have a label of their own" in said
+    assert "40 of 40 training examples have a label that no other example has" in said
     assert "The nll is exactly 0 at the first evaluation, step 2" in said
     assert "The accuracy is exactly 0 at the first evaluation, step 2" in said
-    assert "The best accuracy is 0: not one validation example was answered rightly" in said
+    assert "The best accuracy is 0: no validation example is right" in said
 
 
 def test_empty_inputs_are_said(folder: Path, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_plain_lines_on_standard_input(folder: Path, model: Model) -> None:
         out = call("run", folder, "--json", given="".join(f"{line}\n" for line in turned))[1]
         assert [json.loads(line)["input"] for line in out.splitlines()] == turned
     for line, kind in (("good\ta fine film", "columns between tabs"), ('{"mood": "fine"}', "JSON")):
-        with pytest.warns(Note, match=f"Standard input, line 1 looks like {kind}, and names no text: each line is"):
+        with pytest.warns(Note, match=f"Standard input, line 1 looks like {kind}, but names no text: each line is"):
             out = call("run", folder, "--json", given=f"{line}\n")[1]
         assert json.loads(out)["input"] == line
 
@@ -225,7 +225,7 @@ def test_plain_lines_on_standard_input(folder: Path, model: Model) -> None:
     ("given", "keys", "message"),
     [
         ("text\tlabel\na\n", (), "Standard input, line 2 has 1 tab-separated columns. Expected 2, as in the header."),
-        ('{"text": "a"}\nb\n', (), "Standard input, line 2 is no JSON object."),
+        ('{"text": "a"}\nb\n', (), "Standard input, line 2 is not a JSON object."),
         ('{"text": "a"}\n{"body": "b"}\n', (), "Standard input, line 2 has no column 'text'. It has: body."),
         ('{"text": 7}\n', (), "Standard input, line 1: the text is int. Expected a text."),
         ("review\tbody\na\tb\n", (), "2 columns that may hold the text: 'review' or 'body'."),

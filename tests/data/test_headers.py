@@ -124,12 +124,12 @@ def test_half_a_header_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read_labelled(path)
     assert str(error.value) == (
-        f"{path}:1 looks like a header (sentence, mark), and no name says which column holds the label. "
+        f"{path}:1 looks like a header (sentence, mark), but no name fits the label column. "
         "Say it: --set data.label_column=NAME. If it is an example: --set data.label_column=1 --set data.text_column=2"
     )
     with pytest.warns(Note, match=r"is a header; columns: label 'mark', text 'sentence'"):
         assert read_labelled(path, label_column="mark")[0].labels == ("7",)
-    with pytest.raises(UserError, match=r"looks like a header .* holds the text\."):
+    with pytest.raises(UserError, match=r"looks like a header .* no name fits the text column\."):
         read_text_column(write(tmp_path / "u.tsv", ["words of it", "label"], ROWS), None, "text", 2, beside=["label"])
 
 
@@ -216,14 +216,14 @@ def test_quoted_tabs(tmp_path: Path) -> None:
     """As pandas and spreadsheets write them: all cells in quotes, or those that need it."""
     path = tmp_path / "t.tsv"
     path.write_text('"good"\t"a ""fine"" film"\n"bad"\t"a poor\none"\n')
-    with pytest.warns(Note, match=r"t\.tsv: cells stand in quotes"):
+    with pytest.warns(Note, match=r"t\.tsv: cells are quoted"):
         examples = read_labelled(path)
     assert [(e.labels[0], e.input, e.place) for e in examples] == [
         ("good", 'a "fine" film', f"{path}:1"),
         ("bad", "a poor\none", f"{path}:2"),
     ]
     path.write_text('good\t"a ""fine"" film"\nbad\ta poor one\nbad\t"well, no"\n')
-    with pytest.warns(Note, match=r"t\.tsv: cells stand in quotes"):
+    with pytest.warns(Note, match=r"t\.tsv: cells are quoted"):
         assert [e.input for e in read_labelled(path)] == ['a "fine" film', "a poor one", "well, no"]
 
 
@@ -417,7 +417,7 @@ def test_doubtful_labels() -> None:
     assert len(label_warnings(Counter(str(number) for number in range(100)), 100)) == 1  # ids
     alone = label_warnings(Counter(f"a text of {number}" for number in range(30)), 30)
     assert len(alone) == 1
-    assert alone[0].startswith("30 of 30 training examples have a label of their own")
+    assert alone[0].startswith("30 of 30 training examples have a label that no other example has")
 
 
 def test_json_lists_of_sentences_and_series(tmp_path: Path) -> None:

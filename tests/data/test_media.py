@@ -69,11 +69,9 @@ def broken(tmp_path: Path, name: str, data: bytes) -> Medium:
 
 
 def test_what_cannot_be_read_says_which_row(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"list\.tsv:7: .*a\.wav is no recording that can be read: Format not recognised"
-    ):
+    with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.wav is not a readable recording: Format not recognised"):
         read_audio(broken(tmp_path, "a.wav", b"RIFF nothing"), 8000)
-    with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.png is no picture that can be read"):
+    with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.png is not a readable picture"):
         line_facts(broken(tmp_path, "a.png", b"PNG nothing"))
     with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.png is damaged or cut off"):
         line_facts(broken(tmp_path, "a.png", b"\x89PNG\r\n\x1a\n"))

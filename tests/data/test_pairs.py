@@ -57,13 +57,11 @@ def test_files_of_unequal_length(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         read_parallel(tmp_path / "a.de", tmp_path / "a.en")
     (tmp_path / "a.tsv").write_text("eins\tone\n")
-    with pytest.raises(
-        UserError, match=r"a\.tsv is a table, and lines of text are expected\. Give the table by itself"
-    ):
+    with pytest.raises(UserError, match=r"a\.tsv is a table; expected lines of text\. Give the table alone"):
         read_parallel(tmp_path / "a.tsv", tmp_path / "a.en")
     assert str(error.value) == (
         f"{tmp_path}/a.de has 2 lines, {tmp_path}/a.en has 1,234. "
-        "Expected as many in both: line n of one is the translation of line n of the other."
+        "Expected the same number in both: line n of one is the translation of line n of the other."
     )
 
 
@@ -130,6 +128,6 @@ def test_without_the_package_the_message_says_what_to_do(monkeypatch: pytest.Mon
     with pytest.raises(UserError) as error:
         embedded_pronunciations()
     assert str(error.value) == (
-        "There is no data.train, and the words that would be taken instead are not installed. "
+        "There is no data.train, and the built-in words are not installed. "
         "Give a file of pairs, source TAB target: --train pairs.tsv; or: pip install 'unrolled[demo]'"
     )

@@ -89,7 +89,7 @@ def test_cmyk_is_read_and_a_photo_is_turned_as_it_was_held() -> None:
 def test_of_an_animation_the_first_frame_is_taken(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    with pytest.warns(Note, match=r"^1 pictures of .*a.gif are animated: their first frame is taken.$"):
+    with pytest.warns(Note, match=r"^1 pictures of .*a.gif are animated: the first frame is used.$"):
         ((name, view),) = some_pictures([tmp_path / "a.gif"])
     assert name == str(tmp_path / "a.gif")
     assert view.values is not None
@@ -119,7 +119,7 @@ def deep() -> bytes:
     [
         (broken_jpeg, r"a.png is damaged: .*truncated.* Get the file again, or leave it out."),
         (broken_crc, r"a.png is damaged: .* Get the file again, or leave it out."),
-        (lambda: b"no picture", r"a.png is no picture that can be read. Expected one of .png, .jpg, .*"),
+        (lambda: b"no picture", r"a.png is not a readable picture. Expected one of .png, .jpg, .*"),
         (lambda: b"", r"a.png is empty. Get the file again, or leave it out."),
         (fractions, r"a.png has fractions as pixels. Expected 8 or 16 bits."),
         (deep, r"a.png has values from 1048576 to 1048576. Expected 8 or 16 bits."),
@@ -265,7 +265,7 @@ def rows(*names: str) -> Callable[[Path], None]:
         (
             "f.npz",
             savez(vectors=np.zeros((2, 4)), names=np.array(["a", "a"])),
-            "{} names 'a' twice. Give every row of `names` a name of its own.",
+            "{} names 'a' twice. Give every row of `names` a different name.",
         ),
         (
             "f.npz",
@@ -374,7 +374,7 @@ def test_features_of_another_size_are_refused() -> None:
         fitted_view(view, Shape("regions", (14, 14, 512)), "f.npz")
     assert str(error.value) == (
         "f.npz is 7×7 regions of 48 numbers and a vector of 10 numbers, and the model reads 14×14 regions of 512 "
-        "numbers. Make its features as those it was trained on."
+        "numbers. Compute its features like those in training."
     )
     with pytest.raises(UserError, match=r"^a.jpg is 6×8 pixels, and the model reads a vector of 4 numbers."):
         fitted_view(View(a_picture()), Shape("vector", (), 4), "a.jpg")

@@ -22,7 +22,7 @@ TABLE = "date,x,y\n2026-01-01,1,10\n2026-01-02,2,20.5\n2026-01-03,3,-1e3\n"
 def test_a_table_with_names_and_dates(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(TABLE)
-    with pytest.warns(Note, match=r"not numbers, and left out: 'date'\."):
+    with pytest.warns(Note, match=r"left out, since they are not numbers: 'date'\."):
         sheet = read_series(path)
     assert sheet.columns == ("x", "y")
     assert sheet.series[0].values.tolist() == [[1, 10], [2, 20.5], [3, -1000]]
@@ -93,7 +93,7 @@ def test_names_that_are_asked_for_are_names(tmp_path: Path) -> None:
 def test_semicolons_tabs_and_decimal_commas(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
-    with pytest.warns(Note, match="left out: 'day'"):
+    with pytest.warns(Note, match="left out, since they are not numbers: 'day'"):
         sheet = read_series(path)
     assert sheet.columns == ("y", "x")
     assert sheet.series[0].values.tolist() == [[1.5, 2], [-3, 40]]
@@ -164,15 +164,15 @@ def test_a_ragged_sequence_may_be_empty(targets: bool, tmp_path: Path) -> None:
     [
         (
             'x,y\n1,2\n3,"4\n5,6\n',
-            '{}:3: a quote is not closed. Close it, or double it where it is meant itself: "".',
+            '{}:3: a quote is not closed. Close it, or double a literal quote: "".',
         ),
         (f"x,y\n1,2\n3,{'4' * 140_000}\n", "{}:3, column 'y': inf is not finite. Correct it, or leave the cell empty."),
         (
             "x,y\n1,2\n3,4\n1_0,6\n",
             "{}:4, column 'x': '1_0' is not a number. Correct it, or leave the column out: data.input_columns.",
         ),
-        ("x,y\n1,2\n3\n", "{}:3 has 1 comma-separated columns, expected 2. Make every row the same."),
-        ("x,x\n1,2\n", "{} has two columns 'x'. Give every column a name of its own."),
+        ("x,y\n1,2\n3\n", "{}:3 has 1 comma-separated columns, expected 2. Give every row the same columns."),
+        ("x,x\n1,2\n", "{} has two columns 'x'. Give every column a different name."),
         ("x,y\n", "{} holds no row of numbers. Give a file with a row for each step."),
         ("x\na\nb\n", "{} has no column of numbers. Its columns: x."),
         (

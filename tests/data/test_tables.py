@@ -75,9 +75,9 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
         ("t.parquet", "nonsense", "t.parquet is not a Parquet file:"),
         ("t.doc", "x", "Unknown kind of file 't.doc'. Choices: .csv, .json, .jsonl, .parquet, .tsv, .txt."),
         ("t.tsv.gz", "not gzip", "t.tsv.gz is not a whole gzip file:"),
-        ("t.csv", 'label,text\na,"open\nb,c\n', "t.csv:2: a quote is not closed. Close it, or double it"),
+        ("t.csv", 'label,text\na,"open\nb,c\n', "t.csv:2: a quote is not closed. Close it, or double a literal"),
         ("t.csv", 'label,text\na,"x" y\n', "t.csv:2: ',' expected after '\"'. Correct the line."),
-        ("t.csv", "label,text,text\na,b,c\n", "t.csv:1 has 2 columns 'text'. Give each a name of its own."),
+        ("t.csv", "label,text,text\na,b,c\n", "t.csv:1 has 2 columns 'text'. Give each a different name."),
         (
             "t.csv",
             "good,it was fine\nbad,it was not\n",
@@ -231,7 +231,7 @@ def test_equal_examples_are_held_out_together() -> None:
     assert len(valid) == 50
     assert held_out(keys, 0.1) == (train, valid)
     assert len(held_out(["a", "b"], 0.01)[1]) == 1
-    with pytest.raises(UserError, match=r"^All 3 examples have the same input, so that none can be held out"):
+    with pytest.raises(UserError, match=r"^All 3 examples have the same input: none can be held out"):
         held_out(["a", "a", "a"], 0.1)
 
 

@@ -114,7 +114,7 @@ def test_what_is_no_time(cells: list[Any]) -> None:
         ([datetime(2024, 1 + i, 1) for i in range(9)], "monthly"),
         ([datetime(2024, 1 + 3 * i, 1) for i in range(4)], "quarterly"),
         ([datetime(2000 + i, 1, 1) for i in range(9)], "yearly"),
-        ([*HOURS[:5], *HOURS[9:], HOURS[-1]], "hourly; 1 gap, the longest 5 hours; 1 time twice"),
+        ([*HOURS[:5], *HOURS[9:], HOURS[-1]], "hourly; 1 gap, the longest 5 hours; 1 duplicate time"),
         ([START + timedelta(seconds=i / 100) for i in range(9)], "10 milliseconds"),
     ],
 )
@@ -208,14 +208,17 @@ def test_numbers_that_are_times_and_those_that_are_not(
 
 def test_an_id_in_every_row_is_left_out_with_a_note(tmp_path: Path) -> None:
     rows = [[str(time), 7919 * (i + 3) % 1009, i / 3] for i, time in enumerate(HOURS)]
-    with pytest.warns(Note, match=r"ids or times by their looks, and left out: 'order_id'\. data\.input_columns would"):
+    said = r"left out, since they look like ids or times: 'order_id'\. To use them: data\.input_columns"
+    with pytest.warns(Note, match=said):
         assert auto(write(tmp_path / "a.csv", ["date", "order_id", "y"], rows)).columns == ("y",)
 
 
 def test_mixed_series_without_an_id_are_refused(tmp_path: Path) -> None:
     rows = [[str(time), i * s + 0.5] for i, time in enumerate(HOURS) for s in (1, 2)]
     path = write(tmp_path / "a.csv", ["date", "y"], rows)
-    with pytest.raises(UserError, match=r"60 of 120 rows have a time, 'date', that another row has too\. Say which"):
+    with pytest.raises(
+        UserError, match=r"60 of 120 rows have a time, 'date', that another row has too\. Name the column"
+    ):
         auto(path)
     assert len(read_series(path).series) == 1
 
@@ -223,12 +226,12 @@ def test_mixed_series_without_an_id_are_refused(tmp_path: Path) -> None:
 def test_mistakes_in_times(tmp_path: Path) -> None:
     rows = [[str(time), i] for i, time in enumerate(HOURS)]
     path = write(tmp_path / "a.csv", ["date", "y"], [*rows[:30], ["soon", 1], *rows[30:]])
-    with pytest.raises(UserError, match=r"a\.csv:32, column 'date': 'soon' is no time as in the rows before it\."):
+    with pytest.raises(UserError, match=r"a\.csv:32, column 'date': 'soon' is not a time like those before it\."):
         read_series(path, time_column="date")
     with pytest.raises(UserError, match=r"has no column 'when'\. Its columns: date, y\."):
         read_series(path, time_column="when")
     words = write(tmp_path / "b.csv", ["date", "y"], [["monday", 1], ["tuesday", 2]])
-    with pytest.raises(UserError, match=r"b\.csv:2, column 'date': 'monday' is no time\. Expected dates such as"):
+    with pytest.raises(UserError, match=r"b\.csv:2, column 'date': 'monday' is not a time\. Expected dates such as"):
         read_series(words, ["y"], time_column="date")
 
 
@@ -293,5 +296,5 @@ def test_a_series_column_that_was_said_may_be_anything_but_lists(tmp_path: Path)
     )
     assert len(sheet.series) == 6
     (tmp_path / "a.jsonl").write_text('{"who": [1], "y": 2}\n{"who": [2], "y": 3}\n')
-    with pytest.raises(UserError, match=r"a\.jsonl:1, column 'who': \[1\] is no name of a series\. Expected a text"):
+    with pytest.raises(UserError, match=r"a\.jsonl:1, column 'who': \[1\] does not name a series\. Expected a text"):
         read_series(tmp_path / "a.jsonl", sequence_column="who")

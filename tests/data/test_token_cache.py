@@ -117,7 +117,7 @@ def test_a_damaged_cache_is_made_again(book: Path, tmp_path: Path, damage: str) 
         (place / "about.json").unlink()
     else:
         (place / "about.json").write_text("{")
-    with pytest.warns(Note, match=r"The token cache .* is damaged \(.*\) and is made again"):
+    with pytest.warns(Note, match=r"The token cache .* is damaged \(.*\) and is rebuilt"):
         assert np.array_equal(cache.ids(text, made), expected)
 
 
@@ -128,7 +128,7 @@ def test_a_damaged_tokenizer_or_scan_is_made_again(book: Path, tmp_path: Path) -
     for path in (tmp_path / "cache").rglob("*.json"):
         path.write_text("{")
     assert cache.text(book)[0] == text
-    with pytest.warns(Note, match="is damaged and is made again"):
+    with pytest.warns(Note, match="is damaged and is rebuilt"):
         assert cache.tokenizer(text, {"level": "char"}, lambda texts: train_tokenizer("char", texts)) == made
 
 

@@ -285,7 +285,7 @@ ARRAYS = {
     "objects": (npy(WHOLE.replace("<f4", "|O"), bytes(8)), "holds Python objects, which are not read"),
     "characters": (
         npy(WHOLE.replace("<f4", "<U1"), b"\xff\xff\xff\x7f" * 2),
-        "text with numbers that are no characters",
+        "text with invalid code points",
     ),
     "cut": (npy(WHOLE, bytes(4)), "declares 8 bytes of numbers, and there are 4"),
 }

@@ -136,7 +136,7 @@ class TestLeftovers:
         with pytest.raises(UserError) as error:
             api.resume(folder, quiet=True)
         assert str(error.value) == (
-            f"{folder} was stopped before its run began: there is nothing to go on with. "
+            f"{folder} was stopped before its run began: there is nothing to resume. "
             f"Start it again: unrolled train TASK --out {folder}"
         )
         api.train("generate", train=text, out=folder, set=SHORT, quiet=True)
@@ -146,7 +146,7 @@ class TestLeftovers:
     def test_what_is_no_leftover_is_never_touched(self, text: Path, tmp_path: Path) -> None:
         (tmp_path / "config.toml.new").write_text("half")
         (tmp_path / "notes.txt").write_text("mine")
-        with pytest.raises(UserError, match=r"is there already, and is no run\. Choose another --out\."):
+        with pytest.raises(UserError, match=r"exists and is not a run folder\. Choose another --out\."):
             api.train("generate", train=text, out=tmp_path, set=SHORT, quiet=True)
         assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -158,7 +158,7 @@ class TestLeftovers:
         assert_same(stopped, whole)
 
     def test_out_is_refused_before_data_is_read(self, whole: Path, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="is there already"):
+        with pytest.raises(UserError, match="exists already"):
             api.train("generate", train=tmp_path / "nowhere.txt", out=whole, set=SHORT, quiet=True)
 
     def test_a_shortened_file_is_not_filled_with_zeros(self, stopped: Path, capfd: Any) -> None:
@@ -209,7 +209,7 @@ class TestDisk:
         assert done.returncode == 2
         assert done.stderr == (
             f"unrolled: {folder} could not be written: File too large. "
-            f"Raise the limit on the size of files (ulimit -f), then go on with: unrolled train --resume {folder}\n"
+            f"Raise the limit on the size of files (ulimit -f), then resume with: unrolled train --resume {folder}\n"
         )
         assert not (folder / "checkpoint.new").exists()
         api.resume(folder, quiet=True)
@@ -233,7 +233,7 @@ class TestDisk:
                 api.resume(stopped, quiet=True)
         assert str(error.value) == (
             f"{stopped} could not be written: No space left on device. "
-            f"Free some space, then go on with: unrolled train --resume {stopped}"
+            f"Free some space, then resume with: unrolled train --resume {stopped}"
         )
         (stopped / name).unlink()
         (stopped / name).write_bytes(kept)
@@ -266,7 +266,7 @@ class TestDisk:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
         assert str(error.value) == (
             f"{stopped} could not be written: Too many open files. "
-            f"Raise the limit on open files (ulimit -n 4096), then go on with: unrolled train --resume {stopped}"
+            f"Raise the limit on open files (ulimit -n 4096), then resume with: unrolled train --resume {stopped}"
         )
         api.resume(stopped, quiet=True)
         assert_same(stopped, whole)
@@ -279,7 +279,7 @@ class TestDisk:
                 f"{folder} could not be written: Permission denied. "
                 "Make it writable, then try again, or copy the run to another place."
             )
-            with pytest.raises(UserError, match=r"cannot be made: Permission denied\. Choose another --out\."):
+            with pytest.raises(UserError, match=r"cannot be created: Permission denied\. Choose another --out\."):
                 new_folder(folder / "inside", "generate")
 
 
@@ -325,7 +325,7 @@ def test_data_that_changed_is_named(stopped: Path, text: Path, tmp_path: Path) -
     with pytest.raises(UserError) as error:
         api.resume(stopped, quiet=True)
     assert str(error.value) == (
-        f"The data is not what {stopped} was trained on: {other} changed since. Put the files back as they were, "
+        f"The data is not what {stopped} was trained on: {other} changed since. Restore the files, "
         f"or start a new run from its model: unrolled train generate --init {stopped}"
     )
     api.resume(stopped, set={"data.train": str(moved)}, quiet=True)

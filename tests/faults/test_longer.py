@@ -72,7 +72,7 @@ def test_a_falling_schedule_follows_the_new_end_and_says_so(text: Path, tmp_path
     api.resume(tmp_path, set={"train.max_steps": 16})
     said = capfd.readouterr().err
     assert "train.max_steps was 8, now 16\n" in said
-    assert "The run now ends after 16 updates in place of 8; 8 are made.\n" in said
+    assert "The run now ends after 16 updates instead of 8; 8 are done.\n" in said
     assert (
         "The learning rate follows the cosine schedule of 16 updates from here: it was 4.77e-04, is 5.05e-03 now, "
         "and ends at 1.95e-04.\n"
@@ -103,7 +103,7 @@ def test_what_cannot_change_is_refused_and_the_config_stays(text: Path, tmp_path
     before = (tmp_path / "config.toml").read_text()
     for keys, said in {
         ("train.batch_size", 8): (
-            f"train.batch_size cannot change when a run goes on: {tmp_path} has 4. Leave it out. These can change: "
+            f"train.batch_size cannot change when a run resumes: {tmp_path} has 4. Leave it out. These can change: "
             "train.epochs, train.max_steps, train.patience, train.eval_every, train.lr, train.clip_norm, "
             "train.clip_value, train.device, train.threads and the paths of the same data. "
             f"Or start a new run from this one's model: unrolled train generate --init {tmp_path} "
@@ -115,7 +115,7 @@ def test_what_cannot_change_is_refused_and_the_config_stays(text: Path, tmp_path
         ): "train.max_steps=8.5 is a decimal number. Expected a whole number, 1 or more, or none.",
         ("train.max_stepz", 9): "Unknown key 'train.max_stepz'. Did you mean 'train.max_steps'?",
         ("train.max_steps", 5): (
-            "The run has made 8 updates, and is now to end after 5. "
+            "The run has made 8 updates and cannot end after 5. "
             "Ask for more than 8, with train.epochs or train.max_steps."
         ),
     }.items():
@@ -131,7 +131,7 @@ def test_an_end_that_another_key_holds_is_said(text: Path, tmp_path: Path, capfd
     assert total == 5
     api.resume(tmp_path, set={"train.epochs": 50})
     assert (
-        "It still ends after 5 updates: train.epochs and train.max_steps both hold, and the earlier end counts.\n"
+        "It still ends after 5 updates: train.epochs and train.max_steps are both set, and the earlier end counts.\n"
         in (capfd.readouterr().err)
     )
 
@@ -140,7 +140,7 @@ def test_without_anything_to_do_it_says_how_to_go_on(text: Path, tmp_path: Path,
     train(text, tmp_path)
     api.resume(tmp_path)
     longer = f"To make it longer: unrolled train --resume {tmp_path} --set train.max_steps=16\n"
-    assert f"The run had come to its end already. {longer}" in capfd.readouterr().err
+    assert f"The run is already finished. {longer}" in capfd.readouterr().err
 
 
 def test_stopped_early_it_goes_on_with_more_patience(text: Path, tmp_path: Path, capfd: Any) -> None:
@@ -158,7 +158,7 @@ def test_stopped_early_it_goes_on_with_more_patience(text: Path, tmp_path: Path,
         f"Stopped early: no better nats_per_token than at step {better} in the last 2 evaluations (train.patience). "
         f"To train on: unrolled train --resume {tmp_path / 'run'} --set train.patience=0\n"
     ) in said
-    assert "come to its end" not in said
+    assert "already finished" not in said
     api.resume(tmp_path / "run", set={"train.patience": 0}, quiet=True)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == (tmp_path / "long" / "metrics.jsonl").read_bytes()
 
@@ -174,7 +174,7 @@ def test_stopped_early_it_trains_on_when_the_end_is_moved(text: Path, tmp_path: 
     made = json.loads(rows.splitlines()[-1])["step"]
     capfd.readouterr()
     api.resume(tmp_path, set={key: 20, "train.lr": 0.01})
-    assert "It had stopped early (train.patience): it trains on, and patience counts anew from here.\n" in (
+    assert "It had stopped early (train.patience): it continues, and its patience is reset.\n" in (
         capfd.readouterr().err
     )
     longer = (tmp_path / "metrics.jsonl").read_text()

@@ -212,7 +212,7 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(number: int, code: int, te
     process.kill(number)
     ended = process.finished()
     assert ended.returncode == code, ended.stderr
-    assert f"Go on with: unrolled train --resume {folder}" in ended.stderr
+    assert f"Resume with: unrolled train --resume {folder}" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert (folder / "checkpoint").is_dir()
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -293,7 +293,7 @@ def test_two_broken_checkpoints_are_an_error(whole: Path, tmp_path: Path) -> Non
     shutil.copytree(whole, copy)
     for name in ("checkpoint", "checkpoint.previous"):
         (copy / name / "state.json").write_text("{}")
-    with pytest.raises(UserError, match="There is no earlier generation: train anew"):
+    with pytest.raises(UserError, match="There is no earlier checkpoint: train again"):
         api.resume(copy, quiet=True)
 
 
@@ -323,7 +323,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(text: Path, whole: Path, tmp_pa
             api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
     assert str(error.value) == (
         f"{folder} could not be written: No space left on device. "
-        f"Free some space, then go on with: unrolled train --resume {folder}"
+        f"Free some space, then resume with: unrolled train --resume {folder}"
     )
     api.resume(folder, quiet=True)
     assert_same(folder, whole)

@@ -50,7 +50,7 @@ def test_a_recording_that_changed_is_noticed(tmp_path: Path) -> None:
     trainer = job.trainer()
     trainer.update()
     path = change(tmp_path / "data")
-    with pytest.raises(UserError, match=rf"{path.name} changed while it was trained on\. Put it back as it was and"):
+    with pytest.raises(UserError, match=rf"{path.name} changed during training\. Restore it and"):
         job.task.evaluate(job.model, job.task.batches(job.config, job.assets, job.data.valid, training=False))
     with pytest.raises(UserError, match=r"The data is not what .* was trained on"):
         api.resume(run, quiet=True)

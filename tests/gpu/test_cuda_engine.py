@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,8 +18,10 @@ from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, choose
-from unrolled.kernels.recurrence import cuda
-from unrolled.kernels.recurrence.cuda import launch
+from unrolled.kernels.recurrence.cuda import compiler, launch
+from unrolled.kernels.recurrence.cuda import engine as cuda
+from unrolled.kernels.recurrence.cuda.arguments import Arguments
+from unrolled.kernels.recurrence.cuda.plan import KINDS, LSTM, Plan
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -285,6 +288,34 @@ def test_compiled() -> None:
     compiled: Any = torch.compile(layer)
     found = torch.autograd.grad(compiled(x)[0].sum(), [x, *layer.parameters()])
     assert all(error(f, e) < RELATIVE[torch.float16] for f, e in zip(found, expected, strict=True))
+
+
+def test_in_a_new_thread() -> None:
+    """A thread in which torch has not used the GPU has no CUDA context yet."""
+    job = cast(make({**PLAIN, "hidden": 64}, "cuda"), torch.float16)
+    expected = results(job, ENGINES["cuda"])
+    found: dict[str, Tensor] = {}
+    thread = threading.Thread(target=lambda: found.update(results(job, ENGINES["cuda"])))
+    thread.start()
+    thread.join()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs here")
+def test_on_another_gpu() -> None:
+    """The current device stays as it is."""
+    case = {**PLAIN, "hidden": 64}
+    first, second = (results(cast(make(case, f"cuda:{i}"), torch.float16), ENGINES["cuda"]) for i in range(2))
+    assert all(torch.equal(first[name].cpu(), second[name].cpu()) for name in first)
+    assert torch.cuda.current_device() == 0
+
+
+def test_a_launch_that_fails_names_the_reason() -> None:
+    """More blocks than run at once."""
+    program = compiler.recurrence(KINDS[LSTM], 64, torch.float16, 16)
+    plan = Plan(10_000, 16, 8, 8, 8, shared_bytes=1024, accumulator_rows=8)
+    with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
+        launch.run(program, "forward", plan, Arguments(), torch.device("cuda:0"))
 
 
 def test_what_it_refuses() -> None:

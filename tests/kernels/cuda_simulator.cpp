@@ -1,4 +1,4 @@
-// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, of a cluster, shared bytes, seed)`.
+// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, cluster size, shared bytes, seed)`.
 #include <device.cuh>
 
 #include <algorithm>
@@ -14,18 +14,18 @@ inline void run_fiber() {
     yield();
 }
 
-// 0, or what went wrong: 1 a wait was given up, 2 everyone waits for ever, 3 shared memory was written past its end.
+// 0, or the error: 1 a kernel trapped, 2 all threads wait for ever, 3 shared memory was written past its end.
 int run(int count, int shared_bytes, unsigned seed) {
     constexpr size_t STACK = 32 * 1024, GUARD = 64;
     std::mt19937 drawn(seed);
     blocks = std::vector<Block>(count);
     for (auto& block : blocks) block.memory.assign(shared_bytes + GUARD, 0xff);  // NaN
-    fibers = std::vector<Fiber>(static_cast<size_t>(count) * BLOCK_THREADS);
+    fibers = std::vector<Fiber>(static_cast<size_t>(count) * THREADS);
     std::vector<Fiber*> order;
     for (size_t i = 0; i < fibers.size(); i++) {
         Fiber& fiber = fibers[i];
-        fiber.thread = static_cast<int>(i % BLOCK_THREADS);
-        fiber.block = static_cast<int>(i / BLOCK_THREADS);
+        fiber.thread = static_cast<int>(i % THREADS);
+        fiber.block = static_cast<int>(i / THREADS);
         fiber.stack.reset(new uint8_t[STACK]);
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -35,14 +35,14 @@ int run(int count, int shared_bytes, unsigned seed) {
         order.push_back(&fiber);
     }
     progress = failures = 0;
-    // Warps are as unequal as can be: now and then one sleeps while the others go on, as far as they can without it.
+    // Warps run at unequal speeds: now and then one sleeps while the others go on, as far as they can without it.
     std::vector<int> sleeps(fibers.size() / LANES);
     for (int idle = 0; !order.empty() && failures == 0; idle++) {
         const uint64_t before = progress;
         std::shuffle(order.begin(), order.end(), drawn);
         for (auto& sleep : sleeps) sleep = sleep > 0 ? sleep - 1 : drawn() % 16 == 0 ? static_cast<int>(drawn() % 40) : 0;
         for (Fiber* fiber : order) {
-            if (sleeps[(fiber->block * BLOCK_THREADS + fiber->thread) / LANES] > 0) continue;
+            if (sleeps[(fiber->block * THREADS + fiber->thread) / LANES] > 0) continue;
             now = fiber;
             swapcontext(&scheduler, &fiber->context);
         }
@@ -64,7 +64,7 @@ extern "C" int launch([[maybe_unused]] int which, const Arguments* given, int co
     simulator::clusters = std::vector<simulator::Cluster>(count / cluster);
     simulator::arguments = given;
 #ifdef ROWS
-    simulator::kernel = once;
+    simulator::kernel = single_step;
 #else
     simulator::kernel = which == 0 ? forward : backward;
 #endif
@@ -72,7 +72,7 @@ extern "C" int launch([[maybe_unused]] int which, const Arguments* given, int co
 }
 
 #ifndef ROWS
-// Bytes of shared memory that the kernels lay out.
+// The size of the shared memory that the kernels lay out.
 extern "C" int shared_bytes(int which, int chunk_rows, int chunks) {
     return which == 0 ? ForwardShared::bytes(chunk_rows, chunks) : BackwardShared::bytes(chunk_rows, chunks);
 }

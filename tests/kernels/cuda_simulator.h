@@ -1,6 +1,5 @@
-// device.cuh on a CPU: every thread of every block is a fiber, and one scheduler runs them all, in an order and at speeds
-// drawn anew for each seed. What a kernel does wrong (a race, a wait for something that never comes, an index out of its buffer) comes
-// out the same way each time.
+// device.cuh for a CPU: every thread of every block is a fiber, and one scheduler runs them all, in an order and at speeds
+// that depend on a seed. A mistake of a kernel (a race, a poll that never ends, an index past its buffer) is reproducible.
 #pragma once
 
 #include <ucontext.h>
@@ -14,9 +13,11 @@
 #include <random>
 #include <vector>
 
+#include <constants.h>
+
 #define DEVICE inline
 #define KERNEL extern "C" void
-#define GIVEN const
+#define KERNEL_ARGUMENT const
 
 struct alignas(16) Words {
     uint32_t x, y, z, w;
@@ -27,28 +28,26 @@ struct alignas(8) Pair {
 
 namespace simulator {
 
-constexpr int LANES = 32, BLOCK_THREADS = 256;
-
-struct Meeting {  // of threads that wait for each other
+struct Barrier {
     int arrived = 0;
     unsigned round = 0;
 };
-struct Deposit {
+struct Exchanged {
     uint32_t a[4], b[2];
     bool flag;
     float number;
 };
 struct Warp {
-    Meeting meeting;
-    Deposit lanes[LANES];
+    Barrier barrier;
+    Exchanged lanes[LANES];
 };
 struct Block {
-    Meeting meeting;
-    Warp warps[BLOCK_THREADS / LANES];
+    Barrier barrier;
+    Warp warps[THREADS / LANES];
     std::vector<uint8_t> memory;
 };
 struct Cluster {
-    Meeting meeting;
+    Barrier barrier;
 };
 struct Fiber {
     ucontext_t context;
@@ -63,22 +62,22 @@ inline std::vector<Cluster> clusters;
 inline int cluster_size = 1;  // in blocks
 inline ucontext_t scheduler;
 inline Fiber* now;
-inline uint64_t progress, failures;  // meetings held and words stored: without any, everyone waits for ever
+inline uint64_t progress, failures;  // barriers passed and words stored: without any, all threads wait for ever
 
 inline void yield() { swapcontext(&now->context, &scheduler); }
 
-inline void meet(Meeting& meeting, int size) {
-    const unsigned round = meeting.round;
-    if (++meeting.arrived == size) {
-        meeting.arrived = 0;
-        meeting.round++;
+inline void wait_at(Barrier& barrier, int size) {
+    const unsigned round = barrier.round;
+    if (++barrier.arrived == size) {
+        barrier.arrived = 0;
+        barrier.round++;
         progress++;
         return;
     }
-    while (meeting.round == round) yield();
+    while (barrier.round == round) yield();
 }
 inline Warp& warp() { return blocks[now->block].warps[now->thread / LANES]; }
-inline Deposit& deposit() { return warp().lanes[now->thread % LANES]; }
+inline Exchanged& exchanged() { return warp().lanes[now->thread % LANES]; }
 
 inline float from_half(uint16_t bits) {
     _Float16 value;
@@ -105,12 +104,12 @@ inline uint16_t to_bfloat(float value) {
     return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// m16n8k16 as its manual lays it out: lane (r, q) holds rows r, r + 8 and columns 2q, 2q + 1, 2q + 8, 2q + 9 of a,
+// m16n8k16 with the layout of the PTX manual: lane (r, q) holds rows r, r + 8 and columns 2q, 2q + 1, 2q + 8, 2q + 9 of a,
 // rows 2q, 2q + 1, 2q + 8, 2q + 9 of column r of b, and rows r, r + 8 of columns 2q, 2q + 1 of the sums.
 template <float (*WIDEN)(uint16_t)>
 void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-    deposit() = {{a0, a1, a2, a3}, {b0, b1}, false, 0.0f};
-    meet(warp().meeting, LANES);
+    exchanged() = {{a0, a1, a2, a3}, {b0, b1}, false, 0.0f};
+    wait_at(warp().barrier, LANES);
     const Warp& all = warp();
     const int lane = now->thread % LANES, r = lane / 4, q = lane % 4;
     for (int e = 0; e < 4; e++) {
@@ -122,27 +121,27 @@ void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t 
             sums[e] += WIDEN(a >> 16 * half & 0xffff) * WIDEN(b >> 16 * half & 0xffff);
         }
     }
-    meet(warp().meeting, LANES);
+    wait_at(warp().barrier, LANES);
 }
 
 }  // namespace simulator
 
 inline int thread_index() { return simulator::now->thread; }
 inline int block_index() { return simulator::now->block; }
-inline void sync_block() { simulator::meet(simulator::blocks[block_index()].meeting, simulator::BLOCK_THREADS); }
+inline void sync_block() { simulator::wait_at(simulator::blocks[block_index()].barrier, THREADS); }
 inline uint8_t* shared_memory() { return simulator::blocks[block_index()].memory.data(); }
-inline void rest() {}
-inline void give_up() {
+inline void back_off() {}
+inline void trap() {
     simulator::failures++;
     simulator::now->done = true;
     simulator::yield();
 }
 inline bool any_lane(bool flag) {
-    simulator::deposit().flag = flag;
-    simulator::meet(simulator::warp().meeting, simulator::LANES);
+    simulator::exchanged().flag = flag;
+    simulator::wait_at(simulator::warp().barrier, LANES);
     bool any = false;
     for (const auto& lane : simulator::warp().lanes) any = any || lane.flag;
-    simulator::meet(simulator::warp().meeting, simulator::LANES);
+    simulator::wait_at(simulator::warp().barrier, LANES);
     return any;
 }
 inline Words load_exchanged(const void* address) {
@@ -154,11 +153,11 @@ inline void store_exchanged(void* address, uint32_t word) {
     *static_cast<uint32_t*>(address) = word;
     simulator::progress++;
 }
-inline float from_lane_across(float number, int bits) {
-    simulator::deposit().number = number;
-    simulator::meet(simulator::warp().meeting, simulator::LANES);
-    const float found = simulator::warp().lanes[(thread_index() % simulator::LANES) ^ bits].number;
-    simulator::meet(simulator::warp().meeting, simulator::LANES);
+inline float shuffle_xor(float number, int bits) {
+    simulator::exchanged().number = number;
+    simulator::wait_at(simulator::warp().barrier, LANES);
+    const float found = simulator::warp().lanes[(thread_index() % LANES) ^ bits].number;
+    simulator::wait_at(simulator::warp().barrier, LANES);
     return found;
 }
 inline uint32_t bits_of(float number) {
@@ -173,27 +172,27 @@ inline float float_of(uint32_t bits) {
 }
 inline void sync_cluster() {
     const int size = simulator::cluster_size;
-    simulator::meet(simulator::clusters[block_index() / size].meeting, size * simulator::BLOCK_THREADS);
+    simulator::wait_at(simulator::clusters[block_index() / size].barrier, size * THREADS);
 }
-inline uint8_t* near(int block, const void* mine) {
+inline uint8_t* cluster_address(int block, const void* mine) {
     const int first = block_index() / simulator::cluster_size * simulator::cluster_size;
-    if (block >= simulator::cluster_size) give_up();
+    if (block >= simulator::cluster_size) trap();
     return simulator::blocks[first + block].memory.data() + (static_cast<const uint8_t*>(mine) - shared_memory());
 }
-inline void store_near(int block, void* mine, uint32_t word) {
+inline void store_cluster(int block, void* mine, uint32_t word) {
     simulator::yield();
-    memcpy(near(block, mine), &word, 4);
+    memcpy(cluster_address(block, mine), &word, 4);
     simulator::progress++;
 }
-inline void store_near(int block, void* mine, Words words) {
+inline void store_cluster(int block, void* mine, Words words) {
     const uint32_t each[4] = {words.x, words.y, words.z, words.w};
-    for (int i = 0; i < 4; i++) store_near(block, static_cast<uint32_t*>(mine) + i, each[i]);
+    for (int i = 0; i < 4; i++) store_cluster(block, static_cast<uint32_t*>(mine) + i, each[i]);
 }
-inline Words load_near(const void* mine) {
+inline Words load_cluster(const void* mine) {
     simulator::yield();
     return *static_cast<const Words*>(mine);
 }
-inline Pair load_near_pair(const void* mine) {
+inline Pair load_cluster_pair(const void* mine) {
     simulator::yield();
     return *static_cast<const Pair*>(mine);
 }

@@ -1,4 +1,4 @@
-"""The cuda engine as far as it can be looked at without a GPU: what it compiles to, plans, caches and refuses."""
+"""The cuda engine without a GPU: compiled kernels, plans, cache and refusals."""
 
 from __future__ import annotations
 
@@ -21,29 +21,27 @@ from tests.kernels.cuda_cases import CELLS, make
 from unrolled.cells import LSTMCell, RNNCell
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, ScanJob, choose
-from unrolled.kernels.recurrence import cuda
-from unrolled.kernels.recurrence.cuda import compiler, launch
+from unrolled.kernels.recurrence.cuda import compiler, constants
+from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.cuda.arguments import INTEGERS, POINTERS, Arguments
 from unrolled.kernels.recurrence.cuda.plan import (
-    BLOCK,
     GRU,
     GRU_BEFORE,
     KINDS,
     LSTM,
     RNN_TANH,
+    DeviceLimits,
     Kind,
-    Limits,
     Pass,
-    Plan,
     make_plan,
+    padded_size,
     shared_bytes,
-    width_blocks,
 )
 
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
-H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), Limits(108, 163 * 1024)
+H200, A100 = DeviceLimits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), DeviceLimits(108, 163 * 1024)
 
 
 def report(
@@ -52,11 +50,11 @@ def report(
     dtype: torch.dtype,
     architecture: str,
     units: int = 16,
-    near: bool = False,
+    in_cluster: bool = False,
     many_rows: bool = False,
 ) -> str:
-    """ptxas' report on a kernel."""
-    program = compiler.recurrence(kind, hidden, dtype, units, near, many_rows)
+    """The log of ptxas for a kernel."""
+    program = compiler.recurrence(kind, hidden, dtype, units, in_cluster, many_rows)
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
     compiled = compiler.compile_source(program.source, compiler.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
@@ -83,25 +81,27 @@ class TestCompiles:
         kind = KINDS[number]
         directions: tuple[Pass, ...] = ("forward", "backward")
         sizes = product(directions, (16, 64, 200), (H200, A100))
-        plans = {(d, make_plan(kind, d, width_blocks(hidden), batch, limits)) for d, batch, limits in sizes}
-        ways = {(direction, plan.units, plan.near, plan.many_rows) for direction, plan in plans if plan is not None}
-        for direction, units, near, many in sorted(ways):
-            log = report(kind, hidden, torch.float16, "sm_90", units, near, many)
+        plans = {(d, make_plan(kind, d, padded_size(hidden), batch, limits)) for d, batch, limits in sizes}
+        ways = {
+            (direction, plan.units, plan.in_cluster, plan.many_rows) for direction, plan in plans if plan is not None
+        }
+        for direction, units, in_cluster, many in sorted(ways):
+            log = report(kind, hidden, torch.float16, "sm_90", units, in_cluster, many)
             used = re.search(rf"function '{direction}'(?s:.*?)(\d+) bytes stack frame, (\d+) bytes spill", log)
             assert used is not None
             assert used.groups() == ("0", "0")
 
-    @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.near], ids=lambda kind: kind.name)
+    @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.cluster_source], ids=lambda kind: kind.name)
     @pytest.mark.parametrize("hidden", [256, 512])
     def test_clusters(self, kind: Kind, hidden: int) -> None:
-        log = report(kind, hidden, torch.bfloat16, "sm_90", 32, near=True)
+        log = report(kind, hidden, torch.bfloat16, "sm_90", 32, in_cluster=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize(
-        "kind", [kind for kind in KINDS if not (kind.twice or kind.norm)], ids=lambda kind: kind.name
+        "kind", [kind for kind in KINDS if not (kind.two_products or kind.norm)], ids=lambda kind: kind.name
     )
     def test_single_steps(self, kind: Kind) -> None:
-        program = compiler.once(kind, torch.float16, 8)
+        program = compiler.single_step(kind, torch.float16, 8)
         options = (*compiler.OPTIONS, "--gpu-architecture=sm_80", *program.defines)
         assert compiler.compile_source(program.source, compiler.sources(), options).code[:4] == b"\x7fELF"
 
@@ -150,19 +150,19 @@ class TestPlans:
     @pytest.mark.parametrize("limits", [H200, A100], ids=["H200", "A100"])
     @pytest.mark.parametrize("batch", [1, 3, 16, 64, 200, 1000])
     @pytest.mark.parametrize("hidden", [1, 17, 64, 128, 200, 256, 512, 650, 1024, 1500, 1536])
-    def test_every_row_and_unit_has_one_owner(self, hidden: int, batch: int, limits: Limits) -> None:
-        width = width_blocks(hidden)
+    def test_every_row_and_unit_has_one_owner(self, hidden: int, batch: int, limits: DeviceLimits) -> None:
+        padded = padded_size(hidden)
         for kind in KINDS:
             for direction in ("forward", "backward"):
-                whole = make_plan(kind, direction, width, batch, limits)
+                whole = make_plan(kind, direction, padded, batch, limits)
                 assert whole is not None
                 parts = [(whole, whole.rows)] if whole.rest is None else [(whole, whole.rows), (whole.rest, batch)]
                 for plan, rows in parts:
-                    slices = width * BLOCK // plan.units
-                    groups = plan.blocks // slices
-                    assert plan.blocks == groups * slices
-                    assert plan.cluster == (slices if plan.near else 1)
-                    assert plan.near or plan.blocks <= limits.multiprocessors
+                    blocks = padded // plan.units
+                    groups = plan.blocks // blocks
+                    assert plan.blocks == groups * blocks
+                    assert plan.cluster == (blocks if plan.in_cluster else 1)
+                    assert plan.in_cluster or plan.blocks <= limits.multiprocessors
                     before = rows - plan.rows
                     assert plan.rows == min(batch - before, groups * plan.group_rows)
                     assert (groups - 1) * plan.group_rows < plan.rows
@@ -190,111 +190,35 @@ class TestPlans:
         self, hidden: int, batch: int, share: int, forward: tuple[int, ...], backward: tuple[int, ...]
     ) -> None:
         for direction, wanted in (("forward", forward), ("backward", backward)):
-            plan = make_plan(KINDS[LSTM], direction, width_blocks(hidden), batch, H200.part(share))  # type: ignore[arg-type]
+            plan = make_plan(KINDS[LSTM], direction, padded_size(hidden), batch, H200.part(share))  # type: ignore[arg-type]
             assert plan is not None
             assert (plan.cluster, plan.units, plan.rest.rows if plan.rest else 0) == wanted
 
     def test_chunks_shrink_before_shared_memory_is_too_small(self) -> None:
         kind = KINDS[LSTM]
-        wide, narrow = (make_plan(kind, "forward", 32, 256, Limits(132, size)) for size in (227 * 1024, 110 * 1024))
+        wide, narrow = (
+            make_plan(kind, "forward", 1024, 256, DeviceLimits(132, size)) for size in (227 * 1024, 110 * 1024)
+        )
         assert wide is not None
         assert narrow is not None
         assert narrow.chunk_rows < wide.chunk_rows
 
     def test_a_gpu_that_is_too_small(self) -> None:
-        assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(95, 227 * 1024)) is None
-        assert make_plan(KINDS[LSTM], "forward", 48, 16, Limits(132, 64 * 1024)) is None
-        assert shared_bytes(KINDS[LSTM], "forward", 48, 16, 8, 1) > 64 * 1024
+        assert make_plan(KINDS[LSTM], "forward", 1536, 16, DeviceLimits(95, 227 * 1024)) is None
+        assert make_plan(KINDS[LSTM], "forward", 1536, 16, DeviceLimits(132, 64 * 1024)) is None
+        assert shared_bytes(KINDS[LSTM], "forward", 1536, 16, 8, 1) > 64 * 1024
+
+
+def test_kernels_and_python_share_their_constants() -> None:
+    """No number of constants.py is defined again in a kernel's source."""
+    names = re.findall(r"constexpr int (\w+) =", constants.header())
+    assert {"WARPS", "TILE_ROWS", "MAX_REGISTER_FRAGMENTS", "EMPTY_WORD"} <= set(names)
+    for text in (text for name, text in compiler.sources().items() if name != "constants.h"):
+        assert not re.search(rf"\b(?:{'|'.join(names)}) = ", text)
 
 
 def test_the_structure_has_no_holes() -> None:
     assert ctypes.sizeof(Arguments) == 8 * (len(POINTERS) + len(INTEGERS))
-
-
-@needs_nvrtc
-def test_launches_together_on_torchs_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launch, up to the driver that is not here."""
-    from cuda.bindings import driver
-
-    inside: list[bool] = []
-
-    class Stream:
-        def synchronize(self) -> None:
-            pass
-
-    class Device:
-        def __init__(self, device: torch.device) -> None:
-            assert device == torch.device("cuda:1")
-
-        def __enter__(self) -> None:
-            inside.append(True)
-
-        def __exit__(self, *_: object) -> None:
-            inside.pop()
-
-    seen: list[Any] = []
-    good = driver.CUresult.CUDA_SUCCESS
-
-    def launched(config: Any, kernel: Any, parameters: int, extra: int) -> tuple[Any]:
-        structure = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[0]
-        assert structure is not None
-        seen.append((config, int(kernel), Arguments.from_address(structure).steps, extra))
-        return (good,)
-
-    def allowed(kernel: Any, attribute: Any, size: int) -> tuple[Any]:
-        seen.append(size)
-        return (good,)
-
-    monkeypatch.setattr(torch.cuda, "device", Device)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1 if inside else 0)
-    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1 if inside else 0, raising=False)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 1234, raising=False)  # not on a CPU
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(compiler, "machine_code", lambda *given: repr(given).encode())
-    entered: list[Any] = []
-
-    def enter(context: Any) -> tuple[Any]:
-        entered.append(context)
-        return (good,)
-
-    monkeypatch.setattr(driver, "cuCtxGetCurrent", lambda: (good, driver.CUcontext(0)))
-    monkeypatch.setattr(driver, "cuDevicePrimaryCtxRetain", lambda index: (good, f"of {index}"))
-    monkeypatch.setattr(driver, "cuCtxSetCurrent", enter)
-    monkeypatch.setattr(driver, "cuModuleLoadData", lambda code: (good, code))
-    monkeypatch.setattr(driver, "cuModuleGetFunction", lambda module, name: (good, driver.CUfunction(7)))
-    monkeypatch.setattr(driver, "cuFuncSetAttribute", allowed)
-    monkeypatch.setattr(driver, "cuLaunchKernelEx", launched)
-    given = Arguments(steps=5)
-    program = compiler.recurrence(KINDS[LSTM], 1024, torch.float16, 16)
-    for _ in range(2):
-        plan = Plan(blocks=64, units=16, rows=8, group_rows=8, chunk_rows=8, shared_bytes=100_000, tally_rows=8)
-        launch.run(program, "forward", plan, given, torch.device("cuda:1"))
-    raised, (config, kernel, steps, extra), _ = seen
-    assert entered == ["of 1"]  # the first launch of a thread
-    assert (raised, kernel, steps, extra) == (100_000, 7, 5, 0)
-    assert (config.gridDimX, config.blockDimX, config.sharedMemBytes, int(config.hStream)) == (64, 256, 100_000, 1234)
-    assert config.attrs[0].value.cooperative == 1
-    near = launch._configured(replace(plan, cluster=4, cooperative=False), 1234)
-    assert near.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    assert (near.numAttrs, near.attrs[0].value.clusterDim.x) == (1, 4)
-
-    go = launch.ready(program, "forward", plan, torch.device("cuda:1"))
-    for steps in (6, 7):
-        with Device(torch.device("cuda:1")):
-            go(Arguments(steps=steps))
-    assert [steps for _, _, steps, _ in seen[-2:]] == [6, 7]
-
-    launch._prepared.cache_clear()
-    monkeypatch.setattr(
-        driver, "cuLaunchKernelEx", lambda *_: (driver.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,)
-    )
-    with pytest.raises(UserError, match=r"could not launch a kernel: CUDA_ERROR_COOP.* Use backend='torch'"):
-        launch.run(program, "forward", plan, given, torch.device("cuda:1"))
-    for function in (launch._loaded, launch._module, launch._configured, launch._prepared):
-        function.cache_clear()
-    launch._allowed.clear()
-    del launch._thread.entered
 
 
 PLAIN = {

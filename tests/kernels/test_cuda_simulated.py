@@ -24,18 +24,20 @@ from tests.kernels.pairs import pairwise
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
-from unrolled.kernels.recurrence import cuda, reference
-from unrolled.kernels.recurrence.cuda import compiler, launch, once, products
+from unrolled.kernels.recurrence import reference
+from unrolled.kernels.recurrence.cuda import compiler, constants, launch, ops, products, single_step
+from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.cuda.arguments import Arguments
+from unrolled.kernels.recurrence.cuda.constants import MAX_REGISTER_FRAGMENTS
 from unrolled.kernels.recurrence.cuda.plan import (
+    BLOCK_UNITS,
     GRU,
     GRU_BEFORE,
     KINDS,
     LSTM,
     LSTM_CURRENT,
-    UNITS,
+    DeviceLimits,
     Kind,
-    Limits,
     Pass,
     Plan,
     cluster_bytes,
@@ -46,7 +48,7 @@ from unrolled.kernels.recurrence.cuda.plan import (
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 
 HERE = Path(__file__).parent
-OUTCOMES = {1: "a wait was given up", 2: "everyone waits for ever", 3: "shared memory was written past its end"}
+OUTCOMES = {1: "a kernel trapped", 2: "all threads wait for ever", 3: "shared memory was written past its end"}
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "cell": CELLS,
@@ -67,34 +69,17 @@ Build = Callable[..., ctypes.CDLL]
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compiles a program for the simulator; once for each, and for all processes that test at the same time."""
+    """Compile a program for the simulator; once for each, and for all test processes that run at the same time."""
     folder = tmp_path_factory.mktemp("simulator")
     shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    for name, text in compiler.sources().items():
-        (folder / name).write_text(text)
-    shutil.copy(HERE / "cuda_simulator.h", folder / "device.cuh")
     known: dict[tuple[object, ...], ctypes.CDLL] = {}
 
-    def compile_for(program: compiler.Program, held: int = 16) -> ctypes.CDLL:
+    def compile_for(program: compiler.Program, held: int = MAX_REGISTER_FRAGMENTS) -> ctypes.CDLL:
         if (program, held) not in known:
             name = hashlib.sha256(repr((program, held)).encode()).hexdigest()
             library, unfinished = shared / f"simulated-{name}.so", folder / f"{name}.so"
-            options = [*program.defines, f"-DPIECES_HELD={held}", f'-DKERNEL_SOURCE="{program.source}"']
-            options += ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
-            command = [
-                "g++",
-                "-O1",
-                "-std=c++20",
-                "-shared",
-                "-fPIC",
-                *options,
-                "-I",
-                str(folder),
-                "-o",
-                str(unfinished),
-            ]
             if not library.exists():
-                subprocess.run([*command, str(HERE / "cuda_simulator.cpp")], check=True)
+                _compile(program, held, folder / name, unfinished)
                 unfinished.replace(library)
             known[program, held] = ctypes.CDLL(str(library))
         return known[program, held]
@@ -102,31 +87,52 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return compile_for
 
 
+def _compile(program: compiler.Program, held: int, sources: Path, library: Path) -> None:
+    """Compile with the simulator's device.cuh, and with fewer fragments in registers if `held` is fewer."""
+    sources.mkdir()
+    for name, text in compiler.sources().items():
+        (sources / name).write_text(text)
+    shutil.copy(HERE / "cuda_simulator.h", sources / "device.cuh")
+    if held < MAX_REGISTER_FRAGMENTS:
+        sizes = {"MAX_REGISTER_FRAGMENTS": held, "REGISTER_FRAGMENTS_WITH_SPILL": held}
+        changed = constants.header(**sizes, MAX_REGISTER_FRAGMENTS_OF_TWO=held + 2)
+        (sources / "constants.h").write_text(changed)
+    options = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"', "-Wall", "-Wextra", "-Werror"]
+    command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-Wno-unknown-pragmas", "-I", str(sources)]
+    subprocess.run([*command, "-o", str(library), str(HERE / "cuda_simulator.cpp")], check=True)
+
+
 @pytest.fixture
 def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """A function that sets up a GPU of so many multiprocessors; buffers not yet written hold NaN."""
+    """A function that sets up a simulated GPU; new buffers hold NaN."""
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
 
     def plan(
-        kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device, limits: Limits
+        kind: Kind, direction: Pass, padded: int, batch: int, share: int, device: torch.device, limits: DeviceLimits
     ) -> Plan | None:
-        return make_plan(kind, direction, width, batch, limits)
+        return make_plan(kind, direction, padded, batch, limits)
 
     def run(
         program: compiler.Program, name: str, how: Plan, given: Arguments, device: torch.device, held: int, seed: int
     ) -> None:
         library = build(program, held)
         which, spare = int(name == "backward"), how.shared_bytes
-        if name != "once":
+        if name != "single_step":
             spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
-        assert spare == how.shared_bytes or held != 16, "plan.py and the kernels disagree on shared memory"
+        assert spare == how.shared_bytes or held < MAX_REGISTER_FRAGMENTS, (
+            "plan.py and the kernels disagree on shared memory"
+        )
         outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster, spare, seed)
         assert outcome == 0, OUTCOMES[outcome]
 
     def set_up(
-        multiprocessors: int = 8, held: int = 16, seed: int = 0, shared: int = 227 * 1024, clusters: bool = False
+        multiprocessors: int = 8,
+        held: int = MAX_REGISTER_FRAGMENTS,
+        seed: int = 0,
+        shared: int = 227 * 1024,
+        clusters: bool = False,
     ) -> None:
-        limits = Limits(multiprocessors, shared, ((8, 1), (16, 1)) if clusters else ())
+        limits = DeviceLimits(multiprocessors, shared, ((8, 1), (16, 1)) if clusters else ())
         monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
         monkeypatch.setattr(launch, "run", launched := partial(run, held=held, seed=seed))
 
@@ -192,7 +198,7 @@ def test_matrices_whose_rows_are_filled_up(
         asked.extend((a, b))
         return mm(a, b, **options)
 
-    monkeypatch.setattr(products, "WORTH_PYTHON", 0)
+    monkeypatch.setattr(products, "MIN_EAGER", 0)
     monkeypatch.setattr(torch, "mm", recorded)
     found = check(case)
     assert asked
@@ -223,7 +229,7 @@ def test_more_blocks_of_columns_than_warps(simulated: Callable[..., None]) -> No
 
 def test_a_batch_that_takes_several_launches(simulated: Callable[..., None]) -> None:
     for direction in ("forward", "backward"):
-        plan = make_plan(KINDS[LSTM], direction, 2, 100, Limits(4, 20_000))
+        plan = make_plan(KINDS[LSTM], direction, 64, 100, DeviceLimits(4, 20_000))
         assert plan is not None
         assert plan.rows < 100
     simulated(4, shared=20_000)
@@ -249,19 +255,18 @@ def test_the_operator_is_what_it_says_it_is(cell: str, simulated: Callable[..., 
         make({**PLAIN, "cell": cell, "steps": 2, "batch": 3, "resets": "learned", "lengths": True}), torch.float16
     )
     calls: list[tuple[Any, ...]] = []
-    operator, run = cuda.ops.recurrence, cuda.ops.run
 
-    def recorded(*given: Any, units: int) -> Any:
-        calls.append((*given[:9], None, *given[9:]))
-        return run(*given, units=units)
+    def record(operator: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return operator(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuda.ops, "run", recorded)
+        patch.setattr(ops, "recurrence", partial(record, operator := ops.recurrence))
         patch.setattr(torch.compiler, "is_compiling", lambda: True)
         cuda.run(job)
-    given = [g.detach().requires_grad_(g.is_floating_point()) if isinstance(g, Tensor) else g for g in calls[0]]
+    arguments = [a.detach().requires_grad_(a.is_floating_point()) if isinstance(a, Tensor) else a for a in calls[0]]
     torch.library.opcheck(
-        operator, tuple(given), test_utils=("test_schema", "test_faketensor", "test_autograd_registration")
+        operator, tuple(arguments), test_utils=("test_schema", "test_faketensor", "test_autograd_registration")
     )
 
 
@@ -315,12 +320,12 @@ def test_biases_in_another_dtype(other: torch.dtype, simulated: Callable[..., No
         assert error(found, expected) <= RELATIVE[torch.float16]
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("units", BLOCK_UNITS)
 @pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
 def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
     library = build(compiler.recurrence(kind, 64, torch.float16, units))
-    assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 2, units, 16, 3)
-    assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 2, units, 16, 3)
+    assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 64, units, 16, 3)
+    assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 64, units, 16, 3)
 
 
 @pytest.mark.parametrize("hidden", [65, 128])
@@ -350,20 +355,20 @@ def test_clusters_of_more_than_eight_blocks(
     """One at a time here, which has eight rows; three more find room beside it."""
     for direction in ("forward", "backward"):
         kind = KINDS[{"gru": GRU, "gru_before": GRU_BEFORE, "lstm_current": LSTM_CURRENT}[cell]]
-        plan = make_plan(kind, direction, 10, batch, Limits(20, 227 * 1024, ((16, 1),)))
+        plan = make_plan(kind, direction, 320, batch, DeviceLimits(20, 227 * 1024, ((16, 1),)))
         assert plan is not None
-        assert plan.near
+        assert plan.in_cluster
         assert (plan.rest is not None) == beside
     simulated(20, clusters=True, seed=7)
     check({**PLAIN, "cell": cell, "hidden": hidden, "batch": batch, "lengths": True, "resets": "learned"})
 
 
-@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("units", BLOCK_UNITS)
 @pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
 def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
-    library = build(compiler.recurrence(kind, 128, torch.float16, units, near=True))
-    assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 4, units)
-    assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 4, units)
+    library = build(compiler.recurrence(kind, 128, torch.float16, units, in_cluster=True))
+    assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 128, units)
+    assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 128, units)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -377,7 +382,7 @@ def test_a_single_step(cell: str, dtype: torch.dtype, simulated: Callable[..., N
     widened = replace(job.cell, weight_ih=weight)
     with torch.no_grad():
         found, expected = cuda.step(replace(job, x=x, cell=widened)), reference.run(cast(job, torch.float64))[1]
-    assert once.step(widened, cuda.kind_of(widened), x[:, 0], job.state) is not None
+    assert single_step.step(widened, cuda.kind_of(widened), x[:, 0], job.state) is not None
     for value, wanted in zip(found, expected, strict=True):
         assert value.dtype == dtype
         assert error(value, wanted) <= RELATIVE[dtype]

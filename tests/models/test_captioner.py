@@ -251,11 +251,9 @@ def test_encoders_that_cannot_be() -> None:
         UserError, match=r"^The encoder gave shape \(1, 360\) for \(1, 3, 12, 10\). Expected \(B, M, h, w"
     ):
         captioner(settings, PIXELS, TOKENS, lambda shape: nn.Flatten())
-    with pytest.raises(UserError, match=r"^A network of your own reads pixels or regions, and there is one vector."):
+    with pytest.raises(UserError, match=r"^A custom network needs pixels or regions; a picture is one vector here."):
         captioner(settings, VECTOR, TOKENS, lambda shape: nn.Flatten())
-    with pytest.raises(
-        UserError, match=r"^model.decoder.attention=hard, and a picture is one vector: there are no reg"
-    ):
+    with pytest.raises(UserError, match=r"^model.decoder.attention=hard, but a picture is one vector without reg"):
         captioner(apply(settings, {"decoder.attention": "hard"}), VECTOR, TOKENS)
     with pytest.raises(UserError, match=r"^channels=\[\] makes no network. Give one number for each stage"):
         captioner(apply(settings, {"encoder.channels": []}), PIXELS, TOKENS)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.models import LanguageModelSettings, TransformerLM, language_model
-from unrolled.search import Sampling, generate, sample
+from unrolled.search import Limits, Sampling, generate, sample
 from unrolled.search.tokens.token_model import select
 
 V, D, CONTEXT = 7, 12, 10
@@ -129,11 +129,13 @@ def test_a_reset_row_begins_anew() -> None:
 def test_a_batch_writes_what_its_rows_write() -> None:
     network = made().float()
     prompts = [[1, 2, 3], [4], [5] * 15]
-    together = sample(network, prompts, max_tokens=25, seeds=3, sampling=Sampling(temperature=0.7))
+    together = sample(network, prompts, Limits(max_tokens=25), seeds=3, sampling=Sampling(temperature=0.7))
     for number, prompt in enumerate(prompts):
-        (alone,) = sample(network, [prompt], max_tokens=25, seeds=3 + number, sampling=Sampling(temperature=0.7))
+        (alone,) = sample(
+            network, [prompt], Limits(max_tokens=25), seeds=3 + number, sampling=Sampling(temperature=0.7)
+        )
         assert together[number].tokens == alone.tokens
-    assert sum(len(step) for step in generate(network, prompts, max_tokens=2)) == 6
+    assert sum(len(step) for step in generate(network, prompts, Limits(max_tokens=2))) == 6
 
 
 def test_gradients_reach_everything() -> None:
@@ -151,5 +153,5 @@ def test_mistakes() -> None:
         made(heads=5)
     with pytest.raises(UserError, match=r"is not divisible by model\.heads=13\. Use model\.hidden_size=13\."):
         made(heads=13)
-    with pytest.raises(UserError, match="11 tokens are more than this Transformer sees at once, 10"):
+    with pytest.raises(UserError, match="11 tokens exceed the context of this Transformer, 10"):
         made().trace(torch.zeros(1, 11, dtype=torch.long))

@@ -155,7 +155,7 @@ def test_features_of_regions_or_one_vector(vectors: bool, tmp_path: Path) -> Non
     assert [str(a) for a in loaded.predict(rows[:5])] == [str(a) for a in model.predict(rows[:5])]
     wrong = rows[0][..., :3] if vectors else rows[0][:3]
     with pytest.raises(
-        UserError, match=r"^The input is .* and the model reads .* Make its features as those it was tr"
+        UserError, match=r"^The input is .* and the model reads .* Compute its features like those in tr"
     ):
         model.predict(wrong)
     with pytest.raises(
@@ -382,7 +382,7 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str, model: Mo
         (3, "The input is int. Expected a path, a PIL image or an array, or a list of them."),
         (np.zeros((4, 4, 3)), "The input has shape (4, 4, 3) and type float64. Expected pixels (height, width)"),
         ("none.png", "none.png does not exist. Give the path of a"),
-        ("", "There is no picture. Give the path of one."),
+        ("", "No picture is given. Give the path of one."),
         (np.zeros((0, 16, 3), np.uint8), "The input is empty: 0×16 pixels. Give a picture, or leave it out."),
         (Image.new("RGB", (0, 4)), "The input is empty: 4×0 pixels. Give a picture, or leave it out."),
     ],
@@ -400,7 +400,7 @@ def test_the_rest_is_described_where_a_picture_cannot_be_read(model: Model, tabl
     expected = [f"{model.predict(path)}\n" for path in good]
     said: list[str] = []
     with (
-        pytest.warns(Note, match=r"bad.png is no picture that can be read."),
+        pytest.warns(Note, match=r"bad.png is not a readable picture."),
         pytest.raises(UserError, match=r"^1 of 3 inputs could not be read. The others are above.$"),
     ):
         said.extend(model.runner.run(Request(files=[good[0], bad, good[1]])))
@@ -410,7 +410,7 @@ def test_the_rest_is_described_where_a_picture_cannot_be_read(model: Model, tabl
         records = [json.loads(next(told)) for _ in range(3)]
     assert (records[1]["input"], list(records[1])) == (bad, ["input", "error"])
     assert [f"{record['caption']}\n" for record in records[::2]] == expected
-    with pytest.raises(UserError, match=r"bad.png is no picture that can be read."):
+    with pytest.raises(UserError, match=r"bad.png is not a readable picture."):
         list(model.runner.run(Request(files=[bad])))
 
 

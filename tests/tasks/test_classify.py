@@ -272,7 +272,7 @@ def test_from_a_model(model: Model, table: Path, tmp_path: Path) -> None:
     assert more.assets.labels == ("bad", "good", "odd")
     assert more.predict("strange thing indeed").label == "odd"
     assert more.predict("fine").label == "good"
-    with pytest.raises(UserError, match=r"^model\.hidden_size=13 was asked for, and the model to start from has 12\."):
+    with pytest.raises(UserError, match=r"^model\.hidden_size=13 differs from the initial model, which has 12\."):
         TrainingJob(api.configure("classify", [], {**SMALL, "model.hidden_size": 13}), init=tmp_path / "m.safetensors")
 
 

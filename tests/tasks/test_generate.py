@@ -293,9 +293,9 @@ def test_a_run_never_overwrites_another(book: Path, tmp_path: Path, monkeypatch:
     api.train("generate", train=book, set=keys, quiet=True)
     api.train("generate", train=book, set=keys, quiet=True)
     assert sorted(path.name for path in Path("runs").iterdir()) == ["generate-1", "generate-2"]
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="exists already"):
         api.train("generate", train=book, out="runs/generate-1", set=keys, quiet=True)
-    with pytest.raises(UserError, match=r"runs is there already, and is no run\. Choose another --out\."):
+    with pytest.raises(UserError, match=r"runs exists and is not a run folder\. Choose another --out\."):
         api.train("generate", train=book, out="runs", set=keys, quiet=True)
 
 

@@ -93,7 +93,7 @@ def test_a_trace_shows_attention(model: Model, tmp_path: Path) -> None:
     trace.figure("attention").savefig(tmp_path / "attention.png")
     with pytest.raises(UserError, match="A Transformer has no recurrent states and no gates: look at its attention"):
         trace.figure("gates")
-    with pytest.raises(UserError, match=r"30 tokens are more than this Transformer sees at once, 20\. Trace a shorter"):
+    with pytest.raises(UserError, match=r"30 tokens exceed the context of this Transformer, 20\. Trace a shorter"):
         model.trace("3" * 30)
 
 

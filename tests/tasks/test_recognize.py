@@ -478,7 +478,7 @@ def test_sound_from_a_pipe_in_windows(listener: Model, tmp_path: Path) -> None:
 
 def test_pipes_that_hold_no_recording(listener: Model, reader: Model) -> None:
     with pytest.raises(
-        UserError, match=r"Standard input is no recording: it begins with b'test'\. Expected a wav file"
+        UserError, match=r"Standard input is not a recording: it begins with b'test'\. Expected a wav file"
     ):
         piped(listener, io.BytesIO(b"test0.wav\n"))
     with pytest.raises(UserError, match=r"has 8,000 samples a second, and --rate says 16,000\. Leave --rate out"):

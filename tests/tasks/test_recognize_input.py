@@ -26,7 +26,7 @@ from unrolled import UserError, api
 from unrolled.jobs import TrainingJob
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.run import RecognizeRunner
-from unrolled.tasks.recognize.search import Piece, RunOptions, joined
+from unrolled.tasks.recognize.search import Piece, RecognitionOptions, joined
 
 
 def job(file: Path, **changes: Any) -> TrainingJob:
@@ -132,7 +132,7 @@ def test_settings_that_do_not_go_together(changes: dict[str, Any], message: str,
     ("given", "message"),
     [
         ({"lm": "x.arpa"}, "A language model of words needs a list of them"),
-        ({"beam": 1, "n_best": 2}, "beam=1 is the best path, without lexicon or n-best list"),
+        ({"beam": 1, "n_best": 2}, "beam=1 is the best path, without lexicon, scorers or n-best list"),
         ({"window": 0.0}, "window=0.0 is not above 0"),
         ({"lexicon": ["a"], "lm_weight": 2.0}, "lm_weight is for a language model, and there is none"),
         ({"word_bonus": 1.0}, "word_bonus is for words of a lexicon, and there is none"),
@@ -141,7 +141,7 @@ def test_settings_that_do_not_go_together(changes: dict[str, Any], message: str,
 )
 def test_options_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        RunOptions(**given)
+        RecognitionOptions(**given)
 
 
 def test_windows_that_read_the_same_together_are_one_reading() -> None:

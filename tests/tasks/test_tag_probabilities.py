@@ -111,7 +111,7 @@ def test_names_of_hugging_face(tmp_path: Path) -> None:
 def test_tags_that_are_numbers(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, ROWS)))
-    with pytest.warns(Note, match=r"ner_tags are whole numbers without names, and are taken for the tags '0', '1', …"):
+    with pytest.warns(Note, match=r"ner_tags are whole numbers without names: the tags are '0', '1', …"):
         assert list(small(path, tmp_path / "a").assets.tags) == ["0", "1", "3"]
     (tmp_path / "names.txt").write_text("\n".join(NAMES))
     (tmp_path / "names.json").write_text(json.dumps({"ner_tags": {"feature": {"names": NAMES}}}))

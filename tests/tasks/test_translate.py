@@ -20,7 +20,7 @@ import unrolled
 from unrolled import Model, UserError, api
 from unrolled.data import Batch, Pair
 from unrolled.errors import Note
-from unrolled.search import BeamResult, Hypothesis, Ranking, score_targets
+from unrolled.search import BeamResult, Hypothesis, Limits, Ranking, score_targets
 from unrolled.tasks import Request
 from unrolled.tasks.contract import Training
 from unrolled.tasks.shared.levels import translation_level
@@ -171,8 +171,8 @@ def test_batched_is_single_and_the_search_says_what_the_loss_says(kind: str, fil
         (scored,) = score_targets(
             network,
             [ids[1].tolist()],
+            Limits(end=assets.target.end),
             start=assets.target.begin,
-            end=assets.target.end,
             memory=network.encode(source_batch(assets, [ids[0]])),
             ranking=Ranking("gnmt", 1.0),
         )

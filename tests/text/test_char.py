@@ -52,7 +52,7 @@ def test_a_lower_case_of_two_code_points_points_back_at_one() -> None:
 
 
 def test_only_code_points_are_tokens() -> None:
-    with pytest.raises(UserError, match="This is no vocabulary of characters: 'ab' is not one character"):
+    with pytest.raises(UserError, match="This is not a vocabulary of characters: 'ab' is not one character"):
         CharTokenizer.from_json({"lowercase": False, "vocabulary": {"specials": ["<unk>"], "tokens": ["a", "ab"]}})
 
 

@@ -192,10 +192,10 @@ KIND = "Give the path of a word2vec, GloVe or npz file."
         ("a 1 2\nb 1e39 2\n", "{file}:2: value 1 is 1e39. Expected finite numbers."),
         (
             "3 1\na 1\nb 2\n",
-            "{file}: its first line promises 3 words, 2 follow. "
+            "{file}: its first line declares 3 words, 2 follow. "
             "The file is truncated or was concatenated: download it again, or correct the first line.",
         ),
-        ("1 1\na 1\nb 2\n", "{file}: its first line promises 1 words, 2 follow. The file was cut short or put"),
+        ("1 1\na 1\nb 2\n", "{file}: its first line declares 1 words, 2 follow. The file is truncated or was c"),
         ("PK\3\4", "{file} is a zip archive. Unpack it first: unzip {file}"),
         (
             "a 1\0 2",
@@ -227,7 +227,7 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (b"what is this\n", "is not word2vec's binary format. Expected the first line: WORDS WIDTH."),
         (b"1 100001\na ", ":1: the vectors have 100001 numbers. Expected the line WORDS WIDTH, 1 to 100000."),
-        (b"2 2\na " + bytes(8) + b"b " + bytes(5), "promises 2 words, but ends after 1. The file is truncated."),
+        (b"2 2\na " + bytes(8) + b"b " + bytes(5), "declares 2 words, but ends after 1. The file is truncated."),
         (b"1 1\na " + struct.pack("<f", np.nan), ": the vector of 'a' holds NaN or infinity. Expected finite numbers."),
     ],
 )
@@ -324,5 +324,5 @@ def test_wrong_choices_are_refused(tmp_path: Path) -> None:
         Vectors.read(file, most=0)
     with pytest.raises(UserError, match=r"^keep='cat' is one text\. Expected the words: \['cat'\]\.$"):
         Vectors.read(file, keep="cat")
-    with pytest.raises(UserError, match=r"v\.txt has a vector for none of the 1 words that were asked for\.$"):
+    with pytest.raises(UserError, match=r"v\.txt has no vector for any of the 1 selected words\.$"):
         Vectors.read(file, keep=["b"])

@@ -138,8 +138,8 @@ SUM = "Expected words with + or - between them: king - man + woman"
     [
         ("", f"There are no words. {SUM}"),
         ("king queen", f"There is no sign between 'king' and 'queen'. {SUM}"),
-        ("king - - man", f"'-' stands where a word should. {SUM}"),
-        ("- - man", f"'-' stands where a word should. {SUM}"),
+        ("king - - man", f"'-' is in the place of a word. {SUM}"),
+        ("- - man", f"'-' is in the place of a word. {SUM}"),
         ("king +", f"The sum ends with a sign. {SUM}"),
     ],
 )

@@ -76,7 +76,7 @@ def test_vocabularies_differ_in_what_is_special() -> None:
     ("specials", "message"),
     [
         (["<pad>", "<unk>"], "<unk> stands at 1 of the special tokens. Put it first"),
-        (["<pad>", "<pad>"], "name one twice"),
+        (["<pad>", "<pad>"], "repeat a token"),
         (["pad"], "'pad' is not a special token. Expected a name of letters and digits in angles, as <eos>."),
         (["<>"], "'<>' is not a special token"),
         ("<pad>", r"specials='<pad>' is one string. Expected a list: \['<pad>'\]"),

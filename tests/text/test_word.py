@@ -72,7 +72,7 @@ def test_rare_words_are_left_out() -> None:
 
 @pytest.mark.parametrize("token", ["", "a b", " a", "\n\n", "a\n"])
 def test_only_words_are_tokens(token: str) -> None:
-    with pytest.raises(UserError, match="This is no vocabulary of words"):
+    with pytest.raises(UserError, match="This is not a vocabulary of words"):
         WordTokenizer.from_json({"lowercase": False, "vocabulary": {"specials": ["<unk>"], "tokens": [token]}})
 
 

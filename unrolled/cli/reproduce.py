@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unrolled.cli.train import Overrides
+from unrolled.cli.options import AsJson, Overrides
+from unrolled.cli.train import Quiet, RunFolder
 from unrolled.errors import UserError
 
 
@@ -23,22 +23,20 @@ def reproduce(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, … (train.device).")] = "auto",
     seed: Annotated[int | None, typer.Option(min=0, help="Another seed than the recipe's (train.seed).")] = None,
     overrides: Overrides = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Run folder; default: a new one under runs/.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while training.")] = False,
+    out: RunFolder = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train what a recipe says, and show its score beside the published one."""
-    from unrolled import reproduce as recipes
+    from unrolled import recipes
 
     if name is None:
-        for known in recipes.names():
-            path = recipes.find(known)
-            typer.echo(f"{known:<24}{recipes.about(path)}" + (" *" if path.suffix == ".py" else ""))
+        for known in recipes.recipe_names():
+            path = recipes.find_recipe(known)
+            typer.echo(f"{known:<24}{recipes.recipe_summary(path)}" + (" *" if path.suffix == ".py" else ""))
         typer.echo(f"\n* A script, with options of its own: python {recipes.FOLDER}/NAME.py --help")
         return
-    path = recipes.find(name)
+    path = recipes.find_recipe(name)
     place = data or os.environ.get("UNROLLED_DATA")
     if place is None:
         raise UserError("Where is the data?", "Give --data FOLDER, or set UNROLLED_DATA.")

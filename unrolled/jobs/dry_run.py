@@ -41,7 +41,7 @@ def dry_run(config: Any, task: Task | None = None) -> DryRun:
             "loss of the second update": f"{info.loss:.4f}",
             "updates": f"{trainer.total_steps} ({batches_per_epoch(trainer)})",
             **({"learning rate": slow} if slow else {}),
-            "time, estimated": f"{seconds * trainer.total_steps / 60:.1f} minutes on {job.device}, evaluations apart",
+            "time, estimated": f"{seconds * trainer.total_steps / 60:.1f} minutes on {job.device}, without evaluations",
             "memory": f"{peak_memory(job.device) / 2**30:.2f} GiB at the most so far",
         }
     )

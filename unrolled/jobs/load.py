@@ -21,7 +21,10 @@ def load_model(path: str | Path, *, task: Task | None = None, device: str = "cpu
     about = read_about(file)
     if task is None:
         if about.task not in TASKS:
-            raise UserError(f"{file} was made by a task called {about.task!r}.", "Give it: load(path, task=MyTask()).")
+            raise UserError(
+                f"{file} is a model of the task {about.task!r}, which is not built in.",
+                "Give it: --task FILE.py:CLASS, or load(path, task=MyTask()).",
+            )
         task = TASKS[about.task]()
     elif task.name != about.task:
         raise UserError(f"{file} is a model of {about.task}, not of {task.name}.", "Give one of the same task.")

@@ -14,7 +14,7 @@ from unrolled.config import apply, keys, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.jobs.load import load_model
-from unrolled.jobs.target import configure
+from unrolled.jobs.target import Target, find_target
 from unrolled.model import Model, current_versions, find_file
 from unrolled.see.figures.curves import curves
 from unrolled.tasks import TASKS, Data, Task
@@ -102,9 +102,9 @@ class TrainingJob:
         trainer = self.trainer()
         folder = new_folder(out, self.task.name)
         with locked(folder):
-            check_free(folder)  # another process may have been faster
+            check_free(folder)  # another process may have taken it
             clear(folder, STARTED - {LOCK})
-            if self.init is not None:  # to begin again from, should the run be killed before its first checkpoint
+            if self.init is not None:  # for a restart if the run is killed before its first checkpoint
                 write_atomically(folder / INIT, self.init.read_bytes())
             self._write_config(folder)
             return self._drive(self._run(folder, trainer), quiet, [])
@@ -112,20 +112,20 @@ class TrainingJob:
     def resume(
         self, folder: Path, old: Any | None = None, changes: Sequence[str] = (), *, quiet: bool = False
     ) -> Model:
-        """Goes on with a run, whose config was `old` where it is changed."""
+        """Continue a run; `old` is its config before changes."""
         trainer = self.trainer()
         run = self._run(folder, trainer)
         before = None if old is None else trainer.total_of(old.train)
         notes = run.resume(before)
         if before == trainer.total_steps and any(line.startswith(END) for line in changes):
             notes.append(
-                f"It still ends after {trainer.total_steps} updates: {' and '.join(END)} both hold, "
+                f"It still ends after {trainer.total_steps} updates: {' and '.join(END)} are both set, "
                 "and the earlier end counts."
             )
         if changes:
             self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
         if before not in (None, trainer.total_steps) and trainer.progress.step:
-            run.checkpoint()  # patience may count anew, also for a run that is killed before its next checkpoint
+            run.checkpoint()  # saves a reset patience before the next checkpoint
         return self._drive(run, quiet, [*changes, *notes])
 
     def _run(self, folder: Path, trainer: Trainer) -> Run:
@@ -135,7 +135,7 @@ class TrainingJob:
         return Run(folder, trainer, self.model.save, origin)
 
     def _write_config(self, folder: Path, change: str = "") -> None:
-        """Writes config.toml; changes on the way are told at its top, each on a line."""
+        """Write config.toml; comments at its top list changes since the start."""
         path, lines = folder / CONFIG, list[str]()
         if path.is_file():
             top = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
@@ -156,7 +156,7 @@ class TrainingJob:
             report.say(self._introduction(folder, trainer))
             if trainer.progress.step >= trainer.total_steps:
                 longer = f"unrolled train --resume {folder} --set train.max_steps={2 * trainer.total_steps}"
-                report.say(f"The run had come to its end already. To make it longer: {longer}")
+                report.say(f"The run is already finished. To make it longer: {longer}")
             try:
                 for info in self._steps(run):
                     report.step(info, trainer.progress)
@@ -165,12 +165,12 @@ class TrainingJob:
                         report.say(_indented(sample))
                     if stop.signal is not None and not trainer.progress.finished:
                         run.checkpoint()
-                        report.say(f"Stopped at step {info.step}. Go on with: unrolled train --resume {folder}")
+                        report.say(f"Stopped at step {info.step}. Resume with: unrolled train --resume {folder}")
                         self._draw(folder)
                         stop.leave()
             except DiskError:
                 raise
-            except UserError:  # how it became non-finite is worth seeing
+            except UserError:  # shows how it became non-finite
                 self._draw(folder)
                 raise
             self._draw(folder)
@@ -192,7 +192,7 @@ class TrainingJob:
         return best
 
     def _draw(self, folder: Path) -> None:
-        """The curves as far as the run came, however it ended."""
+        """Draw the learning curves so far."""
         with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
             picture = curves(folder, self.goal.metric)
             if picture is not None:
@@ -231,25 +231,35 @@ class TrainingJob:
 
 
 def resume_run(
-    folder: Path, overrides: list[str], extra: Mapping[str, Any], *, task: Task | None = None, quiet: bool = False
+    folder: Path,
+    overrides: list[str],
+    extra: Mapping[str, Any],
+    *,
+    task: Task | None = None,
+    target: Target | None = None,
+    quiet: bool = False,
 ) -> Model:
-    """Continue a stopped run; changes of its config are `key=value` texts and values of dotted keys."""
+    """Continue a stopped run; changes of its config are `key=value` texts and values of dotted keys.
+
+    `target` is the run's task and config file where the caller has read them already.
+    """
     check_run(folder)
     with locked(folder):
-        old: Any = configure(folder / CONFIG, task=task)
-        new: Any = configure(folder / CONFIG, overrides, extra, task=task)
+        target = target or find_target(folder / CONFIG, task)
+        old: Any = target.configure()
+        new: Any = target.configure(overrides, extra)
         lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
         init = folder / INIT if (folder / INIT).is_file() else None
-        return TrainingJob(new, init=init, task=task).resume(folder, old if lines else None, lines, quiet=quiet)
+        return TrainingJob(new, init=init, task=target.task).resume(folder, old if lines else None, lines, quiet=quiet)
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
-    """The config with the shape of the model that training starts from; another one cannot be asked for."""
+    """The config with the architecture of the initial model; an error if the config sets another one."""
     usual, kept_config = type(config)(), apply(config, kept)
     for key in keys(type(config)):
         asked, value = attrgetter(key)(config), attrgetter(key)(kept_config)
         if asked not in (value, attrgetter(key)(usual)):
-            raise UserError(f"{key}={asked} was asked for, and the model to start from has {value}.", "Leave it out.")
+            raise UserError(f"{key}={asked} differs from the initial model, which has {value}.", "Leave it out.")
     return kept_config
 
 
@@ -264,6 +274,6 @@ def _with_absolute_paths(config: Any) -> Any:
 
 
 def _indented(text: str) -> str:
-    """The first lines of a sample, marked as such."""
+    """The first lines of a sample, indented and marked."""
     lines = text.splitlines()[:4]
     return "\n".join(f"    │ {line[:110]}" for line in lines)

@@ -1,4 +1,4 @@
-"""Scores: each equal to the field's own library, which the tests hold it to."""
+"""Scores, tested to equal those of the field's own libraries."""
 
 from unrolled.metrics.classes import ClassScores, class_scores, label_scores
 

@@ -14,7 +14,7 @@ NGRAMS = 4
 SIGMA = 6.0  # of the Gaussian on the difference of lengths
 
 Grams = list[Counter[tuple[str, ...]]]
-"""How often each n-gram occurs, one counter for each n from 1 to 4."""
+"""Counts of n-grams, one counter for each n from 1 to 4."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def caption_scores(
     from sacrebleu.metrics.chrf import CHRF
 
     most = max(map(len, references), default=1)
-    # sacrebleu reads None as a reference that is not there
+    # sacrebleu's missing reference
     columns: list[Any] = [[refs[i] if i < len(refs) else None for refs in references] for i in range(most)]
     metric = BLEU(tokenize=tokenize, lowercase=lowercase)
     found = metric.corpus_score(list(outputs), columns)  # counts of all orders, of which the first n are BLEU-n's
@@ -78,7 +78,7 @@ def cider_d(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[Sequ
         CIDEr-D_n = 10 / m Σ_j e^(−(l_c − l_sj)² / 2σ²) · min(g_n(c), g_n(s_j)) · g_n(s_j) / (‖g_n(c)‖ ‖g_n(s_j)‖)
         CIDEr-D = mean over n = 1 … 4,  σ = 6
 
-    As in the authors' code, l counts the 2-grams. The number of pictures decides: scores of other sets do not compare.
+    As in the authors' code, l counts the 2-grams. Scores depend on the number of pictures: compare equal sets.
 
     >>> [round(score, 2) for score in cider_d([["a", "dog"], ["red"]], [[["a", "dog"]], [["a", "red", "car"]]])]
     [5.0, 1.67]
@@ -98,7 +98,7 @@ def cider_d(outputs: Sequence[Sequence[str]], references: Sequence[Sequence[Sequ
 
 
 class _Weighted:
-    """The n-grams of a text, each weighted by how rare it is."""
+    """The n-grams of a text, weighted by inverse document frequency."""
 
     def __init__(self, grams: Grams, weights: dict[tuple[str, ...], float], unseen: float) -> None:
         self.length = grams[1].total()
@@ -106,7 +106,7 @@ class _Weighted:
         self.norms = [math.sqrt(sum(value * value for value in vector.values())) for vector in self.vectors]
 
     def likeness(self, reference: _Weighted) -> float:
-        """The mean over n of the clipped cosine, less for another length."""
+        """The mean over n of the clipped cosine, with a length penalty."""
         total = 0.0
         norms = [left * right for left, right in zip(self.norms, reference.norms, strict=True)]
         for mine, other, norm in zip(self.vectors, reference.vectors, norms, strict=True):

@@ -15,13 +15,13 @@ class ClassScores:
     precision: NDArray[np.float64]
     recall: NDArray[np.float64]
     f1: NDArray[np.float64]
-    support: NDArray[np.int64]  # how often it is the true label
+    support: NDArray[np.int64]  # occurrences as the true label
     accuracy: float  # of whole examples
     micro_f1: float
 
     @property
     def macro_f1(self) -> float:
-        """The mean over classes that occur, as truth or as an answer."""
+        """The mean over classes that occur as truth or as an answer."""
         seen = (self.support > 0) | self._answered
         return float(self.f1[seen].mean()) if seen.any() else 0.0
 
@@ -31,7 +31,7 @@ class ClassScores:
 def class_scores(truth: ArrayLike, answers: ArrayLike, classes: int) -> tuple[ClassScores, NDArray[np.int64]]:
     """Scores of one label each, and the confusion matrix (C, C): rows are the truth.
 
-    A truth of −1, a label that training never saw, is in no class: the answer to it is wrong whatever it is.
+    A truth of −1, a label that training never saw, is in no class: every answer to it is wrong.
 
     >>> scores, confusion = class_scores([0, 0, 1, -1], [0, 1, 1, 1], 2)
     >>> scores.accuracy, confusion.tolist()
@@ -48,7 +48,7 @@ def class_scores(truth: ArrayLike, answers: ArrayLike, classes: int) -> tuple[Cl
 
 
 def label_scores(truth: NDArray[np.bool_], answers: NDArray[np.bool_]) -> ClassScores:
-    """Scores of any number of labels each, (N, C) each; accuracy asks for all of an example's labels to be right."""
+    """Scores of any number of labels each, (N, C) each; an example counts for accuracy if all its labels are right."""
     accuracy = float((truth == answers).all(axis=1).mean()) if len(truth) else 0.0
     return _scores((truth & answers).sum(axis=0), answers.sum(axis=0), truth.sum(axis=0), accuracy)
 

@@ -1,4 +1,4 @@
-"""Error rates of recognised texts, by jiwer: characters, words, and texts that are wholly right."""
+"""Error rates of recognised texts, by jiwer: characters, words, and exact matches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 class RecognitionScores:
     """Shares: errors (substitutions, deletions, insertions) for each character or word of the references.
 
-    `cer` and `wer` can pass 1, where much is written that is not there. Of references without a character or word they
-    count the insertions.
+    `cer` and `wer` exceed 1 with many insertions. For empty references they count the insertions.
     """
 
     cer: float
@@ -22,7 +21,7 @@ class RecognitionScores:
 def recognition_scores(
     outputs: Sequence[str], references: Sequence[str], *, symbols: bool = False
 ) -> RecognitionScores:
-    """Scores over all texts together. Of `symbols`, labels between blanks, the label error rate stands for both.
+    """Corpus scores. For `symbols`, labels between blanks, both rates are the label error rate.
 
     >>> recognition_scores(["three fife", "one"], ["three five", "one"])
     RecognitionScores(cer=0.07692307692307693, wer=0.3333333333333333, exact_match=0.5)

@@ -1,4 +1,4 @@
-"""Spans that tags mark out: B-NP I-NP O is one NP of two words. Schemes IOB1, IOB2, BIOES and BILOU."""
+"""Spans marked by tags: B-NP I-NP O is one NP of two words. Schemes IOB1, IOB2, BIOES and BILOU."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MARKS_OF: dict[Scheme, tuple[str, str, str, str]] = {  # of the first, inner, l
     "BIOES": ("B", "I", "E", "S"),
     "BILOU": ("B", "I", "L", "U"),
 }
-OWN_START = 0.05  # the share of spans that begin with I from which on that is the scheme, and no mistake
+OWN_START = 0.05  # share of spans that begin with I above which the scheme is IOB1
 
 
 class Span(NamedTuple):
-    """Words `start` up to, not including, `end` of a sentence, and what they are."""
+    """Words `start` up to, not including, `end` of a sentence, and their kind."""
 
     kind: str
     start: int
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 def parts_of(tag: str) -> tuple[str, str]:
-    """The mark and the kind of a tag; outside of every span: O and nothing.
+    """The mark and the kind of a tag; O and "" outside spans.
 
     >>> parts_of("B-NP"), parts_of("O"), parts_of("I")
     (('B', 'NP'), ('O', ''), ('I', ''))
@@ -41,8 +41,8 @@ def parts_of(tag: str) -> tuple[str, str]:
 def spans_of(tags: Sequence[str]) -> list[Span]:
     """The spans of a sentence's tags, legal or not, as CoNLL's own evaluation reads them.
 
-    A word goes on with the span before it if its mark says inside or end, the kinds are equal, and the word before it
-    ended none; otherwise it begins a new one.
+    A word continues the span before it if its mark is inside or end, the kinds are equal, and the word before it did
+    not end the span; otherwise it begins a new one.
 
     >>> spans_of(["B-NP", "I-NP", "O", "I-VP", "I-NP"])
     [Span(kind='NP', start=0, end=2), Span(kind='VP', start=3, end=4), Span(kind='NP', start=4, end=5)]
@@ -80,7 +80,7 @@ def tags_of(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme | None:
-    """How tags mark spans, or None where they do not.
+    """The tagging scheme of spans, or None for other tags.
 
     >>> scheme_of([["B-NP", "I-NP", "O"]]), scheme_of([["I-NP", "O"]]), scheme_of([["NOUN", "VERB"]])
     ('IOB2', 'IOB1', None)
@@ -105,7 +105,7 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> Scheme | None:
 
 
 def may_follow(before: str | None, tag: str | None, scheme: Scheme) -> bool:
-    """Whether a tag may stand after another; None is the edge of the sentence.
+    """True if a tag may follow another; None is the edge of the sentence.
 
     >>> may_follow("O", "I-NP", "IOB2"), may_follow("B-NP", "I-NP", "IOB2"), may_follow("B-NP", None, "BIOES")
     (False, True, False)
@@ -113,7 +113,7 @@ def may_follow(before: str | None, tag: str | None, scheme: Scheme) -> bool:
     (old, old_kind), (new, kind) = (parts_of(t) if t is not None else ("O", "") for t in (before, tag))
     if scheme == "IOB1":
         return new != "B" or (old in "BI" and old_kind == kind)
-    open_before = old in "BI" and scheme != "IOB2"  # the span has to go on
+    open_before = old in "BI" and scheme != "IOB2"  # the span must continue
     if new in ("O", "B", "S", "U"):
         return not open_before
     return old in "BI" and old_kind == kind
@@ -122,7 +122,7 @@ def may_follow(before: str | None, tag: str | None, scheme: Scheme) -> bool:
 def span_scores(
     gold: Sequence[Sequence[str]], given: Sequence[Sequence[str]]
 ) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
-    """Precision, recall and F1 of spans right in kind and both ends; and the same for each kind.
+    """Precision, recall and F1 of spans with the right kind and ends, in total and by kind.
 
     >>> span_scores([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "B-VP", "B-VP"]])[0]
     {'span_precision': 0.666..., 'span_recall': 1.0, 'span_f1': 0.8}

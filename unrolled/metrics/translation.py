@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER by sacrebleu, with its signature; whole outputs that are right; BLEU by the source's length."""
+"""BLEU, chrF and TER by sacrebleu, with its signature; exact matches; BLEU by source length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 MOST_BUCKETS = 10
 WIDTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-# Scripts without blanks, in which sacrebleu's usual tokenizer sees a sentence as one word.
+# Scripts without blanks, where sacrebleu's default tokenizer takes a sentence for one word.
 _HAN = ((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 _OTHERS = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF))
 
@@ -79,9 +79,9 @@ def chrf_of(outputs: Sequence[str], references: Sequence[str], *, lowercase: boo
 def by_length(
     lengths: Sequence[int], outputs: Sequence[str], references: Sequence[str], *, tokenize: str, lowercase: bool
 ) -> dict[str, dict[str, Any]]:
-    """BLEU and the share of exact matches of the sentences whose source has so many tokens: "6-10" → its scores.
+    """BLEU and exact matches by the number of source tokens: "6-10" → its scores.
 
-    Ten buckets of equal width at the most; those without a sentence are left out.
+    At most ten buckets of equal width, without empty ones.
     """
     longest = max(lengths, default=1)
     width = next((w for w in WIDTHS if longest <= w * MOST_BUCKETS), WIDTHS[-1])
@@ -99,7 +99,7 @@ def by_length(
 
 
 def same_text(output: str, reference: str, lowercase: bool) -> bool:
-    """Whether two texts differ in nothing but blanks and, with `lowercase`, case."""
+    """True if two texts are equal up to blanks and, with `lowercase`, case."""
     left, right = " ".join(output.split()), " ".join(reference.split())
     return left.lower() == right.lower() if lowercase else left == right
 

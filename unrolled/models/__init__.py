@@ -1,4 +1,4 @@
-"""Networks without a task."""
+"""Networks, independent of tasks."""
 
 from unrolled.models.language import FeedForwardLM, LanguageStepper, RecurrentLM, language_model, stepper_for
 from unrolled.models.language_base import LanguageModel, LanguageModelSettings

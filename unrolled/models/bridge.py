@@ -1,4 +1,4 @@
-"""From the state an encoder ended in to the state a decoder begins with, whatever the shapes of both."""
+"""The initial state of a decoder from the final state of an encoder, for any two shapes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BridgeKind = Literal["auto", "linear", "zero"]
 
 
 class Bridge(nn.Module):
-    """The state that a decoder of L layers begins with, from an encoder's last state.
+    """The initial state of a decoder of L layers, from an encoder's final state.
 
         h = tanh(W_h [h→ ; h←] + b_h),  c = W_c [c→ ; c←] + b_c        of each layer
 
-    Layer l of the decoder begins with layer l of the encoder, or its topmost where it has fewer. An LSTM that follows
-    a GRU makes its memory c from h. `auto` hands a state over as it is where the shapes are equal, `linear` never does,
-    `zero` begins with zeros: the encoder is then seen through attention only.
+    Layer l of the decoder uses layer l of the encoder, or the top layer if the encoder has fewer. An LSTM after a GRU
+    computes its cell state c from h. `auto` copies a state of equal shape, `linear` always maps it, `zero` starts from
+    zeros, so that the decoder sees the encoder through attention only.
 
     >>> bridge = Bridge(("h", "c"), (4, 4), 2, ("h",), (6,), 1, directions=2)
     >>> [tuple(s.shape) for s in bridge((torch.zeros(3, 2, 6),))]

@@ -1,4 +1,4 @@
-"""Picture encoder and decoder together: a picture in, words out."""
+"""Captioners: picture encoder and decoder."""
 
 from __future__ import annotations
 
@@ -19,43 +19,45 @@ from unrolled.models.encoder import EncoderOutput
 from unrolled.models.picture_encoder import BlockEncoder, MakeEncoder, PictureEncoder, PictureSettings
 from unrolled.models.writer import TransformerWriter, Writer
 
-BASELINE_DECAY = 0.9  # of the moving baseline, as Xu et al. have it
+BASELINE_DECAY = 0.9  # decay of the moving baseline (Xu et al. 2015)
 
 
 class CaptionDecoderSettings(WriterSettings):
-    """What writes the caption."""
+    """The decoder of captions."""
 
     attention: Literal["auto", "none", "soft", "hard", "bahdanau", "luong"] = Field(
         "auto",
-        description="none: all it knows is one vector of the picture; soft and hard look at regions through a gate, at "
-        "all of them or at one (Xu et al. 2015); bahdanau, luong: as in translate; auto: soft where there are regions.",
+        description="none: the decoder gets one vector of the picture; soft and hard attend to regions through a gate, "
+        "to all of them or to one (Xu et al. 2015); bahdanau, luong: as in translate; auto: soft if there are regions.",
     )
     score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
-        "additive", description="How a query and a region are compared."
+        "additive", description="Score function of a query and a region."
     )
     expected: float = Field(
-        0.5, ge=0, lt=1, description="attention=hard: share of captions that see the mean of all regions in training."
+        0.5, ge=0, lt=1, description="attention=hard: share of training captions that get the mean of all regions."
     )
 
 
 class CaptionerSettings(Section):
-    """Which network describes pictures."""
+    """The `model` section of `caption`."""
 
-    kind: Literal["recurrent", "transformer"] = Field("recurrent", description="What writes the caption.")
-    embedding_size: int = Field(256, ge=1, description="Width of a token's vector; a Transformer's is hidden_size.")
-    tied: bool = Field(True, description="One matrix for the tokens going in and their scores coming out.")
+    kind: Literal["recurrent", "transformer"] = Field("recurrent", description="Decoder of captions.")
+    embedding_size: int = Field(256, ge=1, description="Embedding size of tokens; a Transformer uses hidden_size.")
+    tied: bool = Field(True, description="Share one matrix between input embeddings and output scores.")
     positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", description="transformer: how it is told where a token stands."
+        "sinusoidal", description="transformer: encoding of positions."
     )
-    norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
-    encoder: PictureSettings = Field(PictureSettings(), description="What reads the picture.")
-    decoder: CaptionDecoderSettings = Field(CaptionDecoderSettings(), description="What writes the caption.")
+    norm_first: bool = Field(
+        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+    )
+    encoder: PictureSettings = Field(PictureSettings(), description="Encoder of pictures.")
+    decoder: CaptionDecoderSettings = Field(CaptionDecoderSettings(), description="Decoder of captions.")
 
 
 class Captioner(Writer):
     """Picture → a vector for each region → recurrent decoder → scores of the caption's tokens.
 
-    `baseline` is what hard attention compares a caption's log-probability with: the running mean of those before.
+    `baseline` is the running mean of the captions' log-probabilities, which hard attention subtracts.
     """
 
     encoder: PictureEncoder
@@ -70,12 +72,12 @@ class Captioner(Writer):
         self.hard = attention == "hard"
         if isinstance(self.decoder, AttentiveDecoder):
             self.decoder.attend.expected = settings.decoder.expected
-        # what an untrained network gives: no token is likelier than another
+        # the value of an untrained network: all tokens equally likely
         self.register_buffer("baseline", torch.tensor(-math.log(tokens)))
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the regions, where they form a grid."""
+        """Rows and columns of the regions, if they form a grid."""
         return self.encoder.grid
 
     @property
@@ -88,12 +90,12 @@ class Captioner(Writer):
 
     @torch.no_grad()
     def follow(self, rewards: Tensor) -> None:
-        """Moves the baseline towards the mean of these rewards."""
+        """Move the baseline towards the mean of these rewards."""
         self.baseline.lerp_(rewards.mean().to(self.baseline), 1 - BASELINE_DECAY)
 
 
 class TransformerCaptioner(TransformerWriter):
-    """`Captioner` with blocks of attention on both sides; the width of everything is `model.encoder.hidden_size`."""
+    """`Captioner` with Transformer blocks on both sides; all have the width `model.encoder.hidden_size`."""
 
     hard = False
 
@@ -116,12 +118,12 @@ class TransformerCaptioner(TransformerWriter):
 
 
 def resolved_attention(attention: str, shape: Shape) -> str:
-    """auto looks at regions where there are any."""
+    """The kind of attention; auto is soft if there are regions."""
     if attention == "auto":
         return "none" if shape.kind == "vector" else "soft"
     if attention != "none" and shape.kind == "vector":
         raise UserError(
-            f"model.decoder.attention={attention}, and a picture is one vector: there are no regions to look at.",
+            f"model.decoder.attention={attention}, but a picture is one vector without regions.",
             "Use model.decoder.attention=none, or features with `regions`.",
         )
     return attention
@@ -130,6 +132,6 @@ def resolved_attention(attention: str, shape: Shape) -> str:
 def captioner(
     settings: CaptionerSettings, shape: Shape, tokens: int, make: MakeEncoder | None = None
 ) -> Captioner | TransformerCaptioner:
-    """The network that the settings describe, for pictures of a shape; `make` is an encoder of the user's own."""
+    """Build the captioner for pictures of a shape; `make` is a custom encoder."""
     network = TransformerCaptioner if settings.kind == "transformer" else Captioner
     return network(settings, shape, tokens, make)

@@ -1,4 +1,4 @@
-"""Recurrent layers one after the other, each of its own size, and the dropout of what they read."""
+"""Stacked recurrent layers of different sizes, with variational and word dropout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dropped(x: Tensor, p: float, same_mask: bool, training: bool) -> Tensor:
 
 class Chain(nn.Module):
     """Layers of `sizes` units on an input of `input_size`; `dropout` acts between them, with one mask for all steps
-    where `same_mask` says so.
+    if `same_mask`.
 
     Input and output are batch first: x (B, T, D) → (B, T, sizes[-1]). The state is flat: those of the first layer,
     (B, 1, size) each, then those of the second, …
@@ -62,14 +62,14 @@ class Chain(nn.Module):
         return x, final
 
     def trace(self, x: Tensor) -> Trace:
-        """As without dropout; layers are named l0, l1, …"""
+        """Trace without dropout; layers are named l0, l1, …"""
         traces: list[Trace] = []
         for layer in self.each():
             traces.append(layer.trace(traces[-1].output if traces else x))
         return reduce(Trace.under, traces)
 
     def stepper(self, weights: str) -> ChainStepper:
-        """One step at a time, for writing: see `Stepper`."""
+        """A stepper for generation: see `Stepper`."""
         return ChainStepper([layer.stepper(weights) for layer in self.each()])
 
     def _split(self, state: State | None) -> list[State | None]:
@@ -101,6 +101,6 @@ def _parts(state: State, number: int) -> list[State]:
 
 
 def dropped_words(vectors: Tensor, ids: Tensor, words: int, p: float, training: bool) -> Tensor:
-    """Dropout of whole tokens: vectors (B, T, D) of ids (B, T), where a token that is dropped is so everywhere."""
+    """Dropout of whole tokens: vectors (B, T, D) of ids (B, T), where a dropped token is dropped everywhere."""
     kept = variational_mask(p if training else 0.0, vectors, words, 1)
     return vectors if kept is None else vectors * kept[ids]  # (B, T, D) · (B, T, 1)

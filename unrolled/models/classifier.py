@@ -1,4 +1,4 @@
-"""A network that reads a sequence and gives it one label, or several."""
+"""Classifiers of sequences, with one label or several."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from unrolled.nn.pooling import Pooling
 class ClassifierSettings(RecurrentSettings):
     """The `model` section of `classify`."""
 
-    hidden_size: int = Field(128, ge=1, description="Units in a layer, of each direction.")
-    dropout: float = Field(0.4, ge=0, lt=1, description="Dropped from the input, between layers and before the scores.")
-    bidirectional: bool = Field(True, description="Read from both ends.")
-    pool: str = Field("max", description="One vector of all states: last, max, mean, attention; several with +.")
+    hidden_size: int = Field(128, ge=1, description="Units per layer and direction.")
+    dropout: float = Field(0.4, ge=0, lt=1, description="Dropout of the input, between layers and before the scores.")
+    bidirectional: bool = Field(True, description="Read in both directions.")
+    pool: str = Field("max", description="Pooling of the states: last, max, mean, attention; several with +.")
     ngrams: int = Field(
         32768, ge=0, description="Hash buckets of word and letter n-grams, whose linear scores are added; 0: none."
     )
-    embedding_size: int = Field(100, ge=1, description="Width of a token's vector; pretrained ones have their own.")
-    letter_size: int = Field(32, ge=1, description="level=word: width of a letter's vector.")
-    letter_hidden: int = Field(32, ge=0, description="level=word: units that read the letters each way; 0: none.")
-    word_dropout: float = Field(0.2, ge=0, lt=1, description="level=word: chance that a word is hidden in training.")
-    tune_vectors: bool = Field(True, description="Let training change the pretrained vectors.")
+    embedding_size: int = Field(100, ge=1, description="Embedding size of tokens; pretrained vectors have their own.")
+    letter_size: int = Field(32, ge=1, description="level=word: embedding size of letters.")
+    letter_hidden: int = Field(32, ge=0, description="level=word: units per direction that read the letters; 0: none.")
+    word_dropout: float = Field(
+        0.2, ge=0, lt=1, description="level=word: probability that a word is masked in training."
+    )
+    tune_vectors: bool = Field(True, description="Train the pretrained vectors too.")
     front: list[int] = Field([], description="Frames: sizes of dense layers before the recurrent ones.")
 
 
@@ -59,12 +61,12 @@ class Classifier(nn.Module):
         return scores
 
     def encode(self, batch: Batch) -> Tensor:
-        """The sequence's vector, (B, D)."""
+        """The pooled vector of the sequence, (B, D)."""
         states, _ = self.layer(self.dropout(self.input(batch)), lengths=batch.lengths)
         vector: Tensor = self.pool(states, batch.mask)
         return vector
 
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers; `change` is done to the input vectors."""
+        """The scores, and the trace of the recurrent layers; `change` is applied to the input vectors."""
         trace: Trace = self.layer.trace(change(self.input(batch)), lengths=batch.lengths)
         return self._score(self.pool(trace.output, batch.mask), batch), trace

@@ -1,4 +1,4 @@
-"""What writes the target: recurrent decoders, from a fixed vector or with attention."""
+"""Recurrent decoders, from a fixed vector or with attention."""
 
 from __future__ import annotations
 
@@ -26,45 +26,44 @@ from unrolled.search import Shared
 
 
 class WriterSettings(RecurrentSettings):
-    """What writes, whatever was read; which attention there is depends on that."""
+    """Settings of decoders, for any encoder; the kinds of attention depend on the encoder."""
 
-    hidden_size: int = Field(256, ge=1, description="Units in a layer; a Transformer's width is the encoder's.")
-    dropout: float = Field(
-        0.3, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
-    )
+    hidden_size: int = Field(256, ge=1, description="Units per layer; a Transformer has the width of its encoder.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of embeddings, between layers and before the scores.")
     attention: str = Field("none", description="none, bahdanau, luong, soft or hard.")
     score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
-        "general", description="How a query and a key are compared."
+        "general", description="Score function of a query and a key."
     )
     attention_size: int | None = Field(None, ge=1, description="score=additive: width of the sum; none: hidden_size.")
     heads: int = Field(4, ge=1, description="score=multihead, and transformer: heads of attention.")
     bridge: BridgeKind = Field(
-        "auto", description="First state: the encoder's last, mapped where shapes differ (linear: always); zero: none."
+        "auto",
+        description="Initial state: the encoder's final one, mapped if shapes differ (linear: always); zero: zeros.",
     )
-    blocks: int = Field(3, ge=1, description="transformer: blocks on top of each other, in place of num_layers.")
+    blocks: int = Field(3, ge=1, description="transformer: number of blocks, instead of num_layers.")
     feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
 
 
 class DecoderSettings(WriterSettings):
-    """What writes the target."""
+    """The decoder of the target."""
 
     attention: Literal["none", "bahdanau", "luong"] = Field(
         "luong",
-        description="none: all it knows is the encoder's last state; bahdanau looks before a step, luong after it, "
-        "and feeds what it saw to the next.",
+        description="none: the decoder gets the encoder's final state only; bahdanau attends before a step, "
+        "luong after it, with input feeding.",
     )
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder makes of target tokens: what the scores are computed from, and where it looked."""
+    """Output of a decoder: features for the scores, and attention weights."""
 
     features: Tensor  # (B, T, F), or (B, F) of one step
     attention: Tensor | None  # (B, T, S), or (B, S)
-    chosen: Tensor | None = None  # (B, T), where hard attention looked; -1 where it saw its expectation
+    chosen: Tensor | None = None  # (B, T), region of hard attention; -1 for its expectation
 
 
 class PlainDecoder(nn.Module):
-    """Recurrent layers that begin where the encoder ended: the whole source in one fixed state (Sutskever 2014)."""
+    """Recurrent layers that start from the encoder's final state, which holds the whole source (Sutskever 2014)."""
 
     def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
@@ -73,7 +72,7 @@ class PlainDecoder(nn.Module):
         self.output_size = settings.output_size
 
     def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
-        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
+        """Vectors of the target tokens (B, T, E) → all steps; steps past `lengths` (B,) are skipped."""
         output, _ = self.layer(x, state_to_torch(self.bridge(encoded.state)), lengths=lengths)
         return DecoderOutput(output, None)
 
@@ -86,16 +85,15 @@ class PlainDecoder(nn.Module):
         return state
 
     def step(self, x: Tensor, state: State) -> tuple[DecoderOutput, State]:
-        """Vectors of one token each (B, E)."""
+        """One step: vectors (B, E) of one token each."""
         output, final = self.layer(x[:, None], state_to_torch(state))
         return DecoderOutput(output[:, 0], None), state_from_torch(final)
 
 
 class AttentiveDecoder(nn.Module):
-    """A recurrent layer that attends to the encoder's memory, further layers on top of it.
+    """A recurrent layer with attention to the encoder's memory, and further layers above it.
 
-    Bahdanau's and Xu's scores are computed from [s_i ; c_i ; y_{i-1}], Luong's from h̃_i, which is as wide as they want
-    it, `width`, where no layer is above it.
+    Bahdanau's and Xu's scores use [s_i ; c_i ; y_{i-1}], Luong's use h̃_i, of size `width` if no layer is above it.
     """
 
     def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
@@ -128,7 +126,7 @@ class AttentiveDecoder(nn.Module):
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
     def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
-        """Vectors of the target tokens (B, T, E) → all steps; what is past `lengths` (B,) is left out."""
+        """Vectors of the target tokens (B, T, E) → all steps; steps past `lengths` (B,) are skipped."""
         lower, upper = self._begin(encoded)
         seen = self.attend(x, encoded.memory, encoded.mask, lower, lengths)
         output = seen.output
@@ -148,7 +146,7 @@ class AttentiveDecoder(nn.Module):
         return DecoderOutput(self._features(output, seen.context, x), seen.weights), trace
 
     def start(self, encoded: EncoderOutput) -> Any:
-        """(the attending layer's state, the upper layers', what was projected once and is shared)."""
+        """The initial state: (attending layer, upper layers, shared projections of the memory)."""
         lower, upper = self._begin(encoded)
         first = self.attend.start(encoded.memory, encoded.mask, lower)
         return first.cell, upper, Shared((first.keys, first.values, first.mask))
@@ -164,7 +162,7 @@ class AttentiveDecoder(nn.Module):
         return DecoderOutput(features, seen.weights), (seen.state.cell, upper, shared)
 
     def _begin(self, encoded: EncoderOutput) -> tuple[State, State]:
-        """The first states: of the attending layer, (B, H) each, and of those above it, (B, L - 1, H) each."""
+        """Initial states of the attending layer, (B, H) each, and of the upper layers, (B, L - 1, H) each."""
         states = self.bridge(encoded.state)
         return tuple(s[:, 0] for s in states), tuple(s[:, 1:] for s in states)
 
@@ -173,7 +171,7 @@ class AttentiveDecoder(nn.Module):
 
 
 def bridge_between(ending: Ending, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
-    """What leads from the state an encoder ends in to that of `layers` layers like the decoder's."""
+    """The bridge from the encoder's final state to `layers` layers of the decoder."""
     return Bridge(
         decoder.cell_class.state_names,
         decoder._state_sizes(),

@@ -1,4 +1,4 @@
-"""The vectors of tokens on both sides of a translator."""
+"""Token embeddings of a translator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 
 class Sizes(Protocol):
-    """How many tokens there are on both sides, and whether they are the same ones."""
+    """Vocabulary sizes of both sides; `joint` if they share one vocabulary."""
 
     @property
     def source_size(self) -> int: ...
@@ -19,7 +19,7 @@ class Sizes(Protocol):
 
 
 def token_embedding(size: int, width: int) -> nn.Embedding:
-    """Vectors of length about one, so that a tied matrix gives scores of a fitting size."""
+    """Embeddings with norms of about one, so that tied scores have a suitable scale."""
     embedding = nn.Embedding(size, width)
     nn.init.normal_(embedding.weight, std=width**-0.5)
     return embedding

@@ -1,4 +1,4 @@
-"""What reads the source: its tokens in, a vector for each of them and a state for the whole out."""
+"""Encoders of tokens: a vector for each token, and a final state."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from unrolled.nn.dropout import Dropout
 
 
 class EncoderSettings(RecurrentSettings):
-    """What reads the source."""
+    """The encoder of the source."""
 
-    hidden_size: int = Field(256, ge=1, description="Units in a layer, of each direction; a Transformer's width.")
-    dropout: float = Field(0.3, ge=0, lt=1, description="Dropped from embeddings, between layers and from the output.")
-    bidirectional: bool = Field(True, description="Read from both ends.")
-    reverse: bool = Field(False, description="Read the source from its end (Sutskever et al. 2014).")
-    blocks: int = Field(3, ge=1, description="transformer: blocks on top of each other, in place of num_layers.")
+    hidden_size: int = Field(256, ge=1, description="Units per layer and direction; width of a Transformer.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of embeddings, between layers and of the output.")
+    bidirectional: bool = Field(True, description="Read in both directions.")
+    reverse: bool = Field(False, description="Reverse the source (Sutskever et al. 2014).")
+    blocks: int = Field(3, ge=1, description="transformer: number of blocks, instead of num_layers.")
     heads: int = Field(4, ge=1, description="transformer: heads of attention.")
     feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
 
 
 class EncoderOutput(NamedTuple):
-    """A source that was read. Its rows can be selected like any state's."""
+    """Output of an encoder. Its rows can be selected like those of a state."""
 
     memory: Tensor  # (B, S, M), a vector for each token
     mask: Tensor  # (B, S), True where a token is real
@@ -41,7 +41,7 @@ class EncoderOutput(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The state that an encoder ends in, from which a decoder's first is made."""
+    """The shape of an encoder's final state, for the decoder's bridge."""
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]  # the width of each
@@ -50,7 +50,7 @@ class Ending(NamedTuple):
 
 
 class Encoder(Protocol):
-    """What a decoder is built for: how wide the memory is, and the state that comes with it."""
+    """The interface of encoders: the width of the memory, and the final state."""
 
     @property
     def output_size(self) -> int: ...
@@ -75,7 +75,7 @@ class RecurrentEncoder(nn.Module):
         return Ending(layer.cell_class.state_names, sizes, layer.num_layers, 2 if layer.bidirectional else 1)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> EncoderOutput:
-        """Token ids (B, S), the last real one of each row its end token."""
+        """Encode token ids (B, S); each row ends with an end token."""
         mask = real(ids, lengths)
         places = turned(ids, lengths) if self.reverse else None
         x = self.dropout(self.embedding(ids if places is None else ids.gather(1, places)))
@@ -83,7 +83,7 @@ class RecurrentEncoder(nn.Module):
         return EncoderOutput(self.dropout(_at_home(output, places)), mask, state_from_torch(final))
 
     def trace(self, ids: Tensor, lengths: Tensor, change: Change = unchanged) -> tuple[EncoderOutput, Trace]:
-        """`forward`, and the trace of its layers, at the steps in which they read; `change` is done to the vectors."""
+        """`forward`, and the trace of its layers, in reading order; `change` is applied to the vectors."""
         mask = real(ids, lengths)
         places = turned(ids, lengths) if self.reverse else None
         x = change(self.embedding(ids))
@@ -94,7 +94,7 @@ class RecurrentEncoder(nn.Module):
 
 
 def _at_home(output: Tensor, places: Tensor | None) -> Tensor:
-    """Each vector where its token stood."""
+    """Vectors back in the order of their tokens."""
     return output if places is None else output.gather(1, places[..., None].expand_as(output))
 
 
@@ -104,12 +104,12 @@ def real(ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 def turned(ids: Tensor, lengths: Tensor) -> Tensor:
-    """Places (B, S) that read each row from its end, the end token and padding left where they are.
+    """Indices (B, S) that reverse each row, except the end token and padding.
 
     >>> turned(torch.zeros(2, 4), torch.tensor([4, 3]))
     tensor([[2, 1, 0, 3],
             [1, 0, 2, 3]])
     """
     steps = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1)
-    last = lengths[:, None] - 2  # the place before the end token
+    last = lengths[:, None] - 2  # the position before the end token
     return torch.where(steps <= last, last - steps, steps)

@@ -1,4 +1,4 @@
-"""Vectors in, an estimate of vectors to come out, at every step: feed-forward layers under recurrent ones."""
+"""Forecasters: feed-forward and recurrent layers that estimate future vectors at every step."""
 
 from __future__ import annotations
 
@@ -26,34 +26,36 @@ from unrolled.models.recurrent_settings import (
 )
 from unrolled.nn.front import DenseFront
 
-CALM = 3.0  # scaled inputs beyond it are drawn in: nothing much larger was seen in training
+CALM = 3.0  # scaled inputs beyond it are compressed: training has hardly larger ones
 
 
 class ForecasterSettings(RecurrentSettings):
     """The `model` section of `forecast`."""
 
-    hidden_size: int = Field(64, ge=1, description="Units in a layer.")
-    dropout: float = Field(0.1, ge=0, lt=1, description="Dropped in the front, between layers and before the output.")
-    front: list[int] = Field([], description="Widths of feed-forward layers under the recurrent ones: [64, 64].")
+    hidden_size: int = Field(64, ge=1, description="Units per layer.")
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="Dropout in the front layers, between layers and before the output."
+    )
+    front: list[int] = Field([], description="Widths of feed-forward layers before the recurrent ones: [64, 64].")
     loss: LossName | None = Field(
         None,
-        description="What is learnt: a value by squared (mse) or absolute error (mae), a mean and a deviation "
-        "(gaussian), quantiles, or the probability of a 1 (bernoulli); none: mse, or bernoulli where every target is "
+        description="Output and loss: a value by squared (mse) or absolute error (mae), a mean and a deviation "
+        "(gaussian), quantiles, or the probability of a 1 (bernoulli); none: mse, or bernoulli if every target is "
         "0 or 1.",
     )
-    quantiles: list[float] = Field([0.1, 0.5, 0.9], min_length=1, description="Which ones, for loss=quantiles.")
+    quantiles: list[float] = Field([0.1, 0.5, 0.9], min_length=1, description="The quantiles of loss=quantiles.")
     residual: bool | None = Field(
         None,
-        description="Learn the difference from the last value; none: where a target is an input too, bernoulli apart.",
+        description="Learn the difference from the last value; none: if a target is an input, except for bernoulli.",
     )
     changes: bool | None = Field(
-        None, description="Read the change of each input beside the input; none: yes, unless all are 0 or 1."
+        None, description="Read the change of each input too; none: yes, unless all are 0 or 1."
     )
     lags: int | None = Field(
         None,
         ge=0,
-        description="Past changes that a linear path beside the recurrent layers reads, fitted before training; "
-        "none: 24, fewer where there are many columns, 0 for bernoulli.",
+        description="Lags of a linear path beside the recurrent layers, fitted before training; "
+        "none: 24, fewer with many columns, 0 for bernoulli.",
     )
 
     @field_validator("quantiles")
@@ -73,12 +75,12 @@ class ForecasterSettings(RecurrentSettings):
 
 @dataclass(frozen=True)
 class ForecasterSizes:
-    """What goes in and out of a forecaster, in numbers."""
+    """Input and output sizes of a forecaster."""
 
     inputs: int  # D columns of values
-    missing: bool  # whether D further features are 1 where a value is there
+    missing: bool  # True: D more features are 1 for known values
     horizons: tuple[int, ...]
-    positions: tuple[int, ...]  # for each target its place among the inputs, −1 where it is none
+    positions: tuple[int, ...]  # index of each target among the inputs, −1 if it is not an input
     residual: bool
     changes: bool
     lags: int
@@ -93,7 +95,7 @@ class ForecasterSizes:
 
     @property
     def next(self) -> int:
-        """Which horizon is the next step's."""
+        """The index of the horizon of one step."""
         return self.horizons.index(1)
 
 
@@ -102,9 +104,9 @@ class Forecaster(nn.Module):
 
         ŷ = base + scale ∘ (W h_t + V [x_t ; Δx_t … Δx_{t−p+1}] + b)
 
-    `base` is the last value of the target where that is an input, else 0; `scale` its usual change. The state is the
-    recurrent layers' and the last rows, so that a sequence can be cut anywhere. Without `tune_linear` V gets no
-    gradient: it stays as it was fitted, and the recurrent layers learn what it leaves over.
+    `base` is the last value of the target if it is an input, else 0; `scale` is its usual change. The state has the
+    recurrent layers' states and the last rows, so that a sequence can be cut anywhere. Without `tune_linear` V stays
+    as fitted, and the recurrent layers learn the residual.
     """
 
     change_scale: Tensor
@@ -143,7 +145,7 @@ class Forecaster(nn.Module):
         return self.place(raw, x), (*state_from_torch(final), kept)
 
     def read(self, x: Tensor, seen: Tensor) -> Tensor:
-        """What the first layer gets: features and changes, drawn in where they are extreme."""
+        """Input of the first layer: features and changes, with extreme values compressed."""
         parts = [calmed(x)]
         if self.layout.changes:
             parts.append(calmed((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale))
@@ -155,7 +157,7 @@ class Forecaster(nn.Module):
         return F.linear(self.linear_features(seen), weight)
 
     def linear_features(self, seen: Tensor) -> Tensor:
-        """All rows with the ones before them (B, rows + T, D) → what the linear path reads, (B, T, D · (1 + lags))."""
+        """All rows with the ones before them (B, rows + T, D) → inputs of the linear path, (B, T, D · (1 + lags))."""
         changes = (seen[:, 1:] - seen[:, :-1]) / self.change_scale
         windows = changes.unfold(1, self.rows, 1).flatten(2)  # (B, T, D · lags)
         return torch.cat([seen[:, self.rows :], windows], dim=-1)
@@ -165,7 +167,7 @@ class Forecaster(nn.Module):
         return self.output.place(raw, self.base(x), self.scale)
 
     def base(self, x: Tensor) -> Tensor:
-        """The value that a raw output of zero stands for, (B, T, 1, K)."""
+        """The value of a raw output of zero, (B, T, 1, K)."""
         if not self.layout.residual:
             return x.new_zeros(*x.shape[:-1], 1, len(self.layout.positions))
         if self.layout.positions == tuple(range(self.layout.inputs)):
@@ -175,7 +177,7 @@ class Forecaster(nn.Module):
         return columns[..., list(self.layout.positions)].unsqueeze(-2)
 
     def with_guess(self, x: Tensor, guess: Tensor) -> Tensor:
-        """Features (…, F) in which the inputs that are targets are a guess (…, K)."""
+        """Features (…, F) with the inputs that are targets replaced by a guess (…, K)."""
         layout = self.layout
         targets = [k for k, position in enumerate(layout.positions) if position >= 0]
         places = [layout.positions[k] for k in targets]
@@ -186,7 +188,7 @@ class Forecaster(nn.Module):
         return x
 
     def trace(self, x: Tensor, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The estimates, and the trace of the recurrent layers; `change` is done to what these read."""
+        """The estimates, and the trace of the recurrent layers; `change` is applied to their input."""
         seen = torch.cat([self.past(x, None), x[..., : self.layout.inputs]], dim=1)
         trace: Trace = self.layer.trace(change(self.front(self.read(x, seen))))
         raw = self.head(trace.output)
@@ -195,7 +197,7 @@ class Forecaster(nn.Module):
         return self.place(raw, x), trace
 
     def past(self, x: Tensor, state: State | None, resets: Tensor | None = None) -> Tensor:
-        """The rows before the first, (B, rows, D): carried, or, where a sequence begins, its first row again."""
+        """The rows before the first, (B, rows, D): carried, or copies of the first row of a new sequence."""
         first = x[:, :1, : self.layout.inputs].expand(-1, self.rows, -1)
         if state is None:
             return first
@@ -205,7 +207,7 @@ class Forecaster(nn.Module):
 
 
 def calmed(x: Tensor) -> Tensor:
-    """x as it is up to ±3, and beyond it only its logarithm more.
+    """x up to ±3, and logarithmic growth beyond.
 
     >>> calmed(torch.tensor([0.5, -3.0, 102.0]))
     tensor([ 0.5000, -3.0000,  7.6052])
@@ -215,9 +217,9 @@ def calmed(x: Tensor) -> Tensor:
 
 
 class ForecastStepper:
-    """A forecaster row by row, for streams and control loops: its layer's stepper, and NumPy around it.
+    """A forecaster row by row, for streams and control loops: a stepper with NumPy around it.
 
-    On a GPU each row is a call of the network. The weights are copied when it is made.
+    On a GPU each row is a call of the network. The weights are copied on construction.
     """
 
     def __init__(self, network: Forecaster) -> None:
@@ -240,8 +242,8 @@ class ForecastStepper:
     def __call__(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
         """Features (n, F) of rows that follow each other → estimates (n, horizons, K, P), and the state.
 
-        The recurrent layers and the output take row after row, all else is done for all rows at once: how rows are cut
-        changes no bit.
+        The recurrent layers and the output run row by row, everything else for all rows at once: the result does not
+        depend on how rows are grouped.
         """
         network, layout = self._network, self._network.layout
         if not self.on_cpu:
@@ -282,7 +284,7 @@ def _array(tensor: Tensor) -> NDArray[np.float32]:
 
 
 def _calmed(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`calmed` for a single row, where nearly always nothing is to be done."""
+    """`calmed` for a single row, fast if nothing is extreme."""
     beyond = np.abs(x) - CALM
     if beyond.max() <= 0:
         return x

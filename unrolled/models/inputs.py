@@ -1,4 +1,4 @@
-"""What stands before the recurrent layers: a vector for each token, word or frame of a batch."""
+"""Input layers: a vector for each token, word or frame of a batch."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class TokenInput(nn.Module):
 class WordInput(nn.Module):
     """Words (B, T) → [a vector looked up ; a vector made from the letters], (B, T, E + 2·letter_hidden).
 
-    The letters of each distinct word of a batch are read once, by an LSTM in both directions. In training a word is
-    hidden from the first with the chance `word_dropout`, so that unknown words are nothing new.
+    A bidirectional LSTM reads the letters of each distinct word of a batch once. In training a word's embedding is
+    masked with the probability `word_dropout`, so that the network learns to handle unknown words.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class WordInput(nn.Module):
         return torch.cat([vectors, nn.functional.embedding(batch.more["spelt"], shapes)], dim=-1)
 
     def word_vectors(self, words: Words) -> Vectors:
-        """What is looked up for each word; its letters have no part in it."""
+        """Embeddings of the words, without their letters."""
         known = len(words.vocabulary.specials)
         return Vectors(words.vocabulary.tokens[known:], self.words.weight[known:].detach().float().cpu())
 
     def load_vectors(self, rows: Sequence[int], vectors: NDArray[np.float32]) -> None:
-        """Takes pretrained vectors for the words of these numbers."""
+        """Set pretrained vectors for words by their ids."""
         with torch.no_grad():
             self.words.weight[list(rows)] = torch.from_numpy(vectors)
 
 
 def token_vectors(tokenizer: Tokenizer, weight: Tensor) -> Vectors:
-    """The vectors (V, E) of a tokenizer's tokens, each under the name it is shown with."""
+    """The vectors (V, E) of a tokenizer's tokens, each under its displayed name."""
     rows: dict[str, int] = {}
     for number in range(len(tokenizer)):
         rows.setdefault(tokenizer.token(number), number)
@@ -110,7 +110,7 @@ def word_batch(words: Words, sentences: Sequence[Sequence[str]]) -> tuple[Tensor
 
 
 def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
-    """Sequences of ids side by side, (N, longest), zeros at their ends."""
+    """Sequences of ids padded with zeros, (N, longest)."""
     table = np.zeros((len(arrays), max(1, *map(len, arrays), 1)), dtype=np.int64)
     for row, array in enumerate(arrays):
         table[row, : len(array)] = array
@@ -118,7 +118,7 @@ def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
 
 
 class FrameInput(nn.Module):
-    """Frames (B, T, D), or small images (B, T, H, W) or (B, T, H, W, C), scaled and sent through the front layers.
+    """Frames (B, T, D), or small images (B, T, H, W) or (B, T, H, W, C), scaled, through the front layers.
 
     The scaling, mean and deviation of each number over the training frames, is part of the model.
     """
@@ -141,7 +141,7 @@ class FrameInput(nn.Module):
         self.output_size = self.front.output_size
 
     def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
-        """Takes the scaling; what never varies is left as it is."""
+        """Set the scaling; constant features are not scaled."""
         self.mean.copy_(torch.from_numpy(mean))
         self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
 

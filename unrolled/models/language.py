@@ -24,21 +24,21 @@ from unrolled.nn.dropin import DropIn
 from unrolled.nn.stepper import Stepper
 from unrolled.search import TokenStep
 
-MOST_ROWS_TO_STEP = 8  # beyond it a whole layer's call on one step is as fast
+MOST_ROWS_TO_STEP = 8  # with more rows a call of the whole layer is as fast
 USUAL_CONTEXT = 8  # of a feed-forward model
 
 
 def language_model(settings: LanguageModelSettings, vocabulary_size: int, start: int) -> LanguageModel:
-    """The network the settings describe; `start` is the token before the first."""
+    """Build the language model of the settings; `start` is the token before the first."""
     kinds = {"recurrent": RecurrentLM, "transformer": TransformerLM, "feedforward": FeedForwardLM}
     return kinds[settings.kind](settings, vocabulary_size, start)
 
 
 class RecurrentOutput(NamedTuple):
-    """What a recurrent model made of tokens: its layers' output, the same after dropout, and the state after them."""
+    """Output of the recurrent layers, the same after dropout, and the final state."""
 
     output: Tensor  # (B, T, H)
-    features: Tensor  # (B, T, H), what the scores read
+    features: Tensor  # (B, T, H), input of the scores
     state: State
 
 
@@ -82,7 +82,7 @@ class RecurrentLM(LanguageModel):
     def read(
         self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> RecurrentOutput:
-        """`forward` as far as the scores."""
+        """`forward` without the scores."""
         x = dropped_words(self.embedding(ids), ids, self.vocabulary_size, self._word_dropout, self.training)
         x = self._drop(x, self._input_dropout)
         if isinstance(self.layer, Chain):
@@ -102,19 +102,19 @@ class RecurrentLM(LanguageModel):
         return dropped(x, p, self._same_mask, self.training)
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers; `change` is done to the tokens' vectors."""
+        """The scores, and the trace of the recurrent layers; `change` is applied to the tokens' vectors."""
         trace: Trace = self.layer.trace(change(self.embedding(ids)))
         return self.scores(trace.output), trace
 
 
 def _layers(settings: LanguageModelSettings, width: int) -> DropIn | Chain:
-    """A chain, where the layers differ in size or what is between them is not plain dropout."""
+    """A chain of layers if sizes differ or dropout between them is not standard; otherwise one layer stack."""
     own = settings.last_size is not None or settings.same_mask or settings.between_dropout is not None
     if not own:
         return recurrent_layer(settings, width)
     if settings.combine != "last":
         raise UserError(
-            f"model.combine={settings.combine} does not go with model.last_size, same_mask or between_dropout.",
+            f"model.combine={settings.combine} does not work with model.last_size, same_mask or between_dropout.",
             "Use model.combine=last.",
         )
     sizes = [settings.hidden_size] * (settings.num_layers - 1) + [settings.last_size or settings.hidden_size]
@@ -123,9 +123,9 @@ def _layers(settings: LanguageModelSettings, width: int) -> DropIn | Chain:
 
 
 class LanguageStepper:
-    """A recurrent language model one token at a time on its layer's stepper: what writes on a CPU.
+    """A recurrent language model one token at a time on its layer's stepper, for generation on a CPU.
 
-    The weights are copied when it is made. `weights` is how the recurrent ones are kept: fp32, fp16, int16 or int8.
+    The weights are copied on construction. `weights` is the type of the recurrent ones: fp32, fp16, int16 or int8.
     """
 
     def __init__(self, network: RecurrentLM, weights: str = "fp32") -> None:
@@ -148,7 +148,7 @@ class LanguageStepper:
 
 
 def stepper_for(network: LanguageModel, rows: int, weights: str = "fp32") -> LanguageModel | LanguageStepper:
-    """The fastest way to continue `rows` sequences token by token with the same numbers, to rounding."""
+    """The fastest model to continue `rows` sequences token by token, with equal results up to rounding."""
     small = rows <= MOST_ROWS_TO_STEP and network.device.type == "cpu"
     if isinstance(network, RecurrentLM) and network.embedding.weight.dtype == torch.float32 and small:
         return LanguageStepper(network, weights)
@@ -162,7 +162,7 @@ def stepper_for(network: LanguageModel, rows: int, weights: str = "fp32") -> Lan
 
 
 class FeedForwardLM(LanguageModel):
-    """The baseline recurrence is compared with: the last k tokens' vectors, side by side or averaged (Bengio 2003).
+    """The feed-forward baseline: vectors of the last k tokens, concatenated or averaged (Bengio 2003).
 
     Its state is the k − 1 tokens before the next one.
     """
@@ -196,7 +196,7 @@ class FeedForwardLM(LanguageModel):
         return scores
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> Tensor:
-        """The scores alone: there are no states; `change` is done to the tokens' vectors."""
+        """The scores, without states; `change` is applied to the tokens' vectors."""
         before = self.embedding(self._before(ids, None, None))
         seen = torch.cat([before, change(self.embedding(ids))], dim=1)  # (B, k - 1 + T, E)
         return self._scores(seen.unfold(1, self.context, 1).transpose(2, 3))

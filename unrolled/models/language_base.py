@@ -1,4 +1,4 @@
-"""What every language model has: its settings, and what a search sees of it."""
+"""Settings of language models, and their interface to a search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unrolled.models.recurrent_settings import RecurrentSettings
 from unrolled.search import TokenStep
 
-LEAST_CONTEXT = 2  # a Transformer's window is halved when it is full
+LEAST_CONTEXT = 2  # a Transformer halves its window when it is full
 
 
 class LanguageModelSettings(RecurrentSettings):
@@ -19,47 +19,55 @@ class LanguageModelSettings(RecurrentSettings):
 
     kind: Literal["recurrent", "transformer", "feedforward"] = Field(
         "recurrent",
-        description="recurrent reads everything so far; transformer looks back over the last `context` tokens; "
-        "feedforward, the baseline, has them side by side.",
+        description="recurrent reads all previous tokens; transformer attends to the last `context` tokens; "
+        "feedforward, the baseline, concatenates them.",
     )
-    hidden_size: int = Field(256, ge=1, description="Units in a layer; a Transformer's width.")
+    hidden_size: int = Field(256, ge=1, description="Units per layer; width of a Transformer.")
     embedding_size: int | None = Field(
-        64, ge=1, description="Width of a token's vector; none: hidden_size, as a Transformer's always is."
+        64, ge=1, description="Embedding size of tokens; none: hidden_size, as for every Transformer."
     )
-    tied: bool = Field(False, description="One matrix for the tokens going in and the scores coming out.")
+    tied: bool = Field(False, description="Share one matrix between input embeddings and output scores.")
     bidirectional: bool = Field(False, description="Always false here: a language model may not see the future.")
     context: int | None = Field(
-        None, ge=1, description="Tokens it sees at the most; none: 8 for feedforward, train.k1 for a transformer."
+        None, ge=1, description="Largest context in tokens; none: 8 for feedforward, train.k1 for a transformer."
     )
     context_mode: Literal["concat", "average"] = Field(
-        "concat", description="feedforward: embeddings side by side, or averaged, which loses their order."
+        "concat", description="feedforward: embeddings concatenated, or averaged without order."
     )
-    blocks: int = Field(4, ge=1, description="transformer: blocks on top of each other, in place of num_layers.")
-    heads: int = Field(4, ge=1, description="transformer: heads of attention, which hidden_size is divided among.")
+    blocks: int = Field(4, ge=1, description="transformer: number of blocks, instead of num_layers.")
+    heads: int = Field(4, ge=1, description="transformer: heads of attention; they divide hidden_size.")
     feedforward: int | None = Field(
         None, ge=1, description="transformer: width of the feed-forward layers; none: 4 times hidden_size."
     )
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
-        "sinusoidal", description="transformer: how it is told where a token stands; the last four show why."
+        "sinusoidal", description="transformer: encoding of positions; the last four are for comparison."
     )
-    norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
-    activation: Literal["relu", "gelu"] = Field("gelu", description="transformer: of the feed-forward layers.")
+    norm_first: bool = Field(
+        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+    )
+    activation: Literal["relu", "gelu"] = Field(
+        "gelu", description="transformer: activation of the feed-forward layers."
+    )
 
     last_size: int | None = Field(
-        None, ge=1, description="recurrent: units of the last layer, where they are not as many as the others'."
+        None, ge=1, description="recurrent: units of the last layer, if they differ from the others'."
     )
     same_mask: bool = Field(
         False,
         description="recurrent: dropout outside the cells has one mask for all steps of a window (variational).",
     )
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="recurrent: whole tokens dropped from what is read.")
-    input_dropout: float | None = Field(None, ge=0, lt=1, description="recurrent: of embeddings; none: dropout.")
-    between_dropout: float | None = Field(None, ge=0, lt=1, description="recurrent: between layers; none: dropout.")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="recurrent: dropout of whole tokens.")
+    input_dropout: float | None = Field(
+        None, ge=0, lt=1, description="recurrent: dropout of embeddings; none: dropout."
+    )
+    between_dropout: float | None = Field(
+        None, ge=0, lt=1, description="recurrent: dropout between layers; none: dropout."
+    )
     activation_penalty: float = Field(
-        0.0, ge=0, description="recurrent: times the mean square of the outputs, added to the loss (AR)."
+        0.0, ge=0, description="recurrent: weight of the mean square of the outputs in the loss (AR)."
     )
     change_penalty: float = Field(
-        0.0, ge=0, description="recurrent: times the mean square of their change from step to step (TAR)."
+        0.0, ge=0, description="recurrent: weight of the mean square of their change per step (TAR)."
     )
 
     @field_validator("bidirectional")
@@ -74,7 +82,7 @@ class LanguageModelSettings(RecurrentSettings):
 
 
 class LanguageModel(nn.Module):
-    """What a search sees of a language model: `start`, `step` and `prefill` (see `unrolled.search`)."""
+    """The interface of language models to a search: `start`, `step` and `prefill` (see `unrolled.search`)."""
 
     start_token: int
     vocabulary_size: int
@@ -89,7 +97,7 @@ class LanguageModel(nn.Module):
         return memory
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
-        """tokens (B,) → the distribution of the token that follows."""
+        """tokens (B,) → the distribution of the next token."""
         scores, state = self(tokens[:, None], state)
         return TokenStep(scores[:, 0].float().log_softmax(-1), state)
 

@@ -1,9 +1,9 @@
-"""The Transformer as a language model: it looks back over a window of the text, and keeps what it has read.
+"""The Transformer as a language model, with a window of the text and a cache of keys and values.
 
-A window grows from nothing to `context` tokens. When it is full and one more comes, it begins anew with its last
-context / 2 tokens, which are read again: a token never has fewer than that before it, where there are as many, and what
-is kept of each costs two readings. Where a window begins depends on the text alone, not on how it is cut: reading token
-by token, in pieces, or in a batch of longer ones gives the same numbers.
+A window grows from zero to `context` tokens. When it is full, it restarts with its last context / 2 tokens, which are
+read again: every token has at least this context, as far as the text has it, and is read at most twice. The start of a
+window depends on the text alone: reading token by token, in pieces, or in a batch of longer texts gives the same
+numbers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import Kept, TransformerEncoder, TransformerState
 
 Carried = tuple[Tensor, Tensor | None, tuple[Kept, ...] | None]
-"""A `_Window` as it is carried from batch to batch: a plain tuple."""
+"""A `_Window` carried from batch to batch, as a plain tuple."""
 
 
 class _Window(NamedTuple):
-    """What each row looks back over: its last columns; those before are padding."""
+    """The window of each row: its last columns; those before are padding."""
 
     ids: Tensor  # (B, W)
     pads: Tensor | None  # (B,), columns of padding at the left; None: no row has any
-    past: tuple[Kept, ...] | None  # keys and values (B, N, W, d) of each block; None: not kept, to be read again
+    past: tuple[Kept, ...] | None  # keys and values (B, N, W, d) of each block; None: not cached
 
     @property
     def width(self) -> int:
@@ -95,10 +95,10 @@ class TransformerLM(LanguageModel):
         return self.scores(output), (window.ids, window.pads, window.past)
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, list[Tensor]]:
-        """The scores, and the attention of every block (B, N, T, T); `change` is done to the tokens' vectors."""
+        """The scores, and the attention of every block (B, N, T, T); `change` is applied to the tokens' vectors."""
         if ids.shape[1] > self.context:
             raise UserError(
-                f"{ids.shape[1]} tokens are more than this Transformer sees at once, {self.context}.",
+                f"{ids.shape[1]} tokens exceed the context of this Transformer, {self.context}.",
                 "Trace a shorter text.",
             )
         x = self.positions(change(self.embedding(ids)) * self.scale)
@@ -119,11 +119,11 @@ class TransformerLM(LanguageModel):
 
     @property
     def _reads_again(self) -> bool:
-        """Whether keys are not kept: the code 'fraction' changes with every token; training has no use for them."""
+        """True if keys are not cached: in training, and for positions='fraction', which change with every token."""
         return self.training or self.positions.kind == "fraction"
 
     def _with_room(self, window: _Window) -> _Window:
-        """Rows whose window is full begin anew with its last half."""
+        """Restart the full windows with their last half."""
         if window.width < self.context:
             return window
         half = self.context // 2
@@ -163,7 +163,7 @@ class TransformerLM(LanguageModel):
         return output, after if real is None else _aligned(after, ids.shape[1] - real)
 
     def _read_all(self, ids: Tensor, window: _Window, real: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Without kept keys: window and piece in one."""
+        """Read without cached keys: window and piece in one pass."""
         if window.pads is None and real is None:
             return self.encoder(self._vectors(ids, 0, None))  # type: ignore[no-any-return]  # torch's __call__
         pads = torch.zeros(len(ids), dtype=torch.long, device=ids.device) if window.pads is None else window.pads
@@ -176,7 +176,7 @@ class TransformerLM(LanguageModel):
 
 
 def _put(past: tuple[Kept, ...], fresh: tuple[Kept, ...], rows: Tensor, columns: int) -> tuple[Kept, ...]:
-    """The last columns of some rows replaced."""
+    """Replace the last columns of some rows."""
 
     def one(old: Tensor, new: Tensor) -> Tensor:
         kept = old.clone()
@@ -187,11 +187,11 @@ def _put(past: tuple[Kept, ...], fresh: tuple[Kept, ...], rows: Tensor, columns:
 
 
 def _aligned(window: _Window, behind: Tensor) -> _Window:
-    """Rows moved to the right by as many columns as they have padding `behind` (B,) them."""
+    """Shift rows to the right by their padding `behind` (B,)."""
     if window.pads is None and not bool(behind.any()):
         return window  # without padding there is no mask, and attention is fused
     width, device = window.width, window.ids.device
-    columns = (torch.arange(width, device=device) - behind[:, None]).clamp(min=0)  # (B, W), where each comes from
+    columns = (torch.arange(width, device=device) - behind[:, None]).clamp(min=0)  # (B, W), source columns
     pads = behind if window.pads is None else window.pads + behind
 
     def moved(kept: Tensor) -> Tensor:

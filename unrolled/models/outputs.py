@@ -1,7 +1,7 @@
-"""What a forecaster says of a number to come: a value, a probability, a distribution or quantiles; and its loss.
+"""Outputs of a forecaster and their losses: a value, a probability, a distribution or quantiles.
 
 All work on scaled numbers. A network gives raw outputs (…, K, P) for K columns; `place` moves them to `base`, the value
-that a zero stands for, in units of `scale`, and the result, `estimate`, is what losses and readers take.
+of a zero output, in units of `scale`, and the result, `estimate`, is the input of losses and readers.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Output(ABC):
     """One kind of estimate with `size` numbers for each column."""
 
     size: int = 1
-    values: slice = slice(0, 1)  # which of the numbers are values of the column itself
-    per_step = False  # whether the loss is one of a step, summed over its columns, or one of each number
+    values: slice = slice(0, 1)  # the outputs that are values of the column itself
+    per_step = False  # True: one loss per step, summed over its columns; False: one per number
 
     @abstractmethod
     def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Output(ABC):
         return base.unsqueeze(-1) + scale.unsqueeze(-1) * raw
 
     def point(self, estimate: Tensor) -> Tensor:
-        """The one number to say, (…, K)."""
+        """The point forecast, (…, K)."""
         return estimate[..., 0]
 
     def start(self, deviation: Tensor) -> Tensor:
@@ -44,23 +44,23 @@ class Output(ABC):
         return torch.zeros(*deviation.shape, self.size)
 
     def nll(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor | None:
-        """Nats of each number (…, K), where the output is a distribution."""
+        """Negative log-likelihood of each number (…, K) in nats, if the output is a distribution."""
         return None
 
     def draw(self, estimate: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
-        """A number from the distribution, where the output is one."""
+        """A sample of the distribution, if the output is one."""
         return None
 
     def guess(self, estimate: Tensor) -> Tensor:
-        """What a model reads in the place of a number that has not come, (…, K)."""
+        """Input of a roll-out in the place of an unknown number, (…, K)."""
         return self.point(estimate)
 
     def details(self, estimate: Tensor) -> dict[str, Tensor]:
-        """What is said besides the point: name → (…, K)."""
+        """Further outputs besides the point forecast: name → (…, K)."""
         return {}
 
     def interval(self, estimate: Tensor, level: float) -> tuple[Tensor, Tensor]:
-        """The bounds (…, K) between which a number lies with the probability `level`, as much on either side."""
+        """Bounds (…, K) of the central interval with the probability `level`."""
         raise UserError(
             "The model predicts no distribution, and so no interval.", "Train with model.loss=gaussian or quantiles."
         )
@@ -113,7 +113,7 @@ class Gaussian(Output):
 class Quantiles(Output):
     """Several quantiles by the pinball loss: q · max(y − ŷ, 0) + (1 − q) · max(ŷ − y, 0), their mean times two.
 
-    The point is the median, or the one nearest to it. Those that cross are put in order when they are read.
+    The point forecast is the median, or the quantile nearest to it. Crossing quantiles are sorted.
     """
 
     def __init__(self, levels: Sequence[float]) -> None:
@@ -155,7 +155,7 @@ class Quantiles(Output):
 
 
 class Bernoulli(Output):
-    """The probability that a number that is 0 or 1 will be 1; the loss of a step is the sum over its columns."""
+    """The probability that a binary number will be 1; the loss of a step is the sum over its columns."""
 
     per_step = True
 
@@ -180,7 +180,7 @@ class Bernoulli(Output):
 
 
 def make_output(loss: LossName, quantiles: Sequence[float]) -> Output:
-    """The output that a loss needs.
+    """The output for a loss.
 
     >>> make_output("quantiles", [0.1, 0.5, 0.9]).size
     3

@@ -1,4 +1,4 @@
-"""What reads a picture: a vector for each of its regions, and one for the whole."""
+"""Picture encoders: a vector for each region, and one for the whole picture."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from unrolled.nn.transformer import TransformerEncoder
 from unrolled.nn.vision import RegionNet
 
 MakeEncoder = Callable[[Shape], nn.Module]
-"""A user's own network: pixels (B, 3, H, W) or features (B, …, D), scaled, → (B, M, h, w) or (B, S, M)."""
+"""A custom network: pixels (B, 3, H, W) or features (B, …, D), scaled, → (B, M, h, w) or (B, S, M)."""
 
 
 class PictureSettings(Section):
-    """What reads the picture."""
+    """The encoder of pictures."""
 
-    channels: list[int] = Field([32, 64, 128], description="Pixels: stages of convolutions; the maps of each.")
-    grid: int = Field(4, ge=1, description="Pixels: a stage halves what is wider than so many regions.")
-    hidden_size: int = Field(256, ge=1, description="Width of a region's vector; a Transformer's width.")
-    dropout: float = Field(0.3, ge=0, lt=1, description="Dropped from the regions' vectors.")
-    blocks: int = Field(2, ge=0, description="transformer: blocks that let regions look at each other; 0: none.")
+    channels: list[int] = Field([32, 64, 128], description="Pixels: channels of each convolution stage.")
+    grid: int = Field(4, ge=1, description="Pixels: a stage halves maps wider than this number of regions.")
+    hidden_size: int = Field(256, ge=1, description="Size of a region's vector; width of a Transformer.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of the regions' vectors.")
+    blocks: int = Field(2, ge=0, description="transformer: blocks of self-attention over regions; 0: none.")
     heads: int = Field(4, ge=1, description="transformer: heads of attention.")
     feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
 
@@ -38,8 +38,8 @@ class PictureEncoder(nn.Module):
 
         m_j = LN(ReLU(W a_j + U v + p_j + b))         a_j the region, v the picture's own vector, p_j its place
 
-    The state that a decoder begins with is made from the mean of all m_j. Colours and features are scaled by their mean
-    and deviation in training, which are part of the model.
+    The decoder's initial state comes from the mean of all m_j. Colours and features are standardised with the mean and
+    deviation of the training data, which are part of the model.
     """
 
     mean: Tensor
@@ -71,7 +71,7 @@ class PictureEncoder(nn.Module):
         self.ending = Ending(("mean",), (settings.hidden_size,), 1, 1)
 
     def fit(self, regions: Tensor | None, vectors: Tensor | None) -> None:
-        """Takes the scaling from pixels or features (N, …, D) and vectors (N, V) of the training pictures."""
+        """Fit the scaling to pixels or features (N, …, D) and vectors (N, V) of the training pictures."""
         for name, given in (("", regions), ("vector_", vectors)):
             if given is None:
                 continue
@@ -97,7 +97,7 @@ class PictureEncoder(nn.Module):
         return EncoderOutput(self.dropout(memory), mask, (memory.mean(1, keepdim=True),))
 
     def _regions(self, inputs: Tensor) -> Tensor:
-        """What stands at each region, (B, S, D)."""
+        """Features of each region, (B, S, D)."""
         x: Any = (inputs - self.mean) / self.deviation
         if self.net is not None:
             x = self.net(x.movedim(-1, 1) if self.shape.kind == "pixels" else x)
@@ -108,7 +108,7 @@ class PictureEncoder(nn.Module):
 
 
 class BlockEncoder(nn.Module):
-    """`PictureEncoder` and, where there are any, blocks of self-attention over the regions."""
+    """`PictureEncoder` with optional blocks of self-attention over the regions."""
 
     def __init__(
         self, settings: PictureSettings, shape: Shape, norm_first: bool, make: MakeEncoder | None = None
@@ -127,10 +127,10 @@ class BlockEncoder(nn.Module):
 
 @torch.no_grad()
 def _measured(net: nn.Module | None, shape: Shape) -> tuple[int, tuple[int, int] | None]:
-    """How wide a user's network makes a region, and which grid of regions it gives."""
+    """Size of a region and grid of regions of a custom network."""
     assert net is not None
     if not shape.sizes:
-        raise UserError("A network of your own reads pixels or regions, and there is one vector.", "Leave it out.")
+        raise UserError("A custom network needs pixels or regions; a picture is one vector here.", "Leave it out.")
     example = torch.zeros(1, 3, *shape.sizes[:2]) if shape.kind == "pixels" else torch.zeros(1, *shape.sizes)
     training = net.training
     out = net.eval()(example)

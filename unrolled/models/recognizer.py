@@ -1,4 +1,4 @@
-"""A network that reads a long signal and says which label each of its steps is, or none: CTC."""
+"""Recognizers: the probability of each label, or the blank, at every step of a signal (CTC)."""
 
 from __future__ import annotations
 
@@ -20,33 +20,38 @@ from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
 
-USUAL_STRIDES = {"line": (2, 2), "audio": (2, 1)}  # of the first convolutions, over time
+USUAL_STRIDES = {"line": (2, 2), "audio": (2, 1)}  # strides of the first convolutions, over time
 
 
 class RecognizerSettings(RecurrentSettings):
     """The `model` section of `recognize`."""
 
-    kind: Literal["recurrent", "transformer"] = Field("recurrent", description="What stands behind the front layers.")
-    hidden_size: int = Field(128, ge=1, description="Units in a layer, of each direction; a Transformer's width.")
-    num_layers: int = Field(2, ge=1, description="Recurrent layers, or blocks of a Transformer, on top of each other.")
-    dropout: float = Field(0.3, ge=0, lt=1, description="Dropped after the front, between layers, before the scores.")
+    kind: Literal["recurrent", "transformer"] = Field("recurrent", description="Network after the front layers.")
+    hidden_size: int = Field(128, ge=1, description="Units per layer and direction; width of a Transformer.")
+    num_layers: int = Field(2, ge=1, description="Number of recurrent layers, or of Transformer blocks.")
+    dropout: float = Field(
+        0.3, ge=0, lt=1, description="Dropout after the front layers, between layers, before the scores."
+    )
     bidirectional: bool = Field(
-        True, description="Read from both ends; false: every answer depends on the past alone, and files are streamed."
+        True, description="Read in both directions; false: outputs depend on the past alone, and files are streamed."
     )
     channels: list[int] = Field(
-        [32, 64], description="Recordings, lines: maps of each 3×3 convolution before the layers; each halves features."
+        [32, 64],
+        description="Recordings, lines: channels of each 3×3 convolution before the layers; each halves the features.",
     )
     strides: list[int] | None = Field(
         None,
-        description="Steps that each convolution moves on by, 1 to 3; none: [2, 2] for lines, [2, 1] for recordings.",
+        description="Stride of each convolution over time, 1 to 3; none: [2, 2] for lines, [2, 1] for recordings.",
     )
     front: list[int] = Field([], description="Frames: sizes of dense layers on each; of images the vector's, else 64.")
     heads: int = Field(4, ge=1, description="transformer: heads of attention.")
     feedforward: int = Field(768, ge=1, description="transformer: width of the feed-forward layers.")
     positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", description="transformer: how it is told where a step stands."
+        "sinusoidal", description="transformer: encoding of positions."
     )
-    norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
+    norm_first: bool = Field(
+        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+    )
 
 
 def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
@@ -63,17 +68,17 @@ def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
         )
     if not count or min(settings.channels) < 1 or not all(1 <= stride <= 3 for stride in strides):
         raise UserError(
-            f"model.channels={settings.channels} and model.strides={strides} are no convolutions.",
+            f"model.channels={settings.channels} and model.strides={strides} are not valid convolutions.",
             "Give channels from 1 up, and strides from 1 to 3, such as model.channels=[32,64].",
         )
     return strides
 
 
 class RecognizerOutput(NamedTuple):
-    """What a network makes of a batch."""
+    """Output of a recognizer for a batch."""
 
     log_probs: Tensor  # (B, T, V)
-    lengths: Tensor  # (B,), of the steps that come out
+    lengths: Tensor  # (B,), of the output steps
 
 
 class MapInput(nn.Module):
@@ -89,11 +94,11 @@ class MapInput(nn.Module):
         self.front = ConvolutionFront(
             features, settings.channels, strides_of(settings, kind), not settings.bidirectional
         )
-        self.norm = nn.LayerNorm(self.front.output_size)  # without it the network says nothing but blanks for long
+        self.norm = nn.LayerNorm(self.front.output_size)  # without it the network predicts only blanks for long
         self.output_size, self.time_factor = self.front.output_size, self.front.time_factor
 
     def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
-        """Takes the scaling; what never varies is left as it is."""
+        """Set the scaling; constant features are not scaled."""
         self.mean.copy_(torch.from_numpy(mean))
         self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
 
@@ -105,7 +110,7 @@ class MapInput(nn.Module):
 
 
 class StepInput(nn.Module):
-    """Frames (B, T, …), each on its own, through the layers that `classify` has too; no step is lost."""
+    """Frames (B, T, …), each through the same layers as in `classify`; the number of steps stays."""
 
     def __init__(self, shape: Sequence[int], settings: RecognizerSettings) -> None:
         super().__init__()
@@ -152,7 +157,7 @@ class Recognizer(nn.Module):
 
     @property
     def time_factor(self) -> int:
-        """Steps that go in for one that comes out."""
+        """Input steps per output step."""
         return self.input.time_factor
 
     def forward(self, batch: Batch) -> RecognizerOutput:
@@ -169,7 +174,7 @@ class Recognizer(nn.Module):
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[RecognizerOutput, Trace | None, Tensor | None]:
         """`forward`, and the trace of recurrent layers, or a Transformer's attention (L, N, T, T) of the first row.
 
-        `change` is done to what the layers read.
+        `change` is applied to the layers' input.
         """
         assert batch.lengths is not None
         x, lengths = self.input(batch.inputs, batch.lengths)
@@ -183,7 +188,7 @@ class Recognizer(nn.Module):
         return RecognizerOutput(self.scores(x).float().log_softmax(-1), lengths), None, seen
 
     def advance(self, frames: Tensor, seen: int, state: Any) -> tuple[Tensor, Any]:
-        """Some more steps of one stream: frames (T, …), of which the first `seen` were read before and are context.
+        """More steps of one stream: frames (T, …); the first `seen` are context that was read before.
 
         log P (T', V) of the new ones, and the state after them.
         """
@@ -195,5 +200,5 @@ class Recognizer(nn.Module):
 
     @property
     def context(self) -> int:
-        """Steps before a block that `advance` needs to see again."""
+        """Steps of context that `advance` needs before a block."""
         return self.input.front.context if isinstance(self.input, MapInput) else 0

@@ -1,4 +1,4 @@
-"""The settings of recurrent layers that every task's model section has, and the layers they describe."""
+"""Settings of recurrent layers, shared by all tasks, and the layers they describe."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from unrolled.nn import layer
 from unrolled.nn.dropin import DropIn
 
 State = tuple[Tensor, ...]
-"""What a model carries from step to step, batch first: (B, …) each."""
+"""The state of a model between steps, batch first: (B, …) each."""
 Change = Callable[[Tensor], Tensor]
-"""What is done to input vectors (B, T, D) on their way into a traced network."""
+"""A function applied to the input vectors (B, T, D) of a traced network."""
 
 
 def unchanged(x: Tensor) -> Tensor:
-    """The `Change` that is none."""
+    """The identity `Change`."""
     return x
 
 
 class RecurrentSettings(Section):
-    """Recurrent layers: the cell, its sizes, and what practice adds."""
+    """Recurrent layers: the cell, its sizes, and regularisation."""
 
     cell: Literal["rnn", "lstm", "gru"] = Field("lstm", description="The recurrent cell.")
-    hidden_size: int = Field(256, ge=1, description="Units in a layer.")
-    num_layers: int = Field(1, ge=1, description="Recurrent layers on top of each other.")
-    dropout: float = Field(
-        0.1, ge=0, lt=1, description="Dropped from embeddings, between layers and before the scores."
+    hidden_size: int = Field(256, ge=1, description="Units per layer.")
+    num_layers: int = Field(1, ge=1, description="Number of stacked recurrent layers.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout of embeddings, between layers and before the scores.")
+    peephole: Literal["none", "current", "previous"] = Field(
+        "none", description="Peepholes: LSTM gates that read the cell state."
     )
-    peephole: Literal["none", "current", "previous"] = Field("none", description="LSTM gates that read the memory.")
-    reset_after: bool = Field(True, description="GRU: true is PyTorch's and cuDNN's, false Cho et al. 2014.")
+    reset_after: bool = Field(True, description="GRU: true as in PyTorch and cuDNN, false as in Cho et al. 2014.")
     nonlinearity: str = Field("tanh", description="Activation of the rnn cell.")
     layer_norm: bool = Field(False, description="Layer norm inside the cell.")
-    variational_dropout: float = Field(0.0, ge=0, lt=1, description="One mask per sequence for all steps.")
-    zoneout: float = Field(0.0, ge=0, lt=1, description="Chance that a unit keeps its old state at a step.")
+    variational_dropout: float = Field(
+        0.0, ge=0, lt=1, description="Recurrent dropout: one mask per sequence for all steps."
+    )
+    zoneout: float = Field(0.0, ge=0, lt=1, description="Zoneout: probability that a unit keeps its old state.")
     dropconnect: float = Field(0.0, ge=0, lt=1, description="Dropout on the recurrent weights.")
     combine: Literal["last", "concat", "mean", "mix"] = Field(
-        "last", description="Which layers' states give the scores."
+        "last", description="Layers whose states give the scores."
     )
     init: str = Field("torch", description="torch, orthogonal, forget_bias or identity; several with +.")
 
@@ -66,7 +68,7 @@ def recurrent_layer(settings: RecurrentSettings, input_size: int, *, bidirection
 
 
 def cell_options(settings: RecurrentSettings, *, attending: bool = False) -> dict[str, Any]:
-    """The options of one layer; an attending one refuses those that it cannot have, so these are named where given."""
+    """The options of one layer; an attending layer rejects unsupported ones, so these are named only if set."""
     options: dict[str, Any] = {
         "layer_norm": settings.layer_norm,
         "variational_dropout": settings.variational_dropout,

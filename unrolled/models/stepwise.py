@@ -1,4 +1,4 @@
-"""The baseline that shows why translation needs two networks: one, which writes a token for each token it reads."""
+"""The one-network baseline of translation: it writes a token for each token it reads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from unrolled.search import Shared, TokenStep
 
 
 class Stepwise(nn.Module):
-    """h_t = RNN(x_t, h_{t-1}), y_t from h_t: the t-th target token is said when the t-th source token has been read.
+    """h_t = RNN(x_t, h_{t-1}), y_t from h_t: the t-th target token follows the t-th source token.
 
-    It has seen nothing of the source's rest by then, and word order differs between languages: it fails. Where the
-    target is longer, it goes on reading end tokens.
+    It cannot see the rest of the source, and word order differs between languages, so it fails. For longer targets it
+    reads end tokens.
     """
 
     attends = False
@@ -43,11 +43,11 @@ class Stepwise(nn.Module):
         return self.scores.weight.device
 
     def showing_attention(self) -> Stepwise:
-        """Itself: there is none to show."""
+        """The network itself: there is no attention."""
         return self
 
     def forward(self, batch: Batch) -> DecoderOutput:
-        """All steps of the target: what `scores` reads, (B, T, F)."""
+        """All steps of the target: the input of `scores`, (B, T, F)."""
         read = self.encode(batch).memory
         steps = batch.more["target_inputs"].shape[1]
         ids = torch.cat([read, read.new_full((len(read), max(0, steps - read.shape[1])), self.end)], dim=1)
@@ -63,20 +63,20 @@ class Stepwise(nn.Module):
         return DecoderOutput(trace.output, None), trace, ids
 
     def encode(self, batch: Batch) -> EncoderOutput:
-        """The source as it is, padded with end tokens: nothing is read ahead."""
+        """The source ids, padded with end tokens: nothing is encoded ahead."""
         assert batch.lengths is not None
         mask = real(batch.inputs, batch.lengths)
         return EncoderOutput(batch.inputs.masked_fill(~mask, self.end), mask, ())
 
     def start(self, memory: EncoderOutput) -> Any:
-        """(how many tokens were read, the layers' state, the source)."""
+        """The initial state: (tokens read, layers' state, source)."""
         rows = len(memory.memory)
         like, sizes = self.scores.weight, self.layer._state_sizes()
         zeros = tuple(like.new_zeros(rows, self.layer.num_layers, size) for size in sizes)
         return torch.zeros(rows, dtype=torch.int64, device=self.device), zeros, Shared(memory.memory)
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
-        """What it has written is not read again: `tokens` do not matter."""
+        """One step; `tokens` are ignored, since the output is not read again."""
         place, carried, source = state
         ids = source.value.repeat_interleave(len(place) // len(source.value), dim=0)  # of each hypothesis
         here = ids.gather(1, place.clamp(max=ids.shape[1] - 1)[:, None])  # (B, 1)

@@ -1,4 +1,4 @@
-"""Taggers: a tag for every word of a sentence, from the words on both sides of it."""
+"""Taggers: a tag for every word of a sentence, from both directions."""
 
 from __future__ import annotations
 
@@ -16,35 +16,31 @@ from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurr
 from unrolled.nn.crf import CRF, log_partition_of_logs
 
 Forbidden = tuple[Tensor, Tensor, Tensor]
-"""Masks of transitions (K, K), first tags (K,) and last tags (K,) that may not be."""
+"""Masks of transitions (K, K), first tags (K,) and last tags (K,) that are forbidden."""
 
 
 class TaggerSettings(RecurrentSettings):
     """The `model` section of `tag`."""
 
-    hidden_size: int = Field(200, ge=1, description="Units in a layer, of each direction.")
-    num_layers: int = Field(1, ge=1, description="Recurrent layers on top of each other, each in both directions.")
+    hidden_size: int = Field(200, ge=1, description="Units per layer and direction.")
+    num_layers: int = Field(1, ge=1, description="Number of stacked bidirectional recurrent layers.")
     dropout: float = Field(
-        0.4, ge=0, lt=1, description="Dropped from the words' vectors, between layers and before the scores."
+        0.4, ge=0, lt=1, description="Dropout of the words' vectors, between layers and before the scores."
     )
-    embedding_size: int = Field(100, ge=1, description="Width of a word's vector; pretrained ones have their own.")
-    letter_size: int = Field(30, ge=1, description="Width of a letter's vector.")
-    letter_hidden: int = Field(
-        50, ge=0, description="Units, of each direction, that read a word's letters; 0: letters are not read."
-    )
-    feature_size: int = Field(20, ge=1, description="Width of the vector of each of data.feature_columns.")
+    embedding_size: int = Field(100, ge=1, description="Embedding size of words; pretrained vectors have their own.")
+    letter_size: int = Field(30, ge=1, description="Embedding size of letters.")
+    letter_hidden: int = Field(50, ge=0, description="Units per direction that read a word's letters; 0: none.")
+    feature_size: int = Field(20, ge=1, description="Embedding size of each of data.feature_columns.")
     word_dropout: float = Field(
-        0.1, ge=0, lt=1, description="Chance in training that a word is unknown, but for its letters."
+        0.1, ge=0, lt=1, description="Probability in training that a word is masked, except for its letters."
     )
-    tune_vectors: bool = Field(True, description="Let training change the pretrained vectors.")
+    tune_vectors: bool = Field(True, description="Train the pretrained vectors too.")
     output: Literal["auto", "softmax", "crf"] = Field(
         "auto",
-        description="softmax judges each tag alone, crf the whole sequence; auto: crf where tags are spans (B-…, I-…).",
+        description="softmax scores each tag alone, crf the whole sequence; auto: crf if tags are spans (B-…, I-…).",
     )
-    bioes: bool = Field(
-        True, description="crf with spans: learn where they end too (B I E S O), whatever tags mark them in the data."
-    )
-    legal: bool = Field(True, description="crf with spans: no sequence of tags that is none, such as O I-NP.")
+    bioes: bool = Field(True, description="crf with spans: convert to BIOES, so that ends are learnt too.")
+    legal: bool = Field(True, description="crf with spans: forbid invalid sequences such as O I-NP.")
 
 
 class Tagger(nn.Module):
@@ -81,7 +77,7 @@ class Tagger(nn.Module):
         self.forbidden = forbidden
 
     def states(self, batch: Batch) -> Tensor:
-        """What the layers make of each word, (B, T, 2·H)."""
+        """Outputs of the layers for each word, (B, T, 2·H)."""
         output, _ = self.layer(self.dropout(self._read(batch)), lengths=batch.lengths)
         states: Tensor = self.dropout(output)
         return states
@@ -92,12 +88,12 @@ class Tagger(nn.Module):
         return torch.cat(parts, dim=-1)
 
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers; `change` is done to the words' vectors."""
+        """The scores, and the trace of the recurrent layers; `change` is applied to the words' vectors."""
         trace: Trace = self.layer.trace(change(self._read(batch)), lengths=batch.lengths)
         return self.scores(trace.output), trace
 
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """The probability of each tag at each word, (B, T, K): what the CRF gives it over all sequences, or its own."""
+        """The probability of each tag at each word, (B, T, K): the CRF's marginals, or the softmax."""
         if self.crf is None:
             return scores.softmax(-1)
         total = log_partition_of_logs(scores, self.crf.transitions, self.crf.start, self.crf.end, lengths).sum()
@@ -111,7 +107,7 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def decode(self, batch: Batch, scores: Tensor | None = None) -> list[list[int]]:
-        """The tags of each sentence: each word's likeliest, or the likeliest sequence."""
+        """The tags of each sentence: the most likely per word, or the most likely sequence."""
         assert batch.lengths is not None
         scores = self(batch) if scores is None else scores
         if self.crf is not None:
@@ -121,7 +117,7 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, batch: Batch, scores: Tensor) -> Tensor:
-        """The probability of each tag at each word, (B, T, K), among the sequences that `decode` chooses from."""
+        """The probability of each tag at each word, (B, T, K), over the sequences that `decode` allows."""
         assert batch.lengths is not None
         if self.crf is None:
             return scores.float().softmax(-1)

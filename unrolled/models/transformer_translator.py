@@ -1,4 +1,4 @@
-"""The Transformer as a translator: attention in place of recurrence, cached while it writes."""
+"""The Transformer as a translator, with cached keys and values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unrolled.nn.transformer import TransformerEncoder
 class TransformerTranslator(TransformerWriter):
     """Embeddings and positions → encoder blocks → decoder blocks → scores of the target's tokens.
 
-    Its interface is that of `Translator`; the width of everything is `model.encoder.hidden_size`.
+    Its interface is that of `Translator`; all layers have the width `model.encoder.hidden_size`.
     """
 
     def __init__(self, settings: TranslatorSettings, sizes: Sizes) -> None:

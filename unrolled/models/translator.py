@@ -1,4 +1,4 @@
-"""Encoder and decoder together: a sequence in, another one out."""
+"""Translators: encoder and decoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unrolled.models.writer import Writer
 class Translator(Writer):
     """Source → encoder → memory and state → decoder → scores of the target's tokens.
 
-    A batch holds source ids and their lengths as its inputs, beside the target tokens that a `Writer` reads.
+    A batch holds source ids and their lengths as its inputs, and the target tokens of a `Writer`.
     """
 
     encoder: RecurrentEncoder
@@ -35,7 +35,7 @@ class Translator(Writer):
         return encoded
 
     def trace(self, batch: Batch, source: Change, target: Change) -> tuple[DecoderOutput, dict[str, Trace]]:
-        """`forward` and the traces of both sides' layers; the changes are done to both sides' vectors."""
+        """`forward` and the traces of both sides' layers; the changes are applied to both sides' vectors."""
         assert batch.lengths is not None
         encoded, read = self.encoder.trace(batch.inputs, batch.lengths, source)
         decoded, written = self.trace_writing(batch, encoded, target)
@@ -43,7 +43,7 @@ class Translator(Writer):
 
 
 def translator(settings: TranslatorSettings, sizes: Sizes, end: int) -> Translator | TransformerTranslator | Stepwise:
-    """The network that the settings describe; `end` is the end token of the source."""
+    """Build the translator of the settings; `end` is the end token of the source."""
     if settings.kind == "transformer":
         return TransformerTranslator(settings, sizes)
     if settings.kind == "stepwise":

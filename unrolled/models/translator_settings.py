@@ -12,19 +12,21 @@ from unrolled.models.encoder import EncoderSettings
 
 
 class TranslatorSettings(Section):
-    """Which network translates."""
+    """The `model` section of `translate`."""
 
     kind: Literal["recurrent", "transformer", "stepwise"] = Field(
         "recurrent",
-        description="recurrent and transformer: encoder and decoder; stepwise, the baseline that fails: one network, "
-        "a token out for each token in.",
+        description="recurrent and transformer: encoder and decoder; stepwise, a baseline that fails: one network, "
+        "one output token per input token.",
     )
-    embedding_size: int = Field(256, ge=1, description="Width of a token's vector; a Transformer's is hidden_size.")
-    tied: bool = Field(True, description="One matrix for the target tokens going in and their scores coming out.")
-    shared: bool = Field(True, description="Source and target have one embedding, where they have one vocabulary.")
+    embedding_size: int = Field(256, ge=1, description="Embedding size of tokens; a Transformer uses hidden_size.")
+    tied: bool = Field(True, description="Share one matrix between target embeddings and output scores.")
+    shared: bool = Field(True, description="Share one embedding between source and target, if they share a vocabulary.")
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
-        "sinusoidal", description="transformer: how it is told where a token stands; the last four show why."
+        "sinusoidal", description="transformer: encoding of positions; the last four are for comparison."
     )
-    norm_first: bool = Field(True, description="transformer: normalise before each part of a block, not after it.")
-    encoder: EncoderSettings = Field(EncoderSettings(), description="What reads the source.")
-    decoder: DecoderSettings = Field(DecoderSettings(), description="What writes the target.")
+    norm_first: bool = Field(
+        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+    )
+    encoder: EncoderSettings = Field(EncoderSettings(), description="Encoder of the source.")
+    decoder: DecoderSettings = Field(DecoderSettings(), description="Decoder of the target.")

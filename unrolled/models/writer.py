@@ -1,4 +1,4 @@
-"""What writes: a memory and a state in, the scores of token after token out, whatever was read."""
+"""Writers: decoders of any encoder's memory, with their interface to a search."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from unrolled.search import Shared, TokenStep
 class Writer(nn.Module):
     """An encoder's memory and state → recurrent decoder → scores of the target's tokens.
 
-    A batch holds in `more` the target tokens that are read, `target_inputs` (B, T), and their number, `target_lengths`
-    (B,); `encode` makes the rest of it a memory.
+    A batch has the target tokens in `more`, `target_inputs` (B, T), and their lengths, `target_lengths` (B,); `encode`
+    turns the rest into a memory.
     """
 
     def __init__(self, encoder: Encoder, embedding: nn.Embedding, settings: WriterSettings, tied: bool) -> None:
@@ -47,15 +47,15 @@ class Writer(nn.Module):
 
     @property
     def attends(self) -> bool:
-        """Whether steps give attention, if `showing_attention`."""
+        """True if steps return attention with `showing_attention`."""
         return not isinstance(self.decoder, PlainDecoder)
 
     def showing_attention(self) -> Writer:
-        """What a search steps through where it wants to see attention."""
+        """The model for a search that returns attention."""
         return self
 
     def forward(self, batch: Batch) -> DecoderOutput:
-        """All steps of the target, which is given: what `scores` reads (B, T, F), and the attention (B, T, S)."""
+        """All steps of the known target: the input of `scores` (B, T, F), and the attention (B, T, S)."""
         x = self.dropout(self.embedding(batch.more["target_inputs"]))
         decoded: DecoderOutput = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
         return decoded._replace(features=self._read_out(decoded.features))
@@ -64,7 +64,7 @@ class Writer(nn.Module):
         raise NotImplementedError
 
     def trace_writing(self, batch: Batch, encoded: EncoderOutput, target: Change) -> tuple[DecoderOutput, Trace]:
-        """What `forward` does with what was read, and the trace of the decoder's layers."""
+        """The decoder part of `forward`, and the trace of its layers."""
         decoded, written = self.decoder.trace(target(self.embedding(batch.more["target_inputs"])), encoded)
         return DecoderOutput(self._read_out(decoded.features), decoded.attention), written
 
@@ -73,7 +73,7 @@ class Writer(nn.Module):
         return self.decoder.start(memory)
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
-        """tokens (B,) → the distribution of the token that follows."""
+        """tokens (B,) → the distribution of the next token."""
         decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
         scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
         return TokenStep(scores, state, decoded.attention, normalised=False)
@@ -86,7 +86,7 @@ class Writer(nn.Module):
 
 
 class TransformerWriter(nn.Module):
-    """`Writer` with a Transformer's blocks in place of recurrence; what was written is kept as keys and values."""
+    """`Writer` with Transformer blocks instead of recurrence, and a cache of keys and values."""
 
     attends = True
 
@@ -97,7 +97,7 @@ class TransformerWriter(nn.Module):
         width = embedding.embedding_dim
         self.embedding, self.scale = embedding, math.sqrt(width)
         self.dropout = Dropout(settings.dropout)
-        # a text that is being written has no length yet to take a fraction of
+        # the length of a text is unknown while it is written
         self.target_positions = Positions("sinusoidal" if positions == "fraction" else positions, width)
         parts = (settings.heads, settings.blocks, settings.feedforward, settings.dropout, norm_first)
         self.decoder = TransformerDecoder(width, *parts)
@@ -111,7 +111,7 @@ class TransformerWriter(nn.Module):
         return self.scores.weight.device
 
     def forward(self, batch: Batch) -> DecoderOutput:
-        """All steps of the target, which is given: what `scores` reads, (B, T, F)."""
+        """All steps of the known target: the input of `scores`, (B, T, F)."""
         encoded = self.encode(batch)
         x = self._target(batch.more["target_inputs"], 0)
         return DecoderOutput(self.decoder(x, encoded.memory, memory_mask=encoded.mask), None)
@@ -122,13 +122,13 @@ class TransformerWriter(nn.Module):
     def trace_writing(
         self, batch: Batch, encoded: EncoderOutput, target: Change
     ) -> tuple[DecoderOutput, dict[str, list[Tensor]]]:
-        """What `forward` does with what was read, without the fused attention, and the weights of every layer."""
+        """The decoder part of `forward` without fused attention, and the weights of every layer."""
         y = self.target_positions(target(self.embedding(batch.more["target_inputs"])) * self.scale, 0)
         output, own, cross = self.decoder.visible(y, encoded.memory, memory_mask=encoded.mask)
         return DecoderOutput(output, None), {"cross": cross, "decoder": own}
 
     def start(self, memory: EncoderOutput) -> Any:
-        """(keys and values of the steps so far, those of the memory, which are shared)."""
+        """The initial state: (keys and values of past steps, shared ones of the memory)."""
         state = self.decoder.start(memory.memory, memory.mask)
         return state.past, Shared((state.memory, state.memory_mask))
 
@@ -138,7 +138,7 @@ class TransformerWriter(nn.Module):
         return self._said(output, new, state, None)
 
     def showing_attention(self) -> ShowingAttention:
-        """The same steps without the fused attention, which does not tell where it looks."""
+        """The same steps without fused attention, which returns no weights."""
         return ShowingAttention(self)
 
     def step_showing(self, tokens: Tensor, state: Any) -> TokenStep:
@@ -157,7 +157,7 @@ class TransformerWriter(nn.Module):
 
 
 class ShowingAttention:
-    """A Transformer for a search that wants to see attention: the mean over the last block's heads."""
+    """A Transformer whose steps return attention: the mean over the last block's heads."""
 
     def __init__(self, network: TransformerWriter) -> None:
         self.device, self.start, self.step = network.device, network.start, network.step_showing

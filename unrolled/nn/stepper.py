@@ -12,7 +12,8 @@ from torch import Tensor
 from unrolled.cells import AnyCell, BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES, NOT_BUILT
-from unrolled.kernels.recurrence import cuda
+from unrolled.kernels.recurrence.cuda import engine as cuda
+from unrolled.kernels.recurrence.cuda.single_step import FusedStream
 from unrolled.kernels.recurrence.scan_job import ScanJob
 from unrolled.nn.stack import combine
 from unrolled.nn.stepper_graph import CapturedStep
@@ -72,7 +73,7 @@ class Stepper:
         self._cells = [_cell(layer, name, kept) for name in layer._run_names()]
         self._reason = self._why_not_native()
         self._on_cuda = layer.backend == "cuda"
-        self._captured: dict[int, CapturedStep | cuda.once.Stream] = {}  # by batch size
+        self._captured: dict[int, CapturedStep | FusedStream] = {}  # by batch size
         self._step: Callable[[Tensor, State], tuple[Tensor, State] | None] = self._torch_step
         if self._cells[0].weight_hh.device.type == "cuda":
             self._step = self._graph_step
@@ -160,7 +161,7 @@ class Stepper:
 
     def _packed(self) -> Any:
         from unrolled.kernels import _native
-        from unrolled.kernels.recurrence.native import kind_of
+        from unrolled.kernels.recurrence.native_cells import kind_of
 
         packed = _native.Stepper(WEIGHTS.index(self.weights))
         packed.look_at(self._watch.watched, self._watch.seen)
@@ -174,7 +175,9 @@ class Stepper:
             previous = isinstance(cell, LSTMCell) and cell.peephole_output == "previous"
             addresses = {name: (tensor.data_ptr(), tensor.numel()) for name, tensor in tensors.items()}
             sizes = cell.weight_ih.shape[1], cell.hidden_size, cell.weight_hh.shape[1]
-            packed.add_layer(kind_of(cell), *sizes, previous, keep_h, keep_c, addresses)
+            kind = kind_of(cell)
+            assert kind is not None
+            packed.add_layer(kind, *sizes, previous, keep_h, keep_c, addresses)
         return packed
 
     def _native_stream(self, batch_size: int) -> Any:
@@ -199,7 +202,7 @@ class Stepper:
         captured.state = state
         return captured.feed(x), captured.state
 
-    def _capture(self, batch_size: int) -> CapturedStep | cuda.once.Stream:
+    def _capture(self, batch_size: int) -> CapturedStep | FusedStream:
         """The step on a GPU: launched as it is, if that is one kernel for each layer, or captured."""
         x, state = self._cells[0].weight_ih.new_zeros(batch_size, self.input_size), self.initial_state(batch_size)
         if self._on_cuda and self._gives_last and not any(self._keep):

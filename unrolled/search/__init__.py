@@ -1,39 +1,48 @@
-"""Turning a model's distributions into tokens.
+"""Turning a model's distributions into text: `tokens/` steps a model, `ctc/` reads a matrix of posteriors.
 
-A model is seen through `start` and `step`, or as a matrix of posteriors (`unrolled.search.ctc`).
+`scorers/` add to the scores of both, `ngram/` are language models.
 """
 
-from unrolled.search.constraints import Constraint, WordList
 from unrolled.search.ctc import Decoded, Decoder, DecoderStream, Lexicon, Word, best_path, decode, prefix_search
+from unrolled.search.limits import Limits
 from unrolled.search.ngram import NGram, WordScore
-from unrolled.search.ranking import LengthPenalty, Ranking
 from unrolled.search.rescoring import Rescored, TextScorer, rescore
+from unrolled.search.scorers import Coverage, Length, LengthPenalty, NoRepeats, Ranking, Scorer, WordList
+from unrolled.search.scorers.lexicon import LexiconScorer
+from unrolled.search.scorers.ngram import NGramScorer
 from unrolled.search.tokens.beam import Beam, beam_search
 from unrolled.search.tokens.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Hypothesis
 from unrolled.search.tokens.sampling import Sampling
 from unrolled.search.tokens.scoring import score_targets
 from unrolled.search.tokens.stop_strings import StopStrings
-from unrolled.search.tokens.token_model import PrefillModel, Shared, TokenModel, TokenStep, reorder, select
+from unrolled.search.tokens.token_model import PrefillModel, Rows, Shared, TokenModel, TokenStep, reorder, select
 
 __all__ = [
     "Beam",
     "BeamNode",
     "BeamResult",
     "BeamTree",
-    "Constraint",
+    "Coverage",
     "Decoded",
     "Decoder",
     "DecoderStream",
     "Hypothesis",
+    "Length",
     "LengthPenalty",
     "Lexicon",
+    "LexiconScorer",
+    "Limits",
     "NGram",
+    "NGramScorer",
+    "NoRepeats",
     "PrefillModel",
     "Ranking",
     "Rescored",
+    "Rows",
     "Sample",
     "Sampling",
+    "Scorer",
     "Shared",
     "StopCondition",
     "StopStrings",

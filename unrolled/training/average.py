@@ -1,4 +1,4 @@
-"""Means of the weights on the way: smoother than the last ones, and often better (Polyak & Juditsky 1992)."""
+"""Averages of the weights during training, often better than the last ones (Polyak & Juditsky 1992)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 Better = Callable[[float, float | None], bool]
-"""Whether a score is better than the best so far."""
+"""True if a score is better than the best so far."""
 
 
 class Average:
@@ -39,7 +39,7 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The network has the mean weights, until the block ends."""
+        """A block in which the network has the averaged weights."""
         self._swap()
         try:
             yield
@@ -54,10 +54,10 @@ class Average:
             mean.copy_(now)
 
     def mark(self) -> None:
-        """An evaluation is coming: nothing to do, since every update counts."""
+        """Before an evaluation: nothing to do, since every update counts."""
 
     def judged(self, score: float, better: Better) -> None:
-        """Scores change nothing."""
+        """Scores have no effect."""
 
     @torch.no_grad()
     def load(self, means: list[Tensor]) -> None:
@@ -66,18 +66,18 @@ class Average:
 
 
 class _Mean:
-    """A mean of the trained weights that takes their place for a while."""
+    """An average of the weights that temporarily replaces them."""
 
     def __init__(self, network: nn.Module) -> None:
         self._weights = [p for p in network.parameters() if p.requires_grad]
 
     def _average(self) -> list[Tensor]:
-        """The mean; empty where there is none yet."""
+        """The average; empty before it begins."""
         raise NotImplementedError
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The network has the mean weights, where there is a mean, until the block ends."""
+        """A block in which the network has the averaged weights, if there are any."""
         now = [p.detach().clone() for p in self._weights]
         if mean := self._average():
             self._fill(mean)
@@ -114,18 +114,18 @@ class LastMean(_Mean):
 
     @property
     def means(self) -> list[Tensor]:
-        """What a checkpoint keeps: the weights of each evaluation, one after the other."""
+        """State for a checkpoint: the weights of each evaluation."""
         return [tensor for kept in self._kept for tensor in kept]
 
     def update(self, step: int) -> None:
         """Only evaluations count."""
 
     def mark(self) -> None:
-        """Keeps the weights as they are, and those of the evaluations before."""
+        """Add the current weights to those of earlier evaluations."""
         self._kept = [*self._kept, [p.detach().clone() for p in self._weights]][-self.count :]
 
     def judged(self, score: float, better: Better) -> None:
-        """Scores change nothing."""
+        """Scores have no effect."""
 
     def _average(self) -> list[Tensor]:
         return [torch.stack(same).mean(0) for same in zip(*self._kept, strict=True)]
@@ -140,8 +140,8 @@ class LastMean(_Mean):
 class StalledMean(_Mean):
     """The mean of the weights after every update since evaluations stalled: NT-ASGD (Merity et al. 2018, algorithm 1).
 
-    They have stalled when a score is no better than the best of all but the last `patience` before it. Until then the
-    weights are as they are.
+    They have stalled when a score is not better than the best before the last `patience` evaluations. Until then the
+    weights are not averaged.
 
     >>> layer = nn.Linear(1, 1, bias=False)
     >>> mean = StalledMean(layer, patience=1)
@@ -163,7 +163,7 @@ class StalledMean(_Mean):
 
     @property
     def means(self) -> list[Tensor]:
-        """What a checkpoint keeps: the scores, the number of updates in the mean, and the mean."""
+        """State for a checkpoint: the scores, the number of averaged updates, and the average."""
         return [torch.tensor(self._scores, dtype=torch.float64), torch.tensor([self._count]), *self._mean]
 
     @torch.no_grad()
@@ -174,10 +174,10 @@ class StalledMean(_Mean):
             torch._foreach_lerp_(self._mean, [p.detach() for p in self._weights], 1 / self._count)
 
     def mark(self) -> None:
-        """An evaluation is coming: every update counts, not it."""
+        """Before an evaluation: nothing to do, since updates count."""
 
     def judged(self, score: float, better: Better) -> None:
-        """After an evaluation: it may be time to begin."""
+        """After an evaluation: begin averaging if scores have stalled."""
         before = self._scores[: -self.patience]
         best = None
         for old in before:

@@ -1,4 +1,4 @@
-"""What may change when a run goes on: where it ends, when it stops, where it computes. What it computes may not."""
+"""Settings that may change when a run resumes: its end, early stopping, the device; not the computation."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ END = ("train.epochs", "train.max_steps")
 CHANGEABLE = (
     *END,
     *("train.patience", "train.eval_every"),
-    *("train.lr", "train.clip_norm", "train.clip_value"),  # read anew at every update: for runs that became non-finite
+    *("train.lr", "train.clip_norm", "train.clip_value"),  # read at every update; to rescue runs that became non-finite
     *("train.device", "train.threads"),
 )
 
 
 def check_changes(folder: Path, old: Any, new: Any, files: Sequence[str]) -> list[str]:
-    """What is changed, a line each; an error where a run cannot go on with it. `files` are keys that name data."""
+    """Changed settings, a line each; an error for a setting that must stay. `files` are keys that name data."""
     changed = [key for key in keys(type(old)) if attrgetter(key)(old) != attrgetter(key)(new)]
     refused = [key for key in changed if key not in CHANGEABLE and key not in files]
     if refused:
@@ -30,27 +30,27 @@ def check_changes(folder: Path, old: Any, new: Any, files: Sequence[str]) -> lis
         if not key.startswith("model."):
             asked = f"--set {key}={_text(attrgetter(key)(new))}"
             fix += f" Or start a new run from this one's model: unrolled train {new.task} --init {folder} {asked}"
-        raise UserError(f"{key} cannot change when a run goes on: {folder} has {_text(attrgetter(key)(old))}.", fix)
+        raise UserError(f"{key} cannot change when a run resumes: {folder} has {_text(attrgetter(key)(old))}.", fix)
     return [f"{key} was {_text(attrgetter(key)(old))}, now {_text(attrgetter(key)(new))}" for key in changed]
 
 
 def end_moved(trainer: Trainer, old_total: int) -> list[str]:
-    """What another number of updates means for the rest of a run; an error where the run is past it.
+    """Effects of a new number of updates on the rest of a run; an error if the run is past it.
 
-    A run that had stopped early goes on: its patience counts anew.
+    A run that had stopped early continues with its patience reset.
     """
     step, total, schedule = trainer.progress.step, trainer.total_steps, trainer.settings.schedule
     if total == old_total:
         return []
     if total <= step:
         raise UserError(
-            f"The run has made {step} updates, and is now to end after {total}.",
+            f"The run has made {step} updates and cannot end after {total}.",
             f"Ask for more than {step}, with {' or '.join(END)}.",
         )
-    lines = [f"The run now ends after {total} updates in place of {old_total}; {step} are made."]
+    lines = [f"The run now ends after {total} updates instead of {old_total}; {step} are done."]
     if trainer.progress.finished and (step < old_total or trainer.stalled):
         trainer.progress.stalled = 0
-        lines.append("It had stopped early (train.patience): it trains on, and patience counts anew from here.")
+        lines.append("It had stopped early (train.patience): it continues, and its patience is reset.")
     if schedule in ("cosine", "geometric"):
         before, now, last = trainer.rate(max(0, step - 1), old_total), trainer.rate(step), trainer.rate(total - 1)
         lines.append(

@@ -1,7 +1,7 @@
-"""Everything a run needs to go on to the bit, kept so that no instant of stopping can lose it.
+"""Checkpoints: the complete state of a run, safe against a stop at any instant.
 
-A checkpoint is a folder with `tensors.safetensors` and `state.json`. A new one is written beside the old one, then
-takes its place by renaming; the one before is kept. No pickle.
+A checkpoint is a folder with `tensors.safetensors` and `state.json`. A new one is written beside the old
+one and renamed; the previous one is kept. No pickle.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def flatten(value: Any, tensors: dict[str, Tensor], path: str = "") -> Any:
 
 
 def unflatten(skeleton: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of `flatten`; a ValueError for what it never makes."""
+    """The inverse of `flatten`; ValueError for anything else."""
     if not isinstance(skeleton, dict) or len(skeleton) != 1:
-        raise ValueError("its state.json is no state of a run")
+        raise ValueError("its state.json is not the state of a run")
     ((kind, content),) = skeleton.items()
     if kind == "tensor" and isinstance(content, str) and content in tensors:
         return tensors[content]
@@ -68,7 +68,7 @@ def _is_pair(item: Any) -> bool:
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
-    """Writes a checkpoint into a run folder and keeps the one before."""
+    """Write a checkpoint into a run folder and keep the previous one."""
     new, current, previous = (folder / name for name in (NEW, CURRENT, PREVIOUS))
     tensors: dict[str, Tensor] = {}
     skeleton = flatten(state, tensors, "state")
@@ -77,14 +77,14 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     text = json.dumps(skeleton)
     own = hashlib.sha256(text.encode()).hexdigest()
     try:
-        # safetensors shares no memory between entries: tied weights are stored twice, and come back equal
+        # safetensors has no shared memory: tied weights are stored twice and stay equal
         save_file({name: t.clone() for name, t in tensors.items()}, new / "tensors.safetensors")
         digest = hashlib.sha256((new / "tensors.safetensors").read_bytes()).hexdigest()
         document = f'{{"format": {FORMAT}, "sha256": "{digest}", "state_sha256": "{own}", "state": {text}}}'
         (new / "state.json").write_text(document)
         for path in new.iterdir():
             sync(path)
-    except (OSError, SafetensorError):  # half of it would only take the room that is missing
+    except (OSError, SafetensorError):  # remove the incomplete copy, which takes space on a full disk
         shutil.rmtree(new, ignore_errors=True)
         raise
     if current.exists():
@@ -95,7 +95,7 @@ def save(folder: Path, state: dict[str, Any]) -> None:
 
 
 def load(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The newest whole checkpoint of a run folder, and what was wrong with newer ones."""
+    """The newest intact checkpoint of a run folder, and the defects of newer ones."""
     problems: list[str] = []
     for name in (CURRENT, PREVIOUS):
         path = folder / name
@@ -106,14 +106,14 @@ def load(folder: Path) -> tuple[dict[str, Any], list[str]]:
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             problems.append(f"{path} cannot be used: {error}")
     if problems:
-        raise UserError(" ".join(problems), "There is no earlier generation: train anew.")
+        raise UserError(" ".join(problems), "There is no earlier checkpoint: train again.")
     raise UserError(f"{folder} has no checkpoint.", "Give a run folder that `unrolled train` made.")
 
 
 def _read(path: Path) -> dict[str, Any]:
     document = parsed((path / "state.json").read_bytes())
     if not isinstance(document, dict) or not isinstance(document.get("format"), int):
-        raise ValueError("its state.json is no state of a run")
+        raise ValueError("its state.json is not the state of a run")
     if document["format"] > FORMAT:
         raise ValueError(f"its format {document['format']} is newer than this version's {FORMAT}; upgrade unrolled")
     own = document.get("state_sha256")  # older checkpoints have none
@@ -124,13 +124,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError("its tensors are incomplete or changed")
     state: dict[str, Any] = unflatten(document["state"], load_file(path / "tensors.safetensors"))
     if not isinstance(state, dict):
-        raise ValueError("its state.json is no state of a run")
+        raise ValueError("its state.json is not the state of a run")
     return state
 
 
 @contextmanager
 def one_message(folder: Path) -> Iterator[None]:
-    """A whole checkpoint that does not fit the run's config becomes one message."""
+    """One message for a checkpoint that does not fit the run's config."""
     try:
         yield
     except UserError:
@@ -139,12 +139,12 @@ def one_message(folder: Path) -> Iterator[None]:
         reason = f"{type(error).__name__}, {error}"
         raise UserError(
             f"The checkpoint of {folder} does not fit its config: {reason[:300]}.",
-            f"One of them was changed. Train anew, or start from its model: --init {folder}.",
+            f"One of them was changed. Train again, or start from its model: --init {folder}.",
         ) from error
 
 
 def sync(path: Path) -> None:
-    """Makes what was written there survive a power cut."""
+    """Flush a file or folder to disk, to survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -153,7 +153,7 @@ def sync(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """A file is there whole, or as it was before."""
+    """Write a file completely, or leave it as it was."""
     beside = path.with_name(path.name + ".new")
     raw = content.encode() if isinstance(content, str) else content
     with disk_errors(path):
@@ -167,7 +167,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 class DiskError(UserError):
-    """What the disk refused: what to do about it and, with `then`, what to do after that."""
+    """An error of the disk with its fix; `then` is the step after the fix."""
 
     def __init__(self, problem: str, first: str, then: str = "") -> None:
         if then:
@@ -180,7 +180,7 @@ class DiskError(UserError):
 
 @contextmanager
 def disk_errors(path: Path, then: str = "") -> Iterator[None]:
-    """Errors of the disk become messages that name `path`, unless one inside has named a file already."""
+    """Turn errors of the disk into messages that name `path`, unless an inner block already named a file."""
     try:
         yield
     except DiskError as error:
@@ -191,13 +191,13 @@ def disk_errors(path: Path, then: str = "") -> Iterator[None]:
 
 
 def _number_of(error: SafetensorError) -> OSError:
-    """safetensors tells the system's errors in words, with their numbers."""
+    """The number of a system error, which safetensors reports as text."""
     found = re.search(r"os error (\d+)", str(error))
     return OSError(int(found[1]), os.strerror(int(found[1]))) if found else OSError(str(error))
 
 
 def random_state() -> dict[str, Tensor]:
-    """Every random generator that training draws from."""
+    """The state of every random generator used in training."""
     state = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         state |= {f"cuda:{i}": torch.cuda.get_rng_state(i) for i in range(torch.cuda.device_count())}

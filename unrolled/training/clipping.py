@@ -1,4 +1,4 @@
-"""Gradients just before an update: their norms, layer by layer, and clipping."""
+"""Gradient clipping, and gradient norms by layer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 
 class Clipped(NamedTuple):
-    """What was found and done: the norm of all gradients before clipping, and of each weight's own, (P,)."""
+    """Results of clipping: the norm of all gradients before it, and of each weight's gradient, (P,)."""
 
     norm: float
     clipped: bool
-    norms: Tensor  # where the weights are: `Clipping.by_layer` brings many over at once
+    norms: Tensor  # on the weights' device: `Clipping.by_layer` copies many at once
 
 
 class Clipping:
-    """Clips a network's gradients by norm, then by value, and keeps the norms that it needs for that anyway.
+    """Clips a network's gradients by norm, then by value, and keeps the norms.
 
     >>> network = nn.Sequential(nn.Linear(2, 1), nn.Linear(1, 1))
     >>> for parameter, size in zip(network.parameters(), (2.0, 4.0, 4.0, 0.0), strict=True):
@@ -41,7 +41,7 @@ class Clipping:
         self._home = torch.tensor([self.layers.index(layer) for layer, _ in named])  # (P,)
 
     def __call__(self, norm: float | None = None, value: float | None = None) -> Clipped:
-        """Scales all gradients so that their norm is at most `norm`, then cuts each number off at ±`value`."""
+        """Scale all gradients to a norm of at most `norm`, then clip each number to ±`value`."""
         places = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
         having = [self.parameters[i] for i in places]
         gradients = [parameter.grad for parameter in having if parameter.grad is not None]
@@ -57,12 +57,12 @@ class Clipping:
             largest = torch.stack(torch._foreach_norm(gradients, math.inf)).max()
             clipped = clipped or bool(largest > value)
             nn.utils.clip_grad_value_(having, value)
-        if len(places) < len(self.parameters):  # a weight that had no part in the loss has no gradient
+        if len(places) < len(self.parameters):  # unused weights have no gradient
             norms = norms.new_zeros(len(self.parameters)).index_copy(0, torch.tensor(places).to(norms.device), norms)
         return Clipped(found, clipped, norms)
 
     def by_layer(self, norms: Sequence[Tensor]) -> list[list[float]]:
-        """The norm of each of `layers`, for each of so many updates."""
+        """The norm of each of `layers` for several updates."""
         squares = torch.stack(list(norms)).cpu().double().square()  # (updates, P)
         sums = squares.new_zeros(len(squares), len(self.layers)).index_add(1, self._home, squares)
         rows: list[list[float]] = sums.sqrt().tolist()

@@ -1,4 +1,4 @@
-"""Consistency of two passes: every example is twice in a batch, with other dropout, and a penalty pulls the two output
+"""Consistency of two passes: every example is twice in a batch, with different dropout, and a penalty pulls the two
 distributions together (R-Drop, Liang et al. 2021; for CTC, Yao et al. 2024)."""
 
 from __future__ import annotations

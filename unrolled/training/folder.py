@@ -1,4 +1,4 @@
-"""The folder of a run: what lies in it, which process may write there, and what a killed start leaves behind."""
+"""The folder of a run: its files, its lock, and the remains of a killed start."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ CONFIG, METRICS, SAMPLES, CURVES = "config.toml", "metrics.jsonl", "samples.json
 BEST, LAST, INIT = "best.safetensors", "last.safetensors", "init.safetensors"
 LOCK = ".lock"
 UNFINISHED = (*(f"{name}.new" for name in (CONFIG, CURVES, BEST, LAST, INIT)), checkpoint.NEW)
-STARTED = {LOCK, INIT, *UNFINISHED}  # all that a run killed before its config was written can leave
+STARTED = {LOCK, INIT, *UNFINISHED}  # possible remains of a run killed before it wrote its config
 
 
 def check_free(out: Path) -> None:
-    """Refuses a folder for a new run that holds anything but what a killed start left."""
+    """Check that a folder can hold a new run: empty, or with the remains of a killed start."""
     if not out.exists():
         return
     with disk_errors(out):
         found = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
     if CONFIG in found:
         raise UserError(
-            f"{out} is there already.", f"Choose another --out, or go on with that run: unrolled train --resume {out}"
+            f"{out} exists already.", f"Choose another --out, or resume that run: unrolled train --resume {out}"
         )
     if found - STARTED:
-        raise UserError(f"{out} is there already, and is no run.", "Choose another --out.")
+        raise UserError(f"{out} exists and is not a run folder.", "Choose another --out.")
 
 
 def check_run(folder: Path) -> None:
-    """Refuses to resume what is no run, and says what to do instead."""
+    """Check that a folder holds a run that can resume."""
     if (folder / CONFIG).is_file():
         return
     if not folder.exists():
@@ -47,14 +47,14 @@ def check_run(folder: Path) -> None:
         )
     if {path.name for path in folder.iterdir()} <= STARTED:
         raise UserError(
-            f"{folder} was stopped before its run began: there is nothing to go on with.",
+            f"{folder} was stopped before its run began: there is nothing to resume.",
             f"Start it again: unrolled train TASK --out {folder}",
         )
     raise UserError(f"{folder} is not a run folder: it has no {CONFIG}.", "Give a folder that `unrolled train` made.")
 
 
 def new_folder(out: Path | None, name: str) -> Path:
-    """Makes the folder of a new run: `out`, which must not hold a run, or the first free runs/NAME-1, -2, …"""
+    """Make the folder of a new run: `out`, which must not hold a run, or the first free runs/NAME-1, -2, …"""
     if out is not None:
         check_free(out)
         return _made(out, exist_ok=True)
@@ -62,7 +62,7 @@ def new_folder(out: Path | None, name: str) -> Path:
     while True:
         try:
             return _made(Path("runs", f"{name}-{number}"), exist_ok=False)
-        except FileExistsError:  # of two processes that start at once, one gets the next number
+        except FileExistsError:  # another process took this number
             number += 1
 
 
@@ -72,27 +72,27 @@ def _made(folder: Path, *, exist_ok: bool) -> Path:
     except FileExistsError:
         if not exist_ok:
             raise
-        raise UserError(f"{folder} is there already, and is no folder.", "Choose another --out.") from None
+        raise UserError(f"{folder} exists and is not a folder.", "Choose another --out.") from None
     except OSError as error:
-        raise UserError(f"{folder} cannot be made: {error.strerror}.", "Choose another --out.") from None
+        raise UserError(f"{folder} cannot be created: {error.strerror}.", "Choose another --out.") from None
     return folder
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes from training into the folder. The lock ends with the process, even one that is killed."""
+    """Lock the folder against other processes. The lock ends with the process, even if it is killed."""
     handle = _lock(folder)
     try:
         yield
     finally:
-        with suppress(OSError):  # without the file the lock is as good
+        with suppress(OSError):  # the lock does not need the file
             (folder / LOCK).unlink()
         os.close(handle)
 
 
 def _lock(folder: Path) -> int:
-    """The lock file, open and locked. What a killed process left is no lock, only a file."""
-    import fcntl  # there is none on Windows
+    """The open, locked file. The file of a killed process is not locked."""
+    import fcntl  # does not exist on Windows
 
     path = folder / LOCK
     while True:
@@ -102,7 +102,7 @@ def _lock(folder: Path) -> int:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle), path.stat()):
                 break
-            os.close(handle)  # whoever had it removed the file just now: there may be another
+            os.close(handle)  # the owner just removed the file: try the next one
         except BlockingIOError:
             owner = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
             os.close(handle)
@@ -115,14 +115,14 @@ def _lock(folder: Path) -> int:
         except OSError as error:
             note(f"{folder} is on a disk without locks ({error.strerror}): do not train into it twice at once.")
             break
-    with suppress(OSError):  # on a full disk others are not told who has it
+    with suppress(OSError):  # on a full disk the owner stays unknown to others
         os.truncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
     return handle
 
 
 def clear(folder: Path, names: Iterable[str] = UNFINISHED) -> None:
-    """Removes what a killed process had not finished writing; the whole files are beside it, or come anew."""
+    """Remove unfinished files of a killed process; the complete ones are beside them, or are written again."""
     for path in (folder / name for name in names):
         if path.is_dir():
             shutil.rmtree(path)

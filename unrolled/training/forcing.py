@@ -1,4 +1,4 @@
-"""Teacher forcing, and the ways away from it."""
+"""Teacher forcing and scheduled sampling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Forcing = Literal["always", "linear", "exponential", "inverse_sigmoid", "never"]
 
 
 def own_share(schedule: Forcing, done: float) -> float:
-    """The chance that a step reads the model's own guess in place of the true token, when `done` of a run is over.
+    """The probability that a step reads the model's own guess instead of the true token, after a share `done` of a run.
 
     The schedules of scheduled sampling (Bengio et al. 2015), from 0 at the start to 1 at the end of a run:
 
@@ -35,10 +35,10 @@ def own_share(schedule: Forcing, done: float) -> float:
 
 
 def with_own_guesses(inputs: Tensor, scores: Tensor, share: float) -> Tensor:
-    """Input ids (B, T) in which a share of the tokens, the first apart, is drawn from the model's own distribution.
+    """Input ids (B, T): a share of the tokens, except the first, is sampled from the model's distribution.
 
-    `scores` (B, T, V) are the model's for the token after each input. All steps are drawn at once from one run on the
-    true tokens (Duckworth et al. 2019): no loop over time, and a guess does not see the guesses before it.
+    `scores` (B, T, V) are the model's for the token after each input. All steps are sampled at once from one pass over
+    the true tokens (Duckworth et al. 2019): no loop over time, and a guess does not see the guesses before it.
     """
     if share == 0 or inputs.shape[1] < 2:
         return inputs

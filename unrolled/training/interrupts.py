@@ -1,4 +1,4 @@
-"""A stop that is asked for from outside: between two updates, so that the run can be saved first."""
+"""Signals that stop a run between two updates, so that it can be saved first."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 
 
 class Stop:
-    """Which signal asked for a stop, if one did."""
+    """The signal that requested a stop, or None."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def leave(self) -> NoReturn:
-        """Ends as the signal would have: KeyboardInterrupt after Ctrl-C, exit code 143 after SIGTERM."""
+        """Exit as the signal would: KeyboardInterrupt after Ctrl-C, exit code 143 after SIGTERM."""
         if self.signal == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
@@ -24,24 +24,24 @@ class Stop:
 
 @contextmanager
 def interruptible() -> Iterator[Stop]:
-    """Ctrl-C or SIGTERM asks for a stop; a second one stops at once.
+    """Catch Ctrl-C and SIGTERM as a request to stop; a second signal stops immediately.
 
-    A program's own handler of SIGTERM stays in place. Signals reach the main thread only: elsewhere nothing is caught.
+    A program's own SIGTERM handler stays in place. Signals reach the main thread only; other threads catch nothing.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
-    def asked(number: int, frame: Any) -> None:
+    def request(number: int, frame: Any) -> None:
         again = stop.signal is not None
         stop.signal = number
         if again:
             stop.leave()
 
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, asked)}
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, request)}
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, asked)
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, request)
     try:
         yield stop
     finally:

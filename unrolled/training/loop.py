@@ -26,9 +26,9 @@ LOSSES = ("nll", "nats_per_token", "nats_per_label", "loss")  # names of the val
 
 
 class Batches(Protocol):
-    """Batches made from their number alone, so that a position is a number.
+    """Batches that depend on their index alone, so that a position in the data is a number.
 
-    There are as many in every epoch; `order` says which epoch it is, for those that are shuffled anew.
+    Every epoch has the same number; `order` sets the epoch, for shuffling.
     """
 
     def __len__(self) -> int: ...
@@ -38,24 +38,24 @@ class Batches(Protocol):
 
 @dataclass
 class Progress:
-    """The position of a run: every number that changes in training, besides tensors."""
+    """The progress of a run: every number that changes during training."""
 
     step: int = 0  # updates made
     epoch: int = 0
     batch: int = 0  # batches consumed in this epoch
     tokens: int = 0  # targets seen in all
     best_score: float | None = None
-    best_loss: float | None = None  # the validation loss of the best, where there is one
+    best_loss: float | None = None  # the validation loss of the best, if known
     best_step: int = 0
-    better_step: int | None = None  # of the last evaluation that was progress; none: not known, or none yet
+    better_step: int | None = None  # of the last evaluation with progress; None: unknown, or none yet
     stalled: int = 0  # evaluations since then
-    plateau: float = 1.0  # what the plateau schedule has multiplied the learning rate by
+    plateau: float = 1.0  # factor of the learning rate from the plateau schedule
     finished: bool = False
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """One update: the mean loss of its batches, and what was done to make it."""
+    """One update: the mean loss of its batches, learning rate, gradient norm and scores."""
 
     step: int
     epoch: int
@@ -91,19 +91,19 @@ class Goal:
         return score > best if self.higher_is_better else score < best
 
     def loss_in(self, scores: dict[str, float]) -> tuple[str, float] | None:
-        """The validation loss that decides between equal scores: its name and value. None where the score is one."""
+        """Name and value of the validation loss that breaks ties; None if the score is a loss itself."""
         if self.metric in LOSSES:
             return None
         return next(((name, scores[name]) for name in LOSSES if name in scores), None)
 
 
 class Trainer:
-    """Holds what changes in training, and takes one step after the other.
+    """The state of training, and its steps.
 
-    `loss(batch, state)` runs the network, `evaluate()` scores it. With `stateful` the state of one batch is carried to
-    the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
-    before the first update too. With `usual_tokens` the learning rate of an update is in proportion to its tokens, and
-    as the settings say for so many.
+    `loss(batch, state)` runs the network; `evaluate()` gives scores; with `stateful` the state of one batch is carried
+    to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
+    before the first update too. With `usual_tokens` the learning rate of an update is proportional to its tokens; the
+    setting holds for this number.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Trainer:
         self.patience = self._patience(settings)
 
     def total_of(self, settings: TrainSettings) -> int:
-        """Updates of the whole run: what was asked for, if that comes first; the usual number, if nothing was."""
+        """Updates of the whole run: the smaller of epochs and max_steps; a default without both."""
         usual = max(settings.usual_epochs, math.ceil(settings.usual_updates / self.updates_per_epoch))
         if settings.epochs is None and settings.max_steps is not None:
             return settings.max_steps
@@ -144,25 +144,25 @@ class Trainer:
         return min(total, settings.max_steps or total)
 
     def _patience(self, settings: TrainSettings) -> int | None:
-        """Evaluations without a better score that end the run; None: it goes on to its last update."""
+        """Evaluations without improvement that end the run; None: no early stopping."""
         if settings.patience is not None:
             return settings.patience or None
-        if settings.average_stalled:  # its mean begins only where evaluations stall
+        if settings.average_stalled:  # its average begins when evaluations stall
             return None
         return max(LEAST_PATIENCE, math.ceil(USUAL_PATIENCE * self.total_steps / self.eval_every))
 
     @property
     def is_over(self) -> bool:
-        """True after the last update, or when early stopping ends the run."""
+        """True after the last update, or after early stopping."""
         return self.progress.step >= self.total_steps or self.stalled
 
     @property
     def stalled(self) -> bool:
-        """True if early stopping ends the run."""
+        """True if patience is exhausted."""
         return self.patience is not None and self.progress.stalled >= self.patience
 
     def rate(self, step: int, total: int | None = None) -> float:
-        """The learning rate of update `step`, from 0, in a run of so many updates."""
+        """The learning rate of update `step`, from 0, in a run of `total` updates."""
         settings = self.settings
         return learning_rate(
             step,
@@ -177,11 +177,11 @@ class Trainer:
 
     @property
     def done(self) -> float:
-        """The share of the run that is over, from 0 to 1."""
+        """The finished share of the run, from 0 to 1."""
         return min(1.0, self.progress.step / self.total_steps)
 
     def steps(self) -> Iterator[StepInfo]:
-        """Update after update, from wherever `progress` is, to the end. Between two of them everything can be saved."""
+        """All updates from `progress` to the end. The state can be saved between two of them."""
         progress = self.progress
         if self.judge_start and progress.step == 0 and progress.best_score is None:
             yield self._judge(self._start())
@@ -217,7 +217,7 @@ class Trainer:
         return StepInfo(progress.step, progress.epoch, mean, count, lr, norm, clipped, norms=norms)
 
     def _start(self) -> StepInfo:
-        """The network as it is before the first update, on the first batch."""
+        """The untrained network's loss on the first batch and its scores."""
         self.network.eval()
         self.batches.order(0)
         with torch.no_grad():
@@ -226,7 +226,7 @@ class Trainer:
         return StepInfo(0, 0, float(loss.sum) / max(1, count), count, 0.0, 0.0, False)
 
     def gradients(self) -> tuple[float, int]:
-        """Add up the gradients of the next batches; their summed loss and count."""
+        """Accumulate the gradients of the next batches; returns their summed loss and count."""
         progress, parts = self.progress, []
         if progress.batch >= len(self.batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -260,10 +260,10 @@ class Trainer:
         return replace(info, scores=scores, samples=found.samples, is_best=is_best)
 
     def _compare(self, score: float, found: tuple[str, float] | None) -> bool:
-        """True if an evaluation is the best so far; `progress` then holds it.
+        """True if an evaluation is the best so far; updates `progress`.
 
-        Of equal scores the lower validation loss is better, and that is progress too. Without a loss, or with equal
-        losses, the network that was trained longest is kept, but that is no progress.
+        The lower validation loss breaks ties, and counts as progress too. Without a loss, or with equal losses, the
+        network that was trained longer is kept, but that is not progress.
         """
         progress = self.progress
         loss = found[1] if found is not None and math.isfinite(found[1]) else None
@@ -279,7 +279,7 @@ class Trainer:
         return is_better or is_best
 
     def averaged(self) -> AbstractContextManager[None]:
-        """A block in which the network has the weights that are evaluated and kept."""
+        """A block in which the network has the weights that are evaluated and saved."""
         return nullcontext() if self.average is None else self.average.in_place()
 
     def _non_finite(self, loss: float) -> tuple[str, str]:
@@ -296,7 +296,7 @@ class Trainer:
         )
 
     def _first_non_finite(self) -> str:
-        """The first weight, gradient or, run once more, layer whose numbers are not finite."""
+        """The first weight, gradient or, in another forward pass, layer with non-finite numbers."""
         for name, parameter in self.network.named_parameters():
             for kind, tensor in (("value", parameter), ("gradient", parameter.grad)):
                 if tensor is not None and not bool(torch.isfinite(tensor).all()):
@@ -334,7 +334,7 @@ class Trainer:
 
 @contextmanager
 def noisy_weights(network: nn.Module, deviation: float) -> Iterator[None]:
-    """Weights with Gaussian noise, and as they were again afterwards (Graves 2011): gradients are of the noisy ones.
+    """A block in which weights have Gaussian noise (Graves 2011), so that gradients are those of the noisy weights.
 
     >>> layer = nn.Linear(2, 2)
     >>> before = layer.weight.clone()
@@ -360,7 +360,7 @@ def noisy_weights(network: nn.Module, deviation: float) -> Iterator[None]:
 
 
 def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """The optimiser of the settings; weight decay leaves biases and gains alone."""
+    """The optimiser of the settings; weight decay skips biases and gains."""
     decayed = [p for p in network.parameters() if p.requires_grad and p.dim() >= 2]
     plain = [p for p in network.parameters() if p.requires_grad and p.dim() < 2]
     groups: list[dict[str, Any]] = [
@@ -377,7 +377,7 @@ def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.O
 
 
 def make_average(network: nn.Module, settings: TrainSettings) -> Average | LastMean | StalledMean | None:
-    """The mean of the weights that is evaluated and kept, where the settings ask for one."""
+    """The average of the weights that is evaluated and saved, if the settings have one."""
     if settings.average_stalled:
         return StalledMean(network, settings.average_stalled)
     if settings.average_last:

@@ -1,4 +1,4 @@
-"""Loss: a sum over what counts, and how much that was; and the state to go on from."""
+"""Loss: a sum over scored steps, their number, and the state to continue from."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from unrolled.data import Batch
 
 @dataclass(frozen=True)
 class Loss:
-    """The summed loss of the steps that count, their number, and the state after the last step.
+    """The summed loss of the scored steps, their number, and the state after the last step.
 
     Sums and counts of parts add up to those of the whole: padding and cutting change nothing. A `penalty` is added to
-    the mean when gradients are taken; it is no part of what is reported.
+    the mean for gradients; it is not reported.
     """
 
     sum: Tensor
@@ -39,7 +39,7 @@ def cross_entropy(logits: Tensor, batch: Batch, state: Any = None) -> Loss:
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: Any) -> Any:
-    """The same state with a function done to each tensor: tuples, lists and dictionaries of tensors, and None."""
+    """Apply a function to each tensor of a state: nested tuples, lists and dictionaries of tensors, and None."""
     if isinstance(state, Tensor):
         return function(state)
     if isinstance(state, (tuple, list)):
@@ -50,5 +50,5 @@ def map_state(function: Callable[[Tensor], Tensor], state: Any) -> Any:
 
 
 def detached(state: Any) -> Any:
-    """The same state without its history."""
+    """The same state without its autograd history."""
     return map_state(Tensor.detach, state)

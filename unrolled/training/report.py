@@ -1,4 +1,4 @@
-"""What a user sees while a model learns: one live line, a row for each evaluation, a sample."""
+"""Progress reports of a run: one live line, a row for each evaluation, samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TextIO
 
 from unrolled.training.loop import Goal, Progress, StepInfo
 
-PLAIN_SECONDS = 10.0  # between two lines where nothing can be overwritten
+PLAIN_SECONDS = 10.0  # between two lines without a terminal
 
 
 class Report:
@@ -44,7 +44,7 @@ class Report:
             self._bar.__exit__(kind, error, trace)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         if self.quiet:
             return
         if self._bar is not None:
@@ -53,7 +53,7 @@ class Report:
             print(text, file=self.stream, flush=True)
 
     def step(self, info: StepInfo, progress: Progress) -> None:
-        """After every update."""
+        """Report an update."""
         self._tokens += info.tokens
         self._since = [self._since[0] + info.loss * info.tokens, self._since[1] + info.tokens]
         self._loss = info.loss if info.step - self._start_step <= 1 else 0.95 * self._loss + 0.05 * info.loss
@@ -88,8 +88,8 @@ class Report:
 
 
 def stopped_early(goal: Goal, progress: Progress, scores: dict[str, float]) -> str:
-    """Why a run stopped before its end; `scores` are those of its last evaluation."""
-    step = progress.best_step if progress.better_step is None else progress.better_step  # earlier versions kept none
+    """The reason of early stopping, for the user; `scores` are those of the last evaluation."""
+    step = progress.best_step if progress.better_step is None else progress.better_step  # older checkpoints have none
     loss = goal.loss_in(scores)
     same = "" if loss is None else f", nor a lower {loss[0]} with an equal one,"
     return (

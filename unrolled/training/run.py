@@ -1,4 +1,4 @@
-"""A run on disk: its folder, its metrics, its checkpoints, and how it goes on after a stop."""
+"""A run on disk: its metrics, samples, models and checkpoints, and resuming."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from unrolled.training.updates import UpdateLog
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a run: its task, fingerprints of its data and assets, and the paths of the data."""
+    """The origin of a run: its task, hashes of its data and of its assets, and the paths of the data."""
 
     task: str = "TASK"
     data: str = ""
@@ -36,9 +36,9 @@ class Origin:
 
 
 class Run:
-    """Drives a trainer and keeps its folder: updates and evaluations are written down, the best and last model saved.
+    """Drives a trainer and keeps its folder: logs updates and evaluations, saves the best and the last model.
 
-    `save(path, scores)` writes the model as it is now. A resumed run must have the same origin.
+    `save(path, scores)` writes the current model. A resumed run must have the same origin.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Run:
                     if info.scores is not None:
                         self._evaluated(info, info.scores)
                 yield info
-        finally:  # how a run became non-finite is worth seeing
+        finally:  # also when the loss becomes non-finite
             with self._disk_errors():
                 self.updates.write()
 
     def _disk_errors(self) -> AbstractContextManager[None]:
-        return disk_errors(self.folder, then=f"go on with: unrolled train --resume {self.folder}")
+        return disk_errors(self.folder, then=f"resume with: unrolled train --resume {self.folder}")
 
     def _evaluated(self, info: StepInfo, scores: dict[str, float]) -> None:
         loss, tokens, norm, clipped = self._sums
@@ -102,7 +102,7 @@ class Run:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Writes down everything needed to go on from here."""
+        """Write everything needed to resume from here."""
         with self._disk_errors():
             self.updates.write()
             for path in self._growing:
@@ -130,9 +130,9 @@ class Run:
         }
 
     def resume(self, old_total: int | None = None) -> list[str]:
-        """Goes back to the last checkpoint; what the user should know about it.
+        """Restore the last checkpoint; returns notes for the user.
 
-        `old_total` is the number of updates that the run was to have, where another is asked for now.
+        `old_total` is the earlier number of updates, if it changed.
         """
         with one_message(self.folder):
             return self._resume(old_total)
@@ -156,7 +156,7 @@ class Run:
             notes += end_moved(self.trainer, old_total)
         self.trainer.progress.finished = self.trainer.is_over
         for path, key in self._growing.items():
-            written = state.get(key, _size(path))  # earlier versions did not count samples
+            written = state.get(key, _size(path))  # older checkpoints do not count samples
             if _size(path) < written:
                 notes.append(f"{path} is shorter than it was at the checkpoint: rows are missing.")
             elif path.exists():
@@ -164,7 +164,7 @@ class Run:
         return notes
 
     def _check_origin(self, state: dict[str, Any]) -> None:
-        same_assets = state.get("assets_hash", self.origin.assets) == self.origin.assets  # earlier versions kept none
+        same_assets = state.get("assets_hash", self.origin.assets) == self.origin.assets  # older checkpoints have none
         if state["data_hash"] == self.origin.data and same_assets:
             return
         places = (self.folder / name for name in (checkpoint.CURRENT, checkpoint.PREVIOUS))
@@ -173,7 +173,7 @@ class Run:
         raise UserError(
             f"The data is not what {self.folder} was trained on"
             + (f": {' and '.join(later)} changed since." if later else "."),
-            "Put the files back as they were, or start a new run from its model: "
+            "Restore the files, or start a new run from its model: "
             f"unrolled train {self.origin.task} --init {self.folder}",
         )
 
@@ -193,7 +193,7 @@ class Run:
 
 
 def hash_of(*parts: bytes) -> str:
-    """One fingerprint of all training data."""
+    """One hash of several parts."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))

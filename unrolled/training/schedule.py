@@ -18,10 +18,10 @@ def learning_rate(
     hold: float = 0.0,
     decay_to: float = 0.01,
 ) -> float:
-    """The rate for update number `step` (from 0): a linear rise, `hold` of the rest constant, then as `schedule` says.
+    """The learning rate of update `step` (from 0): linear warm-up, constant for `hold` of the rest, then `schedule`.
 
     constant and plateau stay; cosine falls to base · `decay_to` by half a cosine; geometric by the same factor at every
-    step. `plateau` is the product of the divisions that stalled evaluations have caused.
+    step. `plateau` is the product of all reductions by stalled evaluations.
 
     >>> [round(learning_rate(s, base=1.0, schedule="cosine", warmup_steps=2, total_steps=6), 3) for s in range(6)]
     [0.5, 1.0, 1.0, 0.855, 0.505, 0.155]
@@ -39,7 +39,7 @@ def learning_rate(
 
 
 def too_slow_a_rise(settings: TrainSettings, total_steps: int) -> str | None:
-    """What to tell the user of a warm-up that is longer than the run.
+    """A warning for a warm-up that is longer than the run, or None.
 
     >>> print(too_slow_a_rise(TrainSettings(warmup_steps=100, lr=0.002), 60))
     train.warmup_steps=100 is more than the run's 60 updates: the learning rate rises to 0.0012 at the last of them and

@@ -1,15 +1,15 @@
-"""Scores too bad or too good to be true: what a user should look at before believing a run."""
+"""Checks for suspicious scores: too bad or too good to be true."""
 
 from __future__ import annotations
 
 from unrolled.errors import note
 from unrolled.training.loop import LOSSES, Goal, StepInfo
 
-SHARES = ("accuracy", "micro_f1")  # of short runs even these are hardly ever 0; BLEU and whole matches may be
+SHARES = ("accuracy", "micro_f1")  # scores that are hardly ever 0, even in short runs; BLEU and exact match may be
 
 
 class ScoreChecks:
-    """Looks at the first evaluation of a run and at its end, and tells the user what is suspicious there."""
+    """Checks the first evaluation of a run and its end, and reports suspicious scores."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = goal
@@ -25,18 +25,18 @@ class ScoreChecks:
             name = zero[0] if zero else "train loss"
             note(
                 f"The {name} is exactly 0 at the first evaluation, step {info.step}: there is nothing to learn, or "
-                "what was read is not what was meant. See it with `unrolled check`."
+                "the wrong columns were read. See them with `unrolled check`."
             )
         if self.goal.metric == "accuracy" and info.scores["accuracy"] == 0.0:
             note(
                 f"The accuracy is exactly 0 at the first evaluation, step {info.step}. If it stays so, labels and "
-                "texts may have been taken for each other, or the validation labels are not those of training."
+                "texts may be swapped, or the validation labels are not those of training."
             )
 
     def end(self, best: float | None) -> None:
         """After the run."""
         if self.goal.metric in SHARES and best == 0.0:
             note(
-                f"The best {self.goal.metric} is 0: not one validation example was answered rightly. Such a model is "
-                "of no use: train it longer, or see with `unrolled check` what was read."
+                f"The best {self.goal.metric} is 0: no validation example is right. The model is "
+                "useless: train it longer, or see with `unrolled check` which data was read."
             )

@@ -3,10 +3,10 @@
 A stream is read in chunks of k1 steps. After each chunk there is one update: the losses of its k1 steps, each counted
 once, are backpropagated through at most the last k2 steps.
 
-    k2 = k1   the usual: each chunk is its own window, the state is carried, its history is not
-    k2 > k1   the window reaches back into earlier chunks: it is run again from the state stored at its entry, with the
-              weights as they are now; only the last k1 steps' losses count
-    k2 < k1   the first k1 − k2 steps run without gradient: their losses count in the report, and teach nothing
+    k2 = k1   the usual case: each chunk is its own window; the state is carried without its history
+    k2 > k1   the window reaches back into earlier chunks: it is recomputed from the state stored at its entry,
+              with the current weights; only the last k1 steps' losses count
+    k2 < k1   the first k1 − k2 steps run without gradient: their losses are reported but not learnt from
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from unrolled.errors import UserError
 from unrolled.training.loss import Loss, detached
 
 LossOf = Callable[[Batch, Any], Loss]
-"""Runs a model over a batch from a state: the loss of its counted steps, and the state after it."""
+"""Run a model over a batch from a state: the loss of its scored steps, and the state after it."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """One chunk done: its loss (without history), the number of steps it counts, and the state after it."""
+    """The result of a chunk: its detached loss, the number of scored steps, and the state after it."""
 
     loss: torch.Tensor
     count: torch.Tensor
@@ -40,7 +40,7 @@ class TruncatedBPTT:
 
     `loss(batch, state)` runs the model; each call adds the gradients of one chunk to the parameters' `.grad`, scaled by
     1 / count, and returns an `Update`; the optimiser's step is the caller's. Only tensors of the last max(k1, k2) steps
-    are held, however long the stream is.
+    are kept, for a stream of any length.
 
     >>> from torch import nn
     >>> from unrolled import LSTM
@@ -64,7 +64,7 @@ class TruncatedBPTT:
         self.past: deque[tuple[Batch, Any]] = deque()  # earlier chunks with the state at their entry
 
     def __call__(self, chunk: Batch, scale: float = 1.0) -> Update:
-        """One chunk: adds `scale` times the gradients of its mean loss, and moves on."""
+        """Process one chunk: add `scale` times the gradients of its mean loss."""
         k1 = chunk.inputs.shape[1]
         k2 = self.k2 or k1
         if k2 < k1:
@@ -72,7 +72,7 @@ class TruncatedBPTT:
         return self._long(chunk, k2 - k1, scale)
 
     def reset(self, state: Any = None) -> None:
-        """A new stream: nothing before it is remembered."""
+        """Start a new stream: forget everything before."""
         self.state = state
         self.past.clear()
 
@@ -87,7 +87,7 @@ class TruncatedBPTT:
         return Update((before.sum + after.sum).detach(), count, self.state)
 
     def _long(self, chunk: Batch, back: int, scale: float) -> Update:
-        """k2 ≥ k1: the window begins `back` steps before the chunk, as far as there are any."""
+        """k2 ≥ k1: the window begins up to `back` steps before the chunk."""
         window, entry = self._window(chunk, back)
         loss = self.loss(window, entry)
         _backward(loss, loss.count, scale)
@@ -105,7 +105,7 @@ class TruncatedBPTT:
         surplus = sum(past.inputs.shape[1] for past, _ in self.past) - back
         if surplus <= 0:
             return joined, self.past[0][1]
-        with torch.no_grad():  # the window begins inside the oldest chunk: its entry state is made from that chunk's
+        with torch.no_grad():  # the window begins inside the oldest chunk: compute its entry state from that chunk's
             entry = self.loss(joined.steps(0, surplus), self.past[0][1]).state
         return joined.steps(surplus, joined.inputs.shape[1]), detached(entry)
 
@@ -136,7 +136,7 @@ def many_to_one(loss: LossOf, batch: Batch, k2: int, state: Any = None) -> Loss:
 
 
 def independent_chunks(loss: LossOf, chunks: Iterable[Batch]) -> Iterator[Update]:
-    """Chunks that know nothing of each other (I): every one starts from the initial state."""
+    """Independent chunks (I): each starts from the initial state."""
     for chunk in chunks:
         part = loss(chunk, None)
         _backward(part, part.count, 1.0)

@@ -1,4 +1,4 @@
-"""Every update of a run, a row each: its loss, its learning rate, and the norms of its gradients."""
+"""A log of updates, a row each: loss, learning rate, and gradient norms."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from unrolled.training.loop import StepInfo
 
 UPDATES = "updates.csv"
 COLUMNS = ("step", "loss", "lr", "grad_norm", "clipped")  # then a column for each layer
-SECONDS = 2.0  # between two writings: norms stay on their device until then
+SECONDS = 2.0  # between two writes; norms stay on their device until then
 
 
 class UpdateLog:
-    """Writes updates down a few seconds after they were made, many at once."""
+    """Writes updates in groups, every few seconds."""
 
     def __init__(self, folder: Path, clipping: Clipping) -> None:
         self.path, self.clipping = folder / UPDATES, clipping
@@ -26,7 +26,7 @@ class UpdateLog:
         self._written = time.monotonic()
 
     def add(self, info: StepInfo) -> None:
-        """One update; what is no update, the look before the first one, is left out."""
+        """Add an update; the evaluation before the first one is skipped."""
         if info.norms is None:
             return
         self._rows.append(
@@ -37,7 +37,7 @@ class UpdateLog:
             self.write()
 
     def write(self) -> None:
-        """Everything up to now is in the file afterwards."""
+        """Write all pending updates."""
         self._written = time.monotonic()
         if not self._rows:
             return

@@ -13,7 +13,20 @@ from torch import Tensor
 from tests.search.toy import Fixed, Markov
 from unrolled.errors import UserError
 from unrolled.models import LanguageModelSettings, language_model
-from unrolled.search import Beam, Hypothesis, Ranking, Sampling, Shared, TokenStep, beam_search, sample, score_targets
+from unrolled.search import (
+    Beam,
+    Hypothesis,
+    Limits,
+    Ranking,
+    Sampling,
+    Scorer,
+    Shared,
+    TokenStep,
+    beam_search,
+    sample,
+    score_targets,
+)
+from unrolled.search.scorers import Scorers
 
 V, START, END = 5, 0, 4
 RANKINGS = [Ranking("none"), Ranking("average"), Ranking("gnmt", 0.6), Ranking("gnmt", 1.0), Ranking("gnmt", 0.6, 0.5)]
@@ -71,7 +84,7 @@ def assert_same(hypotheses: list[Hypothesis], expected: list[tuple[float, tuple[
 def test_a_wide_beam_is_exhaustive_search(ranking: Ranking) -> None:
     model = a_model()
     (found,) = beam_search(
-        model, 1, start=START, end=END, max_tokens=4, beam=Beam(V**4, n_best=20, ranking=ranking), memory=None
+        model, 1, Limits(end=END, max_tokens=4), start=START, beam=Beam(V**4, n_best=20, ranking=ranking), memory=None
     )
     assert_same(found.hypotheses, exhaustive(model, ranking, 4)[:20])
 
@@ -79,7 +92,9 @@ def test_a_wide_beam_is_exhaustive_search(ranking: Ranking) -> None:
 @pytest.mark.parametrize("ranking", RANKINGS, ids=str)
 def test_a_beam_as_wide_as_the_vocabulary_is_exhaustive_over_two_tokens(ranking: Ranking) -> None:
     model = a_model()
-    (found,) = beam_search(model, 1, start=START, end=END, max_tokens=2, beam=Beam(V, n_best=V, ranking=ranking))
+    (found,) = beam_search(
+        model, 1, Limits(end=END, max_tokens=2), start=START, beam=Beam(V, n_best=V, ranking=ranking)
+    )
     assert_same(found.hypotheses, exhaustive(model, ranking, 2)[:V])
 
 
@@ -89,11 +104,11 @@ def test_rows_do_not_see_each_other(ranking: Ranking, size: int) -> None:
     model = a_model()
     memory = torch.arange(V)
     limits = [9, 1, 5, 7, 2]
-    beam = Beam(size, n_best=min(2, size), ranking=ranking, no_repeat_ngram=3)
-    together = beam_search(model, V, start=START, end=END, max_tokens=limits, beam=beam, memory=memory)
+    beam = Beam(size, n_best=min(2, size), ranking=ranking)
+    together = beam_search(model, V, Limits(end=END, max_tokens=limits), start=START, beam=beam, memory=memory)
     for row in range(V):
         one = memory[row : row + 1]
-        (alone,) = beam_search(model, 1, start=START, end=END, max_tokens=limits[row], beam=beam, memory=one)
+        (alone,) = beam_search(model, 1, Limits(end=END, max_tokens=limits[row]), start=START, beam=beam, memory=one)
         assert [h.tokens for h in alone.hypotheses] == [h.tokens for h in together[row].hypotheses]
         assert [h.score for h in alone.hypotheses] == [h.score for h in together[row].hypotheses]
 
@@ -103,10 +118,10 @@ def test_rows_do_not_see_each_other(ranking: Ranking, size: int) -> None:
 def test_stopping_early_is_safe(ranking: Ranking, trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = a_model()
     beam = Beam(4, n_best=1 + trial % 3, ranking=ranking)
-    early = beam_search(model, V, start=START, end=END, max_tokens=14, beam=beam, memory=torch.arange(V))
+    early = beam_search(model, V, Limits(end=END, max_tokens=14), start=START, beam=beam, memory=torch.arange(V))
     steps = len(model.batches)
-    monkeypatch.setattr(Ranking, "bound", lambda self, log_probs, longest: torch.zeros_like(log_probs))
-    late = beam_search(model, V, start=START, end=END, max_tokens=14, beam=beam, memory=torch.arange(V))
+    monkeypatch.setattr(Scorers, "bound", lambda self, states, totals, longest: torch.zeros_like(totals))
+    late = beam_search(model, V, Limits(end=END, max_tokens=14), start=START, beam=beam, memory=torch.arange(V))
     assert early == late
     assert len(model.batches) - steps == 14
     if ranking.length_penalty == "none":
@@ -116,9 +131,9 @@ def test_stopping_early_is_safe(ranking: Ranking, trial: int, monkeypatch: pytes
 def test_a_beam_of_one_is_greedy_search() -> None:
     model = a_model()
     memory = torch.arange(V)
-    found = beam_search(model, V, start=START, end=END, max_tokens=12, beam=Beam(1), memory=memory)
+    found = beam_search(model, V, Limits(end=END, max_tokens=12), start=START, beam=Beam(1), memory=memory)
     greedy = sample(
-        model, [[START]] * V, max_tokens=12, memory=memory, sampling=Sampling(temperature=0), end_tokens=[END]
+        model, [[START]] * V, Limits(max_tokens=12, end=END), memory=memory, sampling=Sampling(temperature=0)
     )
     assert [f.best.tokens for f in found] == [g.tokens for g in greedy]
     assert [f.best.log_prob for f in found] == pytest.approx([g.log_prob for g in greedy], abs=1e-5)
@@ -130,10 +145,10 @@ def test_a_given_target_gets_the_score_of_the_search(ranking: Ranking) -> None:
     model = a_model()
     memory = torch.arange(3)
     found = beam_search(
-        model, 3, start=START, end=END, max_tokens=8, beam=Beam(4, n_best=1, ranking=ranking), memory=memory
+        model, 3, Limits(end=END, max_tokens=8), start=START, beam=Beam(4, n_best=1, ranking=ranking), memory=memory
     )
     targets = [f.best.tokens for f in found]
-    scored = score_targets(model, targets, start=START, end=END, memory=memory, ranking=ranking)
+    scored = score_targets(model, targets, Limits(end=END), start=START, memory=memory, ranking=ranking)
     for one, f in zip(scored, found, strict=True):
         assert (one.score, one.log_prob) == pytest.approx((f.best.score, f.best.log_prob), abs=1e-9)
         assert one.tokens == f.best.tokens
@@ -146,8 +161,10 @@ def test_no_ngram_twice_and_no_early_end() -> None:
         pairs = list(itertools.pairwise(tokens))
         return len(set(pairs)) == len(pairs) and len(tokens) >= 2 and 2 not in tokens
 
-    beam = Beam(V**4, n_best=10, min_tokens=2, no_repeat_ngram=2)
-    (found,) = beam_search(model, 1, start=START, end=END, max_tokens=5, beam=beam, forbidden=[2])
+    beam = Beam(V**4, n_best=10)
+    (found,) = beam_search(
+        model, 1, Limits(end=END, min_tokens=2, no_repeat_ngram=2, max_tokens=5, forbidden=[2]), start=START, beam=beam
+    )
     assert_same(found.hypotheses, exhaustive(model, beam.ranking, 5, allowed=allowed)[:10])
 
 
@@ -155,7 +172,9 @@ def test_outputs_begin_as_they_must_and_the_beginning_counts() -> None:
     model = a_model()
     prefixes = [[2, 1], [], [3]]
     beam = Beam(V**3, n_best=5)
-    found = beam_search(model, 3, start=START, end=END, max_tokens=4, beam=beam, prefixes=prefixes, forbidden=[1])
+    found = beam_search(
+        model, 3, Limits(end=END, max_tokens=4, prefixes=prefixes, forbidden=[1]), start=START, beam=beam
+    )
     for prefix, one in zip(prefixes, found, strict=True):
         held = len(prefix)
 
@@ -169,11 +188,13 @@ def test_outputs_begin_as_they_must_and_the_beginning_counts() -> None:
 def test_what_never_ends_is_cut_and_ranks_last() -> None:
     endless = torch.zeros(2, 4)
     endless[:, 3] = -torch.inf
-    found = beam_search(Rows(endless.log_softmax(-1)), 2, start=0, end=3, max_tokens=[3, 4], beam=Beam(2, n_best=2))
+    found = beam_search(
+        Rows(endless.log_softmax(-1)), 2, Limits(end=3, max_tokens=[3, 4]), start=0, beam=Beam(2, n_best=2)
+    )
     assert [[len(h.tokens) for h in f.hypotheses] for f in found] == [[3, 3], [4, 4]]
     assert not any(h.ended for f in found for h in f.hypotheses)
     rarely = torch.tensor([[0.5, 0.3, 0.19, 0.01]]).log()
-    (one,) = beam_search(Rows(rarely), 1, start=0, end=3, max_tokens=2, beam=Beam(2, n_best=2))
+    (one,) = beam_search(Rows(rarely), 1, Limits(end=3, max_tokens=2), start=0, beam=Beam(2, n_best=2))
     assert [h.ended for h in one.hypotheses] == [True, True]
 
 
@@ -187,13 +208,13 @@ class Rows(Fixed):
         return TokenStep(state.value.repeat_interleave(len(tokens) // len(state.value), dim=0), state)
 
 
-class OnlyEven:
-    """A constraint with a state: tokens 1 and 2 in turn, an end after an even number of them."""
+class OnlyEven(Scorer):
+    """A mask with a state: tokens 1 and 2 in turn, an end after an even number of them."""
 
-    def initial(self, batch: int) -> Tensor:
-        return torch.zeros(batch, dtype=torch.int64)
+    def initial(self, rows: int) -> Tensor:
+        return torch.zeros(rows, dtype=torch.int64)
 
-    def allowed(self, state: Tensor) -> Tensor:
+    def scores(self, state: Tensor) -> Tensor:
         mask = torch.zeros(len(state), V, dtype=torch.bool)
         mask[torch.arange(len(state)), 1 + state % 2] = True
         mask[:, END] = state % 2 == 0
@@ -202,16 +223,17 @@ class OnlyEven:
     def advance(self, state: Tensor, tokens: Tensor) -> Tensor:
         return state + 1
 
-    def reorder(self, state: Tensor, index: Tensor) -> Tensor:
-        return state[index]
 
-
-def test_a_constraint_of_ones_own() -> None:
+def test_a_mask_of_ones_own() -> None:
     model = a_model()
     found = beam_search(
-        model, 2, start=START, end=END, max_tokens=7, beam=Beam(3, n_best=3), constraint=OnlyEven(),
+        model,
+        2,
+        Limits(end=END, max_tokens=7, scorers=[OnlyEven()]),
+        start=START,
+        beam=Beam(3, n_best=3),
         memory=torch.tensor([0, 2]),
-    )  # fmt: skip
+    )
     for one in found:
         assert [h.tokens for h in one.hypotheses if h.ended]
         for h in one.hypotheses:
@@ -222,9 +244,14 @@ def test_a_constraint_of_ones_own() -> None:
 def test_attention_follows_its_hypothesis() -> None:
     model = a_model()
     found = beam_search(
-        model, 2, start=START, end=END, max_tokens=6, beam=Beam(4, n_best=4), memory=torch.tensor([0, 1]),
+        model,
+        2,
+        Limits(end=END, max_tokens=6),
+        start=START,
+        beam=Beam(4, n_best=4),
+        memory=torch.tensor([0, 1]),
         attention=True,
-    )  # fmt: skip
+    )
     for one in found:
         for h in one.hypotheses:
             read = [START, *h.tokens] if h.ended else [START, *h.tokens[:-1]]
@@ -234,7 +261,13 @@ def test_attention_follows_its_hypothesis() -> None:
 def test_the_tree_holds_every_path() -> None:
     model = a_model()
     found = beam_search(
-        model, 2, start=START, end=END, max_tokens=6, beam=Beam(3, n_best=3), memory=torch.tensor([0, 1]), tree=True
+        model,
+        2,
+        Limits(end=END, max_tokens=6),
+        start=START,
+        beam=Beam(3, n_best=3),
+        memory=torch.tensor([0, 1]),
+        tree=True,
     )
     for row, one in enumerate(found):
         assert one.tree is not None
@@ -251,7 +284,7 @@ def test_enough_stops_sooner() -> None:
     model = a_model()
     ranking = Ranking("average")
     for stop in ("safe", "enough"):
-        beam_search(model, 1, start=START, end=END, max_tokens=50, beam=Beam(3, ranking=ranking, stop=stop))
+        beam_search(model, 1, Limits(end=END, max_tokens=50), start=START, beam=Beam(3, ranking=ranking, stop=stop))
         model.batches.append(-1)
     cut = model.batches.index(-1)
     assert len(model.batches) - cut - 2 <= cut
@@ -276,7 +309,10 @@ def test_settings_that_cannot_be(make: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_tokens": 0}, "max_tokens=0 does not give each of 2 rows a whole number from 1 up. Use one number, or "),
+        ({"max_tokens": 0}, "max_tokens=0 is not a whole number from 1 up. Use a length in tokens."),
+        ({"max_tokens": None}, "max_tokens=None does not give each of 2 rows a whole number from 1 up. Use one number"),
+        ({"end": None}, "A beam search needs an end token. Give one: Limits(end=...)."),
+        ({"scorers": [3]}, "3 is not a Scorer. Derive its class from unrolled.search.Scorer."),
         ({"max_tokens": [3]}, "max_tokens=[3] does not give each of 2 rows a whole number from 1 up."),
         ({"prefixes": [[1]]}, "1 prefixes were given for 2 rows. Give one for each; [] is none."),
         ({"prefixes": [[1], [9]]}, "prefixes[1] holds token 9, but the model knows 5 tokens. Use tokens from 0 to 4."),
@@ -286,20 +322,21 @@ def test_settings_that_cannot_be(make: Any, message: str) -> None:
     ],
 )
 def test_bad_input(options: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"start": START, "end": END, "max_tokens": 3, **options}
+    search = {name: options.pop(name) for name in ("beam", "attention") if name in options}
+    limits = {"max_tokens": 3, "end": END, **options}
     with pytest.raises(UserError) as error:
-        beam_search(Markov(torch.zeros(V, V)), 2, **given)
+        beam_search(Markov(torch.zeros(V, V)), 2, Limits(**limits), start=START, **search)
     assert str(error.value).startswith(message)
 
 
 def test_weights_that_are_not_finite() -> None:
     with pytest.raises(UserError, match=r"log-probabilities for token 1 of row 0 contain NaN"):
-        beam_search(Rows(torch.full((1, V), torch.nan)), 1, start=START, end=END, max_tokens=3)
+        beam_search(Rows(torch.full((1, V), torch.nan)), 1, Limits(end=END, max_tokens=3), start=START)
 
 
 def test_targets_the_model_does_not_know() -> None:
     with pytest.raises(UserError, match=r"targets\[1\] holds token 7, but the model knows 5 tokens"):
-        score_targets(Markov(torch.zeros(V, V)), [[1], [7]], start=START, end=END)
+        score_targets(Markov(torch.zeros(V, V)), [[1], [7]], Limits(end=END), start=START)
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "feedforward"])
@@ -309,9 +346,9 @@ def test_language_models_are_searched_the_same_way(kind: str) -> None:
     network = language_model(settings, V, START).eval()
     for weight in network.parameters():
         torch.nn.init.normal_(weight)
-    (found,) = beam_search(network, 1, start=START, end=END, max_tokens=4, beam=Beam(V**4, n_best=5))
+    (found,) = beam_search(network, 1, Limits(end=END, max_tokens=4), start=START, beam=Beam(V**4, n_best=5))
     inner = [token for token in range(V) if token != END]
     targets = [list(t) for length in range(4) for t in itertools.product(inner, repeat=length)]
-    best = sorted(score_targets(network, targets, start=START, end=END), key=lambda h: -h.score)[:5]
+    best = sorted(score_targets(network, targets, Limits(end=END), start=START), key=lambda h: -h.score)[:5]
     assert [h.tokens for h in found.hypotheses] == [h.tokens for h in best]
     assert [h.score for h in found.hypotheses] == pytest.approx([h.score for h in best], abs=1e-5)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.search.toy import Fixed, Markov, Prefilled
 from unrolled.errors import UserError
-from unrolled.search import Sample, Sampling, StopStrings, Token, generate, sample
+from unrolled.search import Limits, Sample, Sampling, StopStrings, Token, generate, sample
 
 V = 6
 END = 5
@@ -41,7 +41,7 @@ def test_greedy_follows_the_likeliest_transitions() -> None:
         row = model.table[token].tolist()
         token = row.index(max(row))
         expected.append(token)
-    (got,) = sample(model, [[3]], max_tokens=12, sampling=Sampling(temperature=0))
+    (got,) = sample(model, [[3]], Limits(max_tokens=12), sampling=Sampling(temperature=0))
     assert got.tokens == expected
     assert got.stopped_by == "length"
 
@@ -63,7 +63,7 @@ def test_a_row_is_the_same_alone_and_in_any_batch(
     rows: list[tuple[list[int], int, int]], sampling: Sampling, kind: type[Markov]
 ) -> None:
     model = second_order(kind)
-    options: dict[str, Any] = {"max_tokens": 7, "sampling": sampling, "end_tokens": [END], "forbidden": [1]}
+    options: dict[str, Any] = {"limits": Limits(7, END, forbidden=[1]), "sampling": sampling}
     prompts, seeds, shifts = map(list, zip(*rows, strict=True))
     together = sample(model, prompts, seeds=seeds, memory=torch.tensor(shifts), **options)
     for (prompt, seed, shift), got in zip(rows, together, strict=True):
@@ -79,7 +79,7 @@ def test_a_row_is_the_same_alone_and_in_any_batch(
 def test_prefill_reads_the_prompts_and_changes_nothing_else() -> None:
     plain, fast = second_order(Markov), second_order(Prefilled)
     prompts = [[1, 2, 3, 4], [2], [0, 0]]
-    assert sample(plain, prompts, max_tokens=5, seeds=3) == sample(fast, prompts, max_tokens=5, seeds=3)
+    assert sample(plain, prompts, Limits(max_tokens=5), seeds=3) == sample(fast, prompts, Limits(max_tokens=5), seeds=3)
     assert fast.prefills == 1
     assert fast.batches == [3, 3, 3, 3]
     assert plain.batches == [3, 3, 3, 3, 3, 2, 1, 1]
@@ -88,7 +88,7 @@ def test_prefill_reads_the_prompts_and_changes_nothing_else() -> None:
 def test_rows_that_ended_are_not_computed_any_more() -> None:
     # Token t is followed by t + 1 for certain; the prompts are 3, 1 and 2 steps before the end.
     model = Markov(torch.eye(V).roll(1, 1) * 1000)
-    steps = list(generate(model, [[2], [4], [3]], max_tokens=9, end_tokens=[END]))
+    steps = list(generate(model, [[2], [4], [3]], Limits(max_tokens=9, end=END)))
     assert steps == [
         [Token(0, 3, 0.0), Token(1, 5, 0.0, "end"), Token(2, 4, 0.0)],
         [Token(0, 4, 0.0), Token(2, 5, 0.0, "end")],
@@ -99,7 +99,7 @@ def test_rows_that_ended_are_not_computed_any_more() -> None:
 
 def test_tokens_come_as_soon_as_they_are_chosen() -> None:
     model = second_order(Markov)
-    stream = generate(model, [[0]], max_tokens=3, seeds=1)
+    stream = generate(model, [[0]], Limits(max_tokens=3), seeds=1)
     assert model.batches == []
     for steps in (1, 2, 3):
         assert len(next(stream)) == 1
@@ -116,7 +116,7 @@ def test_the_stop_condition_sees_its_row_and_all_it_wrote() -> None:
         calls.append((row, list(tokens)))
         return row == 1 and len(tokens) == 2
 
-    got = sample(model, [[0], [1]], max_tokens=3, stop=stop)
+    got = sample(model, [[0], [1]], Limits(max_tokens=3), stop=stop)
     assert got == [Sample([1, 2, 3], 0.0, "length"), Sample([2, 3], 0.0, "stop")]
     assert calls == [(0, [1]), (1, [2]), (0, [1, 2]), (1, [2, 3]), (0, [1, 2, 3])]
 
@@ -133,7 +133,7 @@ def test_stop_strings_end_rows_of_a_batch() -> None:
         shown[row] += text
         return stopped
 
-    got = sample(model, [[5], [2]], max_tokens=5, stop=stop)
+    got = sample(model, [[5], [2]], Limits(max_tokens=5), stop=stop)
     assert [(row.tokens, row.stopped_by) for row in got] == [([0, 1, 2], "stop"), ([3, 4, 5, 0, 1], "length")]
     assert shown == ["I do ", " know.I do "]
     assert [stop.finish() for stop in stops] == ["", "n"]
@@ -143,7 +143,7 @@ def test_seeds_reproduce_and_differ() -> None:
     model, prompts = second_order(Markov), [[0], [0], [0]]
 
     def tokens(seeds: int | list[int] | None) -> list[list[int]]:
-        return [row.tokens for row in sample(model, prompts, max_tokens=30, seeds=seeds)]
+        return [row.tokens for row in sample(model, prompts, Limits(max_tokens=30), seeds=seeds)]
 
     assert tokens(7) == tokens([7, 8, 9])
     assert tokens(7) != tokens(8)
@@ -159,7 +159,7 @@ def test_seeds_reproduce_and_differ() -> None:
 def test_rows_draw_from_the_model_s_distribution() -> None:
     # The pairs that two steps can write, counted against the product of their probabilities.
     model, rows = second_order(Markov), 20_000
-    got = sample(model, [[2, 3]] * rows, max_tokens=2, seeds=11)
+    got = sample(model, [[2, 3]] * rows, Limits(max_tokens=2), seeds=11)
     counts = torch.zeros(V, V, dtype=torch.float64)
     for row in got:
         counts[row.tokens[0], row.tokens[1]] += 1
@@ -176,13 +176,13 @@ def test_the_penalty_counts_prompt_and_output() -> None:
     # All tokens are alike, so the strongest penalty leaves those not yet seen, the lowest first.
     model = Markov(torch.zeros(V, V))
     greedy = Sampling(temperature=0, repetition_penalty=100.0)
-    got = sample(model, [[0, 2], [4]], max_tokens=4, sampling=greedy)
+    got = sample(model, [[0, 2], [4]], Limits(max_tokens=4), sampling=greedy)
     assert [row.tokens for row in got] == [[1, 3, 4, 5], [0, 1, 2, 3]]
 
 
 def test_no_end_comes_too_soon() -> None:
     model = Markov(torch.eye(V)[END].expand(V, V) * 3)  # mostly the end, whatever was read
-    got = sample(model, [[0], [0, 1]] * 20, max_tokens=9, end_tokens=[END], min_tokens=4, seeds=1)
+    got = sample(model, [[0], [0, 1]] * 20, Limits(max_tokens=9, end=END, min_tokens=4), seeds=1)
     assert {len(row.tokens) for row in got} >= {4, 5}
     assert all(len(row.tokens) >= 4 and END not in row.tokens for row in got)
 
@@ -190,30 +190,26 @@ def test_no_end_comes_too_soon() -> None:
 def test_no_ngram_comes_twice_and_the_prompt_counts() -> None:
     model = Markov(torch.eye(V).roll(1, 1) * 9)  # round and round
     for prompt in ([0], [4, 5, 0, 1]):
-        (got,) = sample(model, [prompt], max_tokens=20, no_repeat_ngram=2, seeds=1)
+        (got,) = sample(model, [prompt], Limits(max_tokens=20, no_repeat_ngram=2), seeds=1)
         written = prompt + got.tokens
         pairs = list(itertools.pairwise(written))
         assert len(set(pairs)) == len(pairs)
 
 
 def test_no_prompts_give_nothing() -> None:
-    assert sample(second_order(Markov), [], max_tokens=3) == []
+    assert sample(second_order(Markov), [], Limits(max_tokens=3)) == []
 
 
 def test_weights_get_no_gradient() -> None:
     table = torch.randn(V, V, requires_grad=True)
-    assert len(sample(Markov(table), [[0]], max_tokens=3)[0].tokens) == 3
+    assert len(sample(Markov(table), [[0]], Limits(max_tokens=3))[0].tokens) == 3
 
 
 @pytest.mark.parametrize(
     ("prompts", "options", "message"),
     [
-        ([[0]], {"max_tokens": 0}, "max_tokens=0 is not a whole number from 1 up. Use the most tokens a row may get."),
-        (
-            [[0]],
-            {"max_tokens": 2.0},
-            "max_tokens=2.0 is not a whole number from 1 up. Use the most tokens a row may get.",
-        ),
+        ([[0]], {"max_tokens": 0}, "max_tokens=0 is not a whole number from 1 up. Use a length in tokens."),
+        ([[0]], {"max_tokens": 2.0}, "max_tokens=2.0 is not a whole number from 1 up. Use a length in tokens."),
         ([[0], []], {}, "prompts[1] is empty: the model has nothing to continue. Begin it with a start token."),
         (["abc"], {}, "prompts[0] is the text 'abc', expected tokens. Encode it first."),
         ([3, 4], {}, "prompts[0] is 3, expected a sequence of tokens. Put a single prompt into a list."),
@@ -230,8 +226,9 @@ def test_weights_get_no_gradient() -> None:
     ],
 )
 def test_bad_arguments_are_refused_at_once(prompts: Any, options: dict[str, Any], message: str) -> None:
+    seeds = options.pop("seeds", None)
     with pytest.raises(UserError) as error:
-        generate(second_order(Markov), prompts, **({"max_tokens": 3} | options))
+        generate(second_order(Markov), prompts, Limits(**({"max_tokens": 3} | options)), seeds=seeds)
     assert str(error.value) == message
 
 
@@ -250,7 +247,7 @@ def test_bad_arguments_are_refused_at_once(prompts: Any, options: dict[str, Any]
 )
 def test_tokens_outside_the_vocabulary_are_refused(prompts: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
-        sample(second_order(Markov), prompts, max_tokens=3, **options)
+        sample(second_order(Markov), prompts, Limits(3, **options))
     assert str(error.value) == message
 
 
@@ -258,7 +255,7 @@ def test_tokens_outside_the_vocabulary_are_refused(prompts: Any, options: dict[s
 def test_a_model_that_gives_nan_is_refused(temperature: float) -> None:
     model = Fixed(torch.tensor([[0.0, 0.0], [0.0, math.nan]]))
     with pytest.raises(UserError) as error:
-        sample(model, [[0], [1]], max_tokens=3, sampling=Sampling(temperature=temperature))
+        sample(model, [[0], [1]], Limits(max_tokens=3), sampling=Sampling(temperature=temperature))
     assert str(error.value) == (
         "The model's log-probabilities for token 1 after prompts[1] contain NaN. "
         "Its weights may not be finite: use a checkpoint from before the loss became NaN."
@@ -268,7 +265,7 @@ def test_a_model_that_gives_nan_is_refused(temperature: float) -> None:
 @pytest.mark.parametrize("shape", [(6,), (1, 6), (2, 3, 6)])
 def test_a_model_that_gives_another_shape_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError) as error:
-        sample(Fixed(torch.zeros(shape)), [[0], [1]], max_tokens=3)
+        sample(Fixed(torch.zeros(shape)), [[0], [1]], Limits(max_tokens=3))
     assert str(error.value) == (
         f"The model's step gave log_probs of shape {shape}, expected (2, V). "
         "Return one row for each row of the tokens; a memory needs a row for each prompt."

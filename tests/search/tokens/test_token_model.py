@@ -56,6 +56,6 @@ def test_what_has_no_rows_is_refused(state: object, got: str) -> None:
     with pytest.raises(UserError) as error:
         select(state, torch.tensor([0]))
     assert str(error.value) == (
-        f"A model's state holds {got}, which has no rows to select. "
-        "Use tensors with the batch at dimension 0, in tuples, lists or dictionaries, and None."
+        f"A state holds {got}, which has no rows to select. "
+        "Use tensors with the batch at dimension 0, Rows, None, or tuples, lists and dictionaries of these."
     )

@@ -1,4 +1,4 @@
-"""Batches of separate sequences: of like length side by side, in an order that every epoch draws anew."""
+"""Batches of separate sequences of similar length, shuffled in every epoch."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from unrolled.data.batching.batch import Batch
 from unrolled.errors import UserError
 
-POOL = 50  # batches' worth of examples that are sorted by length together
-MOST_STEPS = 100_000  # of one batch, padding included; longer sequences come in smaller batches
+POOL = 50  # examples sorted by length together, in batches
+MOST_STEPS = 100_000  # steps in a batch, padding included; longer sequences come in smaller batches
 
 Example = TypeVar("Example")
 
 
 class Buckets:
-    """Batches made from their number alone; the same number of them in every epoch.
+    """Batches by index; every epoch has the same number of them.
 
     `collate` makes a batch of a list of examples. Training: the examples are shuffled, those of a pool sorted by
     length and cut into batches, and the batches shuffled, by (seed, epoch) alone. Otherwise (`seed` None) they are in
-    order of length, and `rows` tells which examples a batch holds. With `batch_tokens` a batch has as many examples as
-    fit into so many steps, padding included, instead of `batch_size`; the pool is all of them.
+    order of length, and `rows` gives the examples of a batch. With `batch_tokens` a batch holds the examples that fit
+    into this number of steps, padding included, instead of `batch_size`; the pool is all examples.
 
     >>> import torch
     >>> def collate(part):
@@ -49,7 +49,7 @@ class Buckets:
         limit = MOST_STEPS // batch_size if batch_tokens is None else -1
         self._short = np.flatnonzero(self.lengths <= limit)
         self._long = np.flatnonzero(self.lengths > limit)
-        self._rows = self._draw(0)
+        self._rows = self._batches(0)
         self._epoch = 0
 
     def __len__(self) -> int:
@@ -59,15 +59,15 @@ class Buckets:
         return self.collate([self.examples[i] for i in self._rows[index]])
 
     def rows(self, index: int) -> NDArray[np.int64]:
-        """Which examples batch `index` holds, in its order."""
+        """Indices of the examples of batch `index`, in its order."""
         return self._rows[index]
 
     def order(self, epoch: int) -> None:
-        """From here on the batches are those of this epoch."""
+        """Switch to the batches of this epoch."""
         if self.seed is not None and epoch != self._epoch:
-            self._epoch, self._rows = epoch, self._draw(epoch)
+            self._epoch, self._rows = epoch, self._batches(epoch)
 
-    def _draw(self, epoch: int) -> list[NDArray[np.int64]]:
+    def _batches(self, epoch: int) -> list[NDArray[np.int64]]:
         if self.seed is None:
             return self._cut(self._by_length(self._short)) + self._cut_long(self._by_length(self._long))
         random = np.random.default_rng((self.seed, epoch))
@@ -85,7 +85,7 @@ class Buckets:
         return [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
 
     def _cut_long(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Batches of at most so many steps; where they are cut depends on the lengths alone."""
+        """Batches of a limited number of steps; the cuts depend on the lengths alone."""
         batches: list[NDArray[np.int64]] = []
         start = 0
         for end in range(1, len(rows) + 1):
@@ -96,9 +96,9 @@ class Buckets:
 
 
 def held_out(keys: Sequence[Any], fraction: float) -> tuple[list[int], list[int]]:
-    """Which examples to train on and which to hold out for validation; always the same ones.
+    """Indices of training and of validation examples; always the same split.
 
-    Examples with equal keys stay together, so that nothing is trained on and validated on.
+    Examples with equal keys stay on one side, so that no validation input was seen in training.
 
     >>> train, valid = held_out(["a", "b", "a", "c", "d"], 0.4)
     >>> len(valid) >= 1, {0, 2} <= set(train) or {0, 2} <= set(valid)
@@ -107,7 +107,7 @@ def held_out(keys: Sequence[Any], fraction: float) -> tuple[list[int], list[int]
     groups = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     if len(groups) == 1 < len(keys):
         raise UserError(
-            f"All {len(keys):,} examples have the same input, so that none can be held out for validation.",
+            f"All {len(keys):,} examples have the same input: none can be held out for validation.",
             "Give examples that differ, or a file to validate on.",
         )
     count = min(max(1, round(fraction * len(groups))), len(groups) - 1)

@@ -1,4 +1,4 @@
-"""What a network reads of each example, made once by all cores and kept while it fits into memory."""
+"""Features of the examples, computed once on all cores and cached while they fit into memory."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from unrolled.data.readers.media.archives import Medium
 from unrolled.errors import UserError
 
 Features = NDArray[Any]
-AHEAD = 64  # examples handed to the workers at a time
+AHEAD = 64  # examples given to the workers at a time
 
 
 class FeatureCache:
     """The features (T, …) of every input by its number; `lengths` has their T.
 
-    All are made once, so that whatever cannot be read is known before training begins. Those beyond `limit` bytes are
-    not kept, and made again whenever they are needed; nor are those of more than `longest` steps. `medium` gives the
-    file of an input, which must not change in between.
+    All are computed once at the start, so that unreadable files are known before training. Features beyond `limit`
+    bytes, or of more than `longest` steps, are not cached but computed again at each use. `medium` gives the file of
+    an input; an error is raised if it changes in between.
 
     >>> store = FeatureCache([3, 1], lambda steps: np.zeros((steps, 2)), limit=20)
     >>> store.lengths.tolist(), store[0].shape, store.kept
@@ -62,19 +62,19 @@ class FeatureCache:
         if medium is not None and medium.stamp() not in (
             None,
             self._stamps[number],
-        ):  # a lost one is told by its reader
+        ):  # the reader reports a missing file
             raise UserError(
-                f"{medium} changed while it was trained on.",
-                "Put it back as it was and resume the run, or start a new one.",
+                f"{medium} changed during training.",
+                "Restore it and resume the run, or start a new one.",
             )
         return self.make(self.inputs[number])
 
     @property
     def kept(self) -> int:
-        """How many are in memory."""
+        """The number of inputs with cached features."""
         return len(self._kept)
 
 
 def worker_threads() -> int:
-    """Threads that prepare data: the cores there are, eight at the most."""
+    """Threads that prepare data: one per core, eight at most."""
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""Batches made before they are asked for, by threads of their own, while the network is busy with the one before."""
+"""Prefetching: threads make the next batches while the network computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unrolled.data.batching.feature_cache import worker_threads
 
 
 class IndexedBatches(Protocol):
-    """Batches that are made from their number and the epoch alone."""
+    """Batches that depend on their index and the epoch alone."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Batch: ...
@@ -18,7 +18,7 @@ class IndexedBatches(Protocol):
 
 
 class Prefetcher:
-    """The same batches in the same order. Since each depends on its number alone, who makes it when changes nothing."""
+    """The same batches in the same order. A batch depends on its index alone, so that threads cannot change it."""
 
     def __init__(self, batches: IndexedBatches) -> None:
         self.batches = batches
@@ -41,7 +41,7 @@ class Prefetcher:
         return self._coming.pop(index).result()
 
     def order(self, epoch: int) -> None:
-        """From here on the batches are those of this epoch; what was begun for another is waited for, and forgotten."""
+        """Switch to the batches of this epoch; unfinished ones of another epoch are awaited and dropped."""
         if epoch != self._epoch:
             for future in self._coming.values():
                 if not future.cancel():

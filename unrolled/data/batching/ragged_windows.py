@@ -1,4 +1,4 @@
-"""Sequences of vectors laid out for truncated backpropagation: rows side by side, read in windows."""
+"""Windows of ragged sequences of vectors, for truncated backpropagation."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from unrolled.data.batching.batch import Batch
 
 @dataclass(frozen=True)
 class FrameSequence:
-    """A sequence as a network reads it: inputs (T, F), targets (T, …) with NaN where nothing is scored.
+    """Inputs (T, F) and targets (T, …) of a sequence; NaN targets are not scored.
 
-    `naive` are the targets as a forecast without a model has them, to compare scores with, NaN where it has none.
+    `naive` is the forecast without a model that scores are compared with, NaN where there is none.
     """
 
     inputs: NDArray[np.float32]
@@ -35,9 +35,9 @@ class RaggedWindows:
     """Batches of consecutive windows of ragged sequences.
 
     Each of the `rows` reads one sequence after the other, `window` steps in a batch; a sequence begins at the
-    beginning of a window, and `resets` (B,) says so. Rows that are shorter than their window have `lengths`. With
-    `seed`, every epoch draws anew which sequence follows which, and the longest are cut so that the rows are about
-    equally long, into pieces of no fewer than `least` steps; without, nothing is cut or shuffled.
+    beginning of a window, marked in `resets` (B,). Rows shorter than their window have `lengths`. With a `seed` every
+    epoch shuffles the sequences, and the longest are cut into pieces of at least `least` steps, so that the rows are
+    about equally long; without, nothing is cut or shuffled.
 
     >>> first, second = (FrameSequence(np.ones((t, 1), np.float32), np.ones((t, 1), np.float32)) for t in (5, 2))
     >>> windows = RaggedWindows([first, second], rows=2, window=3)
@@ -99,7 +99,7 @@ class RaggedWindows:
         )
 
     def order(self, epoch: int) -> None:
-        """From here on the batches are those of this epoch."""
+        """Switch to the batches of this epoch."""
         if self.seed is not None and epoch != self._epoch:
             self._epoch, self._plan = epoch, self._lay_out(epoch)
 

@@ -1,8 +1,8 @@
-"""Large texts as ids on disk: tokenised once, in bounded memory and in parallel, and mapped, not read.
+"""A cache of large texts as ids on disk: tokenised once, in parallel and in bounded memory, then memory-mapped.
 
-A cache folder holds `sources` (what a scan found in a file, as long as its size and time are the same), `tokenizers`
-(by the text's content and the settings) and `tokens` (by the text's content and the tokenizer). Everything is written
-beside its place and renamed; a lock lets a second run wait for what the first is making. What is damaged is made again.
+A cache folder holds `sources` (the scan of a file, valid for its size and time), `tokenizers` (by the text's content
+and the settings) and `tokens` (by the text's content and the tokenizer). Every file is written under another name and
+renamed; a lock makes a second run wait for the first. Damaged entries are rebuilt.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from unrolled.text.files import reading
 from unrolled.text.large import LargeText, Scan, byte_of, scan_text
 
 FORMAT = 1
-LARGE = 64 << 20  # bytes from which a text is cached unasked
+LARGE = 64 << 20  # bytes from which a text is cached by default
 ABOUT, IDS = "about.json", "ids.bin"
 
 
 def default_folder() -> Path:
-    """Where caches of this user are kept."""
+    """The cache folder of this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unrolled"
 
 
@@ -46,7 +46,7 @@ class TokenCache:
         self.folder = Path(folder) if folder is not None else default_folder()
 
     def text(self, path: str | Path, valid_fraction: float | None = None) -> tuple[LargeText, LargeText | None]:
-        """A file as a text, or cut into two, the second with this share of the characters."""
+        """A file as one text, or cut in two: the second part has this share of the characters."""
         path = Path(path).absolute()
         found = self._scanned(path)
         if valid_fraction is None:
@@ -58,25 +58,25 @@ class TokenCache:
         )
 
     def tokenizer(self, text: LargeText, settings: Any, make: Callable[[Iterator[str]], Tokenizer]) -> Tokenizer:
-        """The tokenizer that `make` trains on the text with these settings (JSON), if it was not made before."""
+        """The tokenizer for the text with these settings (JSON); `make` trains it if it is not cached."""
         path = self.folder / "tokenizers" / f"{_key(_named(text), settings)}.json"
         with self._locked(path):
             if path.exists():
                 try:
                     return tokenizer_from_json(parsed(path.read_text()))
                 except (ValueError, UserError):
-                    note(f"{path} is damaged and is made again.")
+                    note(f"{path} is damaged and is rebuilt.")
             made = make(text.segments())
             self._write(path, json.dumps(made.to_json()))
         return made
 
     def ids(self, text: LargeText, tokenizer: Tokenizer, processes: int | None = None) -> NDArray[np.integer]:
-        """The text's ids, (tokens,), mapped from disk: they take no memory of the process."""
+        """The text's ids, (tokens,), memory-mapped."""
         stored = tokenizer.to_json()
         place = self.folder / "tokens" / _key(_named(text), stored)
         with self._locked(place):
             if place.exists() and (problem := _problem(place, _smallest_type(len(tokenizer)))) is not None:
-                note(f"The token cache {place} is damaged ({problem}) and is made again.")
+                note(f"The token cache {place} is damaged ({problem}) and is rebuilt.")
                 shutil.rmtree(place)
             if not place.exists():
                 self._build(place, text, stored, _smallest_type(len(tokenizer)), processes or os.cpu_count() or 1)
@@ -87,7 +87,7 @@ class TokenCache:
         return mapped
 
     def _build(self, place: Path, text: LargeText, stored: Any, dtype: str, processes: int) -> None:
-        """Several processes write a part each; the parts are joined, and the whole is renamed to its place."""
+        """Tokenise in several processes, join the parts, and rename the result."""
         beside = place.with_name(f"{place.name}.new")
         shutil.rmtree(beside, ignore_errors=True)
         with self._disk():
@@ -114,7 +114,7 @@ class TokenCache:
                 marks = tuple((a, b) for a, b in stored.pop("marks"))
                 return Scan(marks=marks, **{k: v for k, v in stored.items() if k != "state"})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass  # never scanned, or not readable: it is scanned now
+            pass  # not in the cache, or damaged
         found = scan_text(path)
         kept = {"state": state, **vars(found)}
         self._write(known, json.dumps({**kept, "check": _key(kept)}))
@@ -129,7 +129,7 @@ class TokenCache:
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
-        """One process at a time; the lock ends with the process that holds it."""
+        """A lock that ends with the process that holds it."""
         with self._disk():
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.with_name(f"{path.name}.lock").open("w")
@@ -149,7 +149,7 @@ class TokenCache:
 
 
 def _tokenise(parts: Sequence[LargeText], files: Sequence[Path], stored: Any, dtype: str) -> None:
-    """Every part in a process of its own."""
+    """Tokenise every part in its own process."""
     running = []
     try:
         for part, out in zip(parts, files, strict=True):
@@ -181,7 +181,7 @@ def _tokenise(parts: Sequence[LargeText], files: Sequence[Path], stored: Any, dt
 
 
 def _join(files: Sequence[Path], out: Path) -> tuple[int, int]:
-    """The files one after the other; their size and checksum. They are removed on the way."""
+    """Concatenate the files and remove them; returns the size and checksum."""
     size, crc = 0, 0
     with out.open("wb") as joined:
         for path in files:
@@ -201,7 +201,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def _problem(place: Path, dtype: str) -> str | None:
-    """What is wrong with a cache, or None."""
+    """The defect of a cache entry, or None."""
     try:
         about = parsed((place / ABOUT).read_text())
         expected = about["tokens"] * np.dtype(dtype).itemsize
@@ -214,13 +214,13 @@ def _problem(place: Path, dtype: str) -> str | None:
         crc = 0
         for block in _blocks(place / IDS):
             crc = zlib.crc32(block, crc)
-        return None if crc == about["crc32"] else "its checksum is another"
+        return None if crc == about["crc32"] else "its checksum differs"
     except (OSError, ValueError, KeyError, TypeError) as error:
         return str(error) or type(error).__name__
 
 
 def _smallest_type(vocabulary: int) -> str:
-    """The smallest whole numbers that hold every id, as NumPy names them.
+    """The smallest integer type that holds every id, as NumPy names it.
 
     >>> _smallest_type(256), _smallest_type(257), _smallest_type(70_000)
     ('|u1', '<u2', '<i4')

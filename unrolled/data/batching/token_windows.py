@@ -1,4 +1,4 @@
-"""A long sequence cut into rows that are read side by side, or into windows that stand alone."""
+"""Windows of one long token sequence: contiguous in rows side by side, or shuffled."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from unrolled.data.batching.batch import Batch
 class ContiguousWindows:
     """Batches of consecutive windows of one long token sequence.
 
-    The sequence is cut into `rows` pieces of equal length that lie side by side; batch k holds steps k·T … k·T + T - 1
-    of each, so that the state after batch k is the state before batch k + 1. Batches are made from their number alone:
-    a run that stops can go on where it was. The input is the sequence shifted by one, with `start` before the first
+    The sequence is cut into `rows` pieces of equal length; batch k holds steps k·T … k·T + T - 1 of each, so that the
+    state after batch k is the state before batch k + 1. Batches depend on their index alone, so that a stopped run can
+    continue. The input is the sequence shifted by one, with `start` before the first
     token, so that every token is a target once.
 
-    With `whole` the last row may be shorter, and every token is there; without, the few that do not fill a row are left
-    out and all rows are full.
+    With `whole` the last row may be shorter and no token is lost; without, all rows are full and the remainder is
+    dropped.
 
-    With a `seed` the batches' lengths are drawn anew in every epoch (`varied_cuts`); there are as many in each.
+    With a `seed` the lengths of the windows vary from epoch to epoch (`varied_cuts`); their number stays.
 
     >>> stream = ContiguousWindows(np.arange(1, 8), rows=2, steps=2, start=0, whole=True)
     >>> len(stream), stream[0].inputs.tolist(), stream[0].targets.tolist()
@@ -57,21 +57,21 @@ class ContiguousWindows:
         return Batch(inputs, targets, lengths=None if full else lengths)
 
     def order(self, epoch: int) -> None:
-        """A text has one order; where it is cut may vary."""
+        """Switch to the cuts of this epoch; the order of a text stays."""
         if self.seed is not None and epoch != self._epoch:
             self._cuts = varied_cuts(self.row_length, self.steps, np.random.default_rng((self.seed, epoch)))
             self._epoch = epoch
 
     def _before(self) -> NDArray[np.integer]:
-        """The token before each row: the last one of the row above."""
+        """The token before each row: the last of the row above."""
         return np.concatenate([[self.start], self._table[:-1, -1]])[:, None]
 
 
 def varied_cuts(length: int, steps: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Where a row is cut into chunks of about `steps`, one in twenty of half that (Merity et al. 2018).
+    """Cuts of a row into chunks of about `steps`; one in twenty has half of that (Merity et al. 2018).
 
-    A chunk's length is normal with a deviation of steps / 14, which is 5 of the paper's 70, and at least 1; all are
-    scaled a little, so that they fill the row and are as many whatever was drawn.
+    A chunk's length is normally distributed with a deviation of steps / 14 (5 for the paper's 70) and at least 1; all
+    are scaled a little to fill the row, so that their number is always the same.
 
     >>> varied_cuts(500, 100, np.random.default_rng(0)).tolist()
     [0, 102, 210, 316, 410, 500]
@@ -84,10 +84,10 @@ def varied_cuts(length: int, steps: int, random: np.random.Generator) -> NDArray
 
 
 class ShuffledWindows:
-    """Batches of windows of one long token sequence that stand alone: what a Transformer trains on.
+    """Batches of independent windows of one long token sequence, to train a Transformer on.
 
-    In every epoch the windows begin elsewhere, by up to one window, and come in another order; both follow from the
-    seed and the epoch. Each has the token before it as its first input, `start` where there is none.
+    Every epoch shifts the windows by up to one window and shuffles them; both follow from the seed and the epoch. The
+    first input of a window is the token before it, or `start`.
 
     >>> windows = ShuffledWindows(np.arange(1, 12), rows=2, steps=3, start=0, seed=0)
     >>> windows.order(0)
@@ -97,8 +97,8 @@ class ShuffledWindows:
 
     def __init__(self, ids: NDArray[np.integer], *, rows: int, steps: int, start: int, seed: int) -> None:
         self.steps, self.start, self.seed, self._ids = min(steps, len(ids)), start, seed, ids
-        self._room = min(self.steps, len(ids) - self.steps + 1)  # places where the first window can begin
-        self._count = (len(ids) - self._room + 1) // self.steps  # windows in an epoch, wherever it begins
+        self._room = min(self.steps, len(ids) - self.steps + 1)  # possible starts of the first window
+        self._count = (len(ids) - self._room + 1) // self.steps  # windows in an epoch, whatever its start
         self.rows = min(rows, self._count)
         self._epoch: int | None = None
         self.order(0)
@@ -114,7 +114,7 @@ class ShuffledWindows:
         return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
 
     def order(self, epoch: int) -> None:
-        """The windows of an epoch."""
+        """Switch to the windows of this epoch."""
         if epoch == self._epoch:
             return
         random = np.random.default_rng((self.seed, epoch))

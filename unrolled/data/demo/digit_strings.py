@@ -1,4 +1,4 @@
-"""Handwritten numbers to read: scans of single digits from scikit-learn, glued to lines."""
+"""Handwritten numbers: scans of single digits from scikit-learn, joined to lines."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 from unrolled.errors import UserError
 
 DIGITS = (
-    "strings of digits: scikit-learn's scans of handwriting, glued to lines by chance (the scans are real, the lines "
-    "are not); scores compare with nothing"
+    "strings of digits: scikit-learn's scans of handwriting, joined to random lines (the scans are real, the lines "
+    "are not); scores are not comparable with published ones"
 )
 HEIGHT = 24
 LINES = {"train": 1600, "valid": 300}
-TRAINING_SHARE = 0.8  # of the scans; those of one set are never in the other
+TRAINING_SHARE = 0.8  # of the scans; no scan is in both sets
 
 
 def digit_strings(part: str) -> list[tuple[NDArray[np.uint8], str]]:
-    """Lines of two to six digits, dark on white (24, W), with what they read; always the same ones."""
+    """Lines of two to six digits, dark on white (24, W), with their transcripts; always the same ones."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
         raise UserError(
-            "There is no data.train, and the handwriting that would be taken instead is not installed.",
+            "There is no data.train, and the built-in handwriting is not installed.",
             "Give a manifest, file TAB transcript: --train manifest.tsv; or: pip install 'unrolled[demo]'",
         ) from None
     scans = load_digits()

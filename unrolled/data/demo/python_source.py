@@ -1,4 +1,4 @@
-"""Sentences that every Python carries: lines of its own library's source, each token tagged with what it is."""
+"""Tagged sentences from Python itself: lines of its library's source, each token with its role."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _of_module(path: Path) -> Iterator[Sentence]:
 
 
 def tagged_source(source: str) -> Iterator[Sentence]:
-    """The logical lines of a Python source; every name is tagged with the part it plays there.
+    """The logical lines of a Python source; every name is tagged with its role.
 
     >>> for line in tagged_source("def area(r: float):\\n    return math.pi * r ** 2\\n"):
     ...     print(*map("/".join, zip(line.words, line.tags)))
@@ -63,7 +63,7 @@ def tagged_source(source: str) -> Iterator[Sentence]:
     line: list[tuple[str, str]] = []
     for text, kind, place in _tokens(source):
         if kind == kinds.NEWLINE:
-            if len(line) > 1:  # a string alone is documentation
+            if len(line) > 1:  # a lone string is documentation
                 words, tags = zip(*line, strict=True)
                 yield Sentence(words, tags)
             line = []
@@ -108,14 +108,16 @@ def _tokens(source: str) -> Iterator[tuple[str, int, _Place]]:
 
 
 def _roles(source: str) -> dict[_Place, str]:
-    """What the name at a place is, where the tree of the program tells."""
+    """Roles of names by their place, from the syntax tree."""
     lines = source.split("\n")
     roles: dict[_Place, str] = {}
 
     def put(line: int | None, column: int, role: str) -> None:
         assert line is not None
         text = lines[line - 1]
-        roles[line, column if text.isascii() else len(text.encode()[:column].decode())] = role  # the tree counts bytes
+        roles[line, column if text.isascii() else len(text.encode()[:column].decode())] = (
+            role  # columns of the tree count bytes
+        )
 
     def put_attribute(node: ast.Attribute, role: str) -> None:
         put(node.end_lineno, (node.end_col_offset or 0) - len(node.attr.encode()), role)
@@ -139,7 +141,7 @@ def _roles(source: str) -> dict[_Place, str]:
 
 
 def _bound(nodes: list[ast.AST]) -> dict[str, str]:
-    """The names that stand for modules, classes and functions anywhere in a file: one line alone may not tell."""
+    """The names of modules, classes and functions anywhere in a file; one line alone may be ambiguous."""
     bound: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import):

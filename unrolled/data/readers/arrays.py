@@ -1,4 +1,4 @@
-"""Ragged sequences of numbers in .npz files: arrays end to end, and where each sequence ends."""
+"""Ragged sequences of numbers in .npz files: arrays end to end, and the length of each sequence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
 
     With an array `lengths` (N,), an array of sum(lengths) rows holds the N sequences end to end, and one of N rows has
     one entry for each. Without it every array has N rows, (N, T, …) or (N,): all sequences are equally long. Arrays of
-    Python objects are refused: they would have to be unpickled.
+    Python objects are an error: they would need unpickling.
     """
     path = Path(path)
     arrays = read_arrays(path, [*names, *optional, "lengths"])
@@ -51,7 +51,7 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
 
 
 def read_arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Those of the wanted arrays that a .npz file has."""
+    """The wanted arrays that a .npz file has."""
     with reading(path, "npz file"), path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise UserError(f"{path} is not an npz file.", "Make one with numpy.savez.")

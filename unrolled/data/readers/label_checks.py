@@ -1,4 +1,4 @@
-"""Labels that can hardly be meant: sentences, numbers with decimals, one of its own for every example."""
+"""Checks for suspicious labels: sentences, decimal numbers, a different label for every example."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Collection, Sequence
 
 from unrolled.data.readers.labelled import Labelled
 
-FEWEST = 8  # rows that say something about a column
+FEWEST = 8  # rows needed to judge a column
 ALMOST_ALL = 0.9
-MANY_TIMES = 4  # as many different labels as texts, or rows as texts
-SENTENCE = 3  # words that a label seldom has, taken over all rows
-NUMBERS = 10  # as many classes as a scale of ratings may have
+MANY_TIMES = 4  # different labels per text, or rows per text
+SENTENCE = 3  # mean words of a label that make it a sentence
+NUMBERS = 10  # classes of the largest scale of ratings
 _DECIMAL = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 def look_swapped(examples: Sequence[Labelled], known: Collection[str] = ()) -> str | None:
-    """Why the labels and the texts seem to stand in each other's columns, None where they do not.
+    """Evidence that the columns of labels and texts are swapped, or None.
 
-    The texts are a few words again and again, and the labels are the longer ones: they differ in almost every row, or
-    they are sentences, with far more different ones than there are different texts. Or the texts are labels that a
-    model knows, and the labels are not. `known` are those of the model.
+    The texts repeat a few words and the labels are longer: they differ in almost every row, or they are sentences, far
+    more varied than the texts. Or the texts are labels that a model knows, and the labels are not. `known` are the
+    labels of the model.
 
     >>> rows = [Labelled("good" if i % 2 else "bad", (f"a film of {i} hours",), "") for i in range(10)]
     >>> look_swapped(rows)
@@ -43,27 +43,28 @@ def look_swapped(examples: Sequence[Labelled], known: Collection[str] = ()) -> s
 
 
 def _are_sentences(pairs: Sequence[tuple[str, str]], labels: Collection[str], texts: Collection[str]) -> bool:
-    """Whether the labels of pairs (label, text) are sentences, many for each text, and the texts are not."""
+    """True if the labels of pairs (label, text) are sentences, many for each text, and the texts are not."""
     words = sum(len(label.split()) for label, _ in pairs)
     many = len(labels) >= max(FEWEST, MANY_TIMES * len(texts))
     return many and words >= SENTENCE * len(pairs) and words > 1.5 * sum(len(text.split()) for _, text in pairs)
 
 
 def label_warnings(counts: Counter[str], examples: int) -> list[str]:
-    """What a user should be told of the labels of so many training examples.
+    """Warnings about the labels of the training examples.
 
     >>> label_warnings(Counter({"good": 7, "bad": 3}), 10)
     []
     """
     said = []
     numbers = bool(counts) and all(_DECIMAL.fullmatch(label) for label in counts)
-    points = numbers and any(not label.strip().lstrip("+-").isdecimal() for label in counts)  # 4.5, and 1.0 too
+    points = numbers and any(not label.strip().lstrip("+-").isdecimal() for label in counts)  # 4.5, but also 1.0
     fractions = points and (not _finite(counts) or any(float(label) != int(float(label)) for label in counts))
     first = ", ".join(sorted(counts, key=float)[:3]) + (", …" if len(counts) > 3 else "") if numbers else ""
     if numbers and len(counts) > NUMBERS and (fractions or len(counts) > examples / 3):
         said.append(
-            f"The labels are numbers ({first}): {len(counts)} classes, none of which is near another to a "
-            "classifier. To predict a number, use data.kind=number; for classes, put the numbers into a few ranges."
+            f"The labels are numbers ({first}): {len(counts)} classes, and a classifier "
+            "does not know their order. To predict a number, use data.kind=number; for classes, put the numbers "
+            "into a few ranges."
         )
     elif points:
         said.append(
@@ -73,8 +74,9 @@ def label_warnings(counts: Counter[str], examples: int) -> list[str]:
     alone = sum(count == 1 for count in counts.values())
     if not said and examples >= FEWEST and alone >= ALMOST_ALL * examples:
         said.append(
-            f"{alone} of {examples} training examples have a label of their own, so that there is nothing to learn "
-            f"from others: {_shown(counts)}. Are these the labels? See data.label_column and data.text_column."
+            f"{alone} of {examples} training examples have a label that no other example has, so that "
+            f"nothing can be learnt: {_shown(counts)}. Are these the labels? "
+            "See data.label_column and data.text_column."
         )
     return said
 

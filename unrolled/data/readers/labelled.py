@@ -17,8 +17,8 @@ from unrolled.errors import UserError, note
 from unrolled.text.files import as_text, opened, suffix_of
 
 FASTTEXT = "__label__"
-LOOKED_AT = 4096  # bytes of a file that tell whether it is fastText's
-NO_LINES = (".npz", ".csv", ".jsonl", ".json", ".parquet")  # endings of files that are never fastText's
+LOOKED_AT = 4096  # bytes that decide whether a file has fastText's format
+NO_LINES = (".npz", ".csv", ".jsonl", ".json", ".parquet")  # suffixes that fastText does not have
 _FASTTEXT = re.compile(rf"(?:^|(?<=\s)){FASTTEXT}(\S+)")
 
 Sequence = str | NDArray[np.float32]
@@ -27,7 +27,7 @@ Sequence = str | NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Labelled:
-    """A sequence, its labels, and where it stands."""
+    """A sequence, its labels, and its place in the file."""
 
     input: Sequence
     labels: tuple[str, ...]
@@ -45,8 +45,8 @@ def read_labelled(
     """The examples of a table (label, text), of lines with fastText's `__label__x`, or of a .npz file with `frames`,
     `labels` and perhaps `lengths`.
 
-    With a `separator` an example has any number of labels, without it one. Labels that are `numbers` may stand in a
-    column `score` too.
+    With a `separator` an example has any number of labels, otherwise one. `numbers`: a column `score` may hold the
+    labels too.
     """
     if Path(path).suffix == ".npz":
         return _read_frames(Path(path), separator)
@@ -57,7 +57,7 @@ def read_labelled(
 
 
 def is_fasttext(path: str | Path) -> bool:
-    """Whether the first line of a text file begins with a label as fastText has them."""
+    """True if the first line of a text file begins with a label of fastText."""
     path = Path(path)
     suffix = suffix_of(path)
     if suffix in NO_LINES or not path.is_file():
@@ -68,7 +68,7 @@ def is_fasttext(path: str | Path) -> bool:
 
 
 def without_labels(line: str) -> str:
-    """A line of fastText's without the labels in it.
+    """A line in fastText's format without its labels.
 
     >>> without_labels("__label__good __label__short a fine film")
     'a fine film'
@@ -98,7 +98,7 @@ def read_frames(path: str | Path) -> list[NDArray[np.float32]]:
 
 
 def check_frames(frames: NDArray[Any], place: str) -> NDArray[np.float32]:
-    """Frames as numbers: (T, D) or images; finite."""
+    """Frames (T, D) or images as finite numbers."""
     frames = np.asarray(frames)
     if frames.dtype.kind not in "fiub":
         raise UserError(f"{place} holds {frames.dtype}.", "Expected numbers.")

@@ -13,7 +13,7 @@ from unrolled.errors import UserError
 
 @dataclass(frozen=True)
 class Pair:
-    """A source, its target, and where they stand."""
+    """A source, its target, and their place in the file."""
 
     source: str
     target: str
@@ -21,12 +21,12 @@ class Pair:
 
     @property
     def empty(self) -> bool:
-        """Whether one side holds nothing: there is nothing to learn from it."""
+        """True if one side is blank."""
         return not self.source.strip() or not self.target.strip()
 
 
 def read_pairs(path: str | Path, *, source_column: str | None = None, target_column: str | None = None) -> list[Pair]:
-    """The pairs of a table: its columns `source` and `target`, or their synonyms; source TAB target without names."""
+    """The pairs of a table: columns `source` and `target`, or synonyms; without a header, source TAB target."""
     rows = read_table(path, [source_column, target_column], ["source", "target"])
     return [_pair(row) for row in rows]
 
@@ -37,18 +37,18 @@ def read_parallel(source: str | Path, target: str | Path) -> list[Pair]:
         if path.suffix in (".csv", ".jsonl", ".json", ".parquet") or (
             path.suffix == ".tsv" and "\t" in read_text(path)
         ):
-            raise UserError(f"{path} is a table, and lines of text are expected.", "Give the table by itself.")
+            raise UserError(f"{path} is a table; expected lines of text.", "Give the table alone.")
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         raise UserError(
             f"{source} has {len(sources):,} lines, {target} has {len(targets):,}.",
-            "Expected as many in both: line n of one is the translation of line n of the other.",
+            "Expected the same number in both: line n of one is the translation of line n of the other.",
         )
     return [Pair(s, t, f"{source}:{n}") for n, (s, t) in enumerate(zip(sources, targets, strict=True), 1)]
 
 
 def without_empty(pairs: Sequence[Pair]) -> tuple[list[Pair], int]:
-    """The pairs with something on both sides, and how many others there were."""
+    """The pairs without blank sides, and the number of others."""
     whole = [pair for pair in pairs if not pair.empty]
     return whole, len(pairs) - len(whole)
 

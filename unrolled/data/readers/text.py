@@ -1,4 +1,4 @@
-"""Reading text files, and the text every Python carries."""
+"""Text files, and the text embedded in Python."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from unrolled.errors import UserError
 from unrolled.text.files import as_utf8, iconv_command, not_text
 from unrolled.text.files import reading as reading
 
-LARGEST = 1 << 28  # bytes that any gzip file may unpack to
-PACKED = 200  # times as many as it has, beyond that: text is packed to a tenth or so
+LARGEST = 1 << 28  # bytes that any gzip file may expand to
+PACKED = 200  # largest expansion beyond that; text shrinks to about a tenth
 EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 
 
 def read_text(path: str | Path, *, exact: bool = False) -> str:
-    """The whole of a UTF-8 text file, unpacked where it ends in .gz; what cannot be one is an error that says why.
+    """Read a whole UTF-8 text file, decompressed if it ends in .gz.
 
-    UTF-16 is read too, where its byte order mark says so. The text has no byte order mark, and "\\n" at the end of
-    lines, unless it is to be `exact`.
+    UTF-16 with a byte order mark is read too. Unless `exact`, the byte order mark is removed and line ends become
+    "\\n".
     """
     path = Path(path)
     with reading(path):
@@ -45,7 +45,7 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
 
 
 def _unpacked(path: Path, raw: bytes) -> bytes:
-    """The content of a gzip file; a small one that would fill the memory is refused."""
+    """The content of a gzip file; a small file that expands enormously is an error."""
     most = max(LARGEST, len(raw) * PACKED)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
@@ -54,13 +54,13 @@ def _unpacked(path: Path, raw: bytes) -> bytes:
         raise UserError(f"{path} is not a whole gzip file: {error}.") from None
     if len(content) > most:
         raise UserError(
-            f"{path} has {len(raw):,} bytes and unpacks to more than {most:,}.", "Unpack it, and look at it."
+            f"{path} has {len(raw):,} bytes and unpacks to more than {most:,}.", "Unpack it and check its content."
         )
     return content
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a text file; only a line feed ends one, so that files stay side by side."""
+    """The lines of a text file. Only a line feed ends a line, so that parallel files stay aligned."""
     lines = read_text(path).split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 

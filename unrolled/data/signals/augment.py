@@ -1,5 +1,5 @@
-"""Examples changed a little, so that a network meets more voices and hands than there are. Each change is drawn from a
-generator that the caller seeds, by (seed, epoch, example)."""
+"""Data augmentation for recordings and lines of text. Changes are random, from a generator that the caller seeds by
+(seed, epoch, example)."""
 
 from __future__ import annotations
 
@@ -16,36 +16,40 @@ if TYPE_CHECKING:
 
 Spectrum = NDArray[np.float32]
 Grey = NDArray[np.uint8]
-QUIET = -16.0  # ln of the energy that no noise falls below
+QUIET = -16.0  # ln of the smallest energy of noise
 
 
 class SpectrumChanges(Section):
-    """How far the spectrogram of a recording is changed."""
+    """Strength of the augmentation of spectrograms."""
 
-    speed: float = Field(0.15, ge=0, lt=1, description="Up to so much faster or slower.")
-    pitch: float = Field(0.1, ge=0, lt=1, description="Bands moved as by a throat up to so much longer or shorter.")
-    level: float = Field(1.0, ge=0, description="Up to so many nats louder or softer.")
-    tilt: float = Field(1.0, ge=0, description="Up to so many nats more or less in the highest bands, as rooms do.")
-    noise: float = Field(0.5, ge=0, le=1, description="Chance of steady noise.")
-    band_masks: int = Field(2, ge=0, description="SpecAugment: ranges of bands that are left out.")
-    band_width: float = Field(0.15, ge=0, le=1, description="How wide one may be, as a share of all bands.")
-    time_masks: int = Field(2, ge=0, description="SpecAugment: stretches of time that are left out, in each second.")
-    time_width: float = Field(0.06, ge=0, description="How long one may be, in seconds.")
+    speed: float = Field(0.15, ge=0, lt=1, description="Largest change of speed.")
+    pitch: float = Field(
+        0.1, ge=0, lt=1, description="Largest change of the vocal tract's length, which moves the bands."
+    )
+    level: float = Field(1.0, ge=0, description="Largest change of loudness in nats.")
+    tilt: float = Field(1.0, ge=0, description="Largest change of the highest bands in nats, as by a room.")
+    noise: float = Field(0.5, ge=0, le=1, description="Probability of steady noise.")
+    band_masks: int = Field(2, ge=0, description="SpecAugment: number of masked ranges of bands.")
+    band_width: float = Field(0.15, ge=0, le=1, description="Largest width of one, as a share of all bands.")
+    time_masks: int = Field(2, ge=0, description="SpecAugment: masked stretches of time per second.")
+    time_width: float = Field(0.06, ge=0, description="Largest length of one in seconds.")
 
 
 class LineChanges(Section):
-    """How far the picture of a line is changed."""
+    """Strength of the augmentation of line images."""
 
-    warp: float = Field(0.06, ge=0, lt=0.5, description="Points of the line moved up to so much of its height.")
-    slant: float = Field(0.15, ge=0, lt=1, description="Leaning up to so much to either side.")
-    width: float = Field(0.12, ge=0, lt=1, description="Up to so much wider or narrower.")
-    thickness: float = Field(0.5, ge=0, le=1, description="Chance of thinner or thicker strokes.")
-    blur: float = Field(0.3, ge=0, le=1, description="Chance of a blur.")
-    noise: float = Field(0.3, ge=0, le=1, description="Chance of grain.")
+    warp: float = Field(
+        0.06, ge=0, lt=0.5, description="Largest shift of points of the line, as a share of its height."
+    )
+    slant: float = Field(0.15, ge=0, lt=1, description="Largest slant to either side.")
+    width: float = Field(0.12, ge=0, lt=1, description="Largest change of width.")
+    thickness: float = Field(0.5, ge=0, le=1, description="Probability of thinner or thicker strokes.")
+    blur: float = Field(0.3, ge=0, le=1, description="Probability of a blur.")
+    noise: float = Field(0.3, ge=0, le=1, description="Probability of grain.")
 
 
 def changed_spectrum(frames: Spectrum, changes: SpectrumChanges, random: np.random.Generator) -> Spectrum:
-    """A log-mel spectrogram (T, D), without deltas, of another voice in another room."""
+    """A log-mel spectrogram (T, D), without deltas, changed as by another voice in another room."""
     steps, bands = frames.shape
     speed = 1 + random.uniform(-changes.speed, changes.speed)
     frames = _stretched(frames, np.arange(max(1, round(steps / speed))) * np.float64(speed))
@@ -62,7 +66,7 @@ def changed_spectrum(frames: Spectrum, changes: SpectrumChanges, random: np.rand
 
 
 def masked_spectrum(frames: Spectrum, bands: int, changes: SpectrumChanges, random: np.random.Generator) -> Spectrum:
-    """SpecAugment (Park et al. 2019) on frames (T, D · bands): what is left out becomes the mean over the recording."""
+    """SpecAugment (Park et al. 2019) on frames (T, D · bands): masked values become the mean of the recording."""
     steps = len(frames)
     mean, frames = frames.mean(axis=0), frames.copy()
     for _ in range(changes.band_masks):
@@ -79,7 +83,7 @@ def masked_spectrum(frames: Spectrum, bands: int, changes: SpectrumChanges, rand
 
 
 def _stretched(values: Spectrum, places: NDArray[np.float64]) -> Spectrum:
-    """Rows at places between rows; beyond the last it is repeated."""
+    """Rows interpolated at fractional positions; the last row is repeated beyond the end."""
     places = places.clip(0, len(values) - 1)
     below = places.astype(int)
     above = np.minimum(below + 1, len(values) - 1)
@@ -89,7 +93,7 @@ def _stretched(values: Spectrum, places: NDArray[np.float64]) -> Spectrum:
 
 
 def changed_line(columns: Grey, changes: LineChanges, random: np.random.Generator) -> Grey:
-    """A line (W, H), ink light, of another hand on another paper."""
+    """A line (W, H) with light ink, changed as by another hand on another paper."""
     from PIL import Image, ImageFilter
 
     picture = Image.fromarray(np.ascontiguousarray(columns.T))
@@ -108,7 +112,7 @@ def changed_line(columns: Grey, changes: LineChanges, random: np.random.Generato
 
 
 def _warped(picture: Image.Image, changes: LineChanges, random: np.random.Generator) -> Image.Image:
-    """Cut into strips about three times as long as high, whose corners move: strips share them, so nothing tears."""
+    """Warp strips about three times as long as high by moving their shared corners, so that nothing tears."""
     from PIL import Image
 
     wide, high = picture.size

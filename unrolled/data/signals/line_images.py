@@ -1,4 +1,4 @@
-"""Pictures of lines of text: grey, light letters on black, one height, whatever they were."""
+"""Pictures of lines of text, normalised to grey, light letters on black and one height."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 Grey = NDArray[np.uint8]
 FIX = "Expected a whole picture of one line: png, jpeg, tiff, …"
-SPECKS = 0.02  # of the fullest row: a row with less ink than that lies between lines
-NEARLY = 0.4  # of the highest band: a lower one is no line of its own
-LEAST_ROWS = 8  # of a line that could be read
-WIDE = 4.0  # heights: what is narrower is a letter or a sign
-REACH = 4.0  # how many mean distances of ink from the line's middle are shown above and below it
-MOST_PIXELS = 40_000_000  # a line across the largest sheets at 600 dots an inch has fewer
-WIDEST = 65_000  # columns of a line at its final height that are read at once; a picture that needs more is no line
+SPECKS = 0.02  # share of the fullest row; a row with less ink is between lines
+NEARLY = 0.4  # share of the highest band; a lower one is not a line
+LEAST_ROWS = 8  # smallest height of a readable line
+WIDE = 4.0  # in heights; narrower bands are letters or signs
+REACH = 4.0  # margin above and below the middle of the line, in mean distances of ink from it
+MOST_PIXELS = 40_000_000  # more than a line across the largest sheets at 600 dots per inch
+WIDEST = 65_000  # largest width of a line at its final height
 
 
 class LineFacts(NamedTuple):
-    """What a picture's head says."""
+    """Facts from the header of a picture."""
 
     width: int
     height: int
 
 
 class LineImage(NamedTuple):
-    """A line made ready: (W, height), column after column, and how many of its columns one pixel of the picture is."""
+    """A normalised line (W, height), and its columns per pixel of the original picture."""
 
     columns: Grey
     scale: float
-    lines: int = 1  # of text that the picture seems to hold
+    lines: int = 1  # lines of text found in the picture
 
 
 def line_facts(medium: Medium) -> LineFacts:
@@ -58,15 +58,15 @@ def grey_of(data: bytes, place: str) -> Grey:
         raise UserError(f"{place} has {picture.width} × {picture.height} pixels: too many for one line.", FIX)
     try:
         return _grey(picture)
-    except Exception as error:  # what Pillow raises depends on the format and the damage
+    except Exception as error:  # Pillow's error depends on the format and the damage
         raise UserError(f"{place} is damaged: {str(error).rstrip('.')[:200]}.", FIX) from None
 
 
 def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "The picture") -> LineImage:
-    """A grey picture (H, W) as the network reads it: ink is light on black, and the line is `height` high.
+    """A grey picture (H, W) normalised for the network: light ink on black, `height` high.
 
-    With `center` every column is moved so that the line runs straight through the middle, and what is far from it is
-    cut off: the letters then have one size however much white was around them (after Breuel's ocropy).
+    With `center` every column is shifted so that the line is straight and centred, and the margins are cut off: the
+    size of letters does not depend on the white around them (after Breuel's ocropy).
     """
     from PIL import Image
 
@@ -86,17 +86,17 @@ def prepared_line(grey: Grey, height: int, center: bool = True, place: str = "Th
 
 
 def text_lines(ink: Grey) -> int:
-    """How many lines of text stand one above the other; ink is light.
+    """The number of lines of text one above the other; ink is light.
 
-    Lines are bands of rows with ink, parted by rows that have almost none, all nearly as high as the highest one and
-    wide enough to be text; accents, underlines and pieces of a neighbour's letters are lower or narrower.
+    Lines are bands of rows with ink, separated by rows with almost none, nearly as high as the highest and wide enough
+    for text; accents, underlines and parts of neighbouring letters are lower or narrower.
     """
     dark = ink > max(64, int(ink.max()) // 2)
     across = dark.sum(axis=1)
     if not across.any():
         return 0
     filled = across > max(1.0, SPECKS * float(across.max()))
-    if not filled.any():  # a dot in each row at the most
+    if not filled.any():  # at most a dot in each row
         return 1
     edges = np.flatnonzero(np.diff(np.concatenate([[False], filled, [False]])))
     bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
@@ -105,7 +105,7 @@ def text_lines(ink: Grey) -> int:
     for start, end in bands:
         high = end - start
         columns = dark[start:end].any(axis=0)
-        # letters and the gaps between them: no column is further from ink than a line is high
+        # letters and gaps: every column is within one line height of ink
         covered = np.convolve(columns, np.ones(2 * high + 1), mode="same") > 0
         count += high >= NEARLY * highest and high >= LEAST_ROWS and int(covered.sum()) >= WIDE * high
     return max(1, count)
@@ -116,7 +116,7 @@ def _straightened(ink: Grey) -> Grey:
     weight = ink.astype(np.float32) / 255
     if weight.sum() < 1:
         return ink
-    # the middle of the ink around every column: a mean over rows, of what is smoothed along the line
+    # centre of the ink around every column: mean row of the smoothed picture
     rows = np.arange(high, dtype=np.float32)
     reach = max(1, 2 * high)
     mass = _smooth(weight.sum(axis=0), reach) + 1e-3 * weight.sum() / wide
@@ -125,7 +125,7 @@ def _straightened(ink: Grey) -> Grey:
     moment += 1e-3 * weight.sum() / wide * overall
     middle = moment / mass  # (W,)
     distance = float((weight * np.abs(rows[:, None] - middle)).sum() / weight.sum())
-    half = max(2, high // 5, round(REACH * distance))  # a line of one dot is not blown up
+    half = max(2, high // 5, round(REACH * distance))  # a line of one dot is not enlarged
     place = np.round(middle).astype(int)[None, :] + np.arange(-half, half)[:, None]  # (2 · half, W)
     inside = (place >= 0) & (place < high)
     taken = np.take_along_axis(ink, place.clip(0, high - 1), axis=0)
@@ -133,7 +133,7 @@ def _straightened(ink: Grey) -> Grey:
 
 
 def _smooth(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """Three running means, one after the other: nearly a Gaussian."""
+    """Three moving averages in a row: nearly a Gaussian filter."""
     width = min(width, len(values))
     for _ in range(3):
         padded = np.pad(values, (width // 2, width - 1 - width // 2), mode="edge").astype(np.float64)
@@ -154,7 +154,7 @@ def _opened(data: bytes, place: str) -> Image.Image:
 
 
 def _grey(picture: Image.Image) -> Grey:
-    """From 0, black, to 255; what is transparent is paper."""
+    """Grey from 0 (black) to 255; transparent pixels are white."""
     from PIL import Image
 
     if picture.mode.startswith("I") or picture.mode == "F":  # more than 8 bits: the lightest becomes white

@@ -1,4 +1,4 @@
-"""Spectrograms: what a recording sounds like every hundredth of a second."""
+"""Log-mel spectrograms of recordings, 100 frames a second."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class LogMel:
 
         mel(f) = 1127 ln(1 + f / 700)
 
-    A frame is a window of 25 ms under a Hann window; frame t begins at sample t · hop, so that nothing after a frame's
-    window has a part in it. `deltas` adds the slope of every band over time (1), and the slope of the slopes (2).
+    A frame is 25 ms under a Hann window; frame t begins at sample t · hop and depends on no sample after its window.
+    `deltas` adds the slope of every band over time (1), and the slope of the slopes (2).
 
     >>> LogMel(8000, bands=4)(np.zeros(8000, dtype=np.float32)).shape
     (98, 4)
@@ -47,22 +47,22 @@ class LogMel:
         return self.bands * (1 + self.deltas)
 
     def frames(self, samples: int) -> int:
-        """How many frames so many samples give: at least one."""
+        """The number of frames of a number of samples, at least one."""
         return 1 + max(0, samples - self.window) // self.hop
 
     def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Samples (N,) → (T, size). Fewer samples than a window are filled up with zeros."""
+        """Samples (N,) → (T, size). Fewer samples than a window are padded with zeros."""
         signal = torch.from_numpy(np.pad(samples, (0, max(0, self.window - len(samples)))))
         count = self.frames(len(signal))
         parts = []
-        for first in range(0, count, AT_ONCE):  # the spectrum of a long recording is far larger than its bands
+        for first in range(0, count, AT_ONCE):  # in parts: the spectrum is far larger than the bands
             last = min(first + AT_ONCE, count) - 1
             parts.append(self._logs(signal[first * self.hop : last * self.hop + self.window]))
         return with_deltas(torch.cat(parts), self.deltas).numpy()
 
     def _logs(self, signal: Tensor) -> Tensor:
         points = 1 << (self.window - 1).bit_length()
-        # the window stands at the beginning of each frame's points; torch.stft alone would put it in the middle
+        # the window is at the start of each frame's points; torch.stft would centre it
         window = F.pad(torch.hann_window(self.window), (0, points - self.window))
         signal = F.pad(signal, (0, points - self.window))
         spectrum = torch.stft(signal, points, self.hop, window=window, center=False, return_complex=True)
@@ -83,7 +83,7 @@ def mel_filters(rate: int, points: int, bands: int) -> Tensor:
     rise = (bins - corners[:-2, None]) / (corners[1:-1] - corners[:-2])[:, None]
     fall = (corners[2:, None] - bins) / (corners[2:] - corners[1:-1])[:, None]
     filters = torch.minimum(rise, fall).clamp(min=0)
-    filters[:, -1] = 0  # Kaldi leaves the highest frequency out
+    filters[:, -1] = 0  # Kaldi omits the highest frequency
     return filters.float()
 
 

@@ -1,4 +1,4 @@
-"""Pictures: from any image file to pixels, one after the other from a folder, a zip or an npz file."""
+"""Pictures as pixels: image files, and folders, zips and npz files of them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ Pixels = NDArray[np.uint8]
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")  # of files that Pillow knows
 AGAIN = "Get the file again, or leave it out."
-MOST_PIXELS = 100_000_000  # of a picture: what is more would fill the memory
-MOST_NAMES = 20_000  # among which the nearest is looked for
-LARGEST = 64  # pixels on a side, where the config does not say
+MOST_PIXELS = 100_000_000  # of a picture: more would fill the memory
+MOST_NAMES = 20_000  # names compared with a missing one
+LARGEST = 64  # default pixels on a side
 
 
 class Pictures(Protocol):
-    """Pictures, or features of theirs, by name."""
+    """Pictures, or their features, by name."""
 
-    animated: int  # how many of those read have more than one frame
+    animated: int  # pictures read so far with more than one frame
 
     def names(self) -> list[str]: ...
 
     def read(self, name: str | int, place: str) -> View:
-        """A picture; `place` is where it was asked for."""
+        """A picture; `place` is the row that names it."""
         ...
 
 
 def open_pictures(path: str | Path, *, single: bool = False) -> Pictures:
     """The pictures of a folder, a zip, or an npz file with `pictures`, `regions` or `vectors`.
 
-    With `single` the path may be that of an image file, which is then the only picture there.
+    With `single` the path may be one image file.
     """
     path = Path(path)
     if path.is_dir():
@@ -85,7 +85,7 @@ class Folder:
 
 
 class Zip:
-    """Image files in a zip, by their whole name or, where it is the only one, by the last part of it."""
+    """Image files in a zip, by their full name or, if it is unique, by its last part."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.animated = path, 0
@@ -123,7 +123,7 @@ class Zip:
 
 
 class Arrays:
-    """Rows of an npz file, by number from 0 on, or by name where it has an array `names`."""
+    """Rows of an npz file, by number from 0 on, or by name with an array `names`."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.animated = path, 0
@@ -131,7 +131,7 @@ class Arrays:
         self._rows = {name: row for row, name in enumerate(names)}
         if len(self._rows) < len(names):
             twice = next(name for row, name in enumerate(names) if self._rows[name] != row)
-            raise UserError(f"{path} names {twice!r} twice.", "Give every row of `names` a name of its own.")
+            raise UserError(f"{path} names {twice!r} twice.", "Give every row of `names` a different name.")
 
     def names(self) -> list[str]:
         return list(self._rows) or [str(row) for row in range(len(self.views))]
@@ -152,8 +152,8 @@ class Arrays:
 
 
 def picture_not_found(name: str, place: str, where: str, names: Sequence[str]) -> UserError:
-    """The error for a picture that is not there, with the nearest name."""
-    stems = [PurePosixPath(one).stem for one in names]  # folders and endings are alike whatever the names are
+    """The error for a missing picture, with the nearest name."""
+    stems = [PurePosixPath(one).stem for one in names]  # compare without folders and suffixes
     near = difflib.get_close_matches(PurePosixPath(name).stem, set(stems), n=1)
     alike = [one for one, stem in zip(names, stems, strict=True) if stem in near]
     nearest = difflib.get_close_matches(name, alike, n=1, cutoff=0.0)
@@ -162,9 +162,9 @@ def picture_not_found(name: str, place: str, where: str, names: Sequence[str]) -
 
 
 def decode_picture(file: IO[bytes], place: str) -> tuple[Pixels, int]:
-    """The pixels (H, W, 3) of an image file, and its number of frames, of which the first is taken.
+    """The pixels (H, W, 3) of an image file, and its number of frames; the first is used.
 
-    Palettes and grey become colours, what is transparent white, and 16 bits become 8; a photo is turned as it was held.
+    Palettes and grey become RGB, transparency white, 16 bits 8; photos are rotated as their EXIF tag says.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -181,17 +181,17 @@ def decode_picture(file: IO[bytes], place: str) -> tuple[Pixels, int]:
         raise unreadable(_begins(file), place) from None
     except UserError:
         raise
-    except Exception as error:  # what Pillow raises depends on the format and the damage
+    except Exception as error:  # Pillow's error depends on the format and the damage
         raise UserError(f"{place} is damaged: {str(error)[:200]}.", AGAIN) from None
 
 
 def unreadable(begins: bytes, place: str) -> UserError:
-    """The error for a file that Pillow does not know, by its first bytes: it is empty, damaged or of another kind."""
+    """The error for a file that Pillow does not know, by its first bytes: empty, damaged or of another format."""
     if not begins:
         return UserError(f"{place} is empty.", AGAIN)
     if begins.startswith(SIGNATURES) or (begins[:4], begins[8:12]) == (b"RIFF", b"WEBP"):
         return UserError(f"{place} is damaged or cut off.", AGAIN)
-    return UserError(f"{place} is no picture that can be read.", f"Expected one of {', '.join(IMAGES)}.")
+    return UserError(f"{place} is not a readable picture.", f"Expected one of {', '.join(IMAGES)}.")
 
 
 def _begins(file: IO[bytes]) -> bytes:
@@ -203,7 +203,7 @@ def pixels_of(image: Any, place: str) -> Pixels:
     """The pixels (H, W, 3) of a PIL image."""
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16 bits; Pillow keeps only the lowest 8 if it is asked to
+    if image.mode.startswith("I"):  # 16 bits; Pillow's conversion would keep only the lowest 8
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:
             raise UserError(f"{place} has values from {values.min()} to {values.max()}.", "Expected 8 or 16 bits.")
@@ -217,7 +217,7 @@ def pixels_of(image: Any, place: str) -> Pixels:
 
 
 def resized(pixels: Pixels, height: int, width: int) -> Pixels:
-    """The whole picture at another size, squashed where its sides are in another proportion."""
+    """The whole picture at another size, stretched if the proportions differ."""
     if pixels.shape[:2] == (height, width):
         return pixels
     from PIL import Image

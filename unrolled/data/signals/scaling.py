@@ -1,4 +1,4 @@
-"""Frame: which columns of a series are read and which are predicted, their scales, and the way to and from them."""
+"""Roles of the columns of a series, and their scaling to and from the network's units."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from unrolled.data.signals.season import repeated
 from unrolled.errors import UserError
 
 Scaling = Literal["standard", "robust", "none"]
-FARTHEST_STEP = 1_000_000  # a horizon beyond it is no forecast
-FARTHEST = 1e12  # in a column's scale: float32 reckons with it, and squares it
+FARTHEST_STEP = 1_000_000  # the largest horizon
+FARTHEST = 1e12  # largest scaled value: its square fits into float32
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns that are read and those that are predicted, and how many steps ahead; 0 is the same step."""
+    """Input columns, target columns, and horizons in steps; 0 is the same step."""
 
     inputs: tuple[str, ...]
     targets: tuple[str, ...]
@@ -40,7 +40,7 @@ class Roles:
         return self.horizons == (0,)
 
     def output(self, target: str, horizon: int) -> str:
-        """What a forecast of a target is called: load+24; of the same step, as the target."""
+        """The name of a forecast: load+24; for the same step, the target's name."""
         return f"{target}+{horizon}" if horizon else target
 
     @property
@@ -51,7 +51,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class SeriesPart:
-    """A series, or the part of one that is scored: rows before `first` are there to be read only."""
+    """A series of which the rows from `first` on are scored; earlier rows are only read."""
 
     series: Series
     first: int = 0
@@ -59,11 +59,11 @@ class SeriesPart:
 
 @dataclass(frozen=True)
 class ColumnScaling:
-    """What is learnt of the columns before training, from the training part alone; it is kept in the model file.
+    """Roles and scales of the columns, fitted on the training part and stored in the model file.
 
     `center` and `scale` belong to the columns `roles.names`: scaled = (value − center) / scale. Columns of zeros and
-    ones are left as they are. `mean` is the training mean of each target. `time` and `series` are the columns that say
-    when a row was taken and what series it belongs to; `period` is after how many rows the targets repeat themselves.
+    ones are not scaled. `mean` is the training mean of each target. `time` and `series` are the columns with the time
+    and the series of a row; `period` is the seasonal period of the targets in rows.
     """
 
     roles: Roles
@@ -80,13 +80,13 @@ class ColumnScaling:
 
     @cached_property
     def positions(self) -> list[int]:
-        """For each target its place among the inputs, −1 where it is none."""
+        """The index of each target among the inputs, −1 if it is not an input."""
         inputs = self.roles.inputs
         return [inputs.index(name) if name in inputs else -1 for name in self.roles.targets]
 
     @cached_property
     def target_columns(self) -> list[int]:
-        """For each target its place in `roles.names`."""
+        """The index of each target in `roles.names`."""
         return [self.roles.names.index(name) for name in self.roles.targets]
 
     @property
@@ -101,11 +101,11 @@ class ColumnScaling:
 
     @cached_property
     def _scales(self) -> tuple[Numbers, Numbers]:
-        """`center` and `scale` as arrays: a stream asks for them at every row."""
+        """`center` and `scale` as arrays, cached for streams."""
         return np.array(self.center), np.array(self.scale)
 
     def check_size(self, values: Numbers, place: Callable[[int], str]) -> None:
-        """Refuses what the network cannot reckon with, in values (T, …) of the first columns of `roles.names`."""
+        """Check values (T, …) of the first columns of `roles.names` for numbers too large for float32."""
         width = values.shape[1]
         center, scale = (numbers[:width] for numbers in self._scales)
         with np.errstate(over="ignore"):
@@ -121,8 +121,8 @@ class ColumnScaling:
     def inputs(self, values: Numbers, last: Numbers | None = None) -> tuple[NDArray[np.float32], Numbers]:
         """Input columns (T, D) → features (T, F), and the last known value of each column.
 
-        A missing value is the last one that was there, or, before any, the training mean; with `missing`, further
-        features are 1 where a value is there.
+        A missing value becomes the last known one, or the training mean before any; with `missing`, further features
+        are 1 for known values.
         """
         width = len(self.roles.inputs)
         center, scale = self._scales
@@ -135,7 +135,7 @@ class ColumnScaling:
         return values.astype(np.float32), values[-1] if len(values) else last
 
     def steps(self, part: SeriesPart) -> FrameSequence:
-        """A series as the network reads it, with the scaled target of each horizon at each step, (T, horizons, K)."""
+        """Inputs of a series, with the scaled target of each horizon at each step, (T, horizons, K)."""
         values = part.series.values
         self.check_size(values, part.series.place)
         features, _ = self.inputs(values[:, : len(self.roles.inputs)])
@@ -150,7 +150,7 @@ class ColumnScaling:
         return FrameSequence(features, targets)
 
     def seasonal(self, part: SeriesPart) -> NDArray[np.float32] | None:
-        """The scaled forecasts of `steps` that repeat the last period, (T, horizons, K), NaN where there was none."""
+        """Scaled seasonal naive forecasts (T, horizons, K), which repeat the last period; NaN before its end."""
         if self.period is None:
             return None
         values = self.scaled(part.series.values)[:, self.target_columns].astype(np.float32)
@@ -159,7 +159,7 @@ class ColumnScaling:
         return np.stack([repeated(values, horizon, self.period) for horizon in self.roles.horizons], axis=1)
 
     def start_features(self) -> NDArray[np.float32]:
-        """The row of zeros that stands before a series, (1, F)."""
+        """The row of zeros before a series, (1, F)."""
         return np.zeros((1, self.features), dtype=np.float32)
 
     def unscaled(self, targets: NDArray[Any]) -> Numbers:
@@ -186,12 +186,12 @@ class ColumnScaling:
 
     @staticmethod
     def from_json(stored: dict[str, Any]) -> ColumnScaling:
-        frame: ColumnScaling = stored_as(ColumnScaling, stored, "frame of columns")
+        frame: ColumnScaling = stored_as(ColumnScaling, stored, "scaling of columns")
         frame.check_whole()
         return frame
 
     def check_whole(self) -> None:
-        """Refuses what a damaged file would bring: columns without their numbers, scales that do not divide."""
+        """Check stored values: a number for each column, positive scales."""
         names, targets = self.roles.names, self.roles.targets
         finite = all(np.isfinite([*self.center, *self.scale, *self.mean]))
         columns = {len(self.center), len(self.scale), len(self.binary)} == {len(names)}
@@ -199,13 +199,13 @@ class ColumnScaling:
         whole = finite and columns and horizons and len(self.mean) == len(targets) and all(s > 0 for s in self.scale)
         once = all(len(set(some)) == len(some) and some for some in (self.roles.inputs, targets, self.roles.horizons))
         if not whole or not once:
-            raise UserError("The stored frame of columns is damaged: its parts do not fit each other.", DAMAGED)
+            raise UserError("The stored scaling of columns is damaged: its parts do not match.", DAMAGED)
 
 
 def fit_scaling(
     roles: Roles, parts: Sequence[SeriesPart], scaling: Scaling, *, missing: bool, start_row: bool, **more: Any
 ) -> ColumnScaling:
-    """Scales from the training parts; `more` are the fields of a frame that scales have nothing to do with."""
+    """Fit the scaling to the training parts; `more` are its other fields."""
     rows = np.concatenate([part.series.values for part in parts])
     for name, column in zip(roles.names, rows.T, strict=True):
         if np.isnan(column).all():
@@ -224,7 +224,7 @@ def fit_scaling(
 
 
 def _check_scales(roles: Roles, parts: Sequence[SeriesPart], center: Numbers, scale: Numbers) -> None:
-    """Refuses numbers so large that their mean or deviation is none."""
+    """Check that means and deviations are finite."""
     for column in np.flatnonzero(~np.isfinite(center) | ~np.isfinite(scale)):
         sizes = [np.nan_to_num(np.abs(part.series.values[:, column])) for part in parts]
         largest = int(np.argmax([size.max(initial=0) for size in sizes]))
@@ -236,7 +236,7 @@ def _check_scales(roles: Roles, parts: Sequence[SeriesPart], center: Numbers, sc
 
 
 def constant_columns(roles: Roles, parts: Sequence[SeriesPart]) -> list[str]:
-    """The columns that never change."""
+    """The constant columns."""
     rows = np.concatenate([part.series.values for part in parts])
     return [name for name, column in zip(roles.names, rows.T, strict=True) if np.nanmin(column) == np.nanmax(column)]
 
@@ -248,7 +248,7 @@ def _standard(rows: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _robust(rows: Numbers) -> tuple[Numbers, Numbers]:
-    """Median and quartiles, which outliers do not move; the deviation where more than half of the values are equal."""
+    """Median and quartiles, robust to outliers; the deviation if more than half of the values are equal."""
     low, center, high = np.nanquantile(rows, [0.25, 0.5, 0.75], axis=0)
     spread = (high - low) / 1.349  # of a normal distribution: its standard deviation
     return center, np.where(spread > 0, spread, _standard(rows)[1])

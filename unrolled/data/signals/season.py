@@ -1,4 +1,4 @@
-"""The period of a series: after how many rows it usually repeats itself, and the forecast that only repeats it."""
+"""Seasonality: the period of a series in rows, and the seasonal naive forecast."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from unrolled.data.readers.series.times import TimeStep
 Numbers = NDArray[np.float64]
 Floats = TypeVar("Floats", np.float32, np.float64)
 
-LONGEST = 10_000  # rows of a period that is looked for
-MOST_ROWS = 100_000  # of a series that are looked at
-CLEAR = 0.3  # autocorrelation at a period that is one
-BETTER = 0.95  # of the last value's error, which a period must fall below: less could be chance
+LONGEST = 10_000  # longest period in rows
+MOST_ROWS = 100_000  # rows of a series that are examined
+CLEAR = 0.3  # smallest autocorrelation of a period
+BETTER = 0.95  # largest error of a period, relative to repeating the last value
 HOUR, DAY, WEEK, YEAR = 3600.0, 86400.0, 604800.0, 365.25 * 86400
 
 
 def usual_periods(step: TimeStep | None) -> list[int]:
-    """Periods of the calendar in steps: an hour, a day, a week, a year, where they are two to ten thousand steps.
+    """Calendar periods of two to ten thousand steps: an hour, a day, a week, a year.
 
     >>> usual_periods(TimeStep(3600)), usual_periods(TimeStep(86400)), usual_periods(TimeStep(1, "months"))
     ([24, 168, 8766], [7, 365], [12])
@@ -36,11 +36,11 @@ def usual_periods(step: TimeStep | None) -> list[int]:
 
 
 def find_period(runs: Sequence[Numbers], step: TimeStep | None = None) -> int | None:
-    """The period of series (T, K) of the same columns, each at least two periods long; None where none shows.
+    """The period of series (T, K) of the same columns, each at least two periods long; None if there is none.
 
-    Candidates are the calendar's, and the highest peaks of the autocorrelations of the rows and of what changes from
-    row to row. The one is taken whose repetition misses the series least. It has to beat repeating the last value, or
-    be one of the calendar's whose changes go together.
+    Candidates are calendar periods, and the highest peaks of the autocorrelations of the rows and of their differences.
+    The one with the smallest error of the seasonal naive forecast wins. It must beat repeating the last value, or be a
+    calendar period with correlated differences.
     """
     runs = [_filled(run[-MOST_ROWS:]) for run in runs if len(run) > 4]
     if not runs:
@@ -58,9 +58,9 @@ def find_period(runs: Sequence[Numbers], step: TimeStep | None = None) -> int | 
 
 
 def repeated(values: NDArray[Floats], horizon: int, period: int) -> NDArray[Floats]:
-    """At each row of values (T, …) the forecast for `horizon` rows later: what was there whole periods before.
+    """At each row of values (T, …) the forecast for `horizon` rows later: the value whole periods before.
 
-    NaN where the series had not begun.
+    NaN before the first period.
 
     >>> repeated(np.arange(6.0), 1, 4)
     array([nan, nan, nan,  0.,  1.,  2.])
@@ -73,7 +73,7 @@ def repeated(values: NDArray[Floats], horizon: int, period: int) -> NDArray[Floa
 
 
 def _filled(run: Numbers) -> Numbers:
-    """Values with zero mean and deviation one, missing ones at the mean."""
+    """Standardised values, with missing ones at the mean."""
     with np.errstate(all="ignore"):
         mean = np.nan_to_num(np.nanmean(run, axis=0)) if not np.isnan(run).all() else np.zeros(run.shape[1])
         deviation = np.nan_to_num(np.nanstd(run, axis=0)) if not np.isnan(run).all() else np.zeros(run.shape[1])
@@ -87,14 +87,14 @@ def _error(runs: Sequence[Numbers], period: int) -> float:
 
 
 def _autocorrelation(runs: Sequence[Numbers], lag: int) -> float:
-    """Of the changes from row to row, at one lag."""
+    """Autocorrelation of the differences at one lag."""
     changes = [np.diff(run, axis=0) for run in runs if len(run) > lag + 1]
     products = sum(float((change[lag:] * change[:-lag]).sum()) for change in changes)
     return products / max(1e-300, sum(float(np.square(change[lag:]).sum()) for change in changes))
 
 
 def _peak(runs: Sequence[Numbers], longest: int) -> int | None:
-    """The lag of the highest clear peak of the autocorrelation; of peaks about as high the shortest lag."""
+    """The lag of the highest clear peak of the autocorrelation; the shortest of similar ones."""
     if longest < 3:
         return None
     total = np.zeros(longest + 1)

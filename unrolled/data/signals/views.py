@@ -1,4 +1,4 @@
-"""What a model sees of a picture: its pixels, features of its regions, or one vector; and whether two are alike."""
+"""Inputs of a picture model: pixels, features of regions, or one vector, and their common shape."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class View:
 
 @dataclass(frozen=True)
 class Shape:
-    """What all pictures of a model have in common."""
+    """The shape that all pictures of a model share."""
 
     kind: Kind
     sizes: tuple[int, ...]  # (H, W, 3) of pixels; (h, w, D) or (S, D) of regions
-    vector: int = 0  # how many numbers stand beside them
+    vector: int = 0  # size of the additional vector
 
     def __str__(self) -> str:
         if self.kind == "pixels":
@@ -52,12 +52,12 @@ class Shape:
 
     @property
     def regions(self) -> tuple[int, int] | None:
-        """Rows and columns of the regions of features, where they form a grid."""
+        """Rows and columns of the regions, if they form a grid."""
         return (self.sizes[0], self.sizes[1]) if self.kind == "regions" and len(self.sizes) == 3 else None
 
 
 def check_view(view: View, place: str) -> View:
-    """Numbers must be finite."""
+    """Check that all numbers are finite."""
     for name, part in (("regions", view.values), ("vector", view.vector)):
         if part is not None and part.dtype.kind == "f" and not np.isfinite(part).all():
             where = [int(i) for i in np.argwhere(~np.isfinite(part))[0]]
@@ -89,7 +89,7 @@ def views_of_arrays(path: Path) -> tuple[list[View], list[str]]:
             raise UserError(f"{got}.", f"Expected numbers {meaning}.")
     regions, vectors = arrays.get("regions"), arrays.get("vectors")
     if regions is not None and regions.dtype == np.uint8:
-        regions = regions.astype(np.float32)  # 8 bits without a sign are pixels
+        regions = regions.astype(np.float32)  # uint8 means pixels
     some = regions if regions is not None else vectors
     assert some is not None
     return [
@@ -99,7 +99,7 @@ def views_of_arrays(path: Path) -> tuple[list[View], list[str]]:
 
 
 def _colours(pictures: NDArray[Any], path: Path) -> NDArray[np.uint8]:
-    """(N, H, W) or (N, H, W, C) → (N, H, W, 3); the fourth colour is how opaque a pixel is, on white."""
+    """(N, H, W) or (N, H, W, C) → (N, H, W, 3); the fourth channel is opacity on white."""
     expected = "Expected (N, height, width) or (N, height, width, 1, 3 or 4), of 8 bits: uint8."
     if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4):
         raise UserError(f"{path}: pictures has shape {pictures.shape} and type {pictures.dtype}.", expected)

@@ -11,7 +11,8 @@ from torch import Tensor
 from unrolled.cells import AnyCell, ScanTrace, State
 from unrolled.errors import UserError
 from unrolled.kernels.engine_choice import NOT_BUILT, Choice, choose_of, known_engine
-from unrolled.kernels.recurrence import cuda, reference, torch_engine
+from unrolled.kernels.recurrence import reference, torch_engine
+from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.scan_job import Keep, ScanJob
 
 # In the order in which `auto` tries them. An engine is a module with DESCRIPTION, refuses(job) and run(job),

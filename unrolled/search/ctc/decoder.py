@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,12 +16,14 @@ from unrolled.nn.checks import check_options
 from unrolled.search.ctc.blanks import chosen_blank
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.decoded import Decoded, Word
-from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordPath
+from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordModel, WordPath
+from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.posteriors import as_log_probs
 from unrolled.search.ctc.prefix_beam import check_blank, check_limits, choose_backend, margin_for, prefix_search
 from unrolled.search.ngram import NGram
+from unrolled.search.scorers.scorer import Scorer
 
 OPTIONS = [option.name for option in fields(SearchOptions)]
 
@@ -31,11 +33,12 @@ class Decoder:
 
     - `labels`: the name of each column of the posteriors.
     - `lexicon`: the words there are; none: prefix beam search over the labels.
-    - `lm`: an n-gram model of words, which needs a lexicon.
+    - `lm`: a language model of words, which needs a lexicon: an n-gram, or a `WordModel` written in Python.
     - `blank`: a column, by number or by name; none: the label named as one (`<blank>`, `[PAD]`, `_`, …), otherwise the
       first.
     - `separator`: a column, too. With one, words have one between them, and may have more of them there and at both
       ends.
+    - `scorers`: add to the scores of labels (docs/scorers.md), in the Python search.
     - the rest: see `SearchOptions`.
 
     >>> frames = torch.tensor([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])  # reads "ab"
@@ -48,24 +51,25 @@ class Decoder:
         self,
         labels: Sequence[str],
         lexicon: Lexicon | Iterable[str] | None = None,
-        lm: NGram | None = None,
+        lm: WordModel | None = None,
         *,
         blank: int | str | None = None,
         separator: int | str | None = None,
         backend: str = "auto",
+        scorers: Sequence[Scorer] = (),
         **options: Any,
     ) -> None:
         check_options("Decoder", {name: value for name, value in options.items() if name not in OPTIONS}, OPTIONS)
         self.labels = list(labels)
         self.options = SearchOptions(**options)
-        self.backend = choose_backend(backend)
+        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm)
         self.blank = chosen_blank(self.labels) if blank is None else self._column("blank", blank)
         self.separator = None if separator is None else self._column("separator", separator)
         self.lm = lm
         self.lexicon = None if lexicon is None else self._checked_lexicon(lexicon)
         if lm is not None and self.lexicon is None:
             raise UserError("A language model of words needs a lexicon.", "Give the words there are.")
-        if lm is not None and self.backend == "native" and lm.native is None:
+        if isinstance(lm, NGram) and self.backend == "native" and lm.native is None:
             raise UserError(
                 "The language model runs on the reference engine, the search on the native one.",
                 "Load it with backend='native', or use backend='reference' for both.",
@@ -170,6 +174,7 @@ class Decoder:
             margin=options.margin,
             n_best=n_best,
             backend=self.backend,
+            scorers=self.scorers,
         )
         return [Decoded(one.score, one.labels, one.spans, self._between_separators(one)) for one in found]
 
@@ -196,8 +201,9 @@ class DecoderStream:
         if decoder.backend == "native":
             self.search = _native_search(decoder, lexicon, recombine, margin)
         else:
+            extra = LabelScores(decoder.scorers, len(decoder.labels)) if decoder.scorers else None
             self.search = DictionarySearch(
-                lexicon, decoder.lm, decoder.options, decoder.blank, decoder.separator, recombine, margin
+                lexicon, decoder.lm, decoder.options, decoder.blank, decoder.separator, recombine, margin, extra
             )
 
     def feed(self, posteriors: Any, kind: str = "log_probs") -> None:
@@ -235,14 +241,14 @@ def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool, margin: 
     options.sum, options.recombine, options.look_ahead = given.merge == "sum", recombine, given.look_ahead
     options.lm_weight, options.word_bonus = given.lm_weight, given.word_bonus
     options.unknown_penalty = -math.inf if given.unknown_penalty is None else given.unknown_penalty
-    return _native.DictionarySearch(lexicon.native(decoder.lm), options)
+    return _native.DictionarySearch(lexicon.native(cast(NGram | None, decoder.lm)), options)
 
 
 def decode(
     posteriors: Any,
     labels: Sequence[str],
     lexicon: Lexicon | Iterable[str] | None = None,
-    lm: NGram | None = None,
+    lm: WordModel | None = None,
     *,
     n_best: int = 1,
     kind: str = "log_probs",

@@ -1,4 +1,4 @@
-"""Dictionary search in plain Python: to be read, and what runs where the C++ core was not built.
+"""Dictionary search in plain Python: the reference, and the search that takes scorers.
 
 native/search/dictionary_search.cpp is the same search. Hypotheses with the same future share a slot: the same place in
 the prefix tree, and the same state of the language model (or, where sentences are told apart, the same words so far). A
@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.lexicon import Lexicon, LexiconNode
 from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.prefix_beam import merged
@@ -20,6 +21,20 @@ from unrolled.search.ngram import NGram
 NEVER = -math.inf
 UNKNOWN = -2  # the number of a word that is not in the lexicon
 UNKNOWN_WORD = "<unk>"
+
+
+class WordModel(Protocol):
+    """A language model of words; states are hashable, and equal ones have equal futures."""
+
+    def initial(self) -> Any: ...
+
+    def advance(self, state: Any, word: str) -> tuple[float, Any]:
+        """log p(word | state), and the state after it."""
+        ...
+
+    def final(self, state: Any) -> float:
+        """log p of the sentence's end."""
+        ...
 
 
 class Record(NamedTuple):
@@ -58,6 +73,7 @@ class Slot:
     place: TreePosition
     lm: Any
     history: tuple[Any, ...]
+    labels: tuple[int, ...] = ()  # all so far, where scorers need them
     blank: Path = Path()
     label: Path = Path()
 
@@ -80,23 +96,24 @@ class DictionarySearch:
     def __init__(
         self,
         lexicon: Lexicon,
-        lm: NGram | None,
+        lm: WordModel | None,
         options: SearchOptions,
         blank: int,
         separator: int | None,
         recombine: bool,
         margin: float,
+        extra: LabelScores | None = None,
     ) -> None:
-        self.lexicon, self.lm, self.options = lexicon, lm, options
+        self.lexicon, self.lm, self.options, self.extra = lexicon, lm, options, extra
         self.blank, self.separator, self.recombine, self.margin = blank, separator, recombine, margin
         self.add_up = options.merge == "sum"
         self.expected: dict[int, float] = {}  # look-ahead of the tree's nodes, by id
-        if lm is not None and options.look_ahead:
+        if isinstance(lm, NGram) and options.look_ahead:
             unigrams = {entry.words[0]: entry.prob * math.log(10) for entry in lm.ngrams(1)}
             self._look_ahead(lexicon.tree, unigrams)
         self.expected[id(lexicon.tree)] = 0.0  # of a word that has not begun nothing is known
         begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.tree)
-        self.slots = [Slot(begin, lm.initial() if lm else None, (), blank=Path(0.0))]
+        self.slots = [Slot(begin, None if lm is None else lm.initial(), (), blank=Path(0.0))]
         self.frame = 0
 
     def _look_ahead(self, node: LexiconNode, unigrams: dict[str, float]) -> float:
@@ -135,7 +152,8 @@ class DictionarySearch:
         place, total = slot.place, self._total(slot)
         if place.kind == "end" and self.separator is not None:
             begin = TreePosition("begin", self.separator, node=self.lexicon.tree)
-            self._add(new, begin, slot, replace(total, score=total.score + x[self.separator]))
+            score = total.score + x[self.separator] + self._added(slot, self.separator)
+            self._add(new, begin, self._longer(slot, self.separator), replace(total, score=score))
             return
         begins = place.kind in ("begin", "end")
         if place.kind != "unknown":
@@ -147,7 +165,7 @@ class DictionarySearch:
                 if child.children:
                     path = replace(path, score=path.score + self.expected.get(id(child), 0.0))
                     inside = TreePosition("inside", label, (*(() if begins else place.spelt), label), child)
-                    self._add(new, inside, slot, self._recorded(path, label, None))
+                    self._add(new, inside, self._longer(slot, label), self._recorded(path, label, None))
         if self.options.unknown_penalty is not None and (begins or place.kind == "unknown"):
             for label in range(len(x)):
                 if label not in (self.blank, self.separator):
@@ -162,12 +180,21 @@ class DictionarySearch:
         known = known.children.get(label) if known is not None else None
         if known is None or not known.words:
             self._end_word(new, slot, path, label, UNKNOWN, UNKNOWN_WORD, spelt)
-        self._add(new, TreePosition("unknown", label, spelt, known), slot, self._recorded(path, label, None))
+        unknown = TreePosition("unknown", label, spelt, known)
+        self._add(new, unknown, self._longer(slot, label), self._recorded(path, label, None))
 
     def _arrival(self, slot: Slot, label: int, score: float) -> Path:
         """A doubled label needs a blank between."""
         path = slot.blank if label == slot.place.label else self._total(slot)
-        return replace(path, score=path.score + score)
+        return replace(path, score=path.score + score + self._added(slot, label))
+
+    def _added(self, slot: Slot, label: int) -> float:
+        """The scorers' score of one more label."""
+        return 0.0 if self.extra is None else self.extra.next(slot.labels, label)
+
+    def _longer(self, slot: Slot, label: int) -> Slot:
+        """The slot with one more label, where scorers tell label sequences apart."""
+        return slot if self.extra is None else replace(slot, labels=(*slot.labels, label))
 
     def _end_word(
         self, new: dict[Any, Slot], slot: Slot, path: Path, label: int, word: int, text: str, identity: Any
@@ -177,8 +204,9 @@ class DictionarySearch:
         if self.lm is not None:
             log_prob, lm = self.lm.advance(slot.lm, text)
             score += self.options.lm_weight * log_prob
-        after = Slot(slot.place, lm, () if self.recombine else (*slot.history, identity))
-        self._add(new, TreePosition("end", label), after, self._recorded(replace(path, score=score), label, word))
+        after = replace(slot, lm=lm, history=() if self.recombine else (*slot.history, identity))
+        recorded = self._recorded(replace(path, score=score), label, word)
+        self._add(new, TreePosition("end", label), self._longer(after, label), recorded)
 
     def _recorded(self, path: Path, label: int, word: int | None) -> Path:
         return Path(path.score, Record(path.trace, label, self.frame, path.end, word), self.frame + 1)
@@ -187,7 +215,8 @@ class DictionarySearch:
         """Merges a path into its slot, which has the place given, and model state and history of `slot`."""
         if path.score == NEVER:
             return
-        into = new.setdefault((place.key(), slot.lm, slot.history), Slot(place, slot.lm, slot.history))
+        key = (place.key(), slot.lm, slot.history, slot.labels)
+        into = new.setdefault(key, Slot(place, slot.lm, slot.history, slot.labels))
         if blank:
             into.blank = self._merge(into.blank, path)
         else:
@@ -225,6 +254,8 @@ class DictionarySearch:
             score = total.score - (self.expected.get(id(slot.place.node), 0.0) if slot.place.kind == "inside" else 0.0)
             if ended and self.lm is not None:
                 score += self.options.lm_weight * self.lm.final(slot.lm)
+            if self.extra is not None:
+                score = self.extra.final(slot.labels, score)
             scored.append((score, total))
         found: dict[Any, WordPath] = {}
         for score, total in sorted(scored, key=lambda one: -one[0]):

@@ -130,7 +130,7 @@ class Lexicon:
         if self._native is None or self._native[0] is not lm:
             from unrolled.kernels import _native
 
-            model = None if lm is None else lm.native
+            model = None if lm is None else _native.ngram_word_model(lm.native)
             self._native = (lm, _native.make_dictionary(self._native_tree, model, self.words))
         return self._native[1]
 

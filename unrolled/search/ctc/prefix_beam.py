@@ -9,11 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
-from unrolled.errors import UserError, unknown_name
+from unrolled.errors import UserError, note, unknown_name
 from unrolled.kernels import ENGINES
 from unrolled.nn.ctc import ctc_align
 from unrolled.search.ctc.decoded import Decoded
+from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.posteriors import as_log_probs
+from unrolled.search.ngram import NGram
+from unrolled.search.scorers.scorer import Scorer
 
 MERGES = ("sum", "max")
 BACKENDS = ("auto", "native", "reference")
@@ -50,13 +53,14 @@ def prefix_search(
     n_best: int = 1,
     kind: str = "log_probs",
     backend: str = "auto",
+    scorers: Sequence[Scorer] = (),
 ) -> list[Decoded]:
     """The `n_best` likeliest labellings of (T, V) posteriors, best first.
 
     After each frame the `beam` best beginnings are kept, none more than `margin` nats below the best: 10 for the best
     labelling alone, no limit for several, unless it is given. Paths that read the same are added up (`merge="sum"`), or
     the best of them counts (`merge="max"`). With a beam as large as all labellings and `margin=math.inf` the result is
-    exact. The spans are those of the best single path.
+    exact. The spans are those of the best single path. With `scorers` the Python search runs.
 
     >>> frames = [[0.4, 0.6], [0.6, 0.4]]  # the best path reads "a", and so do most of the others
     >>> [(one.labels, round(math.exp(one.score), 2)) for one in prefix_search(frames, kind="probs", n_best=2)]
@@ -69,10 +73,12 @@ def prefix_search(
     if merge not in MERGES:
         raise unknown_name("merge", merge, MERGES)
     found: Sequence[tuple[float, Sequence[int]]]
-    if choose_backend(backend) == "native":
+    if choose_backend(backend, scorers) == "native":
         found = _native_search(log_probs, beam, blank, merge == "sum", limit, n_best)
     else:
-        found = plain_prefix_search(log_probs.double().tolist(), beam, blank, merge == "sum", limit)[:n_best]
+        extra = LabelScores(scorers, log_probs.shape[1]) if scorers else None
+        frames = log_probs.double().tolist()
+        found = plain_prefix_search(frames, beam, blank, merge == "sum", limit, extra=extra)[:n_best]
     return [Decoded(score, list(labels), _spans(log_probs, labels, blank)) for score, labels in found]
 
 
@@ -97,13 +103,19 @@ def plain_prefix_search(
     add: bool,
     margin: float,
     watch: Callable[[list[tuple[float, tuple[int, ...]]]], None] | None = None,
+    extra: LabelScores | None = None,
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """Labellings and their scores, best first; `watch` is shown those that are kept after each frame.
+    """Labellings and their scores, best first; `watch` gets those that are kept after each frame.
 
-    Each labelling has two scores: of its paths that end in a blank, and of those that end in its last label. Only
-    after a blank does the same label count again.
+    `extra` are the scores that scorers add. Each labelling has two scores: of its paths that end in a blank, and of
+    those that end in its last label. Only after a blank does the same label count again.
     """
     Scores = tuple[float, float]
+
+    def total(labels: tuple[int, ...], scores: Scores) -> float:
+        score = merged(*scores, add)
+        return score if extra is None or score == -math.inf else score + extra.total(labels)
+
     beginnings: dict[tuple[int, ...], Scores] = {(): (0.0, -math.inf)}
     for x in frames:
         stays: dict[tuple[int, ...], Scores] = {}
@@ -122,14 +134,17 @@ def plain_prefix_search(
                     stays[new] = (stays[new][0], merged(stays[new][1], arrival, add))
                 else:
                     longer[new] = (-math.inf, arrival)
-        totals = [(merged(*scores, add), labels) for labels, scores in (stays | longer).items()]
+        totals = [(total(labels, scores), labels) for labels, scores in (stays | longer).items()]
         totals = [one for one in totals if one[0] > -math.inf]
         totals.sort(key=lambda one: -one[0])  # stable: what stays comes before what is new
         kept = [labels for score, labels in totals[:beam] if score >= totals[0][0] - margin]
         beginnings = {labels: (stays | longer)[labels] for labels in kept}
         if watch is not None:
             watch(totals[: len(kept)])
-    return [(merged(*scores, add), labels) for labels, scores in beginnings.items()]
+    found = [(total(labels, scores), labels) for labels, scores in beginnings.items()]
+    if extra is None:
+        return found
+    return sorted(((extra.final(labels, score), labels) for score, labels in found), key=lambda one: -one[0])
 
 
 def merged(a: float, b: float, add: bool) -> float:
@@ -140,9 +155,17 @@ def merged(a: float, b: float, add: bool) -> float:
     return most + math.log1p(math.exp(least - most))
 
 
-def choose_backend(backend: str) -> str:
+def choose_backend(backend: str, scorers: Sequence[Scorer] = (), lm: object = None) -> str:
+    """The engine of a search: scorers and language models written in Python need the Python search."""
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
+    python = "Scorers run" if scorers else "This language model runs" if not isinstance(lm, NGram | None) else None
+    if python is not None and backend == "native":
+        raise UserError(f"{python} in the Python search alone.", "Use backend='auto' or 'reference'.")
+    if python is not None:
+        if backend == "auto":
+            note(f"{python} in the Python search, which is slower than the C++ one.")
+        return "reference"
     if backend == "native" and "native" not in ENGINES:
         raise UserError("The backend 'native' was not built.", "Use backend='auto'.")
     return "native" if backend != "reference" and "native" in ENGINES else "reference"

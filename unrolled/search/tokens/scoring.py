@@ -1,4 +1,4 @@
-"""The score of outputs that are given: what a search would have said of them."""
+"""Scores of known outputs, equal to those a search gives them."""
 
 from __future__ import annotations
 
@@ -9,71 +9,69 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search.ranking import Ranking, unread
+from unrolled.search.limits import Limits, check_tokens
+from unrolled.search.scorers.ranking import Ranking
+from unrolled.search.scorers.scorer import Scorers
 from unrolled.search.tokens.hypotheses import Hypothesis
-from unrolled.search.tokens.token_model import TokenModel, checked_step, is_whole
+from unrolled.search.tokens.token_model import TokenModel, checked_step, select
 
 
 @torch.no_grad()
 def score_targets(
     model: TokenModel,
     targets: Sequence[Sequence[int]],
+    limits: Limits,
     *,
     start: int,
-    end: int,
     memory: Any = None,
     memory_mask: Tensor | None = None,
     ranking: Ranking = Ranking(),  # noqa: B008, it is frozen
 ) -> list[Hypothesis]:
     """Each target with its end token as a hypothesis: the same log-probability and score that `beam_search` gives it.
 
-    >>> from unrolled.search.tokens.token_model import TokenStep
+    A target that the limits or scorers forbid has the score -inf; max_tokens is not checked.
+
+    >>> from unrolled.search import TokenStep
     >>> class Coin:
     ...     def start(self, memory):
     ...         return None
     ...     def step(self, tokens, state):
     ...         return TokenStep(torch.full((len(tokens), 2), 0.5).log(), state)
-    >>> [round(h.log_prob, 4) for h in score_targets(Coin(), [[0, 0], []], start=0, end=1)]
+    >>> [round(h.log_prob, 4) for h in score_targets(Coin(), [[0, 0], []], Limits(end=1), start=0)]
     [-2.0794, -0.6931]
     """
+    if limits.end is None:
+        raise UserError("Scoring outputs needs an end token.", "Give one: Limits(end=...).")
     if not targets:
         return []
-    device = torch.device(getattr(model, "device", "cpu"))
+    device, rows = torch.device(getattr(model, "device", "cpu")), len(targets)
     lengths = torch.tensor([len(target) + 1 for target in targets], device=device)
     longest = int(lengths.max())
-    padded = torch.tensor([[*target, *[end] * (longest - len(target))] for target in targets], device=device)
-    state, read = model.start(memory), torch.full((len(targets),), start, device=device)
-    log_probs = torch.zeros(len(targets), dtype=torch.float64, device=device)
-    covered: Tensor | None = None
+    padded = torch.tensor([[*target, *[limits.end] * (longest - len(target))] for target in targets], device=device)
+    state, read = model.start(memory), torch.full((rows,), start, device=device)
+    log_probs, totals, scores = torch.zeros(3, rows, dtype=torch.float64, device=device)
     for time in range(longest):
-        step = checked_step(model.step(read, state), len(targets), "step")
+        step = checked_step(model.step(read, state), rows, "step")
+        vocabulary = step.scores.shape[-1]
         if time == 0:
-            _check(targets, step.scores.shape[-1])
+            limits.check_ids(vocabulary, start=start)
+            for number, target in enumerate(targets):
+                check_tokens(f"targets[{number}]", target, vocabulary)
+            scorers = Scorers([*limits.all_scorers(vocabulary), *ranking.scorers(memory_mask)], device)
+            scored = scorers.initial(rows)
+        scored = scorers.attend(scored, step.attention)
+        added, masked = scorers.next_scores(scored, rows, vocabulary)
+        blocked = limits.blocked(range(rows), [time] * rows, vocabulary, device, masked).expand(rows, -1)
         state, read = step.state, padded[:, time]
-        real = time < lengths
-        picked = step.log_probs.gather(-1, read[:, None]).squeeze(-1).double()
-        log_probs += picked.where(real, 0.0)
-        if ranking.coverage:
-            if step.attention is None:
-                raise UserError("This model has no attention, so there is no coverage.", "Leave out coverage.")
-            now = step.attention * real[:, None]
-            covered = now if covered is None else covered + now
-    missed = None
-    if covered is not None:
-        mask = torch.ones_like(covered, dtype=torch.bool) if memory_mask is None else memory_mask.to(device)
-        missed = unread(covered[:, None], mask)[:, 0]
-    scores = ranking.score(log_probs, lengths, missed).tolist()
+        places = read[:, None]
+        own = step.log_probs.gather(-1, places).squeeze(-1).double()
+        full = own if added is None else own + added.expand(rows, -1).gather(-1, places).squeeze(-1).double()
+        log_probs += own.where(time < lengths, 0.0)
+        totals += full.masked_fill(blocked.gather(-1, places).squeeze(-1), -torch.inf).where(time < lengths, 0.0)
+        scored = scorers.advance(scored, read)
+        ended = (lengths == time + 1).nonzero().squeeze(-1)
+        scores[ended] = scorers.final(select(scored, ended), totals[ended])
     return [
         Hypothesis([int(token) for token in target], log_prob, score, True)
-        for target, log_prob, score in zip(targets, log_probs.tolist(), scores, strict=True)
+        for target, log_prob, score in zip(targets, log_probs.tolist(), scores.tolist(), strict=True)
     ]
-
-
-def _check(targets: Sequence[Sequence[int]], vocabulary: int) -> None:
-    for number, target in enumerate(targets):
-        for token in target:
-            if not is_whole(token) or not 0 <= token < vocabulary:
-                raise UserError(
-                    f"targets[{number}] holds token {token!r}, but the model knows {vocabulary} tokens.",
-                    f"Use tokens from 0 to {vocabulary - 1}.",
-                )

@@ -1,7 +1,8 @@
-"""What a search sees of a model: a state before the first token, and one step for each token."""
+"""The model as a search sees it: a state before the first token, and one step for each token."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +12,7 @@ from unrolled.errors import UserError
 
 
 class TokenStep(NamedTuple):
-    """What a model says after one more token."""
+    """A model's answer to one more token: the next token's distribution, and a new state."""
 
     scores: Tensor  # (B, V), log-probabilities of the next token
     state: Any  # to be handed to the next step: tensors with the batch at dimension 0, nested as `select` allows
@@ -31,7 +32,7 @@ class TokenModel(Protocol):
     state), which is None for a plain language model. Such a model may also return None and make its zeros in the
     first `step`, where the batch size is known.
 
-    A model on another device than the CPU has an attribute `device`: there its tokens are put.
+    A model on another device than the CPU has an attribute `device`, where its tokens are put.
     """
 
     def start(self, memory: Any) -> Any: ...
@@ -48,14 +49,14 @@ class PrefillModel(TokenModel, Protocol):
     def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
         """tokens (B, T) int64, zeros after each row's length; lengths (B,) int64, from 1 to T.
 
-        The distribution and the state are those after each row's last real token: what `step` would have given.
+        The distribution and the state are those after each row's last real token, equal to what `step` gives.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A part of a state that all hypotheses of one input have in common: what an encoder gave, projected keys.
+    """A part of a state that all hypotheses of one input have in common: an encoder's output, projected keys.
 
     It has one row for each input, however many hypotheses there are: those of one input are rows next to each other of
     the rest of the state, W of each, and a `step` finds W by dividing its rows by those that are shared.
@@ -64,47 +65,61 @@ class Shared:
     value: Any
 
 
+class Rows(tuple[Any, ...]):
+    """A part of a state made of Python objects, one for each row.
+
+    >>> import torch
+    >>> select(Rows(["a", "b", "c"]), torch.tensor([2, 0, 0]))
+    ('c', 'a', 'a')
+    """
+
+
 def select(state: Any, rows: Tensor, inputs: Tensor | None = None) -> Any:
     """Gathers `rows` (int64) of every tensor in a state, on dimension 0; a row may be taken more than once.
 
-    A state is a tensor, None, or a tuple, named tuple, list or dictionary of states, or one that is `Shared`: of that
-    the rows `inputs` are taken, the same ones if not given.
+    A state is a tensor, `Rows`, None, or a tuple, named tuple, list or dictionary of states, or one that is `Shared`:
+    of that the rows `inputs` are taken, by default the same ones.
 
     >>> import torch
     >>> select({"h": torch.tensor([[1.0], [2.0], [3.0]]), "memory": None}, torch.tensor([2, 0, 0]))
     {'h': tensor([[3.], [1.], [1.]]), 'memory': None}
     """
-    return _gather(state, rows, rows if inputs is None else inputs)
+    return mapped(state, lambda leaf: _gather(leaf, rows, rows if inputs is None else inputs))
 
 
 def reorder(state: Any, rows: Tensor) -> Any:
     """`select` where hypotheses are replaced by some of the same input: what is `Shared` stays as it is."""
-    return _gather(state, rows, None)
+    return mapped(state, lambda leaf: _gather(leaf, rows, None))
 
 
-def _gather(state: Any, rows: Tensor, shared: Tensor | None) -> Any:
+def mapped(state: Any, change: Callable[[Any], Any]) -> Any:
+    """A state with each of its tensors, `Rows` and `Shared` parts changed."""
     if state is None:
         return None
-    if isinstance(state, Tensor) and state.dim() > 0:
-        return state.index_select(0, rows)
-    if isinstance(state, Shared):
-        return state if shared is None else Shared(_gather(state.value, shared, shared))
+    if isinstance(state, (Rows, Shared)) or (isinstance(state, Tensor) and state.dim() > 0):
+        return change(state)
     if isinstance(state, dict):
-        return {key: _gather(value, rows, shared) for key, value in state.items()}
+        return {key: mapped(value, change) for key, value in state.items()}
     if isinstance(state, list):
-        return [_gather(value, rows, shared) for value in state]
+        return [mapped(value, change) for value in state]
     if isinstance(state, tuple):
-        values = [_gather(value, rows, shared) for value in state]
+        values = [mapped(value, change) for value in state]
         return type(state)(*values) if hasattr(state, "_fields") else tuple(values)
     got = "a tensor without dimensions" if isinstance(state, Tensor) else f"{type(state).__name__} {state!r}"
     raise UserError(
-        f"A model's state holds {got}, which has no rows to select.",
-        "Use tensors with the batch at dimension 0, in tuples, lists or dictionaries, and None.",
+        f"A state holds {got}, which has no rows to select.",
+        "Use tensors with the batch at dimension 0, Rows, None, or tuples, lists and dictionaries of these.",
     )
 
 
+def _gather(leaf: Any, rows: Tensor, shared: Tensor | None) -> Any:
+    if isinstance(leaf, Shared):
+        return leaf if shared is None else Shared(select(leaf.value, shared))
+    return Rows(leaf[row] for row in rows.tolist()) if isinstance(leaf, Rows) else leaf.index_select(0, rows)
+
+
 def checked_step(step: TokenStep, batch: int, method: str) -> TokenStep:
-    """A model's answer, which must have a row for each row it was asked about."""
+    """A model's step, checked to have a row for each row of the tokens."""
     shape = tuple(step.scores.shape)
     if len(shape) != 2 or shape[0] != batch:
         raise UserError(

@@ -23,7 +23,6 @@ from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.weights import copy_weights
-from unrolled.nn.checks import check_options
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.describe import ClassifyDescription
@@ -37,7 +36,7 @@ from unrolled.tasks.classify.predict import (
     probabilities_of,
     unlabelled,
 )
-from unrolled.tasks.classify.regression import Measured, check_settings, numbers_of, scale_of
+from unrolled.tasks.classify.regression import PredictedNumber, check_settings, numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
 from unrolled.tasks.classify.scores import evaluation, score_examples
 from unrolled.tasks.classify.trace import ClassifyTracer
@@ -192,20 +191,18 @@ class Classify(Task):
         return Evaluation(evaluation(model, batches))
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        check_options("eval", options, [])
         assert isinstance(model.config, ClassifyConfig)
         examples = self._read_file(model.config, path, model.assets.labels)
         check_shape(model.assets.reader, [e.input for e in examples], [e.place for e in examples])
         return score_examples(model, examples, self.batches(model.config, model.assets, examples, training=False))
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Classified` for one input, a list of them for several: texts, or arrays of frames; numbers: `Measured`."""
-        check_options(self.name, options, [])
+        """A `Classified` or `PredictedNumber` for one input, a list for several: texts, or arrays of frames."""
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         batches = unlabelled(model, checked_inputs(model, [inputs] if alone else inputs))
-        answers: list[Classified] | list[Measured]
+        answers: list[Classified] | list[PredictedNumber]
         if model.assets.scale is not None:
-            answers = [Measured(float(value)) for value in numbers(model, batches)]
+            answers = [PredictedNumber(float(value)) for value in numbers(model, batches)]
         else:
             answers = [answer_of(model, row) for row in probabilities_of(model, batches)[0]]
         return answers[0] if alone else answers

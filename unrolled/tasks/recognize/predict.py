@@ -19,11 +19,11 @@ from unrolled.data.readers.media.wav import cut_short
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
-from unrolled.see.figures.recognition import Reading, recognition_figure
+from unrolled.see.figures.recognition import RecognitionRow, recognition_figure
 from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import Piece, Recognized, RunOptions, Search, joined, piece_of
+from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognized, Search, joined, piece_of
 from unrolled.tasks.recognize.stream import Blocks
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:
     window = Window(0, assets.reader.features(base), scale=scale)
     log_probs = _posteriors(model, [window])[0]
     return recognition_figure(
-        Reading(
+        RecognitionRow(
             signal=base,
             kind=assets.reader.kind,
             posteriors=log_probs.exp().numpy(),
@@ -278,7 +278,7 @@ def _network(model: Model) -> Recognizer:
 
 
 def recognize_inputs(
-    model: Model, inputs: Sequence[Any], options: RunOptions, *, alone: bool = False
+    model: Model, inputs: Sequence[Any], options: RecognitionOptions, *, alone: bool = False
 ) -> tuple[list[Recognized], list[Any]]:
     """The answers to inputs as users give them, and these inputs as the reader took them."""
     reader: InputReader = model.assets.reader

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search import NGram
+from unrolled.search import NGram, Scorer
 from unrolled.search.ctc import Decoded, Decoder, Lexicon, Word, best_path
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.options import check_used
+from unrolled.tasks.recognize import options as declared
 from unrolled.tasks.recognize.labels import Labels
 
 USUAL_BEAM = 100
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """The options of `unrolled run` and of `predict`."""
+class RecognitionOptions:
+    """Values of the options of `recognize`. A lexicon or language model is a file, or already loaded."""
 
-    beam: int | None = None  # none: 100 where it is needed, otherwise the best path; 1: the best path
-    n_best: int = 1
-    lexicon: Any = None  # a file with a word in each line, or the words
-    lm: Any = None  # an n-gram model: a file, .arpa or .arpa.gz, or what NGram.load gave
-    lm_weight: float | None = None  # none: 1
-    word_bonus: float | None = None  # none: 0
-    unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
-    window: float | None = None  # longer inputs are read in windows; seconds, or heights of a line
-    rate: float | None = None  # samples a second of arrays and raw files, which do not say it themselves
+    beam: int | None = declared.BEAM.default  # None: 100 where a search is needed, otherwise the best path
+    n_best: int = declared.N_BEST.default
+    lexicon: Any = declared.LEXICON.default
+    lm: Any = declared.LM.default
+    lm_weight: float | None = declared.LM_WEIGHT.default
+    word_bonus: float | None = declared.WORD_BONUS.default
+    unknown_penalty: float | None = declared.UNKNOWN_PENALTY.default
+    window: float | None = declared.WINDOW.default
+    rate: float | None = declared.RATE.default
+    scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     def __post_init__(self) -> None:
         if self.lm is not None and self.lexicon is None:
@@ -42,21 +44,20 @@ class RunOptions:
             word_bonus=self.word_bonus,
             unknown_penalty=self.unknown_penalty,
         )
-        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1):
-            raise UserError("beam=1 is the best path, without lexicon or n-best list.", "Use a beam of 2 or more.")
+        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1 or self.scorers):
+            raise UserError(
+                "beam=1 is the best path, without lexicon, scorers or n-best list.", "Use a beam of 2 or more."
+            )
         if self.window is not None and not self.window > 0:
             raise UserError(f"window={self.window} is not above 0.", "It is seconds, or heights of a line.")
 
     @property
     def searches(self) -> bool:
         """True if the options need more than the best label of each step."""
-        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1
+        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1 or len(self.scorers) > 0
 
 
-OPTIONS = [field.name for field in fields(RunOptions)]
-
-
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A word or label and where it stands, in the answer's unit."""
 
     text: str
@@ -75,8 +76,8 @@ class Recognized:
 
     text: str
     score: float
-    words: tuple[Span, ...]
-    labels: tuple[Span, ...]
+    words: tuple[TimeSpan, ...]
+    labels: tuple[TimeSpan, ...]
     unit: str
     others: tuple[Recognized, ...] = ()
     complete: bool = True  # False: it ends inside a word of the lexicon, which is not among the words
@@ -85,7 +86,7 @@ class Recognized:
         return self.text
 
 
-def loaded(options: RunOptions, labels: Labels) -> RunOptions:
+def loaded(options: RecognitionOptions, labels: Labels) -> RecognitionOptions:
     """The options with lexicon and language model read from their files."""
     names, lexicon, lm = list(labels.names), options.lexicon, options.lm
     if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
@@ -100,7 +101,7 @@ def loaded(options: RunOptions, labels: Labels) -> RunOptions:
 class Search:
     """One way to read posteriors: the best path, a beam over labels, or words of a lexicon."""
 
-    def __init__(self, labels: Labels, options: RunOptions) -> None:
+    def __init__(self, labels: Labels, options: RecognitionOptions) -> None:
         self.labels, self.options = labels, options
         self.decoder: Decoder | None = None
         if options.searches:
@@ -118,6 +119,7 @@ class Search:
             beam=options.beam or USUAL_BEAM,
             lm_weight=1.0 if options.lm_weight is None else options.lm_weight,
             word_bonus=options.word_bonus or 0.0,
+            scorers=options.scorers,
             **more,
         )
 
@@ -147,8 +149,8 @@ class Piece(NamedTuple):
 
     text: str
     score: float
-    words: list[Span]
-    labels: list[Span]
+    words: list[TimeSpan]
+    labels: list[TimeSpan]
     complete: bool = True
 
 
@@ -156,14 +158,14 @@ def piece_of(search: Search, found: Decoded, moment: Any, log_probs: Tensor | No
     """`moment(step)` tells where a step of the network's output begins; with `log_probs` words have confidences."""
     labels = search.labels
     spans = [
-        Span(labels.names[label], moment(start), moment(end))
+        TimeSpan(labels.names[label], moment(start), moment(end))
         for label, (start, end) in zip(found.labels, found.spans, strict=True)
     ]
     words = found.words if search.options.lexicon is not None else _between(found, labels)
     if log_probs is not None:
         separator = None if labels.separator is None else labels.names.index(labels.separator)
         words = with_confidences(replace(found, words=words), log_probs, 0, separator).words
-    told = [Span(w.text, moment(w.start), moment(w.end), w.known, w.confidence) for w in words]
+    told = [TimeSpan(w.text, moment(w.start), moment(w.end), w.known, w.confidence) for w in words]
     return Piece(search.text(found), found.score, told, spans, found.complete)
 
 

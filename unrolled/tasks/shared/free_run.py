@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from unrolled.data import Batch
-from unrolled.search import Sampling, sample
+from unrolled.search import Limits, Sampling, sample
 from unrolled.tasks.shared.side import Side
 from unrolled.tasks.shared.targets import Ids
 
@@ -32,14 +32,13 @@ class FreeRun:
         """Write for each row of a batch, at most `most` tokens."""
         best = network.scores(network(batch).features).argmax(-1).cpu()
         unknown = self.target.tokenizer.vocabulary.unk
+        forbidden = [self.target.begin, *([unknown] if self.forbid_unknown and unknown is not None else [])]
         found = sample(
             network,
             [[self.target.begin]] * len(targets),
-            max_tokens=most,
+            Limits(most, self.target.end, forbidden=forbidden),
             memory=network.encode(batch),
             sampling=Sampling(temperature=0),
-            end_tokens=[self.target.end],
-            forbidden=[self.target.begin, *([unknown] if self.forbid_unknown and unknown is not None else [])],
         )
         for row, (target, output) in enumerate(zip(targets, found, strict=True)):
             truth = [*target.tolist(), self.target.end]

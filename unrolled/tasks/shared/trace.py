@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.encoder import EncoderOutput
-from unrolled.search import Beam, BeamResult, beam_search
+from unrolled.search import Beam, BeamResult, Limits, beam_search
 from unrolled.see import AttentionMap, Beams, Guesses, ModelTrace, Part, Probe
 from unrolled.see.options import TARGET, TRUTH, TraceOption, follows_truth
 from unrolled.tasks.shared.side import Side
@@ -129,14 +129,16 @@ def watched(network: Any, memory: EncoderOutput, target: Side, *, beam: int, pre
     (found,) = beam_search(
         network,
         1,
+        Limits(
+            end=target.end,
+            max_tokens=max(most, len(begun) + 1),
+            prefixes=[begun],
+            forbidden=[target.begin, *([] if unknown is None else [unknown])],
+        ),
         start=target.begin,
-        end=target.end,
-        max_tokens=max(most, len(begun) + 1),
         beam=Beam(beam, n_best=min(beam, MOST_SHOWN)),
         memory=memory,
         memory_mask=memory.mask,
-        prefixes=[begun],
-        forbidden=[target.begin, *([] if unknown is None else [unknown])],
         tree=True,
     )
     return found

@@ -22,7 +22,7 @@ _OPENING = threading.Lock()
 
 @dataclass(frozen=True)
 class Medium:
-    """A file, or with `member` a file inside a zip archive; `place` is the row that names it, "" where none does."""
+    """A file, or with `member` a file inside a zip archive; `place` is the row that names it, or ""."""
 
     path: Path
     member: str = ""
@@ -30,7 +30,7 @@ class Medium:
 
     @classmethod
     def named(cls, name: str, folder: Path | None = None, place: str = "") -> Medium:
-        """What a name means: a path, from `folder` on where it is relative, that may lead into a zip archive.
+        """The file of a name: a path, relative to `folder`, that may lead into a zip archive.
 
         >>> Medium.named("a.wav", Path("data"))
         Medium(path=PosixPath('data/a.wav'), member='', place='')
@@ -42,7 +42,7 @@ class Medium:
         return cls(path, "", place)
 
     def __str__(self) -> str:
-        """Where it is, for a message: the row that names it, and its name."""
+        """Its place for messages: the row that names it, and its name."""
         name = str(self.path / self.member)
         return f"{self.place}: {name}" if self.place else name
 
@@ -59,7 +59,7 @@ class Medium:
         raise unknown_name(f"kind of file at {self}:", self.suffix or "no ending", [*AUDIO, *IMAGES, *ARRAYS])
 
     def read(self) -> bytes:
-        """All its bytes."""
+        """Its bytes."""
         before = f"{self.place}: " if self.place else ""
         if not self.member:
             try:
@@ -73,17 +73,17 @@ class Medium:
         except KeyError:
             raise UserError(f"{before}{self.path} has no member {self.member!r}.", _members(archive)) from None
         except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
-            raise UserError(f"{self} cannot be unpacked: {error}.", "Pack the archive anew.") from None
+            raise UserError(f"{self} cannot be unpacked: {error}.", "Create the archive again.") from None
 
     def size(self) -> int:
-        """Its number of bytes, without reading them; −1 where there is no such file."""
+        """Its number of bytes, without reading them; −1 if it does not exist."""
         try:
             return _archive(str(self.path)).getinfo(self.member).file_size if self.member else self.path.stat().st_size
         except (KeyError, OSError):
             return -1
 
     def digest(self) -> bytes:
-        """What changes with its content; nothing where it cannot be read, which whoever reads it says."""
+        """A hash of its content; empty if it cannot be read, which the reader reports."""
         try:
             if self.member:
                 return _archive(str(self.path)).getinfo(self.member).CRC.to_bytes(4, "little")
@@ -92,7 +92,7 @@ class Medium:
             return b""
 
     def stamp(self) -> tuple[int, int] | None:
-        """The size and time of its file, to notice a change by; None where there is no such file."""
+        """The size and time of its file, to detect changes; None if it does not exist."""
         try:
             found = self.path.stat()
         except OSError:
@@ -101,7 +101,7 @@ class Medium:
 
 
 def _archive(path: str) -> zipfile.ZipFile:
-    """An archive stays open: its list of members is read once. Reading members from several threads is safe."""
+    """An open archive: its list of members is read once. Threads may read members at the same time."""
     with _OPENING:
         return _opened(path, Path(path).stat().st_mtime_ns)
 
@@ -111,7 +111,7 @@ def _opened(path: str, changed: int) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise UserError(f"{path} is not a zip archive: {error}.", "Pack it anew.") from None
+        raise UserError(f"{path} is not a zip archive: {error}.", "Create it again.") from None
 
 
 def _members(archive: zipfile.ZipFile) -> str:

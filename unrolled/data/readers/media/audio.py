@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 Samples = NDArray[np.float32]
 BLOCK = 1 << 20  # samples decoded at a time
-SILENT = 1e-4  # a recording that never passes this, 80 dB below the loudest there can be, says nothing
+SILENT = 1e-4  # silence: all samples are at least 80 dB below full scale
 FIX = "Expected a whole wav, flac, ogg or mp3 file."
 
 
 class AudioFacts(NamedTuple):
-    """What a file's head says."""
+    """Facts from the header of a file."""
 
     rate: int  # samples a second
     channels: int
@@ -42,14 +42,14 @@ def audio_facts(medium: Medium) -> AudioFacts:
 
 
 def read_audio(medium: Medium, rate: int) -> Samples:
-    """All samples at a rate of `rate` a second, several channels as their mean: (N,), from −1 to 1."""
+    """All samples (N,) from −1 to 1 at `rate` samples a second; several channels are averaged."""
     with _file(medium) as file:
         samples = _mean(_decoded(file, -1, medium), medium)
         return resampled(samples, file.samplerate, rate)
 
 
 def audio_blocks(medium: Medium, rate: int, seconds: float) -> Iterator[Samples]:
-    """The same samples piece by piece, so that a long file never stands in memory."""
+    """The same samples in blocks, for files larger than memory."""
     import soxr
 
     with _file(medium) as file:
@@ -60,7 +60,7 @@ def audio_blocks(medium: Medium, rate: int, seconds: float) -> Iterator[Samples]
             samples = _mean(_decoded(file, size, medium), medium)
             last, left = len(samples) < size, left - len(samples)
             if last and left > 0:
-                note(f"{medium} ends early: {left / file.samplerate:.2f} seconds of what it declares are not there.")
+                note(f"{medium} ends early: {left / file.samplerate:.2f} of the declared seconds are missing.")
             yield samples if stream is None else stream.resample_chunk(samples, last=last)
 
 
@@ -80,7 +80,7 @@ def is_silent(samples: Samples) -> bool:
 
 def _file(medium: Medium) -> soundfile.SoundFile:
     soundfile = _soundfile()
-    # a file on disk is read as it is needed, a member of an archive is unpacked first
+    # a member of an archive is unpacked first
     if not medium.member and is_file(medium.path):
         source: object = str(medium.path)
     else:
@@ -88,12 +88,12 @@ def _file(medium: Medium) -> soundfile.SoundFile:
     try:
         file = soundfile.SoundFile(source)
     except (soundfile.SoundFileError, TypeError) as error:
-        raise UserError(f"{medium} is no recording that can be read: {_reason(error)}.", FIX) from None
+        raise UserError(f"{medium} is not a readable recording: {_reason(error)}.", FIX) from None
     return file
 
 
 def missing_audio(medium: Medium) -> float:
-    """How many seconds a wav file declares that are not there."""
+    """Seconds that a wav file declares but does not contain."""
     if not medium.member and medium.path.is_file():
         with medium.path.open("rb") as file:
             return missing_seconds(file)
@@ -115,7 +115,7 @@ def _decoded(file: soundfile.SoundFile, size: int, medium: Medium) -> NDArray[np
     parts: list[NDArray[np.float32]] = []
     wanted = size if size >= 0 else file.frames
     try:
-        while True:  # a damaged head may declare any length: no room is made for it at once
+        while True:  # a damaged header may declare any length: memory grows with the samples
             part = file.read(min(BLOCK, wanted), dtype="float32", always_2d=True)
             parts.append(part)
             wanted -= len(part)

@@ -1,4 +1,4 @@
-"""Pictures with captions: a table that names each picture and says what it shows, and where the pictures are."""
+"""Pictures with captions: a table of names and captions, and the files of the pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unrolled.errors import UserError, note
 
 @dataclass(frozen=True)
 class Named:
-    """A picture by its name, with what is said of it."""
+    """The name of a picture, with its captions."""
 
     image: str | int
     captions: tuple[str, ...]
@@ -35,10 +35,10 @@ class Captioned:
 def read_captions(
     path: str | Path, *, image_column: str | None = None, caption_column: str | None = None
 ) -> list[Named]:
-    """The rows of a table: `image` and `captions`, a list; or image TAB caption, where several may name one picture."""
+    """The rows of a table: `image` and `captions`, a list; or image TAB caption, with one or more rows per picture."""
     rows = read_table(path, [image_column, caption_column], ["image", "captions"])
     found: dict[str | int, Named] = {}
-    lists: dict[str | int, str] = {}  # where a picture got a list of captions
+    lists: dict[str | int, str] = {}  # the row with a picture's list of captions
     for row in rows:
         image, captions = _image(row), _captions(row)
         if image in found:
@@ -62,9 +62,9 @@ def read_captioned(
     shape: Shape | None = None,
     size: int | None = None,
 ) -> list[Captioned]:
-    """The pictures themselves, in `images` or, where that is None, beside the table; each is fitted as it is read.
+    """The pictures, from `images` or from the table's folder; each is resized as it is read.
 
-    Where there is no `shape` for them yet, the first one and `size` decide it.
+    Without a `shape`, the first picture and `size` decide it.
     """
     source: Pictures = open_pictures(images) if images is not None else Folder(Path(table).parent)
     result = []
@@ -73,12 +73,12 @@ def read_captioned(
         shape = shape or shape_for(view, size)
         result.append(Captioned(fitted_view(view, shape, one.place), one.captions, str(one.image), one.place))
     if source.animated:
-        note(f"{source.animated} pictures are animated: their first frame is taken.")
+        note(f"{source.animated} pictures are animated: the first frame is used.")
     return result
 
 
 def fitted_view(view: View, shape: Shape, place: str) -> View:
-    """The same with pixels at the size of `shape`; features of another shape are refused, and what is empty."""
+    """The view with pixels resized to `shape`; empty views, and features of another shape, are errors."""
     if 0 in view.shape.sizes:
         raise UserError(f"{place} is empty: {view.shape}.", "Give a picture, or leave it out.")
     if view.shape.kind == "pixels" and shape.kind == "pixels":
@@ -86,13 +86,13 @@ def fitted_view(view: View, shape: Shape, place: str) -> View:
         return View(resized(view.values, *shape.sizes[:2]))
     if view.shape != shape:
         raise UserError(
-            f"{place} is {view.shape}, and the model reads {shape}.", "Make its features as those it was trained on."
+            f"{place} is {view.shape}, and the model reads {shape}.", "Compute its features like those in training."
         )
     return view
 
 
 def shape_for(view: View, size: int | None) -> Shape:
-    """The shape of all pictures: `size` on both sides, or the first one's own up to 64; of features the first one's."""
+    """The shape of all pictures: `size` on both sides, or the first one's up to 64; for features, the first one's."""
     shape = view.shape
     if shape.kind != "pixels":
         return shape
@@ -111,7 +111,7 @@ def some_pictures(files: Sequence[str | Path]) -> Iterator[tuple[str, View]]:
 
 
 def pictures_or_errors(files: Sequence[str | Path]) -> Iterator[tuple[str, View | UserError]]:
-    """The same; a file or picture that cannot be read has its error in the place of a picture."""
+    """The same, with an error in the place of each unreadable file or picture."""
     for file in files:
         try:
             source, names = _opened(file)
@@ -126,13 +126,13 @@ def pictures_or_errors(files: Sequence[str | Path]) -> Iterator[tuple[str, View 
                 found = error
             yield (name if len(names) > 1 else str(file)), found
         if source.animated:
-            note(f"{source.animated} pictures of {file} are animated: their first frame is taken.")
+            note(f"{source.animated} pictures of {file} are animated: the first frame is used.")
 
 
 def _opened(file: str | Path) -> tuple[Pictures, list[str]]:
-    """A source of pictures, and the names of those that it holds: at least one."""
+    """A source of pictures, and the names of its pictures, at least one."""
     if not str(file):
-        raise UserError("There is no picture.", "Give the path of one.")
+        raise UserError("No picture is given.", "Give the path of one.")
     source = open_pictures(file, single=True)
     names = source.names()
     if not names:

@@ -1,4 +1,4 @@
-"""Things to recognise and what they say: a manifest of recordings or pictures, or frames in .npz files."""
+"""Inputs of recognition with their transcripts: a manifest of recordings or pictures, or frames in .npz files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Frames = NDArray[np.float32] | NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Transcribed:
-    """A recording, a picture or frames, what it says, and where that stands."""
+    """A recording, a picture or frames, with its transcript and place."""
 
     input: Medium | Frames
     text: str
@@ -33,7 +33,7 @@ def read_transcripts(
 ) -> list[Transcribed]:
     """The rows of a table (file, transcript), or the sequences of a .npz file with `frames`, `texts` and `lengths`.
 
-    Files are looked for from the table's folder on; `lines.zip/1.png` is a member of an archive.
+    Paths are relative to the table's folder; `lines.zip/1.png` is a member of an archive.
     """
     path = Path(path)
     if path.suffix == ".npz":
@@ -50,7 +50,7 @@ def read_transcripts(
 
 
 def tidy(text: str) -> str:
-    """One blank between words, none at the ends; letters and their accents are one character where there is one.
+    """Normalise a transcript: one blank between words, none at the ends, composed accents (NFC).
 
     >>> tidy(" two  words ")
     'two words'

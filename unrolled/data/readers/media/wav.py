@@ -1,4 +1,4 @@
-"""Wav headers, and recordings that come through a pipe: a wav file of unknown length, or raw samples."""
+"""Wav headers, and recordings from a pipe: a wav file of unknown length, or raw samples."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from unrolled.errors import UserError, note
 
 Samples = NDArray[np.float32]
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-ENDLESS = 0x7FFF_0000  # bytes: programs that write to a pipe declare about 2 or 4 GiB, since they know no length
+ENDLESS = 0x7FFF_0000  # bytes: programs that write to a pipe declare about 2 or 4 GiB
 OTHERS = (b"fLaC", b"OggS", b"ID3", b"FORM", b"\xff\xfb", b"\xff\xf3", b".snd", b"caff")  # soundfile reads them
 MOST_HEADER = 1 << 20  # bytes before the samples
-AT_ONCE = 1 << 16  # bytes that are asked for at once: what has come is given at once
+AT_ONCE = 1 << 16  # bytes per read: a read returns what has arrived
 FIX = "Expected a wav file, or raw 16-bit samples (S16_LE, one channel) and their rate: --rate 16000."
 
 
 class WavHeader(NamedTuple):
-    """What stands before the samples."""
+    """The header of a wav file."""
 
     rate: int
     channels: int
-    type: str  # of a sample, as numpy says it; "" for what is not plain numbers
+    type: str  # numpy type of a sample; "" if it is not a plain number
     block: int  # bytes of a sample of all channels
     bytes_per_second: int
-    declared: int | None  # bytes of samples; none: whoever wrote it did not know
+    declared: int | None  # bytes of samples; None if the writer did not know
     before: int  # bytes of the header itself
 
 
 def read_wav_header(file: IO[bytes]) -> WavHeader | None:
-    """The header of a wav file, read up to its samples; None where it is none, or is cut off."""
+    """The header of a wav file, read up to its samples; None if it is missing or truncated."""
     head = _exactly(file, 12)
     if head[:4] not in (b"RIFF", b"RF64") or head[8:12] != b"WAVE":
         return None
@@ -84,7 +84,7 @@ def _format(body: bytes) -> WavHeader | None:
 
 
 def missing_seconds(file: IO[bytes]) -> float:
-    """How many seconds of sound a wav file declares that are not there."""
+    """Seconds of sound that a wav file declares but does not contain."""
     header = read_wav_header(file)
     if header is None or header.declared is None:
         return 0.0
@@ -93,25 +93,25 @@ def missing_seconds(file: IO[bytes]) -> float:
 
 
 def cut_short(name: object, rate: int, present: float, missing: float) -> str:
-    """What to say of a recording in which `missing` of the seconds that it declares are not there.
+    """The warning for a recording that lacks `missing` of its declared seconds.
 
     >>> cut_short("a.wav", 8000, 0.4, 0.4)
-    'a.wav ends early: it declares 0.80 seconds, and 0.40 are there. These are read.'
+    'a.wav ends early: it declares 0.80 seconds, and has 0.40. These are read.'
     """
     declared = f"{present + missing:.2f}"
     if not present:
-        return f"{name} ends early: it declares {declared} seconds, and none are there: it says nothing."
+        return f"{name} ends early: it declares {declared} seconds, and has none."
     if f"{present:.2f}" != declared:
-        return f"{name} ends early: it declares {declared} seconds, and {present:.2f} are there. These are read."
-    samples = math.ceil(missing * rate - 1e-6)  # a part of a sample is lost as a whole one
+        return f"{name} ends early: it declares {declared} seconds, and has {present:.2f}. These are read."
+    samples = math.ceil(missing * rate - 1e-6)  # part of a sample counts as a lost one
     lost = "its last sample is" if samples == 1 else f"its last {samples:,} samples are"
-    return f"{name} ends early: {lost} not there. The others are read."
+    return f"{name} ends early: {lost} missing. The others are read."
 
 
 class SoundPipe:
-    """A recording that comes through a pipe: iterating gives samples of one channel, as soon as they are there.
+    """A recording from a pipe: iterating gives samples of one channel as they arrive.
 
-    Raw samples are 16-bit integers of one channel, the low byte first; a `rate` is needed for them.
+    Raw samples are 16-bit little-endian integers of one channel; they need a `rate`.
     """
 
     def __init__(self, file: IO[bytes], rate: int | None = None) -> None:
@@ -137,10 +137,10 @@ class SoundPipe:
             self._file, self.header, self.rate = self._unpacked(file)
             self._begun = b""
         else:
-            raise UserError(f"Standard input is no recording: it begins with {self._begun!r}.", FIX)
+            raise UserError(f"Standard input is not a recording: it begins with {self._begun!r}.", FIX)
 
     def _unpacked(self, file: IO[bytes]) -> tuple[IO[bytes], WavHeader, int]:
-        """A flac, ogg or mp3 file, which is read whole, as the samples of a wav file."""
+        """A flac, ogg or mp3 file, read completely, as the samples of a wav file."""
         try:
             import soundfile
 
@@ -148,7 +148,7 @@ class SoundPipe:
         except ImportError:
             raise UserError("Recordings need the package soundfile.", "pip install 'unrolled[audio]'") from None
         except soundfile.SoundFileError:
-            raise UserError("Standard input is no whole recording that can be read.", FIX) from None
+            raise UserError("Standard input is not a complete, readable recording.", FIX) from None
         channels = samples.shape[1]
         return io.BytesIO(samples.tobytes()), WavHeader(rate, channels, "<f4", 4 * channels, 0, None, 0), rate
 
@@ -189,7 +189,7 @@ def _numbers(raw: bytes, kind: str, channels: int) -> Samples:
 
 
 def raw_samples(raw: bytes) -> Samples:
-    """Raw 16-bit samples, the low byte first; half a sample at the end is left out."""
+    """Raw 16-bit little-endian samples; half a sample at the end is dropped."""
     return _numbers(raw[: len(raw) // 2 * 2], "<i2", 1)
 
 
@@ -207,7 +207,7 @@ class _Again:
 
 
 def _some(file: Any, size: int) -> bytes:
-    """What has come, `size` bytes at the most; nothing at the end."""
+    """The bytes that have arrived, at most `size`; empty at the end."""
     raw: bytes = file.read1(size) if hasattr(file, "read1") else file.read(size)
     return raw
 

@@ -1,4 +1,4 @@
-"""Which columns of a table say when a row was taken, and which series it belongs to: found by name and by content."""
+"""The columns of a table with the time and the series of a row, found by name and content."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ COUNTERS = {"", "index", "idx", "row", "rows", "nr", "no", "number", "step", "t"
 SERIES = {"id", "series", "uid", "store", "shop", "item", "sku", "product", "sensor", "device", "station", "site"}
 SERIES |= {"location", "region", "city", "country", "meter", "machine", "household", "customer", "client", "user"}
 SERIES |= {"group", "key", "ticker", "symbol", "name", "vehicle", "patient", "subject", "plant", "building", "turbine"}
-NUMBERED = SERIES - {"group", "key", "name", "location", "region", "city", "country"}  # such numbers are ids
+NUMBERED = SERIES - {"group", "key", "name", "location", "region", "city", "country"}  # names of numbers that are ids
 HOURS = {"hour", "hr", "stunde"}
-MOST_TWICE = 0.1  # share of rows with the time of another row of their series, above which the series are mixed up
+MOST_TWICE = 0.1  # largest share of rows that repeat a time of their series; above it, several series are mixed
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The columns of time and series, the time of each row, and columns of numbers that are nothing to learn from."""
+    """The columns of time and series, the time of each row, and number columns without information."""
 
     time: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
     format: TimeFormat | None = None
     seconds: Seconds | None = None  # of each row
-    left_out: tuple[str, ...] = ()  # ids and epochs that nothing else is known of
+    left_out: tuple[str, ...] = ()  # ids and epochs in other columns
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,11 +46,11 @@ NO_KEYS = Keys()
 
 @dataclass(frozen=True)
 class Column:
-    """A column that may tell series apart: a number for each of its values."""
+    """A candidate for the series column: a number for each of its values."""
 
     name: str
     codes: NDArray[np.int64]  # (rows,)
-    values: int  # how many there are
+    values: int  # number of values
     text: bool
 
 
@@ -63,9 +63,9 @@ def find_keys(
     series: str = AUTO,
     taken: Collection[str] = (),
 ) -> Keys:
-    """The columns of time and series: those that were said, or found where that is `auto`; `none`: there are none.
+    """The columns of time and series: by name, `auto` to find them, or `none`.
 
-    `taken` are columns that were asked for as inputs or targets: they tell no series apart.
+    `taken` are the columns of inputs and targets: they cannot be the series column.
     """
     table = dict(zip(names, columns, strict=True))
     asked = _asked(table, series)
@@ -94,7 +94,7 @@ def cells_of(table: dict[str, Sequence[Any]], names: Sequence[str]) -> Sequence[
 
 
 def join_time(cells: Sequence[Any]) -> Any:
-    """One cell for a date and a time of day, or an hour.
+    """Join a date and a time of day, or an hour.
 
     >>> join_time(["2024-01-01", "17:30"]), join_time(["2024-01-01", "5"])
     ('2024-01-01 17:30', '2024-01-01 05:00')
@@ -106,12 +106,12 @@ def join_time(cells: Sequence[Any]) -> Any:
 
 
 def columns_of(said: str) -> tuple[str, ...]:
-    """Names of columns with commas between."""
+    """Names of columns, separated by commas."""
     return tuple(name.strip() for name in said.split(",") if name.strip())
 
 
 def _asked(table: dict[str, Sequence[Any]], said: str) -> tuple[str, ...]:
-    """The columns that were said; a whole name with a comma in it is one."""
+    """The named columns; a name may contain a comma."""
     if said in (AUTO, NONE) and said not in table:
         return ()
     return (said,) if said in table else columns_of(said)
@@ -126,7 +126,7 @@ def _said(
     if found is None:
         first = next((row for row, cell in enumerate(cells) if cell not in (None, "")), 0)
         raise UserError(
-            f"{place(first)}, column {said!r}: {str(cells[first])[:40]!r} is no time.",
+            f"{place(first)}, column {said!r}: {str(cells[first])[:40]!r} is not a time.",
             "Expected dates such as 2024-01-31 17:30, or numbers. "
             "data.time_column=none reads rows in the file's order.",
         )
@@ -136,7 +136,7 @@ def _said(
 def _find_time(
     table: dict[str, Sequence[Any]], asked: Collection[str], taken: Collection[str]
 ) -> tuple[tuple[str, ...], TimeFormat] | None:
-    """The column of times: a named one before others, dates before numbers that are no epochs."""
+    """The time column: by name first, and dates before plain numbers."""
     ranked = []
     for index, (name, cells) in enumerate(table.items()):
         if name in asked:
@@ -166,14 +166,14 @@ def _seconds(cells: Sequence[Any], form: TimeFormat, place: Callable[[int], str]
             times[row] = form.seconds(cell)
         except (ValueError, TypeError, OverflowError):
             raise UserError(
-                f"{place(row)}, column {','.join(names)!r}: {str(cell)[:40]!r} is no time as in the rows before it.",
+                f"{place(row)}, column {','.join(names)!r}: {str(cell)[:40]!r} is not a time like those before it.",
                 "Correct it; data.time_column=none reads rows in the file's order.",
             ) from None
     return times
 
 
 def _candidates(table: dict[str, Sequence[Any]]) -> list[Column]:
-    """Columns of text, or of whole numbers, with fewer values than rows; those named as ids first, then text."""
+    """Columns of text, or of whole numbers, with fewer values than rows; first those named as ids, then text."""
     found = []
     for name, cells in table.items():
         if not cells or isinstance(cells[0], (list, dict)) or _has_fractions(cells):
@@ -192,13 +192,13 @@ def _candidates(table: dict[str, Sequence[Any]]) -> list[Column]:
 
 
 def _find_series(candidates: Sequence[Column], seconds: Seconds | None, order: Sequence[str]) -> tuple[str, ...]:
-    """The column, or the two, without which one time would stand in many rows; else one that is named so."""
+    """The column or two columns that make times unique; else a column with the name of one."""
     if seconds is not None and (before := _duplicates(seconds, None)):
         for chosen in _choices(candidates):
             codes = _joint(chosen)
             sizes = np.unique(codes, return_counts=True)[1]
             ids = all(one.text or _is_series(one.name) for one in chosen)
-            allowed = before // 10 if ids else 0  # numbers of another kind tell series apart exactly or not at all
+            allowed = before // 10 if ids else 0  # other numbers must make times exactly unique
             if _duplicates(seconds, codes) <= allowed and (ids or (sizes.min() > 2 and sizes.min() > sizes.max() / 2)):
                 return tuple(sorted((one.name for one in chosen), key=order.index))
         return ()
@@ -223,7 +223,7 @@ def _joint(columns: Sequence[Column]) -> NDArray[np.int64]:
 
 
 def _duplicates(seconds: Seconds, codes: NDArray[np.int64] | None) -> int:
-    """Rows whose time stands in another row of their series before."""
+    """Rows that repeat the time of an earlier row of their series."""
     keys = np.zeros(len(seconds)) if codes is None else codes
     order = np.lexsort((seconds, keys))
     return int(((np.diff(seconds[order]) == 0) & (np.diff(keys[order]) == 0)).sum())
@@ -238,7 +238,7 @@ def _twice(table: dict[str, Sequence[Any]], chosen: Sequence[str], seconds: Seco
 
 
 def _useless(table: dict[str, Sequence[Any]], used: Collection[str], *, times: bool, ids: bool) -> Iterator[str]:
-    """Columns of numbers that are epochs or counters, or ids, and serve as nothing."""
+    """Number columns that are epochs, counters or ids, without another use."""
     for name, cells in table.items():
         if name in used or _has_fractions(cells) or (whole := _whole(cells)) is None:
             continue
@@ -278,13 +278,13 @@ def _is_series(name: str) -> bool:
 
 
 def _is_numbered(name: str) -> bool:
-    """Whether numbers under this name are ids."""
+    """True if numbers under this name are ids."""
     words = _plain(name).split("_")
     return words[-1] in NUMBERED or (words[0] in NUMBERED and words[-1] in ("nbr", "nr", "no", "number", "code"))
 
 
 def _whole(cells: Sequence[Any]) -> NDArray[np.float64] | None:
-    """Cells as whole numbers; None where one is something else."""
+    """Cells as whole numbers; None if one is not."""
     if _floats(cells[:100]) is None:
         return None
     values = _floats(cells)
@@ -292,7 +292,7 @@ def _whole(cells: Sequence[Any]) -> NDArray[np.float64] | None:
 
 
 def _has_fractions(cells: Sequence[Any]) -> bool:
-    """Whether most of the first cells are numbers, and not all of them whole: they tell nothing apart."""
+    """True if most of the first cells are numbers and some have fractions, so that they are not ids."""
     found = [_floats([cell]) for cell in cells[:100]]
     numbers = [float(one[0]) for one in found if one is not None]
     return len(numbers) > len(found) / 2 and not all(number.is_integer() for number in numbers)
@@ -309,7 +309,7 @@ def _floats(cells: Sequence[Any]) -> NDArray[np.float64] | None:
 
 
 def _counts(cells: Sequence[Any]) -> bool:
-    """Whether cells are whole numbers that rise by 1, or fall; in each of several series, from its beginning on."""
+    """True if cells are whole numbers that rise or fall by 1 within each series."""
     whole = _whole(cells)
     if whole is None or len(whole) < 3:
         return False
@@ -317,7 +317,7 @@ def _counts(cells: Sequence[Any]) -> bool:
 
 
 def _goes_on(cells: Sequence[Any]) -> bool:
-    """Whether numbers under a name of times go on like time, at a regular step: 0, 0.5, 1 …"""
+    """True if numbers in a time column increase at a regular step: 0, 0.5, 1 …"""
     values = _floats(cells)
     if values is None or len(values) < 3:
         return False

@@ -24,7 +24,7 @@ from unrolled.text.files import suffix_of
 
 KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".npz")
 EMBEDDED_SERIES = "a membrane potential, 12,000 samples of 0.5 ms, that ships with matplotlib (membrane.dat)"
-LOOKED_AT = 100  # cells that decide whether a column is one of numbers
+LOOKED_AT = 100  # cells that decide whether a column has numbers
 
 Numbers = NDArray[np.float64]
 
@@ -33,23 +33,23 @@ Numbers = NDArray[np.float64]
 class Series:
     """One sequence: a row for each step, a column for each quantity, NaN where a value is missing.
 
-    Where the time of each row is known, the rows are in its order.
+    Rows with known times are sorted by time.
     """
 
     values: Numbers  # (T, C)
     name: str  # in messages: the file, or the file and the value of its sequence column
     key: str = ""  # the value of its sequence column
-    file: str = ""  # what a line's number follows in messages: "a.csv:"
+    file: str = ""  # prefix of a line number in messages: "a.csv:"
     lines: NDArray[np.int64] | None = None  # of each row in a table (T,)
     times: Seconds | None = None  # of each row (T,)
-    cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # other columns of a table, as they stand there
+    cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # other columns of a table, unparsed
 
     def place(self, row: int) -> str:
-        """Where a row stands, for messages."""
+        """The place of a row, for messages."""
         return f"{self.name}, row {row + 1}" if self.lines is None else f"{self.file}{self.lines[row]}"
 
     def rows(self, first: int, last: int) -> Series:
-        """A part of it."""
+        """Some of its rows."""
         lines = None if self.lines is None else self.lines[first:last]
         times = None if self.times is None else self.times[first:last]
         cells = {name: column[first:last] for name, column in self.cells.items()}
@@ -58,27 +58,27 @@ class Series:
 
 @dataclass(frozen=True)
 class Sheet:
-    """All series of a file under the same columns. An npz file with targets says itself which columns those are."""
+    """All series of a file, with the same columns. An npz file with targets defines the target columns."""
 
     columns: tuple[str, ...]
     series: list[Series]
     own_targets: tuple[str, ...] = ()
-    keys: Keys = NO_KEYS  # which columns are of time and series
-    timeline: Timeline | None = None  # the step between rows, where their times are known
+    keys: Keys = NO_KEYS  # the columns of time and series
+    timeline: Timeline | None = None  # the step between rows with known times
 
     def in_order(self) -> list[tuple[Series, int]]:
-        """Every row, as its series and its number there: in the order of a table, or series after series."""
+        """Every row as (series, row): in the order of a table, or series after series."""
         rows = [(series, row) for series in self.series for row in range(len(series.values))]
         return sorted(rows, key=lambda at: 0 if at[0].lines is None else int(at[0].lines[at[1]]))
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """A table as it was read: the cells of each column, and where each row stands."""
+    """An unparsed table: the cells of each column, and the place of each row."""
 
     names: list[str]
     columns: list[list[Any]]
-    file: str  # "a.csv:", which the number of a line follows
+    file: str  # "a.csv:", before the number of a line
     lines: Sequence[int]
 
     def place(self, row: int) -> str:
@@ -96,18 +96,17 @@ def read_series(
     taken: Sequence[str] = (),
     keep: Sequence[str] = (),
 ) -> Sheet:
-    """The series of a file, in its order.
+    """Read the series of a file, in its order.
 
-    Tables: `columns` are names, or numbers from 1 on where the first row is not one of names; None: all columns whose
-    cells are numbers, judged by their beginnings (a note names those left out). `sequence_column` tells the series of
-    one file apart; without it the file is one. Rows of a series are sorted by the `time_column`. Both may be "auto", to
-    be found, but not among those `taken` for something else. Columns to `keep` are in `Series.cells`, as are those of
-    time and series.
+    Tables: `columns` are names, or numbers from 1 on without a header; None: all columns whose first cells are numbers
+    (a note names the others). `sequence_column` identifies the series of a row; without it the file is one series. Rows
+    of a series are sorted by the `time_column`. With "auto" these two are found among the columns that are not `taken`.
+    `Series.cells` has the columns to `keep`, and those of time and series.
 
     npz: see `read_ragged`; `inputs` and, if there is one, `targets`, with `lengths`; a sequence may be empty.
 
-    An empty cell or NaN is an error unless `missing`; an infinite number is one always. Columns named in `optional` are
-    left away where the file does not have them.
+    An empty cell or NaN is an error unless `missing`; an infinite number always is. Columns in `optional` may be
+    absent.
     """
     path = Path(path)
     suffix = suffix_of(path)
@@ -150,7 +149,7 @@ def _separated(path: Path, suffix: str, asked: Collection[str]) -> _Cells:
         if rows and len(row) != width:
             raise UserError(
                 f"{path}:{line} has {len(row)} {SEPARATORS[separator]}-separated columns, expected {width}.",
-                "Make every row the same.",
+                "Give every row the same columns.",
             )
         rows.append(with_points(row) if separator == ";" else row)
         lines.append(line)
@@ -169,7 +168,7 @@ def _json_lines(path: Path) -> _Cells:
     lines, before = [], f"{path}:"
     for place, record in json_records(path):
         if names and set(record) - set(names):
-            raise UserError(f"{place} is not like those before it.", f"Expected the keys {names}.")
+            raise UserError(f"{place} differs from those before it.", f"Expected the keys {names}.")
         if not names:
             names, columns = list(record), [[] for _ in record]
         for name, column in zip(names, columns, strict=True):
@@ -195,9 +194,9 @@ def _need_rows(path: Path, rows: int) -> None:
 
 
 def _look_at_names(path: Path, cells: _Cells, sequence: str | None, time: str | None, keep: Sequence[str]) -> None:
-    """Refuses two columns of one name, and names of columns that the file does not have."""
+    """Check that no name is repeated, and that the named columns exist."""
     for name in {name for name in cells.names if cells.names.count(name) > 1}:
-        raise UserError(f"{path} has two columns {name!r}.", "Give every column a name of its own.")
+        raise UserError(f"{path} has two columns {name!r}.", "Give every column a different name.")
     for said in (sequence, time):
         if said not in (None, AUTO, NONE, *cells.names):
             _known(path, cells.names, columns_of(str(said)), ())
@@ -223,7 +222,7 @@ def _from_table(
     for row, key in enumerate(zip(*named, strict=True) if named else [()] * len(lines)):
         if any(isinstance(part, (list, dict)) for part in key):
             raise UserError(
-                f"{cells.place(row)}, column {','.join(keys.series)!r}: {str(key[0])[:40]} is no name of a series.",
+                f"{cells.place(row)}, column {','.join(keys.series)!r}: {str(key[0])[:40]} does not name a series.",
                 "Expected a text or a number.",
             )
         rows.setdefault(key, []).append(row)
@@ -242,7 +241,7 @@ def _from_table(
 
 
 def _in_time(path: Path, sheet: Sheet, moved: int) -> Sheet:
-    """The sheet with the step of its times; a note where rows were sorted, an error where times cannot order them."""
+    """The sheet with its time step; a note if rows were sorted, an error if times are ambiguous."""
     keys, runs = sheet.keys, [one.times for one in sheet.series if one.times is not None]
     if keys.format is None:
         return sheet
@@ -252,7 +251,7 @@ def _in_time(path: Path, sheet: Sheet, moved: int) -> Sheet:
         raise UserError(
             f"{path}: {timeline.duplicates:,} of {rows:,} rows have a time, {name!r}, that another row "
             f"{'of the series ' if keys.series else ''}has too.",
-            "Say which column tells the series apart, or several with commas: data.sequence_column. "
+            "Name the column that identifies the series, or several with commas: data.sequence_column. "
             "data.time_column=none reads the rows in the file's order, as one series.",
         )
     if moved:
@@ -272,7 +271,7 @@ def _known(path: Path, names: Sequence[str], wanted: Sequence[str], optional: Se
 
 
 def _numeric(path: Path, cells: _Cells, keys: Keys) -> list[str]:
-    """The columns whose beginnings are numbers, times and ids apart; a note names the others."""
+    """The columns whose first cells are numbers, without times and ids; a note names the others."""
     wanted: list[str] = []
     left_out: list[str] = []
     for name, column in zip(cells.names, cells.columns, strict=True):
@@ -284,15 +283,15 @@ def _numeric(path: Path, cells: _Cells, keys: Keys) -> list[str]:
     if not wanted:
         raise UserError(f"{path} has no column of numbers.", f"Its columns: {', '.join(cells.names)}.")
     if left_out:
-        note(f"{path}: not numbers, and left out: {', '.join(map(repr, left_out))}.")
+        note(f"{path}: left out, since they are not numbers: {', '.join(map(repr, left_out))}.")
     if keys.left_out:
         shown = ", ".join(map(repr, keys.left_out))
-        note(f"{path}: ids or times by their looks, and left out: {shown}. data.input_columns would take them in.")
+        note(f"{path}: left out, since they look like ids or times: {shown}. To use them: data.input_columns.")
     return wanted
 
 
 def _numbers(cells: _Cells, position: int) -> Numbers:
-    """A column as numbers; what is something else is an error that says where."""
+    """A column as numbers; any other cell is an error with its place."""
     column, name = cells.columns[position], cells.names[position]
     try:
         values = np.array(column).astype(np.float64)
@@ -353,12 +352,12 @@ def embedded_series() -> Sheet:
     from matplotlib import cbook
 
     path = cbook.get_sample_data("membrane.dat", asfileobj=False)
-    potential = 100 * np.fromfile(str(path), dtype="<f4").astype(np.float64)  # the file holds tenths of a volt
+    potential = 100 * np.fromfile(str(path), dtype="<f4").astype(np.float64)  # stored in units of 0.1 V
     return Sheet(("potential",), [Series(potential[:, None], EMBEDDED_SERIES)])
 
 
 def _check(values: Numbers, columns: Sequence[str], missing: bool, place: Callable[[int], str]) -> None:
-    """Refuses what is infinite, and what is missing unless that is allowed."""
+    """Check for infinite values, and for missing ones unless they are allowed."""
     wrong = np.isinf(values) if missing else ~np.isfinite(values)
     if not wrong.any():
         return

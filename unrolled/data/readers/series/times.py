@@ -1,4 +1,4 @@
-"""When rows were taken: cells of dates, times and epochs as seconds, the step between them, its gaps and duplicates."""
+"""Times of rows: parsing of dates, times and epochs to seconds; the step between rows, gaps and duplicates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Kind = Literal["iso", "date", "pattern", "epoch", "digits", "number", "object"]
 Seconds = NDArray[np.float64]
 
 EPOCH = datetime(1970, 1, 1)
-EARLIEST, LATEST = 315_532_800, 4_102_444_800  # 1980 and 2100, as seconds since 1970
+EARLIEST, LATEST = 315_532_800, 4_102_444_800  # 1980 and 2100 in seconds since 1970
 EPOCH_UNITS = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds, nanoseconds
 DAYS = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y.%m.%d", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
 DAYS_IN_WORDS = ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%b %Y", "%d-%b-%y", "%a %b %d %Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M", "T%H:%M:%S")
-LOOKED_AT = 100  # cells that decide about the format
-MOST = 0.9  # of them that must be times; the others are mistakes then, and said
+LOOKED_AT = 100  # cells that decide the format
+MOST = 0.9  # share of them that must be times; the others are reported as errors
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
 _TO_MINUTES = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{1,2}:\d{2}")
 _MONTH = re.compile(r"\d{4}-\d{2}")
@@ -31,9 +31,9 @@ _MONTH = re.compile(r"\d{4}-\d{2}")
 
 @dataclass(frozen=True)
 class TimeFormat:
-    """How a column writes its times: `seconds` reads a cell, `cell` writes one.
+    """The format of a time column: `seconds` parses a cell, `cell` writes one.
 
-    Times without a zone are taken as they stand. Plain numbers that are no epochs count in their own unit.
+    Times without a zone are not converted. Plain numbers that are not epochs keep their own unit.
 
     >>> found = find_format(["01.02.2024 00:00", "01.02.2024 01:00", "13.02.2024 02:00"])
     >>> found.pattern, found.cell(found.seconds("01.02.2024 01:00") + 3600)
@@ -42,16 +42,16 @@ class TimeFormat:
 
     kind: Kind
     pattern: str = ""
-    unit: float = 1.0  # of an epoch: how many are a second
-    minutes: bool = False  # of ISO times: no seconds are written
+    unit: float = 1.0  # of an epoch: units per second
+    minutes: bool = False  # of ISO times: without seconds
 
     @property
     def of_calendar(self) -> bool:
-        """Whether the times are seconds since 1970, rather than numbers in a unit of their own."""
+        """True if the times are seconds since 1970, False for numbers in their own unit."""
         return self.kind != "number"
 
     def seconds(self, cell: Any) -> float:
-        """The time of a cell; a ValueError where it is none."""
+        """The time of a cell; ValueError if it is not a time."""
         if isinstance(cell, datetime):
             return _since_epoch(cell)
         if isinstance(cell, date):
@@ -83,11 +83,11 @@ class TimeFormat:
 
 
 def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | None:
-    """The format in which cells are times, nearly all of the first; None where they are something else.
+    """The time format of cells, which nearly all of the first must have; None if they are not times.
 
-    Whole numbers are times only if they look like epochs; in a column that is `named` as one of times, other numbers
-    count too. Where day and month cannot be told apart, the reading with the more regular steps is taken, in days or in
-    months; between equals the one that spans less time.
+    Whole numbers are times only if they look like epochs; in a column `named` like a time, other numbers count too. If
+    day and month are ambiguous, the format with the more regular steps wins, in days or in months; then the one that
+    spans less time.
     """
     cells = [cell for cell in cells if cell is not None and cell != ""]
     if not cells:
@@ -118,7 +118,7 @@ def find_format(cells: Sequence[Any], *, named: bool = False) -> TimeFormat | No
 
 
 def is_time_of_day(cells: Sequence[Any]) -> bool:
-    """Whether cells are times of a day, such as 17:30, which belong to a column of dates."""
+    """True if cells are times of day, such as 17:30, which complete a column of dates."""
     return bool(cells) and all(isinstance(c, str) and _TIME_OF_DAY.fullmatch(c.strip()) for c in cells[:LOOKED_AT])
 
 
@@ -146,7 +146,7 @@ def _number_format(first: Seconds, whole: Seconds | None, named: bool) -> TimeFo
 
 
 def _numbers(cells: Sequence[Any]) -> Seconds | None:
-    """Cells as numbers, None where one is something else."""
+    """Cells as numbers; None if one is not."""
     if any(isinstance(cell, bool) or (isinstance(cell, str) and "_" in cell) for cell in cells):
         return None
     try:
@@ -192,7 +192,7 @@ def _patterns() -> list[str]:
 
 
 def _sampled(number: int) -> list[int]:
-    """Cells over the whole column: enough to tell a day from a month."""
+    """Cells sampled over the whole column, to distinguish days from months."""
     return np.linspace(0, number - 1, min(number, 2000)).astype(int).tolist()  # type: ignore[no-any-return]
 
 
@@ -203,7 +203,7 @@ def _since_epoch(moment: datetime) -> float:
 
 
 def _regularity(times: Seconds) -> float:
-    """The share of the commonest difference between neighbours."""
+    """The share of the most common difference between neighbours."""
     differences = np.diff(times)
     if not len(differences):
         return 0.0
@@ -211,9 +211,9 @@ def _regularity(times: Seconds) -> float:
 
 
 def _order_of_days(form: TimeFormat, texts: Sequence[str]) -> tuple[float, float]:
-    """How regular the days of a column are in a format, and how short the time they span is, less than 0.
+    """A sort key for formats: the regularity of the days, then the negative time span.
 
-    The days are sorted and each counts once: rows of several series may alternate, and stand in any order.
+    The days are sorted and unique, since rows of several series may alternate and have any order.
     """
     days = []
     for text in {text.replace("T", " ").partition(" ")[0]: text for text in texts}.values():
@@ -228,7 +228,7 @@ def _order_of_days(form: TimeFormat, texts: Sequence[str]) -> tuple[float, float
 
 @dataclass(frozen=True)
 class TimeStep:
-    """What usually lies between two rows: `size` seconds or months, or numbers in the column's own unit."""
+    """The usual time between two rows: `size` seconds or months, or numbers in the column's own unit."""
 
     size: float
     unit: Literal["seconds", "months", "numbers"] = "seconds"
@@ -245,7 +245,7 @@ class TimeStep:
         return usual.get((self.unit, float(self.size)), self.words())
 
     def words(self, times: float = 1) -> str:
-        """So many steps as a duration."""
+        """A number of steps as a duration in words."""
         size = self.size * times
         if self.unit == "numbers":
             return f"{size:g}"
@@ -254,7 +254,7 @@ class TimeStep:
         return f"{size / one:.4g} {name}{'' if size == one else 's'}"
 
     def later(self, seconds: float, steps: int) -> float:
-        """The time so many steps later."""
+        """The time after a number of steps."""
         if self.unit != "months":
             return seconds + self.size * steps
         moment = EPOCH + timedelta(seconds=seconds)
@@ -275,7 +275,7 @@ def _first_of(month: int) -> datetime:
 
 
 def find_step(runs: Sequence[Seconds], *, of_calendar: bool) -> TimeStep | None:
-    """The usual step of sorted times, the commonest difference that is not 0; None where there are no two times."""
+    """The most common nonzero difference of sorted times; None with fewer than two times."""
     differences = np.concatenate([np.diff(run) for run in runs]) if runs else np.zeros(0)
     differences = differences[differences > 0]
     if not len(differences):
@@ -295,7 +295,7 @@ def _months(times: Seconds) -> NDArray[np.int64]:
 
 
 def _same_days(runs: Sequence[Seconds]) -> bool:
-    """Whether all times are on the same day of a month, or on its last."""
+    """True if all times are on the same day of the month, or all on its last day."""
     times = np.concatenate(list(runs)).astype("datetime64[s]").astype("datetime64[D]")
     month = times.astype("datetime64[M]")
     days = (times - month.astype("datetime64[D]")).astype(int)
@@ -305,13 +305,13 @@ def _same_days(runs: Sequence[Seconds]) -> bool:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The times of all series of a file: their step, and where it is not kept."""
+    """The times of all series of a file: their step, gaps and duplicates."""
 
     step: TimeStep | None
     gaps: int = 0  # places where rows are missing
     longest: float = 0.0  # the longest of them, in steps
-    duplicates: int = 0  # rows with the time of the row before them
-    irregular: float = 0.0  # share of the differences that are no whole number of steps
+    duplicates: int = 0  # rows that repeat the time before them
+    irregular: float = 0.0  # share of differences that are not a whole number of steps
 
     def __str__(self) -> str:
         if self.step is None:
@@ -320,12 +320,12 @@ class Timeline:
         if self.gaps:
             parts.append(f"{self.gaps:,} gap{'s' * (self.gaps > 1)}, the longest {self.step.words(self.longest)}")
         if self.duplicates:
-            parts.append(f"{self.duplicates:,} time{'s' * (self.duplicates > 1)} twice")
+            parts.append(f"{self.duplicates:,} duplicate time{'s' * (self.duplicates > 1)}")
         return "; ".join(parts)
 
 
 def timeline_of(runs: Sequence[Seconds], *, of_calendar: bool) -> Timeline:
-    """What the sorted times of each series have between them."""
+    """The timeline of the sorted times of each series."""
     step = find_step(runs, of_calendar=of_calendar)
     if step is None:
         return Timeline(None, duplicates=sum(max(0, len(run) - 1) for run in runs))
@@ -339,7 +339,7 @@ def timeline_of(runs: Sequence[Seconds], *, of_calendar: bool) -> Timeline:
 
 
 class Clock:
-    """Follows times as they come, and notices when they go back; what could be read in several ways is given time.
+    """Follows arriving times and detects when they go back; an ambiguous format is decided by later rows.
 
     >>> clock = Clock()
     >>> [clock.goes_back(cell) for cell in ("2024-01-01", "2024-01-02", "2024-01-01")]
@@ -351,7 +351,7 @@ class Clock:
         self._last: dict[TimeFormat, float] = {}
 
     def goes_back(self, cell: Any) -> bool:
-        """Whether a time lies before the one before it, however it is read; what is no time tells nothing."""
+        """True if a time precedes the last one in every possible format; other cells are ignored."""
         if self._formats is None:
             found = find_format([cell], named=True)
             several = [TimeFormat("pattern", pattern) for pattern in _patterns() if _fits(pattern, [str(cell).strip()])]

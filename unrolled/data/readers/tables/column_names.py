@@ -1,4 +1,4 @@
-"""Which column of a table holds what: by the names that people usually give it, in any order."""
+"""Roles of columns in a table, found by their usual names in any order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unrolled.errors import UserError
 
 @dataclass(frozen=True)
 class Role:
-    """What a column is for: the config key that names it, and its usual names. The first is ours."""
+    """The role of a column: the config key that names it, and its usual names, ours first."""
 
     key: str
     names: tuple[str, ...]
@@ -52,13 +52,13 @@ ROLES: Mapping[str, Role] = {
         "data.caption_column", ("captions", "caption", "text", "sentence", "sentences", "description", "descriptions")
     ),
 }
-"""A name may stand in several roles: `target` is a label for classify and a text for translate."""
+"""A name may have several roles: `target` is a label for classify and a text for translate."""
 
 _NAME = re.compile(r"[^\W\d][\w .:/()#-]{0,39}")
 
 
 def usual(name: str) -> str:
-    """A name as it is compared: lower case, with one kind of joint.
+    """A name normalised for comparison: lower case, with underscores.
 
     >>> usual(" Review Text "), usual("class-index")
     ('review_text', 'class_index')
@@ -72,15 +72,15 @@ def column_key(role: str) -> str:
 
 
 def our_name(role: str) -> str:
-    """What we call the column of a role ourselves."""
+    """Our own name for the column of a role."""
     return ROLES[role].names[0] if role in ROLES else role
 
 
 def find_column(names: Sequence[str], role: str, place: str, taken: Sequence[int] = ()) -> int | None:
-    """Where the column of a role stands among `names`, None if none has one of its usual names.
+    """The index of the column of a role among `names`; None if no name fits.
 
-    Our own name comes before all others; two of the others are an error that names the key to set. A source and a
-    target may be named after their languages: the left one is the source.
+    Our own name wins; two of the other names are an error that names the key to set. A source and a target may be
+    named after their languages: the left one is the source.
 
     >>> find_column(["id", "Sentence", "label"], "text", "t.tsv:1")
     1
@@ -88,7 +88,7 @@ def find_column(names: Sequence[str], role: str, place: str, taken: Sequence[int
     usual_names = [usual(name) for name in names]
     own = our_name(role)
     if usual_names.count(own) > 1:
-        raise UserError(f"{place} has {usual_names.count(own)} columns {own!r}.", "Give each a name of its own.")
+        raise UserError(f"{place} has {usual_names.count(own)} columns {own!r}.", "Give each a different name.")
     if own in usual_names and usual_names.index(own) not in taken:
         return usual_names.index(own)
     others = ROLES[role].names if role in ROLES else (role,)
@@ -105,14 +105,14 @@ def find_column(names: Sequence[str], role: str, place: str, taken: Sequence[int
 
 
 def _language(names: Sequence[str], role: str, taken: Sequence[int]) -> int | None:
-    """Where the source or target stands in columns that are named after two languages, read from left to right."""
+    """The index of the source or target in columns named after two languages, from left to right."""
     pair = language_pair(names) or ()
     free = [at for at in (pair if role == "source" else reversed(pair)) if at not in taken]
     return free[0] if free else None
 
 
 def find_columns(names: Sequence[str], roles: Sequence[str], place: str, taken: Sequence[int] = ()) -> list[int | None]:
-    """`find_column` for several roles: no two get the same column, and one that has our own name is not another's."""
+    """`find_column` for several roles, each with a different column; our own names are assigned first."""
     found: list[int | None] = [None] * len(roles)
     gone = list(taken)
     usual_names = [usual(name) for name in names]
@@ -126,7 +126,7 @@ def find_columns(names: Sequence[str], roles: Sequence[str], place: str, taken: 
 
 
 def column_named(names: Sequence[str], column: str) -> int | None:
-    """Where a column that was asked for by name stands: its very name, or the same in another case."""
+    """The index of a column by its exact name, or by the same name in another case."""
     stripped = [name.strip() for name in names]
     if column in stripped:
         return stripped.index(column)
@@ -135,7 +135,7 @@ def column_named(names: Sequence[str], column: str) -> int | None:
 
 
 def looks_like_names(cells: Sequence[str]) -> bool:
-    """Whether all cells could be names of columns: short, and no sentences.
+    """True if all cells could be names of columns: short, not sentences.
 
     >>> looks_like_names(["sentence", "stars"]), looks_like_names(["pos", "A fine film, all in all."])
     (True, False)

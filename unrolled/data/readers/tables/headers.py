@@ -1,4 +1,4 @@
-"""Where the wanted columns of a table stand, and whether its first row is a header."""
+"""Positions of the wanted columns of a table, and detection of its header."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ Lines = Sequence[tuple[int, list[str]]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a table."""
+    """The columns wanted from a table."""
 
     path: Path
     columns: Sequence[str | None]
     roles: Sequence[str]
     beside: Sequence[str] = ()
     keep: Sequence[str] = ()
-    places: Sequence[int] | None = None  # of the roles in a file without names, where that is not their order
+    places: Sequence[int] | None = None  # columns of the roles in a file without header, from 1; None: in their order
 
     @property
     def numbers(self) -> list[int | None]:
-        """The columns that are asked for by number."""
+        """The columns that are selected by number."""
         return [int(c) if c is not None and c.isdecimal() else None for c in self.columns]
 
     def place_of(self, index: int) -> int:
         return index + 1 if self.places is None else self.places[index]
 
-    def told(self, names: Sequence[str], positions: Sequence[int]) -> str:
-        """Which column holds what, in words."""
+    def described(self, names: Sequence[str], positions: Sequence[int]) -> str:
+        """Role and name of each column, for messages."""
         parts = zip(self.roles, positions, strict=True)
         return ", ".join(f"{role} {names[at].strip()!r}" for role, at in parts if at < len(names))
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Where the wanted columns stand, counted from 0, and whether the first row is a header."""
+    """Positions of the wanted columns from 0, and True if the first row is a header."""
 
     positions: list[int]
     header: bool
 
 
 def table_layout(wanted: Wanted, rows: Lines, *, named_only: bool) -> TableLayout:
-    """Finds the columns, and whether there is a header.
+    """Find the columns and decide whether there is a header.
 
-    named_only: columns that are not said have names, as in a .csv; otherwise they may stand in their usual places.
+    named_only: unspecified columns must have names, as in a .csv; otherwise they may be at their usual positions.
     """
     numbers, columns, roles = wanted.numbers, wanted.columns, wanted.roles
     line, names = rows[0] if rows else (1, [])
     place = f"{wanted.path}:{line}"
     asked = [
-        n - 1 if n else None if c is None else _asked_for(names, c, role, place)
+        n - 1 if n else None if c is None else _position_of(names, c, role, place)
         for n, c, role in zip(numbers, columns, roles, strict=True)
     ]
     by_name = any(n is None and c is not None for n, c in zip(numbers, columns, strict=True))
@@ -68,7 +68,7 @@ def table_layout(wanted: Wanted, rows: Lines, *, named_only: bool) -> TableLayou
     certain = by_name or named_only  # that there is a header
     found = dict(zip(open_roles, _find(rows, wanted_roles, taken, place, certain=certain), strict=True))
     complete = bool(rows) and all(at is not None for at in found.values())
-    # A row that names two roles is no example. The name of a single one may be a value, and so may "it" and "es".
+    # A row that names two roles is a header. The name of one role may be a value, and so may "it" and "es".
     plain = len(found) > 1 and not language_pair(names)
     if not (certain or (complete and (plain or _looks_like_header(rows)))):
         _check_no_names(wanted, rows, place)
@@ -89,12 +89,12 @@ def table_layout(wanted: Wanted, rows: Lines, *, named_only: bool) -> TableLayou
         raise _no_column(place, names, our_name(roles[missing[0]]), roles[missing[0]])
     ours = all(at is None or names[at].strip() == our_name(roles[i]) for i, at in found.items())
     if not (ours and (named_only or by_name)):
-        _say(wanted, names, positions, place)
+        _report(wanted, names, positions, place)
     return TableLayout(positions, header=True)
 
 
 def _find(rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *, certain: bool) -> list[int | None]:
-    """`find_columns` in the first row. Unless that is `certain` to be a header, two candidates may be an example's."""
+    """`find_columns` in the first row. Unless it is `certain` to be a header, ambiguous names may be values."""
     names = rows[0][1] if rows else []
     try:
         return find_columns(names, roles, place, taken)
@@ -105,26 +105,26 @@ def _find(rows: Lines, roles: Sequence[str], taken: Sequence[int], place: str, *
 
 
 def _numbered(wanted: Wanted, names: Sequence[str], positions: list[int], place: str) -> TableLayout:
-    """All columns are asked for by number: the first row is a header if it names all roles."""
+    """All columns are selected by number: the first row is a header if it names all roles."""
     if not names:
         return TableLayout(positions, header=False)
     try:
         header = None not in find_columns(names, wanted.roles, place)
-    except UserError:  # several may be meant: which ones was said
+    except UserError:  # names are ambiguous; the numbers decide
         at = [names[i : i + 1] for i in positions]
         header = all(find_columns(cell, [role], place)[0] == 0 for cell, role in zip(at, wanted.roles, strict=True))
     if header:
-        _say(wanted, names, positions, place)
+        _report(wanted, names, positions, place)
     return TableLayout(positions, header)
 
 
-def _say(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str) -> None:
-    """Tells which columns are read: the names are not our own, or a header might not be expected."""
-    note(f"{place} is a header; columns: {wanted.told(names, positions)}.")
+def _report(wanted: Wanted, names: Sequence[str], positions: Sequence[int], place: str) -> None:
+    """Report the columns that are read: their names are not our own, or the header is unexpected."""
+    note(f"{place} is a header; columns: {wanted.described(names, positions)}.")
 
 
 def _looks_like_header(rows: Lines) -> bool:
-    """Whether the first row looks like names, and none of them is a value of its column too."""
+    """True if the first row looks like names that do not occur as values of their columns."""
     names = rows[0][1]
     if len(rows) < 2 or not looks_like_names([name for name in names if name.strip()]):
         return False
@@ -132,7 +132,7 @@ def _looks_like_header(rows: Lines) -> bool:
 
 
 def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
-    """Refuses a first row that names some of the columns and not the others: it is hardly an example."""
+    """Reject a first row that names some of the columns but not the others: it is hardly an example."""
     if not rows or len(rows[0][1]) < 2:
         return
     names, roles = rows[0][1], [*wanted.roles, *wanted.beside]
@@ -146,16 +146,16 @@ def _check_no_names(wanted: Wanted, rows: Lines, place: str) -> None:
         return
     numbers = " ".join(f"--set {column_key(role)}={wanted.place_of(i)}" for i, role in enumerate(wanted.roles))
     raise UserError(
-        f"{place} looks like a header ({', '.join(name.strip() for name in names)}), and no name says which column "
-        f"holds the {missing}.",
+        f"{place} looks like a header ({', '.join(name.strip() for name in names)}), but no name fits the "
+        f"{missing} column.",
         f"Say it: {' '.join(f'--set {key}=NAME' for key in keys)}. If it is an example: {numbers}",
     )
 
 
-def _asked_for(names: Sequence[str], column: str, role: str, place: str) -> int:
+def _position_of(names: Sequence[str], column: str, role: str, place: str) -> int:
     stripped = [name.strip() for name in names]
     if stripped.count(column) > 1:
-        raise UserError(f"{place} has {stripped.count(column)} columns {column!r}.", "Give each a name of its own.")
+        raise UserError(f"{place} has {stripped.count(column)} columns {column!r}.", "Give each a different name.")
     at = column_named(names, column)
     if at is None:
         raise _no_column(place, names, column, role)
@@ -172,7 +172,7 @@ def _no_column(place: str, names: Sequence[str], column: str, role: str) -> User
 
 
 def _no_names(wanted: Wanted, missing: Sequence[int], place: str, names: Sequence[str]) -> UserError:
-    """Several columns are not there: the file may have no header, or other names."""
+    """The error for several missing columns: the file may have no header, or other names."""
     roles = [wanted.roles[i] for i in missing]
     numbers = " ".join(f"--set {column_key(wanted.roles[i])}={wanted.place_of(i)}" for i in missing)
     return UserError(
@@ -183,7 +183,7 @@ def _no_names(wanted: Wanted, missing: Sequence[int], place: str, names: Sequenc
 
 
 def kept_at(wanted: Wanted, names: Sequence[str], width: int, column: str) -> int:
-    """Where a column to be kept stands."""
+    """The position of a column to keep."""
     at = column_named(names, column)
     if at is not None:
         return at

@@ -1,4 +1,4 @@
-"""Languages as columns are named after them: codes such as de or pt-BR, and their names."""
+"""Names of languages as column names: codes such as de or pt-BR, and words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMES = frozenset(
 
 
 def language_pair(names: Sequence[str]) -> tuple[int, int] | None:
-    """Where the names of two languages stand, if these are all there are and they differ.
+    """Positions of two columns named after different languages, if there are exactly two.
 
     >>> language_pair(["id", "de", "en"]), language_pair(["English", "pt-BR"]), language_pair(["de", "text"])
     ((1, 2), (0, 1), None)
@@ -42,7 +42,7 @@ def language_pair(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _is_language(name: str, *, alone: bool) -> bool:
-    """Whether a column is named after a language; `id` is Indonesian only where there are no more than two columns."""
+    """True if a column is named after a language; `id` is Indonesian only in a table of two columns."""
     name = name.strip().lower()
     if name == "id" and not alone:
         return False

@@ -1,4 +1,4 @@
-"""Cells of tables that hold numbers, the lines they stand on, and whether a first line is one of names."""
+"""Cells with numbers: parsing, decimal commas, and detection of a header above them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MISSING = {"", "na", "n/a", "nan", "null", "none"}
 
 
 def number_of(cell: Any) -> float | None:
-    """The number in a cell, NaN where it is missing, None where it is something else.
+    """The number in a cell, NaN if it is missing, None for any other text.
 
     >>> number_of(" 2.5 "), number_of("NA"), number_of("12 March"), number_of("1_000")
     (2.5, nan, None, None)
@@ -21,7 +21,7 @@ def number_of(cell: Any) -> float | None:
     if isinstance(cell, (bool, int, float, Decimal)):
         try:
             return float(cell)
-        except OverflowError:  # a whole number of hundreds of digits
+        except OverflowError:  # an integer of hundreds of digits
             return float("inf")
     if cell is None:
         return float("nan")
@@ -37,7 +37,7 @@ def number_of(cell: Any) -> float | None:
 
 
 def number_separator(first_line: str) -> str:
-    """`separator_of` for numbers: beside semicolons, commas that stand between digits only are decimal commas.
+    """`separator_of` for numbers: next to semicolons, commas between digits are decimal commas.
 
     >>> number_separator("1,5;2,5"), number_separator("1,5")
     (';', ',')
@@ -47,15 +47,15 @@ def number_separator(first_line: str) -> str:
 
 
 def split_line(line: str, separator: str, place: str) -> list[str]:
-    """The cells of a line; beside semicolons a decimal comma becomes a point."""
+    """The cells of a line; with semicolons, decimal commas become points."""
     cells = quoted_cells(line, separator, place)
     return with_points(cells) if separator == ";" else cells
 
 
 def is_header(first: Sequence[str], below: Sequence[Sequence[str]] = (), asked: Collection[str] = ()) -> bool:
-    """Whether a row is one of names, by the rows below it and the names that are asked for.
+    """True if a row is a header, judged by the rows below it and the column names in the config.
 
-    It is if all of its cells are text; or if one is text and is asked for, or names what stands below.
+    It is if all of its cells are text, or if one is text and is a configured name or fits the cells below.
 
     >>> is_header(["day", "y"], [["2020-01-01", "20"]]), is_header(["2020-01-01", "20"], [["2020-01-02", "21"]])
     (True, False)
@@ -70,7 +70,7 @@ def is_header(first: Sequence[str], below: Sequence[Sequence[str]] = (), asked: 
 
 
 def _names(cell: str, below: Sequence[str]) -> bool:
-    """Whether text is the name of the cells below: they are numbers, or all empty, or dates under a word."""
+    """True if text can name the cells below: they are numbers, all empty, or dates under a word."""
     value = next((other for other in below if (number := number_of(other)) is None or number == number), None)
     if value is None or number_of(value) is not None:
         return bool(below)
@@ -78,6 +78,6 @@ def _names(cell: str, below: Sequence[str]) -> bool:
 
 
 def with_points(cells: Sequence[str]) -> list[str]:
-    """Cells in which a decimal comma is a point."""
+    """Cells with decimal commas replaced by points."""
     pointed = [cell.replace(",", ".") if "," in cell else cell for cell in cells]
     return [cell if number_of(new) is None else new for cell, new in zip(cells, pointed, strict=True)]

@@ -1,4 +1,4 @@
-"""Parquet files: what is wrong with one becomes a message."""
+"""Errors of Parquet files as messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unrolled.text.files import reading
 
 @contextmanager
 def reading_parquet(path: Path) -> Iterator[None]:
-    """For all that is done with the file: its pages are unpacked, and their text decoded, when they are asked for."""
+    """Wrap every access to the file: pages are decompressed and decoded lazily, so any access may fail."""
     import pyarrow
 
     try:
@@ -23,5 +23,5 @@ def reading_parquet(path: Path) -> Iterator[None]:
     except (pyarrow.ArrowException, ValueError, OverflowError, MemoryError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:200]
         raise UserError(
-            f"{path} is not a Parquet file: {reason}.", "It may be damaged: get or write it again."
+            f"{path} is not a Parquet file: {reason}.", "It may be damaged: download or write it again."
         ) from None

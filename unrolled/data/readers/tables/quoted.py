@@ -1,4 +1,4 @@
-"""Cells of comma-separated files, quoted as in RFC 4180; semicolons, tabs or bars may stand for the commas."""
+"""Cells of comma-separated files, quoted as in RFC 4180; semicolons, tabs or bars may replace the commas."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from unrolled.errors import UserError
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 LONGEST = 1 << 30  # characters of a cell; csv's own limit is 131,072
-LOOKED_AT = 50  # rows that tell what separates the columns
+LOOKED_AT = 50  # rows that decide the separator
 _CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^"\t\n]*))(\t|\n|\Z)')
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 
 
 def separator_of(first_line: str) -> str:
-    """What stands between the columns of a .csv by its first line: a comma, or else a semicolon, a tab or a bar.
+    """The separator of a .csv, from its first line: a comma, or else a semicolon, a tab or a bar.
 
     >>> separator_of("date,y"), separator_of("date;y"), separator_of("y")
     (',', ';', ',')
@@ -27,7 +27,7 @@ def separator_of(first_line: str) -> str:
 
 
 def table_separator(text: str) -> str:
-    """`separator_of` by the first rows too: what gives all of them as many columns comes before what does not.
+    """The separator of a table, from its first rows: one that gives all rows the same number of columns wins.
 
     >>> table_separator("pos|fine, really|1\\nneg|poor|2\\n"), table_separator("label,text\\na,b;c\\n")
     ('|', ',')
@@ -45,11 +45,11 @@ def table_separator(text: str) -> str:
 
 
 def tabs_are_quoted(text: str) -> bool:
-    """Whether a tab-separated text was written with quotes around cells, as spreadsheets and pandas may do.
+    """True if a tab-separated text has quoted cells, as spreadsheets and pandas may write.
 
-    It was if all cells but numbers stand in quotes; or if quotes are nowhere but around cells that need them, and
-    at least one has quotes doubled inside it, or a tab or line end that would break its row otherwise. In all
-    other files a quote is a character like any other.
+    It has if all cells except numbers are quoted; or if only cells that need quotes have them, and at least one
+    contains doubled quotes, or a tab or line end that would break its row. In all other files a quote is an
+    ordinary character.
 
     >>> tabs_are_quoted('"pos"\\t"fine"\\n"neg"\\t"poor"\\n'), tabs_are_quoted('pos\\t"fine" he said\\n')
     (True, False)
@@ -58,7 +58,7 @@ def tabs_are_quoted(text: str) -> bool:
     """
     if '"' not in text:
         return False
-    bare = doubled = broken = False  # a bare cell of text; a quoted one with quotes inside, or with tabs or line ends
+    bare = doubled = broken = False  # an unquoted text; a quoted cell with quotes, with tabs or line ends inside
     needless, at, width, widths = False, 0, 0, set()
     while at < len(text):
         cell = _CELL.match(text, at)
@@ -84,12 +84,12 @@ def tabs_are_quoted(text: str) -> bool:
 
 
 def quoted_rows(text: str, separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row, and the line where it begins."""
+    """The cells of each row, with the number of its first line."""
     return streamed_rows(io.StringIO(text, newline=""), separator, name)
 
 
 def streamed_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """`quoted_rows` of lines as they come."""
+    """`quoted_rows` of lines as they arrive."""
     reader = csv.reader(lines, delimiter=separator, strict=True)
     while True:
         line = reader.line_num + 1
@@ -100,7 +100,7 @@ def streamed_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[t
 
 
 def quoted_cells(line: str, separator: str, place: str) -> list[str]:
-    """The cells of a line that is a row by itself."""
+    """The cells of one line."""
     return _next(csv.reader([line], delimiter=separator, strict=True), place) or []
 
 
@@ -110,7 +110,7 @@ def _next(reader: Iterator[list[str]], place: str) -> list[str] | None:
         return next(reader, None)
     except csv.Error as error:
         if "unexpected end of data" in str(error):
-            fix = 'Close it, or double it where it is meant itself: "".'
+            fix = 'Close it, or double a literal quote: "".'
             raise UserError(f"{place}: a quote is not closed.", fix) from None
         raise UserError(f"{place}: {error}.", "Correct the line.") from None
     finally:

@@ -1,4 +1,4 @@
-"""Tables of examples: tab- or comma-separated, JSON, Parquet; columns by their names, in any order, or by number."""
+"""Tables of examples: tab- or comma-separated, JSON, Parquet; with columns by name, in any order, or by number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
 @dataclass(frozen=True)
 class Row:
-    """The wanted values of one example, where it stands, and what else is kept of it."""
+    """The wanted values of one example, its place, and the columns kept with it."""
 
     values: tuple[Any, ...]  # text; JSON and Parquet may give lists and numbers too
     place: str  # file:line
@@ -39,16 +39,16 @@ def read_table(
     keep: Sequence[str] = (),
     beside: Sequence[str] = (),
 ) -> list[Row]:
-    """The values of the wanted columns in every row.
+    """Read the wanted columns of every row.
 
-    A column is a name, or a number from 1 on. Where it is None, it is found by the usual names of its role (see
-    `column_names.ROLES`), wherever it stands. A .tsv or .txt without names has the columns in the order of `roles`.
-    Its first line is a header if a column is asked for by name, or if it names all the roles. In JSON and Parquet
-    `doc.body` is a value inside another. `.gz` may follow every ending but Parquet's.
+    A column is a name, or a number from 1 on; None finds it by the usual names of its role (see `column_names.ROLES`).
+    A .tsv or .txt without header has the columns in the order of `roles`. The first line is a header if a column is
+    selected by name, or if it names all roles. In JSON and Parquet `doc.body` is a nested value. All formats but
+    Parquet may be compressed (`.gz`).
 
-    also: endings of files that the caller reads itself, for the error about one that nobody does.
-    keep: names or numbers of columns that `Row.kept` carries along.
-    beside: roles that are not wanted, and whose names tell a header too.
+    also: suffixes that the caller reads itself, for the error about an unknown suffix.
+    keep: names or numbers of the columns in `Row.kept`.
+    beside: roles that are not read but whose names also identify a header.
     """
     return _rows(Wanted(Path(path), columns, roles, beside, keep), also)
 
@@ -62,7 +62,7 @@ def _table_suffix(path: Path, also: Sequence[str]) -> str:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file to be answered is a table: by its ending, a .tsv by its tabs, a .txt if each line has one."""
+    """True if an input file is a table: by its suffix; a .tsv with a tab, a .txt with a tab in each line."""
     suffix = suffix_of(path)
     if suffix not in (".tsv", ".txt"):
         return suffix in SUFFIXES
@@ -79,15 +79,15 @@ def read_text_column(
     keep: Sequence[str] = (),
     beside: Sequence[str] = (),
 ) -> list[Row]:
-    """One column of a table, to be answered; the lines of any other file.
+    """The inputs in a file: one column of a table, or the lines of any other file.
 
-    Where the `column` is not said, it is found by the names of its role, and in a file without names it is the one
-    in the usual `place`. A .txt is a table if each of its lines has a tab.
+    Without a `column`, it is found by the names of its role; in a file without header it is number `place`. A .txt is
+    a table if each of its lines has a tab.
     """
     path = Path(path)
     if not is_table(path):
         if keep:
-            raise UserError(f"{path} is no table: it has no columns to keep.", "Leave --keep out, or give a table.")
+            raise UserError(f"{path} is not a table: it has no columns to keep.", "Leave --keep out, or give a table.")
         lines = read_lines(path)
         if path.name.endswith((".tsv", ".tsv.gz")) and lines and find_columns(lines[:1], [role], f"{path}:1")[0] == 0:
             note(f"{path}:1 is a header: {lines[0].strip()!r} is not answered.")
@@ -95,7 +95,7 @@ def read_text_column(
         if lines and (ending := looks_like_table(lines[0], column, role, beside[0] if beside else role)):
             note(
                 f"{path}:1 looks like the first line of a table ({shortened(lines[0].strip(), 60)}), and the file is "
-                "read as plain text: each line is answered as it stands. "
+                "read as plain text: each line is one input. "
                 f"For a table, give it a name that ends in {ending}."
             )
         return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines, 1)]
@@ -119,14 +119,14 @@ def _rows(wanted: Wanted, also: Sequence[str] = ()) -> list[Row]:
 
 
 def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
-    """Rows of text, quoted as in RFC 4180; between tabs quotes are characters like others, unless all agree."""
+    """Rows of text, quoted as in RFC 4180; in tab-separated files see `tabs_are_quoted`."""
     path, text = wanted.path, read_text(wanted.path)
     separator = table_separator(text) if suffix == ".csv" else "\t"
     lines: Iterator[tuple[int, list[str]]]
     if suffix == ".csv" or tabs_are_quoted(text):
         lines = quoted_rows(text, separator, str(path))
         if suffix != ".csv":
-            note(f"{path}: cells stand in quotes, as in a .csv; the quotes are not read as part of them.")
+            note(f"{path}: cells are quoted, as in a .csv; the quotes are removed.")
     else:
         lines = ((number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1))
     rows = [one for one in lines if one[1] and one[1] != [""]]
@@ -149,7 +149,7 @@ def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
 
 
 def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
-    """Every row has as many columns as the first, and all that are wanted."""
+    """Check that every row has as many columns as the first, and all wanted ones."""
     width = len(rows[0][1]) if rows else 0
     for number, row in rows:
         if len(row) != width or len(row) < least:
@@ -162,7 +162,7 @@ def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
 
 
 def _records(wanted: Wanted, suffix: str) -> Iterator[Row]:
-    """Rows of JSON or Parquet: what their names hold, also inside of other values."""
+    """Rows of JSON or Parquet, with nested values."""
     path = wanted.path
     if suffix == ".parquet":
         schema = open_parquet(path).schema_arrow.names
@@ -189,7 +189,7 @@ def _record_columns(
     has: Callable[[str], bool],
     record: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """The names that are read: those asked for, or the usual ones of the roles."""
+    """The names to read: the selected ones, or the usual ones of the roles."""
     found = find_columns(
         names,
         [role for role, column in zip(wanted.roles, wanted.columns, strict=True) if column is None],
@@ -221,7 +221,7 @@ def _open(wanted: Wanted) -> list[str]:
 
 
 def _inside(name: str, columns: Sequence[str]) -> str | None:
-    """The column of a Parquet file that holds a name, itself or inside it."""
+    """The column of a Parquet file that has a name or contains it."""
     if name in columns:
         return name
     return next((column for column in columns if name.startswith(f"{column}.")), None)
@@ -240,7 +240,7 @@ def _value(record: Mapping[str, Any], name: str, place: str, role: str | None) -
         return value_of(record, name)
     except KeyError:
         if role is None:
-            return None  # what is kept may be missing here and there
+            return None  # kept values may be missing
         raise UserError(
             f"{place} has no {name!r}.", f"It has: {shortened(', '.join(names_in(record)), 200)}."
         ) from None

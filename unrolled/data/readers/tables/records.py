@@ -20,7 +20,7 @@ _MISSING = object()
 def json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of a .jsonl file, one on each line, or of a .json file that is one list of them; with their places.
 
-    Lines are read from a .json file too: many have them.
+    A .json file may have one object on each line too.
     """
     text = read_text(path)
     suffix = suffix_of(path)
@@ -60,7 +60,7 @@ def parquet_records(path: Path, columns: list[str] | None = None) -> Iterator[tu
 
 
 def open_parquet(path: Path) -> Any:
-    """A Parquet file, its rows not read yet."""
+    """An open Parquet file; its rows are not read yet."""
     import pyarrow.parquet
 
     with reading_parquet(path):
@@ -68,7 +68,7 @@ def open_parquet(path: Path) -> Any:
 
 
 def value_of(record: Mapping[str, Any], name: str) -> Any:
-    """A record's value of a name; `doc.body` is the body inside doc. What is not there is a KeyError.
+    """The value of a name in a record; `doc.body` is the body inside doc. KeyError if it is missing.
 
     >>> value_of({"doc": {"body": "a text"}, "a.b": 1}, "doc.body"), value_of({"a.b": 1}, "a.b")
     ('a text', 1)
@@ -86,7 +86,7 @@ def value_of(record: Mapping[str, Any], name: str) -> Any:
 
 
 def names_in(record: Mapping[str, Any]) -> list[str]:
-    """The names of all values, those of objects inside with dots.
+    """The names of all values, with dots for nested objects.
 
     >>> names_in({"doc": {"title": "", "body": ""}, "id": 1})
     ['doc.title', 'doc.body', 'id']
@@ -113,7 +113,7 @@ def _is_object(text: str) -> bool:
 
 
 def _holds_tables(record: Mapping[str, Any]) -> bool:
-    """Whether an object is a whole table and no row: its values are lists of records, or columns."""
+    """True if an object is a whole table, not a row: its values are lists of records, or columns."""
     values = list(record.values())
     columns = bool(values) and all(isinstance(value, dict) for value in values)
     return columns or any(isinstance(value, list) and value and isinstance(value[0], dict) for value in values)

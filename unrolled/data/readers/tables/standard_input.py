@@ -1,4 +1,4 @@
-"""Texts in lines that come one by one, as from standard input: plain ones, or a table that its first line tells."""
+"""Texts from standard input, line by line: plain lines, or a table recognised by its first line."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ONE_WORD = re.compile(r"\w*")
 
 
 def piped_texts(lines: Iterable[str], column: str | None, role: str, beside: str) -> Iterator[str]:
-    """The texts of lines, as they come: one column of a table with a header or of JSON objects, else the lines.
+    """The texts of lines as they arrive: one column of a table with a header or of JSON objects, else the lines.
 
-    The first line decides. A note says what was read, where that is not each line as it stands, or where the lines
-    look like a table without a header.
+    The first line decides. A note reports the format if it is not plain lines, or if the lines look like a table
+    without a header.
     """
     lines = iter(lines)
     first = next(lines, None)
@@ -39,14 +39,14 @@ def piped_texts(lines: Iterable[str], column: str | None, role: str, beside: str
         if "\t" in first or record is not None or first.startswith(("[{", "[\n")):
             kind = "JSON" if "\t" not in first else "columns between tabs"
             note(
-                f"{place} looks like {kind}, and names no {role}: each line is answered as it stands. "
-                f"For a table, give the file itself, or a header or names to go by: --set {column_key(role)}=NAME"
+                f"{place} looks like {kind}, but names no {role}: each line is one input. "
+                f"For a table, give the file, a header, or the name of the column: --set {column_key(role)}=NAME"
             )
         yield from (line.rstrip("\r\n") for line in every)
 
 
 def header_in(line: str, column: str | None, role: str, beside: str) -> tuple[str, list[str]] | None:
-    """What separates the columns, and their names, if a line is a header that names the wanted one.
+    """The separator and the column names, if a line is a header that names the wanted column.
 
     >>> header_in("id,text,label", None, "text", "label")
     (',', ['id', 'text', 'label'])
@@ -64,7 +64,7 @@ def header_in(line: str, column: str | None, role: str, beside: str) -> tuple[st
         if not looks_like_names([name for name in names if name.strip()]):
             continue
         wanted = column is not None and not column.isdecimal() and column_named(names, column) is not None
-        # Commas stand in sentences: there all names are single words, or those of both roles are known.
+        # Sentences have commas: all names must be single words, or the names of both roles known.
         sure = separator == "\t" or all(_ONE_WORD.fullmatch(name) for name in names) or _known(names, beside)
         if sure and (wanted or _known(names, role)):
             return separator, names
@@ -72,7 +72,7 @@ def header_in(line: str, column: str | None, role: str, beside: str) -> tuple[st
 
 
 def looks_like_table(line: str, column: str | None, role: str, beside: str) -> str | None:
-    """The ending of the table that a first line seems to begin, None where it does not.
+    """The suffix of the table format that a first line looks like, or None.
 
     >>> looks_like_table("id|text|label", None, "text", "label"), looks_like_table("a text", None, "text", "label")
     ('.csv', None)
@@ -114,7 +114,7 @@ def _name_in(record: Mapping[str, Any], column: str | None, role: str, place: st
 
 
 def _place_of(names: Sequence[str], column: str | None, role: str, place: str) -> int:
-    """Where the wanted column stands under a header."""
+    """The position of the wanted column in a header."""
     if column is not None and column.isdecimal() and 1 <= int(column) <= len(names):
         at: int | None = int(column) - 1
     else:
@@ -148,7 +148,7 @@ def _columns(lines: Iterable[str], separator: str, at: int, role: str) -> Iterat
 
 
 def _tabbed(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Rows between tabs. Where the header stands in quotes, the others may; else a quote is a character like others."""
+    """Tab-separated rows. With a quoted header, rows may be quoted; otherwise a quote is an ordinary character."""
     lines = iter(lines)
     first = next(lines, "")
     if all(cell.startswith('"') and cell.endswith('"') for cell in first.rstrip("\r\n").split("\t")):
@@ -164,7 +164,7 @@ def _objects(lines: Iterable[str], name: str, role: str) -> Iterator[str]:
             continue
         record, place = _object(line), f"{NAME}, line {number}"
         if record is None:
-            raise UserError(f"{place} is no JSON object.", "Expected one on each line, as on the first.")
+            raise UserError(f"{place} is not a JSON object.", "Expected one on each line, as on the first.")
         try:
             value = value_of(record, name)
         except KeyError:

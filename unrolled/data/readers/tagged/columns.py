@@ -1,4 +1,4 @@
-"""Files of columns as in CoNLL-2000 and 2003: a word on a line with what is known of it; blank lines end sentences."""
+"""Files of columns as in CoNLL-2000 and 2003: a word and its annotations on each line; blank lines end sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BETWEEN_BLANKS = re.compile(r"\S+")
 
 @dataclass(frozen=True)
 class ColumnsFile:
-    """The lines of a file, and which of them are the words of each sentence. Tabs, or else blanks, part the columns.
+    """The lines of a file, and the lines of each sentence's words. Tabs, or else blanks, separate the columns.
 
     >>> file = ColumnsFile.parse(["He PRP B-NP", "ran VBD B-VP", "", ". . O"])
     >>> [(s.words, s.tags) for s in file.sentences()]
@@ -30,7 +30,7 @@ class ColumnsFile:
     lines: tuple[str, ...]
     rows: tuple[tuple[int, ...], ...]  # numbers of the lines of each sentence's words
     width: int  # number of columns
-    cells: re.Pattern[str]  # what finds the cells of a line: between tabs they may be empty
+    cells: re.Pattern[str]  # matches the cells of a line; between tabs they may be empty
     name: str = "<text>"
 
     @classmethod
@@ -39,7 +39,7 @@ class ColumnsFile:
 
     @classmethod
     def parse(cls, lines: Sequence[str], name: str = "<text>") -> ColumnsFile:
-        """Finds the words; every line must have as many columns as the first. -DOCSTART- lines are no words."""
+        """Find the words; every line must have as many columns as the first. -DOCSTART- lines are skipped."""
         sentences: list[tuple[int, ...]] = []
         words: list[int] = []
         width, cells = 0, _BETWEEN_BLANKS
@@ -63,7 +63,7 @@ class ColumnsFile:
         return cls(tuple(lines), tuple(sentences), width, cells, name)
 
     def sentences(self, columns: Columns = USUAL, *, tagged: bool = True) -> list[Sentence]:
-        """The words with the features asked for, and their tags if they are `tagged`."""
+        """The words with the selected features, and their tags if `tagged`."""
         if not self.rows:
             return []
         word = self.position(columns.words or "1")
@@ -90,7 +90,7 @@ class ColumnsFile:
         return found
 
     def with_tags(self, tags: Sequence[Sequence[str]], column: int) -> Iterator[str]:
-        """The lines with other tags in a column counted from 0, or in a new last one; nothing else is changed."""
+        """The lines with new tags in a column, counted from 0, or in a new last one; everything else is unchanged."""
         new = {
             row: tag for rows, given in zip(self.rows, tags, strict=True) for row, tag in zip(rows, given, strict=True)
         }
@@ -105,7 +105,7 @@ class ColumnsFile:
             yield line[:first] + new[number] + line[last:]
 
     def position(self, column: str) -> int:
-        """Where the column of a number stands, counted from 0; the number may count from the end, as -1."""
+        """The index of a column from 0, by its number; negative numbers count from the end."""
         try:
             number = int(column)
         except ValueError:

@@ -1,4 +1,4 @@
-"""CoNLL-U: one word on a line in ten columns; whatever is not asked for comes back as it was."""
+"""CoNLL-U: one word on a line in ten columns; unselected columns are written back unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OTHER = re.compile(r"\d+-\d+|\d+\.\d+")  # multiword tokens and empty nodes: no
 
 @dataclass(frozen=True)
 class ConlluFile:
-    """The lines of a file, and which of them are the words of each sentence.
+    """The lines of a file, and the lines of each sentence's words.
 
     >>> file = ConlluFile.parse(["# text = Go!", *("\\t".join([i, w, *"________"]) for i, w in ("1 Go".split(), "2!"))])
     >>> [sentence.words for sentence in file.sentences()]
@@ -38,7 +38,7 @@ class ConlluFile:
 
     @classmethod
     def parse(cls, lines: Sequence[str], name: str = "<text>") -> ConlluFile:
-        """Finds the words; a line that is neither comment nor word, nor one of ten columns, is an error."""
+        """Find the words; a line that is not blank, a comment, or ten columns is an error."""
         sentences: list[tuple[int, ...]] = []
         words: list[int] = []
         for number, line in enumerate((*lines, "")):
@@ -63,7 +63,7 @@ class ConlluFile:
         return cls(tuple(lines), tuple(sentences), name)
 
     def sentences(self, columns: Columns = USUAL) -> list[Sentence]:
-        """The words with the tags and features of the columns asked for."""
+        """The words with the tags and features of the selected columns."""
         form, tag = position("form"), position(columns.conllu)
         features = [position(name) for name in columns.features]
         found = []
@@ -80,7 +80,7 @@ class ConlluFile:
         return found
 
     def with_tags(self, tags: Sequence[Sequence[str]], column: str) -> Iterator[str]:
-        """The lines with other tags in a column, and nothing else changed."""
+        """The lines with new tags in a column; everything else is unchanged."""
         place = position(column)
         new = {
             row: tag for rows, given in zip(self.rows, tags, strict=True) for row, tag in zip(rows, given, strict=True)
@@ -95,7 +95,7 @@ class ConlluFile:
 
 
 def position(column: str) -> int:
-    """Where a column of that name, or number from 1 on, stands."""
+    """The index of a column by its name, or by its number from 1 on."""
     if column.isdecimal() and 1 <= int(column) <= len(FIELDS):
         return int(column) - 1
     if column.lower() not in FIELDS:

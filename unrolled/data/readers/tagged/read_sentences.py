@@ -1,4 +1,4 @@
-"""Reading sentences with a tag for each word, whatever kind of file they are in."""
+"""Sentences with a tag for each word, from every supported format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.readers.tagged.columns import ColumnsFile
 from unrolled.data.readers.tagged.conllu import ConlluFile
 from unrolled.data.readers.tagged.sentences import USUAL, Columns, Sentence
-from unrolled.data.readers.tagged.tag_names import say_nameless, stored_names, tags_of_numbers, usual_columns
+from unrolled.data.readers.tagged.tag_names import note_unnamed_tags, stored_names, tags_of_numbers, usual_columns
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError
 from unrolled.text.files import suffix_of
@@ -19,7 +19,7 @@ SentenceFormat = Literal["conllu", "columns", "jsonl", "parquet"]
 
 
 def format_of(path: Path) -> SentenceFormat:
-    """What a file of sentences holds: told by its ending, or else by its text."""
+    """The format of a file of sentences: by its suffix, or else by its text."""
     ending = suffix_of(path)
     if ending == ".json":
         return "jsonl"
@@ -30,7 +30,7 @@ def format_of(path: Path) -> SentenceFormat:
 
 
 def looks_like_conllu(lines: Sequence[str]) -> bool:
-    """Whether the first line that is not a comment has CoNLL-U's ten columns, and a number in the first.
+    """True if the first line after comments has CoNLL-U's ten columns, with a number in the first.
 
     >>> looks_like_conllu(["# text = Go", "1\\tGo" + "\\t_" * 8])
     True
@@ -61,7 +61,7 @@ def _of_table(path: Path, columns: Columns) -> list[Sentence]:
     rows = read_table(path, names, names)
     known = list(columns.names) or stored_names(path, tags)
     if known is None and any(_are_numbers(row.values[1]) for row in rows):
-        say_nameless(path, tags)
+        note_unnamed_tags(path, tags)
     return [sentence_of(row, names, tagged=True, known=known) for row in rows]
 
 
@@ -72,9 +72,9 @@ def _are_numbers(value: Any) -> bool:
 def sentence_of(
     row: Row, names: Sequence[str], *, tagged: bool = False, known: Sequence[str] | None = None
 ) -> Sentence:
-    """A sentence of a row that holds lists: the words, the tags if it is `tagged`, the features.
+    """A sentence from a row of lists: the words, the tags if `tagged`, the features.
 
-    Tags may be whole numbers: those of the `known` names, or names themselves.
+    Tags that are whole numbers are indices of the `known` names, or names themselves.
     """
     given = list(row.values)
     if tagged and _are_numbers(given[1]) and all(type(one) is int for one in given[1]):

@@ -1,4 +1,4 @@
-"""Sentences with a tag for each word: what the readers of CoNLL-U, columns, JSON lines and Parquet give."""
+"""Sentences with a tag for each word: the result of all readers of tagged text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words, what else is known of each, and their tags."""
+    """Words with their features and tags."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
@@ -20,17 +20,17 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold the words, the tags and the features: names, or numbers from 1 on.
+    """The columns of the words, the tags and the features: names, or numbers from 1 on.
 
-    None: their usual place, the first and the last column of a file of columns, `tokens` and `tags` in JSON and
-    Parquet. In CoNLL-U words are in the column form, and tags in the one named by `conllu`.
+    None: the default, the first and the last column of a file of columns, `tokens` and `tags` in JSON and Parquet.
+    In CoNLL-U words are in the column form, and tags in the one named by `conllu`.
     """
 
     words: str | None = None
     tags: str | None = None
     features: tuple[str, ...] = ()
     conllu: str = "upos"
-    names: tuple[str, ...] = ()  # what tags that are whole numbers stand for
+    names: tuple[str, ...] = ()  # names of tags that are whole numbers
 
 
 USUAL = Columns()

@@ -1,4 +1,4 @@
-"""Tags that are whole numbers, as in Hugging Face's datasets: which column has them, and the names they stand for."""
+"""Tags that are whole numbers, as in Hugging Face's datasets: their column and their names."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TAGS = ("tags", "labels")
 
 
 def usual_columns(path: Path, words: str | None, tags: str | None) -> tuple[str, str]:
-    """The columns of words and tags of JSON lines or Parquet: those that were said, or of their usual names.
+    """The columns of words and tags of JSON lines or Parquet: the configured ones, or the usual names.
 
-    Where there is one column such as `ner_tags`, it is that.
+    A single column such as `ner_tags` is recognised too.
     """
     known = column_names(path)
     words = words or next((name for name in WORDS if name in known), WORDS[0])
@@ -39,7 +39,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def stored_names(path: Path, column: str) -> list[str] | None:
-    """The names of a column's tags that a Parquet file of Hugging Face's has in its metadata."""
+    """The names of a column's tags in the metadata of a Parquet file by Hugging Face."""
     schema = _schema(path) if path.suffix == ".parquet" else None
     if schema is None or not schema.metadata or b"huggingface" not in schema.metadata:
         return None
@@ -50,13 +50,13 @@ def stored_names(path: Path, column: str) -> list[str] | None:
         return None
 
 
-def parse_tag_names(said: str | Sequence[str]) -> list[str]:
-    """The names of data.tag_names: a list, text with commas between, or a file with one on each line or a JSON list."""
-    if not isinstance(said, str):
-        return [str(name) for name in said]
-    path = Path(said)
-    if "," in said and not path.is_file():
-        return [name.strip() for name in said.split(",")]
+def parse_tag_names(value: str | Sequence[str]) -> list[str]:
+    """The names in data.tag_names: a list, text separated by commas, or a file with one per line or a JSON list."""
+    if not isinstance(value, str):
+        return [str(name) for name in value]
+    path = Path(value)
+    if "," in value and not path.is_file():
+        return [name.strip() for name in value.split(",")]
     text = read_text(path)
     if text.lstrip()[:1] in "[{":
         try:
@@ -64,7 +64,7 @@ def parse_tag_names(said: str | Sequence[str]) -> list[str]:
         except (ValueError, RecursionError):
             found = None
         if found is None:
-            raise UserError(f"{path} holds no list of names.", 'Expected ["O", "B-PER", …], or a name on each line.')
+            raise UserError(f"{path} has no list of names.", 'Expected ["O", "B-PER", …], or a name on each line.')
         return found
     return [line.strip() for line in text.split("\n") if line.strip()]
 
@@ -82,15 +82,15 @@ def tags_of_numbers(numbers: Sequence[int], names: Sequence[str] | None, column:
     return tuple(names[number] for number in numbers)
 
 
-def say_nameless(path: Path, column: str) -> None:
+def note_unnamed_tags(path: Path, column: str) -> None:
     note(
-        f"{path}: {column} are whole numbers without names, and are taken for the tags '0', '1', …. "
+        f"{path}: {column} are whole numbers without names: the tags are '0', '1', …. "
         "Give their names with data.tag_names."
     )
 
 
 def _names_in(value: Any) -> list[str] | None:
-    """The first list of names inside of what JSON holds: a list itself, or what stands under `names`."""
+    """The first list of names in a JSON value: the list itself, or the value of `names`."""
     if isinstance(value, list):
         return value if value and all(isinstance(name, str) for name in value) else None
     if not isinstance(value, dict):
@@ -100,5 +100,5 @@ def _names_in(value: Any) -> list[str] | None:
 
 
 def _schema(path: Path) -> Any:
-    """The schema of a Parquet file, with the metadata that whoever wrote it left there."""
+    """The schema of a Parquet file, with its metadata."""
     return open_parquet(path).schema_arrow

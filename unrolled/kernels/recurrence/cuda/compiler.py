@@ -1,4 +1,4 @@
-"""The kernels' source to a GPU's machine code, by NVRTC; what was compiled once is kept on disk."""
+"""Compiles the kernels' source to a GPU's machine code with NVRTC, and caches it on disk."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 
 from unrolled.errors import UserError
-from unrolled.kernels.recurrence.cuda.arguments import header
-from unrolled.kernels.recurrence.cuda.plan import NUMBERS, Kind, width_blocks
+from unrolled.kernels.recurrence.cuda import arguments, constants
+from unrolled.kernels.recurrence.cuda.plan import NUMBERS, Kind, padded_size
 
 SOURCES = Path(__file__).parent
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-lineinfo")
@@ -22,20 +22,20 @@ OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-lineinfo")
 
 @cache
 def missing() -> str | None:
-    """Why nothing can be compiled or launched here, or None."""
+    """The reason why kernels cannot be compiled or launched here, or None."""
     try:
         from cuda.bindings import driver, nvrtc  # noqa: F401
     except ImportError:
         return "it needs the package cuda-bindings, which is not installed (pip install cuda-bindings)"
     try:
         nvrtc.nvrtcVersion()
-    except RuntimeError:  # the library itself is looked for at the first call
+    except RuntimeError:  # the first call loads the library
         return "it needs NVRTC, which is not installed (pip install nvidia-cuda-nvrtc)"
     return None
 
 
 class Program(NamedTuple):
-    """One of the sources with what makes it a program."""
+    """A source file and the macros it is compiled with."""
 
     source: str
     defines: tuple[str, ...]
@@ -46,30 +46,35 @@ PROBE = Program("probe.cu", ())
 
 @cache
 def recurrence(
-    kind: Kind, hidden: int, dtype: torch.dtype, units: int, near: bool = False, many_rows: bool = False
+    kind: Kind, hidden: int, dtype: torch.dtype, units: int, in_cluster: bool = False, many_rows: bool = False
 ) -> Program:
-    """`forward` and `backward` of a width, `units` of it to a block; in clusters, if they are near."""
-    many_rows = many_rows and not (kind.twice or kind.norm)  # these have no registers left
-    sizes = {"REAL_UNITS": hidden, "WIDTH": width_blocks(hidden), "BLOCK_UNITS": units, "MANY_ROWS": int(many_rows)}
-    defines = (*_cell(kind, dtype), *(f"-D{name}={size}" for name, size in sizes.items()))
-    source = kind.near if near else kind.source
+    """`forward` and `backward` for a hidden size, with `units` of it in a thread block."""
+    source = kind.cluster_source if in_cluster else kind.source
     assert source is not None, f"{kind.name} has no clusters"
-    return Program(source, defines)
+    sizes = {
+        "HIDDEN_SIZE": hidden,
+        "PADDED_SIZE": padded_size(hidden),
+        "CELL_STATE_SIZE": kind.cell_state_size(padded_size(hidden)),
+        "BLOCK_UNITS": units,
+        "MANY_ROWS": int(many_rows and not (kind.two_products or kind.norm)),  # these have no registers left
+    }
+    return _program(source, kind, dtype, sizes)
 
 
 @cache
-def once(kind: Kind, dtype: torch.dtype, rows: int) -> Program:
-    """`once`, a single step of so many sequences."""
-    return Program("once.cu", (*_cell(kind, dtype), f"-DROWS={rows}"))
+def single_step(kind: Kind, dtype: torch.dtype, rows: int) -> Program:
+    """`single_step` of `rows` sequences."""
+    return _program("single_step.cu", kind, dtype, {"ROWS": rows})
 
 
-def _cell(kind: Kind, dtype: torch.dtype) -> tuple[str, ...]:
-    return f"-DCELL_TYPE={kind.type}", f"-DNUMBER_TYPE={NUMBERS[dtype]}"
+def _program(source: str, kind: Kind, dtype: torch.dtype, sizes: dict[str, int]) -> Program:
+    macros = {"CELL_TYPE": kind.type, "NUMBER_TYPE": NUMBERS[dtype], **kind.constants(), **sizes}
+    return Program(source, tuple(f"-D{name}={value}" for name, value in macros.items()))
 
 
 @cache
 def machine_code(program: Program, architecture: str) -> bytes:
-    """A program as a cubin for `architecture` (sm_90, say); from the disk if it is there."""
+    """A program as a cubin for `architecture` (such as sm_90), from the cache on disk if possible."""
     options = (*OPTIONS, f"--gpu-architecture={architecture}", *program.defines)
     texts = sources()
     kept = cache_folder() / f"{_fingerprint(program.source, texts, options)}.cubin"
@@ -84,18 +89,18 @@ def machine_code(program: Program, architecture: str) -> bytes:
 
 
 def sources() -> dict[str, str]:
-    """Every file that a kernel is made of, by name."""
+    """The kernels' source files and generated headers, by name."""
     found = {path.name: path.read_text() for path in sorted(SOURCES.glob("*.cu*")) if path.suffix in (".cu", ".cuh")}
-    return found | {"arguments.h": header()}
+    return found | {"arguments.h": arguments.header(), "constants.h": constants.header()}
 
 
 class Compiled(NamedTuple):
     code: bytes
-    log: str  # what the compiler had to say
+    log: str
 
 
 def compile_source(name: str, texts: dict[str, str], options: tuple[str, ...]) -> Compiled:
-    """Machine code of the file `name`; a mistake in it is an error with the compiler's own words."""
+    """Machine code of the file `name`; the error of one that does not compile has the compiler's log."""
     from cuda.bindings import nvrtc
 
     headers = {other: text for other, text in texts.items() if other != name}
@@ -122,7 +127,7 @@ def compile_source(name: str, texts: dict[str, str], options: tuple[str, ...]) -
 
 
 def _checked(result: tuple[Any, ...]) -> Any:
-    """What a call of NVRTC returned, if it went well."""
+    """The result of a call of NVRTC; raises if it failed."""
     status, *values = result
     if status.value != 0:
         raise UserError(
@@ -133,10 +138,10 @@ def _checked(result: tuple[Any, ...]) -> Any:
 
 
 def cache_folder() -> Path:
-    """Where machine code is kept: UNROLLED_CACHE, or the user's cache folder."""
-    given = os.environ.get("UNROLLED_CACHE")
-    if given:
-        return Path(given)
+    """The folder of compiled kernels: UNROLLED_CACHE, or the user's cache folder."""
+    folder = os.environ.get("UNROLLED_CACHE")
+    if folder:
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unrolled"
 
 
@@ -144,12 +149,12 @@ def _fingerprint(name: str, texts: dict[str, str], options: tuple[str, ...]) -> 
     from cuda.bindings import nvrtc
 
     version = nvrtc.nvrtcVersion()[1:]
-    told = repr((name, sorted(texts.items()), options, version))
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    content = repr((name, sorted(texts.items()), options, version))
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def _keep(path: Path, code: bytes) -> None:
-    """Written beside and renamed, so that nobody reads half of it. A full or read-only disk costs only time."""
+    """Write to a temporary file and rename it. Without space or permission, nothing is cached."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as beside:

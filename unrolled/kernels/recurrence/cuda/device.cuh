@@ -1,4 +1,4 @@
-// What the kernels ask of the processor. tests/kernels/cuda_simulator.h gives the same functions on a CPU.
+// The GPU instructions that the kernels use. tests/kernels/cuda_simulator.h has the same functions for a CPU.
 #pragma once
 
 typedef unsigned char uint8_t;
@@ -6,9 +6,11 @@ typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 
+#include <constants.h>
+
 #define DEVICE __device__ __forceinline__
-#define KERNEL extern "C" __global__ void __launch_bounds__(256, 1)
-#define GIVEN const __grid_constant__
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, 1)
+#define KERNEL_ARGUMENT const __grid_constant__
 
 struct alignas(16) Words {
     uint32_t x, y, z, w;
@@ -21,17 +23,17 @@ DEVICE int thread_index() { return threadIdx.x; }
 DEVICE int block_index() { return blockIdx.x; }
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool any_lane(bool flag) { return __any_sync(0xffffffffu, flag); }
-DEVICE void give_up() { __trap(); }
-// for a while between two looks at what others write: looking is in the way of writing
-DEVICE void rest() { __nanosleep(64); }
+DEVICE void trap() { __trap(); }
+// Pause between two polls: failed polls compete with writes.
+DEVICE void back_off() { __nanosleep(64); }
 
 DEVICE uint8_t* shared_memory() {
     extern __shared__ Words shared[];
     return reinterpret_cast<uint8_t*>(shared);
 }
 
-// Words that other blocks write while this one waits for them: they come from the second-level cache, each of its
-// 32 bits in one piece. Nothing else is ordered by them, and nothing else needs to be.
+// Words that other blocks write while this one polls them, through the second-level cache. Each 32-bit word is atomic;
+// no other access is ordered by them, and none needs to be.
 DEVICE Words load_exchanged(const void* address) {
     Words words;
     asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -44,32 +46,32 @@ DEVICE void store_exchanged(void* address, uint32_t word) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(word) : "memory");
 }
 
-// A number from the lane whose index differs in these bits.
-DEVICE float from_lane_across(float number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
+// The number of the lane whose index differs in these bits.
+DEVICE float shuffle_xor(float number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
 DEVICE uint32_t bits_of(float number) { return __float_as_uint(number); }
 DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 
-// Words in the shared memory of blocks of one cluster, written by one and waited for by another in the same way.
+// Words in the shared memory of the blocks of a cluster: one block writes them, another polls them.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 DEVICE void sync_cluster() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-DEVICE uint32_t address_near(int block, const void* mine) {
+DEVICE uint32_t cluster_address(int block, const void* mine) {
     uint32_t there;
     const uint32_t here = static_cast<uint32_t>(__cvta_generic_to_shared(mine));
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
     return there;
 }
-// where block `block` has what `mine` is in this one
-DEVICE void store_near(int block, void* mine, uint32_t word) {
-    asm volatile("st.relaxed.cluster.shared::cluster.u32 [%0], %1;" ::"r"(address_near(block, mine)), "r"(word) : "memory");
+// Writes to the address in block `block` that corresponds to `mine` in this block.
+DEVICE void store_cluster(int block, void* mine, uint32_t word) {
+    asm volatile("st.relaxed.cluster.shared::cluster.u32 [%0], %1;" ::"r"(cluster_address(block, mine)), "r"(word) : "memory");
 }
-DEVICE void store_near(int block, void* mine, Words words) {
-    asm volatile("st.relaxed.cluster.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address_near(block, mine)),
+DEVICE void store_cluster(int block, void* mine, Words words) {
+    asm volatile("st.relaxed.cluster.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(cluster_address(block, mine)),
                  "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w)
                  : "memory");
 }
-DEVICE Words load_near(const void* mine) {
+DEVICE Words load_cluster(const void* mine) {
     Words words;
     const uint32_t here = static_cast<uint32_t>(__cvta_generic_to_shared(mine));
     asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -78,7 +80,7 @@ DEVICE Words load_near(const void* mine) {
                  : "memory");
     return words;
 }
-DEVICE Pair load_near_pair(const void* mine) {
+DEVICE Pair load_cluster_pair(const void* mine) {
     Pair pair;
     const uint32_t here = static_cast<uint32_t>(__cvta_generic_to_shared(mine));
     asm volatile("ld.volatile.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair.x), "=f"(pair.y) : "r"(here) : "memory");
@@ -86,7 +88,7 @@ DEVICE Pair load_near_pair(const void* mine) {
 }
 #endif
 
-// One number in 16 bits, and how two of them fill a word. Rounding makes every NaN 0x7fff: never 0xffff.
+// 16-bit numbers, two to a word. Rounding turns every NaN into 0x7fff, never into 0xffff.
 struct Half {
     static DEVICE uint32_t pack(float low, float high) {
         uint32_t word;
@@ -130,7 +132,7 @@ struct BFloat {
     }
 };
 
-// The hardware's own tanh, within 5e-4 of the truth: beside a 16-bit number's rounding it is not seen in any result.
+// The hardware's tanh. Its error of up to 5e-4 disappears in the rounding to 16 bits.
 DEVICE float tanh_of(float x) {
     float y;
     asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));

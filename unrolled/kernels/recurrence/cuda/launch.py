@@ -1,4 +1,4 @@
-"""Kernels on a GPU: loaded once for each device, launched on torch's current stream."""
+"""Loads kernels once for each device and launches them on torch's current stream."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from unrolled.errors import UserError
 from unrolled.kernels.recurrence.cuda import compiler
 from unrolled.kernels.recurrence.cuda.arguments import Arguments
 from unrolled.kernels.recurrence.cuda.compiler import Program
+from unrolled.kernels.recurrence.cuda.constants import MAX_CLUSTER_BLOCKS, THREADS
 from unrolled.kernels.recurrence.cuda.plan import (
-    MOST_OF_CLUSTER,
-    PORTABLE,
-    THREADS,
+    PORTABLE_CLUSTER_BLOCKS,
+    DeviceLimits,
     Kind,
-    Limits,
     Pass,
     Plan,
     make_plan,
@@ -28,57 +27,56 @@ from unrolled.kernels.recurrence.cuda.plan import (
 
 
 @cache
-def limits(device: torch.device) -> Limits:
-    """What the GPU has."""
+def limits(device: torch.device) -> DeviceLimits:
+    """The resources of the GPU."""
     from cuda.bindings import driver
 
     most = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
     properties = torch.cuda.get_device_properties(device)
     clusters = _most_clusters(int(shared), device) if properties.major == 9 else ()
-    return Limits(properties.multi_processor_count, int(shared), clusters)
+    return DeviceLimits(properties.multi_processor_count, int(shared), clusters)
 
 
 def _most_clusters(shared: int, device: torch.device) -> tuple[tuple[int, int], ...]:
-    """How many clusters of each size the GPU runs at once, with one block on each multiprocessor."""
+    """The number of clusters of each size that run at once, with one block on each multiprocessor."""
     from cuda.bindings import driver
 
     with torch.cuda.device(device):
         kernel = _loaded(compiler.PROBE, "probe", device)
-        _allow(kernel, shared, MOST_OF_CLUSTER)
-        sizes = [1 << i for i in range(1, MOST_OF_CLUSTER.bit_length())]
+        _allow(kernel, shared, MAX_CLUSTER_BLOCKS)
+        sizes = [1 << i for i in range(1, MAX_CLUSTER_BLOCKS.bit_length())]
         plans = [Plan(size, 1, 1, 1, 1, shared, 1, size, cooperative=False) for size in sizes]
         found = [driver.cuOccupancyMaxActiveClusters(kernel, _configured(plan, 0)) for plan in plans]
         return tuple((size, int(_checked(one, "measure"))) for size, one in zip(sizes, found, strict=True))
 
 
 @cache
-def plan(kind: Kind, direction: Pass, width: int, batch: int, share: int, device: torch.device) -> Plan | None:
-    """The launch of a kernel on one of `share` parts of a GPU, or on all of it; None if that is too small for it."""
+def plan(kind: Kind, direction: Pass, padded: int, batch: int, share: int, device: torch.device) -> Plan | None:
+    """The launch of a kernel on one of `share` parts of a GPU, or else on all of it; None if the GPU is too small."""
     whole = limits(device)
-    return make_plan(kind, direction, width, batch, whole.part(share)) or make_plan(
-        kind, direction, width, batch, whole
-    )
+    part = make_plan(kind, direction, padded, batch, whole.part(share))
+    return part or make_plan(kind, direction, padded, batch, whole)
 
 
-def run(program: Program, name: str, how: Plan, given: Arguments, device: torch.device) -> None:
-    """Launches a kernel on torch's current stream of the device; blocks that wait for each other run at once."""
+def run(program: Program, name: str, plan: Plan, arguments: Arguments, device: torch.device) -> None:
+    """Launch a kernel on torch's current stream of the device; blocks that wait for each other run at once."""
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
-            return run(program, name, how, given, device)
+            return run(program, name, plan, arguments, device)
     if not hasattr(_thread, "entered"):
         _enter(device)
-    go = _prepared(program, name, how, torch._C._cuda_getCurrentRawStream(device.index), device)
-    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
-    _checked(go(ctypes.addressof(parameters), 0), "launch")
+    start = _prepared(program, name, plan, torch._C._cuda_getCurrentRawStream(device.index), device)
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+    _checked(start(ctypes.addressof(parameters), 0), "launch")
     return None
 
 
 @contextmanager
 def forked(device: torch.device, wanted: bool = True) -> Iterator[AbstractContextManager[Any]]:
-    """A block with a stream beside the current one, to be entered; what comes after the block waits for both.
+    """A second stream to enter inside the block; the current stream waits for it at the end of the block.
 
-    If it is not `wanted`, and in a simulation, there is one stream.
+    If not `wanted`, and in a simulation, all work stays on the current stream.
     """
     if not wanted or device.type != "cuda":
         yield nullcontext()
@@ -91,13 +89,13 @@ def forked(device: torch.device, wanted: bool = True) -> Iterator[AbstractContex
 
 
 def capturing(device: torch.device) -> bool:
-    """Whether what is launched now becomes part of a CUDA graph."""
+    """Whether the current stream is being captured in a CUDA graph."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 @cache
 def side_stream(device: torch.device, key: int) -> torch.cuda.Stream:
-    """One and the same stream for a key, and no other's: torch's own come round again after 32, to be waited for."""
+    """The stream of a key. Streams of torch are shared by others: its pool has 32, which it hands out in turn."""
     from cuda.bindings import driver
 
     with torch.cuda.device(device):
@@ -107,43 +105,43 @@ def side_stream(device: torch.device, key: int) -> torch.cuda.Stream:
     return torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]  # torch's
 
 
-_sides: dict[int, int] = {}  # streams by their keys
-BESIDE = 1000  # from here on: keys of streams beside the usual one, and beside those of other keys
+_sides: dict[int, int] = {}  # keys of streams
+BESIDE = 1000  # first key of the streams that `forked` uses
 
 
-def ready(program: Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:
-    """`run` for one kernel again and again, by a shorter way: nothing is looked up but the stream."""
+def ready(program: Program, name: str, plan: Plan, device: torch.device) -> Callable[[Arguments], None]:
+    """A function that launches one kernel many times, with fewer checks than `run`."""
     known: dict[int, Callable[[int, int], tuple[Any, ...]]] = {}
 
-    def go(given: Arguments) -> None:
+    def start(arguments: Arguments) -> None:
         stream = torch._C._cuda_getCurrentRawStream(device.index)
         if stream not in known or torch._C._cuda_getDevice() != device.index or not hasattr(_thread, "entered"):
-            run(program, name, how, given, device)
-            known[stream] = _prepared(program, name, how, stream, device)
+            run(program, name, plan, arguments, device)
+            known[stream] = _prepared(program, name, plan, stream, device)
             return
-        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         _checked(known[stream](ctypes.addressof(parameters), 0), "launch")
 
-    return go
+    return start
 
 
 @cache
 def _prepared(
-    program: Program, name: str, how: Plan, stream: int, device: torch.device
+    program: Program, name: str, plan: Plan, stream: int, device: torch.device
 ) -> Callable[[int, int], tuple[Any, ...]]:
-    """A launch that wants to know its arguments only."""
+    """The launch, except for its arguments."""
     from cuda.bindings import driver
 
     kernel = _loaded(program, name, device)
-    _allow(kernel, how.shared_bytes, how.cluster)
-    return partial(driver.cuLaunchKernelEx, _configured(how, stream), kernel)
+    _allow(kernel, plan.shared_bytes, plan.cluster)
+    return partial(driver.cuLaunchKernelEx, _configured(plan, stream), kernel)
 
 
 _thread = threading.local()
 
 
 def _enter(device: torch.device) -> None:
-    """A thread in which torch has not used the GPU yet, as autograd's may be, has no context."""
+    """Set the CUDA context of a thread in which torch has not used the GPU yet, as autograd's may be."""
     from cuda.bindings import driver
 
     if int(_checked(driver.cuCtxGetCurrent(), "launch")) == 0:
@@ -152,22 +150,22 @@ def _enter(device: torch.device) -> None:
 
 
 @cache
-def _configured(how: Plan, stream: int) -> Any:
-    """The launch itself; made once, since that takes as long as some steps do."""
+def _configured(plan: Plan, stream: int) -> Any:
+    """The configuration of a launch, cached since it takes as long as some steps."""
     from cuda.bindings import driver
 
     config = driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = how.blocks, 1, 1
+    config.gridDimX, config.gridDimY, config.gridDimZ = plan.blocks, 1, 1
     config.blockDimX, config.blockDimY, config.blockDimZ = THREADS, 1, 1
-    config.sharedMemBytes = how.shared_bytes
+    config.sharedMemBytes = plan.shared_bytes
     config.hStream = stream
     attributes = []
-    if how.cluster > 1:
+    if plan.cluster > 1:
         cluster = driver.CUlaunchAttribute()
         cluster.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = how.cluster, 1, 1
+        cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = plan.cluster, 1, 1
         attributes.append(cluster)
-    if how.cooperative:
+    if plan.cooperative:
         together = driver.CUlaunchAttribute()
         together.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         together.value.cooperative = 1
@@ -197,10 +195,10 @@ _allowed: dict[tuple[int, str], int] = {}
 
 
 def _allow(kernel: Any, shared: int, cluster: int) -> None:
-    """More than 48 KiB of shared memory, and clusters of more than eight blocks, must be asked for."""
+    """Permit more than 48 KiB of shared memory, and clusters of more than eight blocks, where needed."""
     if shared > _allowed.get((int(kernel), "shared"), 48 * 1024):
         _set(kernel, "shared", shared)
-    if cluster > PORTABLE and not _allowed.get((int(kernel), "cluster")):
+    if cluster > PORTABLE_CLUSTER_BLOCKS and not _allowed.get((int(kernel), "cluster")):
         _set(kernel, "cluster", 1)
 
 

@@ -1,4 +1,4 @@
-"""How a recurrence is spread over a GPU: which kernel, how many blocks, what each of them has to hold."""
+"""Distribution of a recurrence over a GPU: the kernel, the number of thread blocks, and the memory of each."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from typing import Literal
 
 import torch
 
+from unrolled.kernels.recurrence.cuda.constants import (
+    EXCHANGE_PADDING,
+    FRAGMENT_BYTES,
+    FRAGMENT_ROWS,
+    MAX_CLUSTER_BLOCKS,
+    MAX_REGISTER_FRAGMENTS,
+    MAX_REGISTER_FRAGMENTS_OF_TWO,
+    NORM_STATISTICS,
+    REGISTER_FRAGMENTS_WITH_SPILL,
+    SUMS_PADDING,
+    THREADS,
+    TILE_COLUMNS,
+    TILE_ROWS,
+    WARPS,
+)
+
 Pass = Literal["forward", "backward"]
 
-# The kernels' own measures (weights.cuh).
-WARPS, THREADS, BLOCK, TILE_ROWS, MOST_HELD, HELD_OF_MORE, MOST_HELD_OF_TWO = 8, 256, 32, 8, 16, 14, 18
-UNITS = (16, 32)  # of a block of threads, which has a thread for every two units of a row
-MOST_OF_CLUSTER = 16  # blocks that reach into each other's shared memory; more than 8 only if asked for
-PORTABLE = 8
-WIDEST_OF_CLUSTER = MOST_OF_CLUSTER * max(UNITS) // BLOCK  # in blocks of 32 units (cluster.cu)
-WIDEST = 1536
+BLOCK_UNITS = (16, 32)  # units of a thread block, which has a thread for every two units of a row
+PORTABLE_CLUSTER_BLOCKS = 8  # larger clusters need permission for each kernel
+MAX_CLUSTER_SIZE = MAX_CLUSTER_BLOCKS * max(BLOCK_UNITS)  # units
+MAX_HIDDEN_SIZE = 1536
 NEVER = 10**9
 
 
@@ -24,37 +37,51 @@ class Kind:
     """A cell as the kernels know it."""
 
     name: str
-    source: str  # the file of its kernels
-    type: str  # its C++ type
+    source: str  # file of its kernels
+    type: str  # C++ type
     gates: int
     saved: int  # numbers of a unit and step kept for the backward pass
-    own: int  # weights that a unit has for itself
-    memory: bool  # whether it has a state c
-    candidate: bool = False  # whether the candidate's x has another gradient than its product
-    twice: bool = False  # whether a step has two products: all gates but the last, then the last
-    norm: bool = False  # whether it has layer norm, and its blocks sums to exchange
-    near: str | None = "cluster.cu"  # the file of its kernels in clusters, if there are any
+    unit_weights: int  # weights that belong to one unit: peepholes, gains and shifts
+    cell_state: bool  # whether it has a state c
+    separate_candidate: bool = False  # the gradients of the candidate's input and of its product differ
+    two_products: bool = False  # in a step: all gates but the last, then the last
+    norm: bool = False  # layer norm, whose sums the blocks exchange
+    cluster_source: str | None = "cluster.cu"  # file of its kernels for clusters, if there are any
 
     @property
-    def another(self) -> bool:
-        """Whether the gradients of the input's part are other numbers than those of the product."""
-        return self.candidate or self.twice or self.norm
+    def separate_input_gradient(self) -> bool:
+        """Whether the gradients of the input's part differ from those of the recurrent product."""
+        return self.separate_candidate or self.two_products or self.norm
 
-    def memory_width(self, width: int) -> int:
-        """Of what is kept of c: it, and mean and deviation of two norms."""
-        return width + 4 if self.norm else width
+    def cell_state_size(self, padded: int) -> int:
+        """The numbers kept for c of all units, and for the statistics of the norms."""
+        return padded + NORM_STATISTICS if self.norm else padded
+
+    def constants(self) -> dict[str, int]:
+        """The macros that the kernels are compiled with."""
+        return {
+            "GATES": self.gates,
+            "SAVED": self.saved,
+            "UNIT_WEIGHTS": self.unit_weights,
+            "HAS_CELL_STATE": int(self.cell_state),
+            "SEPARATE_CANDIDATE": int(self.separate_candidate),
+            "SEPARATE_INPUT_GRADIENT": int(self.separate_input_gradient),
+        }
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind("RNN (tanh)", "recurrence.cu", "RNN<false>", 1, 1, 0, memory=False),
-    Kind("RNN (relu)", "recurrence.cu", "RNN<true>", 1, 1, 0, memory=False),
-    Kind("LSTM", "recurrence.cu", "LSTM<NONE>", 4, 4, 0, memory=True),
-    Kind("LSTM, peepholes, o sees c_t", "recurrence.cu", "LSTM<CURRENT>", 4, 4, 3, memory=True),
-    Kind("LSTM, peepholes, o sees c_{t-1}", "recurrence.cu", "LSTM<PREVIOUS>", 4, 4, 3, memory=True),
-    Kind("GRU", "recurrence.cu", "GRU", 3, 4, 1, memory=False, candidate=True),
-    Kind("GRU, reset before", "gru_before.cu", "GRU", 3, 3, 0, memory=False, twice=True, near="gru_before_cluster.cu"),
-    Kind("LSTM, layer norm", "lstm_norm.cu", "LSTM<NONE>", 4, 8, 6, memory=True, norm=True, near=None),
-)
+    Kind("RNN (tanh)", "recurrence.cu", "RNN<false>", 1, 1, 0, cell_state=False),
+    Kind("RNN (relu)", "recurrence.cu", "RNN<true>", 1, 1, 0, cell_state=False),
+    Kind("LSTM", "recurrence.cu", "LSTM<NONE>", 4, 4, 0, cell_state=True),
+    Kind("LSTM, peepholes, o sees c_t", "recurrence.cu", "LSTM<CURRENT>", 4, 4, 3, cell_state=True),
+    Kind("LSTM, peepholes, o sees c_{t-1}", "recurrence.cu", "LSTM<PREVIOUS>", 4, 4, 3, cell_state=True),
+    Kind("GRU", "recurrence.cu", "GRU", 3, 4, 1, cell_state=False, separate_candidate=True),
+    Kind(
+        "GRU, reset before", "gru_before.cu", "GRUBefore", 3, 3, 0, cell_state=False, two_products=True,
+        cluster_source="gru_before_cluster.cu",
+    ),
+    Kind("LSTM, layer norm", "lstm_norm.cu", "LSTM<NONE>", 4, 8, 6, cell_state=True, norm=True, cluster_source=None),
+)  # fmt: skip
 RNN_TANH, RNN_RELU, LSTM, LSTM_CURRENT, LSTM_PREVIOUS, GRU, GRU_BEFORE, LSTM_NORM = range(len(KINDS))
 
 NUMBERS = {torch.float16: "Half", torch.bfloat16: "BFloat"}
@@ -62,44 +89,43 @@ NUMBERS = {torch.float16: "Half", torch.bfloat16: "BFloat"}
 
 @dataclass(frozen=True)
 class Product:
-    """The recurrent product of a block of threads: so many sums of each of its units, over blocks of 32 columns."""
+    """The recurrent product of a thread block: `sums` of each of its units, over tiles of 32 columns."""
 
     sums: int
-    blocks: int
+    column_tiles: int
     units: int
-    held: int = 0  # weights in registers, if another product has some too
+    register_fragments: int = 0  # set if another product has fragments in registers too
 
     @property
-    def pieces(self) -> int:
-        """Weights of a warp, 16 by 32 each."""
-        return self.sums * self.units // 16 * -(-self.blocks // WARPS)
+    def fragments(self) -> int:
+        """Fragments of the weights that a warp keeps."""
+        return self.sums * self.units // FRAGMENT_ROWS * -(-self.column_tiles // WARPS)
 
     def bytes(self, rows: int) -> int:
-        """In shared memory: weights that do not fit into registers, and two sets of partial sums, taking turns."""
-        held = self.held or (self.pieces if self.pieces <= MOST_HELD else HELD_OF_MORE)
-        spare = max(0, self.pieces - held) * WARPS * 32 * 32
-        wide = 4 if self.sums == 3 else self.sums  # those of a unit fill 4, 8 or 16 bytes
-        return spare + 2 * min(self.blocks, WARPS) * rows * (self.units * wide + 4) * 4
+        """Shared memory: fragments that do not fit into registers, and two sets of partial sums, which take turns."""
+        fit = self.fragments if self.fragments <= MAX_REGISTER_FRAGMENTS else REGISTER_FRAGMENTS_WITH_SPILL
+        spilled = max(0, self.fragments - (self.register_fragments or fit)) * WARPS * FRAGMENT_BYTES
+        floats = 4 if self.sums == 3 else self.sums  # the sums of a unit take 4, 8 or 16 bytes
+        return spilled + 2 * min(self.column_tiles, WARPS) * rows * (self.units * floats + SUMS_PADDING) * 4
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a GPU has."""
+class DeviceLimits:
+    """The resources of a GPU."""
 
     multiprocessors: int
     shared_bytes: int  # of one block
-    # of blocks that reach into each other's shared memory: how many run at once, if each has so many blocks
-    clusters: tuple[tuple[int, int], ...] = ()
+    clusters: tuple[tuple[int, int], ...] = ()  # (blocks of a cluster, clusters of that size that run at once)
 
-    def part(self, share: int) -> Limits:
-        """One of so many parts of the GPU."""
+    def part(self, share: int) -> DeviceLimits:
+        """One of `share` equal parts of the GPU."""
         clusters = tuple((size, count // share) for size, count in self.clusters)
-        return Limits(self.multiprocessors // share, self.shared_bytes, clusters)
+        return DeviceLimits(self.multiprocessors // share, self.shared_bytes, clusters)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch: `blocks` of 256 threads for so many rows of the batch."""
+    """A launch: `blocks` of 256 threads for `rows` rows of the batch."""
 
     blocks: int
     units: int  # of a block
@@ -107,158 +133,161 @@ class Plan:
     group_rows: int
     chunk_rows: int
     shared_bytes: int
-    tally_rows: int  # of all blocks that own a unit
+    accumulator_rows: int  # rows of partial gradients of biases and unit weights
     cluster: int = 1  # blocks of a cluster
     cooperative: bool = True  # whether all blocks run at once, not only those of a cluster
-    rest: Plan | None = None  # for the rows after these, beside them: on what clusters leave of the GPU
+    rest: Plan | None = None  # for the remaining rows, beside the clusters, on the multiprocessors they leave
 
     @property
-    def near(self) -> bool:
-        """Whether a group is one cluster, and blocks wait for no others (cluster.cu)."""
+    def in_cluster(self) -> bool:
+        """Whether a group is one cluster, whose blocks wait for no others (cluster.cu)."""
         return self.cluster > 1 and not self.cooperative
 
     @property
     def many_rows(self) -> bool:
-        """Whether a chunk is more than one product's rows."""
+        """Whether a chunk has more rows than one product."""
         return self.chunk_rows > TILE_ROWS
 
 
-def width_blocks(hidden: int) -> int:
-    """Blocks of 32 units; the last is filled up with units that have no weights, and up to 512 units the last two."""
-    blocks = -(-hidden // BLOCK)
-    return blocks + blocks % 2 if blocks <= WIDEST_OF_CLUSTER else blocks
+def padded_size(hidden: int) -> int:
+    """The number of units with padding: a multiple of 32, and of 64 up to 512 units."""
+    multiple = 2 * TILE_COLUMNS if hidden <= MAX_CLUSTER_SIZE else TILE_COLUMNS
+    return -(-hidden // multiple) * multiple
 
 
-def products_of(kind: Kind, direction: Pass, width: int, units: int) -> list[Product]:
-    """What is multiplied at a step, one after the other."""
-    gates = [kind.gates - 1, 1] if kind.twice else [kind.gates]
+def products_of(kind: Kind, direction: Pass, padded: int, units: int) -> list[Product]:
+    """The products of a step, in their order."""
+    width = padded // TILE_COLUMNS
+    gates = [kind.gates - 1, 1] if kind.two_products else [kind.gates]
     found = [Product(g, width, units) if direction == "forward" else Product(1, g * width, units) for g in gates]
-    if not kind.twice:
+    if not kind.two_products:
         return found
-    fit = sum(product.pieces for product in found) <= MOST_HELD_OF_TWO
-    held = [product.pieces if fit else g * HELD_OF_MORE // 3 for g, product in zip(gates, found, strict=True)]
-    return [replace(product, held=count) for product, count in zip(found, held, strict=True)]
+    fit = sum(product.fragments for product in found) <= MAX_REGISTER_FRAGMENTS_OF_TWO
+    held = [p.fragments if fit else g * REGISTER_FRAGMENTS_WITH_SPILL // 3 for g, p in zip(gates, found, strict=True)]
+    return [replace(product, register_fragments=count) for product, count in zip(found, held, strict=True)]
 
 
-def make_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """Clusters, which are faster, or groups of rows, as many as the GPU runs at once; None if it is too small.
+def make_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
+    """Clusters, which are faster, or groups of blocks, as many as run at once; None if the GPU is too small.
 
-    Clusters that do not all run at once: forward, the last rows may go beside them, or all to groups of as few rows;
-    backward only where clusters cannot wait for others to end.
+    Where not all clusters run at once: forward, the last rows run beside them, or all rows in groups of as few rows;
+    backward, clusters wait for others to end where they can.
     """
-    near = split = None
-    if kind.near is not None and width <= WIDEST_OF_CLUSTER:
-        near = _cluster_plan(kind, direction, width, batch, limits)
-        if near is not None and (direction == "backward" or _waves(near.cluster, batch, limits) == 1):
-            return near
-        split = _split_plan(kind, direction, width, batch, limits)
+    cluster = split = None
+    if kind.cluster_source is not None and padded <= MAX_CLUSTER_SIZE:
+        cluster = _cluster_plan(kind, direction, padded, batch, limits)
+        if cluster is not None and (direction == "backward" or _waves(cluster.cluster, batch, limits) == 1):
+            return cluster
+        split = _split_plan(kind, direction, padded, batch, limits)
     if split is not None:
         return split
-    far = _far_plan(kind, direction, width, batch, limits)
-    return far if near is None or (far is not None and far.group_rows == near.group_rows) else near
+    grid = _grid_plan(kind, direction, padded, batch, limits)
+    return grid if cluster is None or (grid is not None and grid.group_rows == cluster.group_rows) else cluster
 
 
-def _far_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """Groups of rows, each with all units.
+def _grid_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
+    """Groups of blocks, each with some rows and all units.
 
-    Blocks have more units where that leaves fewer rows to each group: a group reads all its rows once for each block.
-    But not if weights then leave the registers; it pays nevertheless where a step has two products, and where a row has
-    all gates, backward, even with as many rows.
+    Blocks have more units where that leaves fewer rows to each group, since every block reads all rows of its group;
+    but not if weights then leave the registers. That is still worth it where a step has two products, and backward,
+    where a row has all gates, even with as many rows.
     """
-    few, many = UNITS
-    too_many = sum(product.pieces for product in products_of(kind, direction, width, many)) > MOST_HELD
-    if kind.norm or (too_many and direction == "forward" and not kind.twice):
+    few, many = BLOCK_UNITS
+    too_many = sum(p.fragments for p in products_of(kind, direction, padded, many)) > MAX_REGISTER_FRAGMENTS
+    if kind.norm or (too_many and direction == "forward" and not kind.two_products):
         sizes: tuple[int, ...] = (few,)
     else:
         sizes = (few, many) if direction == "forward" else (many, few)
-    plans = [_plan_with(units, kind, direction, width, batch, limits) for units in sizes]
+    plans = [_plan_with(units, kind, direction, padded, batch, limits) for units in sizes]
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.group_rows, default=None)
 
 
-def _plan_with(units: int, kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """Forward, a group's rows come in two chunks if there are enough: one is on its way while the other is multiplied.
+def _plan_with(units: int, kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
+    """Forward, a group's rows come in two chunks if there are enough: one is exchanged while the other is multiplied.
 
     Not where a step has two products: each chunk would wait for both. A batch that does not fit takes several launches.
     """
-    slices = width * BLOCK // units
-    most_groups = limits.multiprocessors // slices
+    group_blocks = padded // units
+    most_groups = limits.multiprocessors // group_blocks
     if most_groups == 0:
         return None
     tiles = -(-batch // TILE_ROWS)
-    tiles_of_group = -(-tiles // most_groups)
-    while tiles_of_group > 0:
-        groups = min(most_groups, -(-tiles // tiles_of_group))
-        wanted = -(-tiles_of_group // 2) if direction == "forward" and not (kind.norm or kind.twice) else tiles_of_group
-        most = 2 * THREADS // units // TILE_ROWS
-        for chunk_tiles in range(min(most, wanted), 0, -1):
-            chunk_rows, chunks = chunk_tiles * TILE_ROWS, -(-tiles_of_group // chunk_tiles)
-            shared = shared_bytes(kind, direction, width, units, chunk_rows, chunks)
+    group_tiles = -(-tiles // most_groups)
+    while group_tiles > 0:
+        groups = min(most_groups, -(-tiles // group_tiles))
+        halves = direction == "forward" and not (kind.norm or kind.two_products)
+        most = min(2 * THREADS // units // TILE_ROWS, -(-group_tiles // 2) if halves else group_tiles)
+        for chunk_tiles in range(most, 0, -1):
+            chunk_rows, chunks = chunk_tiles * TILE_ROWS, -(-group_tiles // chunk_tiles)
+            shared = shared_bytes(kind, direction, padded, units, chunk_rows, chunks)
             if shared <= limits.shared_bytes:
-                group_rows = tiles_of_group * TILE_ROWS
+                group_rows = group_tiles * TILE_ROWS
                 rows = min(batch, groups * group_rows)
-                return Plan(groups * slices, units, rows, group_rows, chunk_rows, shared, groups * chunk_rows)
-        tiles_of_group //= 2
+                return Plan(groups * group_blocks, units, rows, group_rows, chunk_rows, shared, groups * chunk_rows)
+        group_tiles //= 2
     return None
 
 
-def _cluster_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """A cluster for every eight rows; None if there are no clusters of as many blocks as it takes.
+def _cluster_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
+    """A cluster for every eight rows; None if the GPU has no clusters of that size.
 
-    Blocks have more units where fewer clusters then wait for others to end. Of clusters of more than eight blocks a GPU
-    has few: all must run at once.
+    Blocks have more units where fewer clusters then wait for others to end. A GPU runs few clusters of more than eight
+    blocks: those must all run at once.
     """
-    sizes = {units: width * BLOCK // units for units in UNITS}
-    waves = {units: _waves(size, batch, limits) for units, size in sizes.items() if size <= PORTABLE}
-    if not waves and _waves(sizes[max(UNITS)], batch, limits) == 1:
-        waves[max(UNITS)] = 1
-    units = min(waves, key=waves.__getitem__, default=0)  # of equals the fewest
+    sizes = {units: padded // units for units in BLOCK_UNITS}
+    waves = {units: _waves(size, batch, limits) for units, size in sizes.items() if size <= PORTABLE_CLUSTER_BLOCKS}
+    if not waves and _waves(sizes[max(BLOCK_UNITS)], batch, limits) == 1:
+        waves[max(BLOCK_UNITS)] = 1
+    units = min(waves, key=waves.__getitem__, default=0)  # the fewest units of equal waves
     if not units or waves[units] == NEVER:
         return None
     size, clusters = sizes[units], -(-batch // TILE_ROWS)
-    shared, tally_rows = cluster_bytes(kind, direction, width, units), clusters * TILE_ROWS
-    return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, tally_rows, size, cooperative=False)
+    shared = cluster_bytes(kind, direction, padded, units)
+    rows = clusters * TILE_ROWS
+    return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, rows, size, cooperative=False)
 
 
-def _split_plan(kind: Kind, direction: Pass, width: int, batch: int, limits: Limits) -> Plan | None:
-    """As many clusters as run at once, and the last rows beside them, if they find room there in groups of eight."""
-    size = width * BLOCK // max(UNITS)
+def _split_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
+    """As many clusters as run at once, and the last rows beside them, if groups of eight rows fit there."""
+    size = padded // max(BLOCK_UNITS)
     most = _most_clusters(size, limits)
     rows = most * TILE_ROWS
     if not 0 < rows < batch:
         return None
-    left = Limits(limits.multiprocessors - most * size, limits.shared_bytes)
-    near = _cluster_plan(kind, direction, width, rows, limits)
-    rest = _far_plan(kind, direction, width, batch - rows, left)
-    if near is None or rest is None or rest.group_rows > TILE_ROWS or rest.rows < batch - rows:
+    left = DeviceLimits(limits.multiprocessors - most * size, limits.shared_bytes)
+    cluster = _cluster_plan(kind, direction, padded, rows, limits)
+    rest = _grid_plan(kind, direction, padded, batch - rows, left)
+    if cluster is None or rest is None or rest.group_rows > TILE_ROWS or rest.rows < batch - rows:
         return None
-    return replace(near, rest=rest)
+    return replace(cluster, rest=rest)
 
 
-def _waves(size: int, batch: int, limits: Limits) -> int:
-    """How often clusters of so many blocks, one for every eight rows, fill the GPU one after the other."""
+def _waves(size: int, batch: int, limits: DeviceLimits) -> int:
+    """How many times clusters of `size` blocks, one for every eight rows, fill the GPU one after the other."""
     most = _most_clusters(size, limits)
     return -(-batch // TILE_ROWS // most) if most else NEVER
 
 
-def _most_clusters(size: int, limits: Limits) -> int:
+def _most_clusters(size: int, limits: DeviceLimits) -> int:
     return next((count for of, count in limits.clusters if of >= size), 0)
 
 
-def cluster_bytes(kind: Kind, direction: Pass, width: int, units: int) -> int:
-    """What a block of a cluster keeps in shared memory, twice: every h and partial sums; or sums and gates."""
-    products = products_of(kind, direction, width, units)
+def cluster_bytes(kind: Kind, direction: Pass, padded: int, units: int) -> int:
+    """Shared memory of a block in a cluster: forward, every h and partial sums; backward, sums and gates; all twice."""
+    products = products_of(kind, direction, padded, units)
     if direction == "forward":
-        shown = len(products) * 2 * TILE_ROWS * (width * BLOCK + 32) * 2
-        if kind.twice:  # each gate has a product of its own
-            products = [Product(1, width, units)] * kind.gates
-        return shown + sum(product.bytes(TILE_ROWS) for product in products)
-    columns = [-(-product.blocks // width * units // BLOCK) * BLOCK for product in products]
-    tally = 4 * 2 * THREADS * kind.own
-    return sum(2 * TILE_ROWS * (4 * width * BLOCK + 2 * (count + 32)) for count in columns) + tally
+        broadcasts = len(products) * 2 * TILE_ROWS * (padded + EXCHANGE_PADDING) * 2
+        if kind.two_products:  # each gate has its own product
+            products = [Product(1, padded // TILE_COLUMNS, units)] * kind.gates
+        return broadcasts + sum(product.bytes(TILE_ROWS) for product in products)
+    gates = [product.column_tiles * TILE_COLUMNS // padded for product in products]
+    columns = [-(-count * units // TILE_COLUMNS) * TILE_COLUMNS for count in gates]
+    accumulators = 4 * 2 * THREADS * kind.unit_weights
+    return sum(2 * TILE_ROWS * (4 * padded + 2 * (count + EXCHANGE_PADDING)) for count in columns) + accumulators
 
 
-def shared_bytes(kind: Kind, direction: Pass, width: int, units: int, chunk_rows: int, chunks: int) -> int:
-    """What a block keeps in shared memory: what its products do, two numbers of each unit and row, and more."""
-    products = sum(product.bytes(chunk_rows) for product in products_of(kind, direction, width, units))
-    more = kind.gates * units if direction == "forward" else 2 * THREADS * (kind.gates + kind.own)
+def shared_bytes(kind: Kind, direction: Pass, padded: int, units: int, chunk_rows: int, chunks: int) -> int:
+    """Shared memory of a block: that of its products, two numbers of each unit and row, and biases or accumulators."""
+    products = sum(product.bytes(chunk_rows) for product in products_of(kind, direction, padded, units))
+    more = kind.gates * units if direction == "forward" else 2 * THREADS * (kind.gates + kind.unit_weights)
     return products + 4 * (2 * chunks * chunk_rows * units + more)

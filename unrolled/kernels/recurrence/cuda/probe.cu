@@ -1,4 +1,4 @@
-// A kernel that does nothing: how many of its clusters a GPU runs at once is how many of any other that fills its blocks.
+// An empty kernel, from which the driver computes how many clusters a GPU runs at once.
 #include <device.cuh>
 
 KERNEL probe() {}

@@ -1,12 +1,12 @@
 // The recurrent product: weights that stay on the chip, times rows that other blocks are still writing.
 //
-// A block owns UNITS units, each of them with SUMS rows of weights (one for each gate, say) by K columns: TILES matrices
-// of 16 rows. K is cut into blocks of 32 columns, of which each of the eight warps has some: neighbours, since half a line
-// of the cache comes as fast as its other half; of what is near, in turn. Each warp ends with its part of the sums, which
-// go through shared memory to the threads that own the units.
+// A block owns BLOCK_UNITS units, each with SUMS rows of weights (one for each gate, for example): TILES matrices of
+// FRAGMENT_ROWS rows. Their columns are split into COLUMN_TILES tiles, and those among the warps. Tiles of a warp are
+// neighbours, since both halves of a cache line arrive together; in a cluster they are WARPS apart. Each warp ends with
+// partial sums, which go through shared memory to the threads that own the units.
 #pragma once
 
-// The sums of one unit, side by side in shared memory so that one access takes them all.
+// The sums of one unit, contiguous in shared memory, so that one access reads them all.
 template <int SUMS>
 struct Sums;
 template <>
@@ -26,106 +26,111 @@ struct alignas(16) Sums<4> {
     float of[4];
 };
 
-// TRANSPOSED: the matrix has a row for each column of the product. Two neighbouring units make one word of it, so that
-// a lane has rows 2r and 2r + 1 of a tile then, and not r and r + 8. NEAR: the rows come by shared memory. IN_REGISTERS:
-// pieces of weights, where a second product wants registers too (gru_before.cu).
-template <class Number, int SUMS, int BLOCKS, bool TRANSPOSED = false, bool NEAR = false, int IN_REGISTERS = 0>
+// TRANSPOSED: the matrix has a row for each column of the product. Two neighbouring units are one word of it, so a lane
+// has rows 2r and 2r + 1 of a tile instead of r and r + 8. IN_CLUSTER: the rows come through shared memory.
+// REGISTER_FRAGMENTS: set where a second product needs registers too (gru_before.cu).
+template <int SUMS, int COLUMN_TILES, bool TRANSPOSED = false, bool IN_CLUSTER = false, int REGISTER_FRAGMENTS = 0>
 struct Product {
     static_assert(SUMS == 1 || !TRANSPOSED);
     using UnitSums = Sums<SUMS>;
-    static constexpr int TILES = SUMS * SIXTEENS;                     // tile t: sum t % SUMS of sixteen units
-    static constexpr int SHARE = (BLOCKS + WARPS - 1) / WARPS;        // blocks of a warp; the last may be one too many
-    static constexpr int PIECES = TILES * SHARE;
-    static constexpr int SUMMING = BLOCKS < WARPS ? BLOCKS : WARPS;   // warps that have a block at all
-    static constexpr int WIDE = sizeof(UnitSums) / 4;                     // floats
-    static constexpr int PITCH = UNITS * WIDE + 4;                    // floats of a row's sums; no two lanes in one bank
-    // blocks asked for together: more where other rows follow; as many as there are registers for
-    static constexpr int AT_ONCE = SHARE <= 6 ? SHARE : !MANY_ROWS ? 4 : SHARE == 16 ? 8 : 6;
-    static constexpr int ROUNDS = (SHARE + AT_ONCE - 1) / AT_ONCE;
+    static constexpr int TILES = SUMS * UNIT_TILES;  // tile t: sum t % SUMS of 16 units
+    static constexpr int SHARE = (COLUMN_TILES + WARPS - 1) / WARPS;  // column tiles of a warp; the last may not exist
+    static constexpr int FRAGMENTS = TILES * SHARE;
+    static constexpr int SUMMING_WARPS = COLUMN_TILES < WARPS ? COLUMN_TILES : WARPS;  // warps with any tile
+    static constexpr int SUM_FLOATS = sizeof(UnitSums) / 4;
+    static constexpr int PITCH = BLOCK_UNITS * SUM_FLOATS + SUMS_PADDING;  // floats of a row's sums
+    // tiles loaded together, as many as there are registers for; more where other rows follow
+    static constexpr int PREFETCH = SHARE <= 6 ? SHARE : !MANY_ROWS ? 4 : SHARE == 16 ? 8 : 6;
+    static constexpr int ROUNDS = (SHARE + PREFETCH - 1) / PREFETCH;
     static constexpr int CHAINS = TILES == 1 ? 4 : TILES < 4 ? 2 : 1;  // independent sums, to hide a product's latency
 
-    // of one set of partial sums; there are two, taking turns
-    static constexpr int partial_floats(int rows) { return SUMMING * rows * PITCH; }
-    static constexpr int HELD = IN_REGISTERS ? IN_REGISTERS : PIECES <= MOST_HELD ? PIECES : HELD_OF_MORE;
-    using Kept = Weights<PIECES, HELD>;
+    // One of two sets of partial sums, which take turns.
+    static constexpr int partial_floats(int rows) { return SUMMING_WARPS * rows * PITCH; }
+    static constexpr int IN_REGISTERS = REGISTER_FRAGMENTS                    ? REGISTER_FRAGMENTS
+                                        : FRAGMENTS <= MAX_REGISTER_FRAGMENTS ? FRAGMENTS
+                                                                              : REGISTER_FRAGMENTS_WITH_SPILL;
+    using Kept = Weights<FRAGMENTS, IN_REGISTERS>;
     static constexpr int bytes(int chunk_rows) { return Kept::bytes() + 2 * partial_floats(chunk_rows) * 4; }
 
     Kept weights;
     float* partials;
 
-    static constexpr int APART = NEAR ? WARPS : 1;  // from a warp's block to its next
-    static DEVICE int first_block(int warp) { return NEAR ? warp : warp * SHARE; }
-    static DEVICE bool mine(int warp, int share) {
-        return BLOCKS % WARPS == 0 || first_block(warp) + share * APART < BLOCKS;
+    static constexpr int TILE_STRIDE = IN_CLUSTER ? WARPS : 1;  // from a warp's tile to its next
+    static DEVICE int first_tile(int warp) { return IN_CLUSTER ? warp : warp * SHARE; }
+    static DEVICE bool has_tile(int warp, int share) {
+        return COLUMN_TILES % WARPS == 0 || first_tile(warp) + share * TILE_STRIDE < COLUMN_TILES;
     }
 
-    // matrix (SUMS * units, units), row `sum * units + unit`; TRANSPOSED, the columns here are its rows, gate by gate
-    DEVICE Product(const uint16_t* matrix, const Place& place, uint8_t* shared) {
-        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-        weights.spare = reinterpret_cast<Words*>(shared);
+    // matrix (SUMS * units, units), row `sum * units + unit`; TRANSPOSED, its rows are the columns here, gate by gate
+    DEVICE Product(const uint16_t* matrix, const ThreadMap& map, uint8_t* shared) {
+        const int warp = thread_index() / LANES, lane = thread_index() % LANES, r = lane / 4, q = lane % 4;
+        weights.spilled = reinterpret_cast<Words*>(shared);
         partials = reinterpret_cast<float*>(shared + weights.bytes());
 #pragma unroll
-        for (int piece = 0; piece < PIECES; piece++) {
-            const int share = piece / TILES, tile = piece % TILES;
+        for (int fragment = 0; fragment < FRAGMENTS; fragment++) {
+            const int share = fragment / TILES, tile = fragment % TILES;
             Words low = {0, 0, 0, 0}, high = {0, 0, 0, 0};
-            if (mine(warp, share)) {
-                const int unit = place.first_unit + tile / SUMS * 16, column = (first_block(warp) + share * APART) * BLOCK + 8 * q;
+            if (has_tile(warp, share)) {
+                const int unit = map.first_unit + tile / SUMS * 16;
+                const int column = (first_tile(warp) + share * TILE_STRIDE) * TILE_COLUMNS + 8 * q;
                 if (TRANSPOSED) {
-                    const int gate = column / HIDDEN, first = column % HIDDEN;
-                    const int64_t from = (static_cast<int64_t>(gate) * REAL_UNITS + first) * REAL_UNITS + unit + 2 * r;
-                    if (unit + 2 * r < REAL_UNITS) load_transposed(matrix + from, REAL_UNITS - first, low, high);
+                    const int gate = column / PADDED_SIZE, first = column % PADDED_SIZE;
+                    const int64_t from = (static_cast<int64_t>(gate) * HIDDEN_SIZE + first) * HIDDEN_SIZE + unit + 2 * r;
+                    if (unit + 2 * r < HIDDEN_SIZE) load_transposed(matrix + from, HIDDEN_SIZE - first, low, high);
                 } else {
-                    const uint16_t* row = matrix + (static_cast<int64_t>(tile % SUMS) * REAL_UNITS + unit + r) * REAL_UNITS;
-                    if (unit + r < REAL_UNITS) low = load_eight<REAL_UNITS>(row, column);
-                    if (unit + r + 8 < REAL_UNITS) high = load_eight<REAL_UNITS>(row + 8 * REAL_UNITS, column);
+                    const uint16_t* row = matrix + (static_cast<int64_t>(tile % SUMS) * HIDDEN_SIZE + unit + r) * HIDDEN_SIZE;
+                    if (unit + r < HIDDEN_SIZE) low = load_eight<HIDDEN_SIZE>(row, column);
+                    if (unit + r + 8 < HIDDEN_SIZE) high = load_eight<HIDDEN_SIZE>(row + 8 * HIDDEN_SIZE, column);
                 }
             }
-            weights.put(piece, low, high);
+            weights.put(fragment, low, high);
         }
     }
 
-    // Multiplies the rows of a chunk, (·, BLOCKS * BLOCK), as they arrive. Afterwards every owner can ask for sums.
-    DEVICE void gather(const uint16_t* source, const Place& place, int step, int chunk) const {
-        const int rows = place.rows_of(chunk), warp = thread_index() / 32;
-        if (warp < SUMMING) gather_rows(source, rows, warp, partial(turn(place, step, chunk), place.chunk_rows), place.chunk_rows);
+    // Polls and multiplies the rows of a chunk, (·, COLUMN_TILES * TILE_COLUMNS). Then every owner can call `sum`.
+    DEVICE void gather(const uint16_t* source, const ThreadMap& map, int step, int chunk) const {
+        const int rows = map.rows_of(chunk), warp = thread_index() / LANES;
+        if (warp < SUMMING_WARPS)
+            gather_rows(source, rows, warp, partial(turn(map, step, chunk), map.chunk_rows), map.chunk_rows);
         sync_block();
     }
 
     // The sums of this thread's row and units.
-    DEVICE void sum(const Place& place, int step, int chunk, Pair (&sums)[SUMS]) const {
-        sum_up(place, partial(turn(place, step, chunk), place.chunk_rows), place.chunk_rows, sums);
+    DEVICE void sum(const ThreadMap& map, int step, int chunk, Pair (&sums)[SUMS]) const {
+        sum_up(map, partial(turn(map, step, chunk), map.chunk_rows), map.chunk_rows, sums);
     }
 
-    // The same where eight rows in shared memory, (8, pitch), are all, and other blocks of the cluster are still writing
-    // them. A word that was read is all ones again. `words`: what was read.
-    DEVICE void gather_near(uint16_t* source, int pitch, int step, Words (&words)[SHARE]) const {
-        static_assert(PIECES <= MOST_HELD);
-        if (thread_index() / 32 < SUMMING) read_words(source, pitch, words);
-        multiply_near(words, step);
+    // The same for the TILE_ROWS rows of a cluster in shared memory, (8, pitch), which other blocks are still writing. Words
+    // that were read become EMPTY again. `words` returns them.
+    DEVICE void gather_cluster(uint16_t* source, int pitch, int step, Words (&words)[SHARE]) const {
+        static_assert(FRAGMENTS <= MAX_REGISTER_FRAGMENTS);
+        if (thread_index() / LANES < SUMMING_WARPS) poll_words(source, pitch, words);
+        multiply_gathered(words, step);
         sync_block();
     }
-    DEVICE void gather_near(uint16_t* source, int pitch, int step) const {
+    DEVICE void gather_cluster(uint16_t* source, int pitch, int step) const {
         Words words[SHARE];
-        gather_near(source, pitch, step, words);
+        gather_cluster(source, pitch, step, words);
     }
-    // Multiplies what another product has gathered. Owners can ask for sums after the block has met.
-    DEVICE void multiply_near(const Words (&words)[SHARE], int step) const {
-        if (thread_index() / 32 < SUMMING) multiply_words(words, partial(step & 1, TILE_ROWS));
+    // Multiplies words that another product gathered. Owners can call `sum_cluster` after the next sync_block.
+    DEVICE void multiply_gathered(const Words (&words)[SHARE], int step) const {
+        if (thread_index() / LANES < SUMMING_WARPS) multiply_words(words, partial(step & 1, TILE_ROWS));
     }
-    DEVICE void sum_near(const Place& place, int step, Pair (&sums)[SUMS]) const {
-        sum_up(place, partial(step & 1, TILE_ROWS), TILE_ROWS, sums);
+    DEVICE void sum_cluster(const ThreadMap& map, int step, Pair (&sums)[SUMS]) const {
+        sum_up(map, partial(step & 1, TILE_ROWS), TILE_ROWS, sums);
     }
 
    private:
-    static DEVICE int turn(const Place& place, int step, int chunk) { return (step * place.chunks + chunk) & 1; }
+    static DEVICE int turn(const ThreadMap& map, int step, int chunk) { return (step * map.chunks + chunk) & 1; }
     DEVICE float* partial(int turn, int rows) const { return partials + turn * partial_floats(rows); }
 
-    static DEVICE void sum_up(const Place& place, const float* partial, int rows, Pair (&sums)[SUMS]) {
-        const int swapped = WIDE == 4 ? place.pair / 4 % 2 : 0;  // half of the threads take the second unit first: other banks
-        const float* at = partial + place.row * PITCH + 2 * place.pair * WIDE;
+    static DEVICE void sum_up(const ThreadMap& map, const float* partial, int rows, Pair (&sums)[SUMS]) {
+        // half of the threads start with the second unit, in other banks
+        const int swapped = SUM_FLOATS == 4 ? map.pair / 4 % 2 : 0;
+        const float* at = partial + map.row * PITCH + 2 * map.pair * SUM_FLOATS;
         float total[2][SUMS] = {};
 #pragma unroll
-        for (int warp = 0; warp < SUMMING; warp++) {
+        for (int warp = 0; warp < SUMMING_WARPS; warp++) {
             const float* from = at + warp * rows * PITCH;
             if constexpr (SUMS == 1) {
                 const Pair both = load_pair(from);
@@ -134,7 +139,7 @@ struct Product {
             } else {
 #pragma unroll
                 for (int which = 0; which < 2; which++) {
-                    const UnitSums unit = *reinterpret_cast<const UnitSums*>(from + (which ^ swapped) * WIDE);
+                    const UnitSums unit = *reinterpret_cast<const UnitSums*>(from + (which ^ swapped) * SUM_FLOATS);
 #pragma unroll
                     for (int sum = 0; sum < SUMS; sum++) total[which][sum] += unit.of[sum];
                 }
@@ -145,41 +150,41 @@ struct Product {
             sums[sum] = swapped ? Pair{total[1][sum], total[0][sum]} : Pair{total[0][sum], total[1][sum]};
     }
 
-    DEVICE void read_words(uint16_t* source, int pitch, Words (&words)[SHARE]) const {
-        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
-        uint16_t* here = source + r * pitch + first_block(warp) * BLOCK + 8 * q;
-        bool missing = true;
-        for (int waits = 0; any_lane(missing); waits++) {
-            if (waits > MOST_WAITS) give_up();
-            missing = false;
+    DEVICE void poll_words(uint16_t* source, int pitch, Words (&words)[SHARE]) const {
+        const int warp = thread_index() / LANES, lane = thread_index() % LANES, r = lane / 4, q = lane % 4;
+        uint16_t* here = source + r * pitch + first_tile(warp) * TILE_COLUMNS + 8 * q;
+        bool empty = true;
+        for (int polls = 0; any_lane(empty); polls++) {
+            if (polls > MAX_POLLS) trap();
+            empty = false;
 #pragma unroll
             for (int share = 0; share < SHARE; share++) {
                 words[share] = {0, 0, 0, 0};
-                if (mine(warp, share)) words[share] = load_near(here + share * APART * BLOCK);
-                missing = missing || is_missing(words[share]);
+                if (has_tile(warp, share)) words[share] = load_cluster(here + share * TILE_STRIDE * TILE_COLUMNS);
+                empty = empty || is_empty(words[share]);
             }
         }
 #pragma unroll
         for (int share = 0; share < SHARE; share++)
-            if (mine(warp, share))
-                *reinterpret_cast<Words*>(here + share * APART * BLOCK) = {NOT_YET, NOT_YET, NOT_YET, NOT_YET};
+            if (has_tile(warp, share))
+                *reinterpret_cast<Words*>(here + share * TILE_STRIDE * TILE_COLUMNS) = {EMPTY, EMPTY, EMPTY, EMPTY};
     }
 
     DEVICE void multiply_words(const Words (&words)[SHARE], float* partial) const {
-        const int warp = thread_index() / 32, lane = thread_index() % 32, r = lane / 4, q = lane % 4;
+        const int warp = thread_index() / LANES, lane = thread_index() % LANES, r = lane / 4, q = lane % 4;
         float sums[CHAINS][TILES][4] = {};
 #pragma unroll
         for (int share = 0; share < SHARE; share++)
-            if (mine(warp, share)) multiply(sums, share, words[share]);
+            if (has_tile(warp, share)) multiply(sums, share, words[share]);
         store(sums, partial + (warp * TILE_ROWS + 2 * q) * PITCH, r);
     }
 
-    // partial (SUMMING, chunk_rows, PITCH) gets each warp's sums
+    // partial (SUMMING_WARPS, chunk_rows, PITCH) receives each warp's sums
     DEVICE void gather_rows(const uint16_t* source, int rows, int warp, float* partial, int chunk_rows) const {
-        const int lane = thread_index() % 32, r = lane / 4, q = lane % 4;
+        const int lane = thread_index() % LANES, r = lane / 4, q = lane % 4;
         const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
         const uint16_t* here = address(source, r, rows, warp, q);
-        Words next[AT_ONCE];
+        Words next[PREFETCH];
         load_round(next, here, 0, warp);
         for (int tile = 0; tile < tiles; tile++) {
             const uint16_t* below = address(source, (tile + 1) * TILE_ROWS + r, rows, warp, q);  // of the next tile
@@ -189,22 +194,21 @@ struct Product {
                 const bool last = round + 1 == ROUNDS, more = !last || tile + 1 < tiles;
                 const uint16_t* ahead = last ? below : here;
                 const int ahead_round = last ? 0 : round + 1;
-                Words now[AT_ONCE];
+                Words now[PREFETCH];
 #pragma unroll
-                for (int i = 0; i < AT_ONCE; i++) now[i] = next[i];
-                // What comes next is asked for at once, but not where there are more rows: what is asked for in vain is in the
-                // way of what is written.
+                for (int i = 0; i < PREFETCH; i++) now[i] = next[i];
+                // The next words are loaded early only where these rows are the last: failed polls compete with writes.
                 if (more && tiles == 1) load_round(next, ahead, ahead_round, warp);
-                for (int waits = 0; any_lane(is_any_missing(now)); waits++) {
-                    if (waits > MOST_WAITS) give_up();
-                    rest();
-                    load_missing(now, here, round);
+                for (int polls = 0; any_lane(any_empty(now)); polls++) {
+                    if (polls > MAX_POLLS) trap();
+                    back_off();
+                    reload_empty(now, here, round);
                 }
                 if (more && tiles > 1) load_round(next, ahead, ahead_round, warp);
 #pragma unroll
-                for (int i = 0; i < AT_ONCE; i++) {
-                    const int share = round * AT_ONCE + i;
-                    if (share < SHARE && mine(warp, share)) multiply(sums, share, now[i]);
+                for (int i = 0; i < PREFETCH; i++) {
+                    const int share = round * PREFETCH + i;
+                    if (share < SHARE && has_tile(warp, share)) multiply(sums, share, now[i]);
                 }
             }
             here = below;
@@ -215,7 +219,7 @@ struct Product {
     // Sums e of a tile are those of a lane's first or second unit (e / 2) for rows 2q and 2q + 1 (e % 2) of the batch.
     static DEVICE void store(const float (&sums)[CHAINS][TILES][4], float* row, int r) {
 #pragma unroll
-        for (int sixteen = 0; sixteen < SIXTEENS; sixteen++)
+        for (int unit_tile = 0; unit_tile < UNIT_TILES; unit_tile++)
 #pragma unroll
             for (int column = 0; column < 2; column++) {
                 UnitSums first = {}, second = {};
@@ -223,43 +227,43 @@ struct Product {
                 for (int sum = 0; sum < SUMS; sum++)
 #pragma unroll
                     for (int chain = 0; chain < CHAINS; chain++) {
-                        first.of[sum] += sums[chain][sixteen * SUMS + sum][column];
-                        second.of[sum] += sums[chain][sixteen * SUMS + sum][2 + column];
+                        first.of[sum] += sums[chain][unit_tile * SUMS + sum][column];
+                        second.of[sum] += sums[chain][unit_tile * SUMS + sum][2 + column];
                     }
-                float* at = row + column * PITCH + sixteen * 16 * WIDE;
+                float* at = row + column * PITCH + unit_tile * 16 * SUM_FLOATS;
                 if (TRANSPOSED) {
                     *reinterpret_cast<Pair*>(at + 2 * r) = {first.of[0], second.of[0]};
                 } else {
-                    *reinterpret_cast<UnitSums*>(at + r * WIDE) = first;
-                    *reinterpret_cast<UnitSums*>(at + (r + 8) * WIDE) = second;
+                    *reinterpret_cast<UnitSums*>(at + r * SUM_FLOATS) = first;
+                    *reinterpret_cast<UnitSums*>(at + (r + 8) * SUM_FLOATS) = second;
                 }
             }
     }
 
-    // Rows past the last read the last: their sums are never looked at, and what is read must be there some time.
+    // Rows past the last read the last row, which will be written: a poll of it ends. Their sums are not used.
     static DEVICE const uint16_t* address(const uint16_t* source, int row, int rows, int warp, int q) {
         const int64_t last = row < rows ? row : rows - 1;
-        return source + last * (BLOCKS * BLOCK) + first_block(warp) * BLOCK + 8 * q;
+        return source + last * (COLUMN_TILES * TILE_COLUMNS) + first_tile(warp) * TILE_COLUMNS + 8 * q;
     }
 
-    static DEVICE void load_round(Words (&words)[AT_ONCE], const uint16_t* from, int round, int warp) {
+    static DEVICE void load_round(Words (&words)[PREFETCH], const uint16_t* from, int round, int warp) {
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int share = round * AT_ONCE + i;
+        for (int i = 0; i < PREFETCH; i++) {
+            const int share = round * PREFETCH + i;
             words[i] = {0, 0, 0, 0};
-            if (share < SHARE && mine(warp, share)) words[i] = load_exchanged(from + share * APART * BLOCK);
+            if (share < SHARE && has_tile(warp, share)) words[i] = load_exchanged(from + share * TILE_STRIDE * TILE_COLUMNS);
         }
     }
-    static DEVICE void load_missing(Words (&words)[AT_ONCE], const uint16_t* from, int round) {
+    static DEVICE void reload_empty(Words (&words)[PREFETCH], const uint16_t* from, int round) {
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            if (is_missing(words[i])) words[i] = load_exchanged(from + (round * AT_ONCE + i) * APART * BLOCK);
+        for (int i = 0; i < PREFETCH; i++)
+            if (is_empty(words[i])) words[i] = load_exchanged(from + (round * PREFETCH + i) * TILE_STRIDE * TILE_COLUMNS);
     }
-    static DEVICE bool is_any_missing(const Words (&words)[AT_ONCE]) {
-        bool missing = false;
+    static DEVICE bool any_empty(const Words (&words)[PREFETCH]) {
+        bool empty = false;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) missing = missing || is_missing(words[i]);
-        return missing;
+        for (int i = 0; i < PREFETCH; i++) empty = empty || is_empty(words[i]);
+        return empty;
     }
 
     DEVICE void multiply(float (&sums)[CHAINS][TILES][4], int share, const Words& b) const {
@@ -270,7 +274,7 @@ struct Product {
     DEVICE void multiply_half(float (&sums)[CHAINS][TILES][4], int share, const Words& b) const {
 #pragma unroll
         for (int t = 0; t < TILES; t++)
-            weights.template multiply<Number, HALF>(sums[(2 * share) % CHAINS][t], sums[(2 * share + 1) % CHAINS][t],
+            weights.template multiply<HALF>(sums[(2 * share) % CHAINS][t], sums[(2 * share + 1) % CHAINS][t],
                                                     share * TILES + t, b);
     }
 };

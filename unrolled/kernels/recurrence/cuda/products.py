@@ -1,7 +1,7 @@
-"""Matrix products of a layer beside its recurrence: of the input, and the gradients of weights and input.
+"""Matrix products of a layer besides its recurrence: the input product, and the gradients of weights and input.
 
-cuBLAS is two to four times as fast where every row begins at a multiple of 16 bytes. Rows of 650 numbers do not: large
-matrices are copied and filled up with zeros, which takes a quarter of what it saves; of Python's time it takes more.
+cuBLAS is two to four times as fast if every row begins at a multiple of 16 bytes. Rows of 650 numbers do not: large
+matrices are copied and padded with zeros, which takes a quarter of the time it saves, but also some of Python's time.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.kernels.recurrence.cuda import launch
+from unrolled.kernels.recurrence.cuda.constants import VECTOR
 
-EIGHT = 8  # numbers of 16 bits in 16 bytes
-# Numbers multiplied with each other, from which on copies take less time than they save; the second, Python's too.
-WORTH, WORTH_PYTHON = 1 << 28, 1 << 32
+# Multiplications of a product from which on padding saves time: in a CUDA graph, and launched from Python.
+MIN_IN_GRAPH, MIN_EAGER = 1 << 28, 1 << 32
 
 
-def uneven(rows: int, inner: int, columns: int, device: torch.device) -> bool:
-    """Whether (rows, inner) by (inner, columns), the latter lying either way, is worth filling up."""
-    if not (inner % EIGHT or columns % EIGHT):
+def worth_padding(rows: int, inner: int, columns: int, device: torch.device) -> bool:
+    """Whether padding makes the product of (rows, inner) and (inner, columns) faster."""
+    if not (inner % VECTOR or columns % VECTOR):
         return False
-    return rows * inner * columns >= (WORTH if launch.capturing(device) else WORTH_PYTHON)
+    return rows * inner * columns >= (MIN_IN_GRAPH if launch.capturing(device) else MIN_EAGER)
 
 
-def filled(matrix: Tensor, rows: bool = False) -> Tensor:
-    """With zeros up to a multiple of eight columns, and of as many rows if that is said."""
-    right, below = -matrix.shape[1] % EIGHT, -matrix.shape[0] % EIGHT if rows else 0
+def padded(matrix: Tensor, rows: bool = False) -> Tensor:
+    """The matrix with zeros up to a multiple of eight columns, and of eight rows if `rows`."""
+    right, below = -matrix.shape[1] % VECTOR, -matrix.shape[0] % VECTOR if rows else 0
     if not (right or below):
         return matrix
     if _in_words(matrix):
@@ -35,20 +35,20 @@ def filled(matrix: Tensor, rows: bool = False) -> Tensor:
 
 
 def cut(matrix: Tensor, rows: int, columns: int) -> Tensor:
-    """Its first rows and columns, by themselves in memory."""
+    """A contiguous copy of the first rows and columns."""
     if columns % 2 == 0 and _in_words(matrix):
         return matrix.view(torch.int32)[:rows, : columns // 2].contiguous().view(matrix.dtype)
     return matrix[:rows, :columns].contiguous()
 
 
 def _in_words(matrix: Tensor) -> bool:
-    """Whether two numbers make one word of 32 bits, which is copied twice as fast."""
+    """Whether two numbers form one aligned 32-bit word: such copies are twice as fast."""
     even = matrix.element_size() == 2 and matrix.shape[1] % 2 == 0 and matrix.storage_offset() % 2 == 0
     return even and matrix.is_contiguous()
 
 
 def product(a: Tensor, b: Tensor, wide: bool, out: Tensor | None = None) -> Tensor:
-    """The matrix product, in 32 bits if that is `wide`: what it was summed up in."""
+    """The matrix product, in float32 if `wide`: the precision of its sums."""
     if not wide:
         return torch.mm(a, b, out=out)
     if a.is_cuda:

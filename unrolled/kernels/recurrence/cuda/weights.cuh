@@ -1,47 +1,31 @@
-// Weights of a recurrence on the chip, and the measures that all products have.
+// Recurrent weights on the chip.
 //
-// The tensor cores' 16 x 8 x 16 product has weights on its left, kept by a warp in pieces of 16 rows and 32 columns: in
-// registers, and what does not fit there in shared memory. On its right are eight rows of the batch.
+// The 16 x 8 x 16 product of the tensor cores has weights on its left: a warp keeps them in fragments of FRAGMENT_ROWS by
+// TILE_COLUMNS, in registers and, where those are full, in shared memory. On its right are TILE_ROWS rows of the batch.
 //
-// The order of columns within a piece does not matter as long as both operands agree. Lane (r, q) takes columns 8q to
+// The order of columns within a fragment does not matter as long as both operands agree. Lane (r, q) takes columns 8q to
 // 8q + 7 of row r: 16 bytes, one load, two products.
 #pragma once
 
-#ifndef PIECES_HELD
-#define PIECES_HELD 16
-#define PIECES_HELD_OF_MORE 14
-#else
-#define PIECES_HELD_OF_MORE PIECES_HELD
-#endif
+constexpr int UNIT_TILES = BLOCK_UNITS / FRAGMENT_ROWS;
+constexpr int WIDTH_TILES = PADDED_SIZE / TILE_COLUMNS;  // units from HIDDEN_SIZE on are padding: zero weights, zero states
+constexpr int MAX_POLLS = 1 << 22;  // some seconds: all blocks run at once, so more polls mean an error
+static_assert(HIDDEN_SIZE <= PADDED_SIZE && HIDDEN_SIZE % 2 == 0);
 
-constexpr int WARPS = 8;
-constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCK = 32;               // columns of a piece
-constexpr int TILE_ROWS = 8;            // rows of the batch in one product
-constexpr int UNITS = BLOCK_UNITS;      // of a block of threads
-constexpr int SIXTEENS = UNITS / 16;
-constexpr int HIDDEN = WIDTH * BLOCK;   // units; those from REAL_UNITS on have no weights and stay zero
-constexpr int MOST_HELD = PIECES_HELD;  // pieces of weights in a thread's registers, eight registers each
-constexpr int HELD_OF_MORE = PIECES_HELD_OF_MORE;  // fewer if some are in shared memory: reading them takes registers
-constexpr int MOST_HELD_OF_TWO = MOST_HELD + 2;    // of two products, of which one is multiplied at a time
-constexpr int MOST_WAITS = 1 << 22;     // some seconds: blocks run together, so that more means an error
-static_assert(REAL_UNITS <= HIDDEN && REAL_UNITS % 2 == 0);
+// Exchange buffers are filled with this word first: a word that differs has been written.
+constexpr uint32_t EMPTY = static_cast<uint32_t>(EMPTY_WORD);
 
-// Buffers through which blocks exchange numbers are filled with this word first: a word that differs is there.
-constexpr uint32_t NOT_YET = 0xffffffffu;
-
-DEVICE bool is_missing(const Words& words) {
-    return words.x == NOT_YET || words.y == NOT_YET || words.z == NOT_YET || words.w == NOT_YET;
+DEVICE bool is_empty(const Words& words) {
+    return words.x == EMPTY || words.y == EMPTY || words.z == EMPTY || words.w == EMPTY;
 }
-DEVICE bool is_missing(const Pair& pair) { return bits_of(pair.x) == NOT_YET || bits_of(pair.y) == NOT_YET; }
+DEVICE bool is_empty(const Pair& pair) { return bits_of(pair.x) == EMPTY || bits_of(pair.y) == EMPTY; }
 
-// Eight rows of a matrix with REAL_UNITS columns, as far as there are so many, for two neighbouring columns, each pair a
-// word: the other way round.
+// Two neighbouring columns of up to eight rows of a matrix with HIDDEN_SIZE columns, transposed. Rows past `rows` are zero.
 DEVICE void load_transposed(const uint16_t* from, int rows, Words& low, Words& high) {
     uint32_t both[8], first[4], second[4];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        both[i] = i < rows ? *reinterpret_cast<const uint32_t*>(from + static_cast<int64_t>(i) * REAL_UNITS) : 0u;
+        both[i] = i < rows ? *reinterpret_cast<const uint32_t*>(from + static_cast<int64_t>(i) * HIDDEN_SIZE) : 0u;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         first[i] = (both[2 * i] & 0xffffu) | both[2 * i + 1] << 16;
@@ -65,42 +49,42 @@ DEVICE Words load_eight(const uint16_t* row, int column) {
     }
 }
 
-// The pieces of a warp, so many of them in registers; of each, a lane has two rows.
-template <int PIECES, int IN_REGISTERS>
+// The fragments of a warp; a lane has two rows of each.
+template <int FRAGMENTS, int REGISTER_FRAGMENTS>
 struct Weights {
-    static constexpr int HELD = PIECES < IN_REGISTERS ? PIECES : IN_REGISTERS;
-    static constexpr int bytes() { return (PIECES - HELD) * WARPS * 2 * 32 * 16; }  // in shared memory
+    static constexpr int HELD = FRAGMENTS < REGISTER_FRAGMENTS ? FRAGMENTS : REGISTER_FRAGMENTS;
+    static constexpr int bytes() { return (FRAGMENTS - HELD) * WARPS * FRAGMENT_BYTES; }  // in shared memory
 
     Words held[HELD][2];
-    Words* spare;
+    Words* spilled;
 
-    DEVICE void put(int piece, const Words& low, const Words& high) {
-        if (piece < HELD) {
-            held[piece < HELD ? piece : 0][0] = low;
-            held[piece < HELD ? piece : 0][1] = high;
+    DEVICE void put(int fragment, const Words& low, const Words& high) {
+        if (fragment < HELD) {
+            held[fragment < HELD ? fragment : 0][0] = low;
+            held[fragment < HELD ? fragment : 0][1] = high;
         } else {
-            spare[index(piece, 0)] = low;
-            spare[index(piece, 1)] = high;
+            spilled[index(fragment, 0)] = low;
+            spilled[index(fragment, 1)] = high;
         }
     }
-    // `first` += the first sixteen columns of a piece times as many of b, `second` += the others. All pieces are asked for
-    // one half, then for the other: a product that adds to the sums of the one just before has to wait for it. But what
-    // is in shared memory is read once, for both.
-    template <class Number, int HALF>
-    DEVICE void multiply(float (&first)[4], float (&second)[4], int piece, const Words& b) const {
-        if (piece < HELD) {
-            const Words low = held[piece < HELD ? piece : 0][0], high = held[piece < HELD ? piece : 0][1];
+    // `first` += the first sixteen columns of a fragment times b, `second` += the others. The caller goes through all
+    // fragments for one half and then for the other: a product that adds to the sums of the product just before it waits
+    // for it. A fragment in shared memory is read once, for both halves.
+    template <int HALF>
+    DEVICE void multiply(float (&first)[4], float (&second)[4], int fragment, const Words& b) const {
+        if (fragment < HELD) {
+            const Words low = held[fragment < HELD ? fragment : 0][0], high = held[fragment < HELD ? fragment : 0][1];
             if (HALF == 0) Number::multiply(first, low.x, high.x, low.y, high.y, b.x, b.y);
             if (HALF == 1) Number::multiply(second, low.z, high.z, low.w, high.w, b.z, b.w);
         } else if (HALF == 1) {
-            const Words low = spare[index(piece, 0)], high = spare[index(piece, 1)];
+            const Words low = spilled[index(fragment, 0)], high = spilled[index(fragment, 1)];
             Number::multiply(first, low.x, high.x, low.y, high.y, b.x, b.y);
             Number::multiply(second, low.z, high.z, low.w, high.w, b.z, b.w);
         }
     }
 
    private:
-    static DEVICE int index(int piece, int half) {
-        return (((piece - HELD) * WARPS + thread_index() / 32) * 2 + half) * 32 + thread_index() % 32;
+    static DEVICE int index(int fragment, int half) {
+        return (((fragment - HELD) * WARPS + thread_index() / LANES) * 2 + half) * LANES + thread_index() % LANES;
     }
 };

@@ -1,43 +1,21 @@
-"""What a search over tokens may write: constraints, and the one that keeps to a list of words."""
+"""WordList: outputs made of the words of a list."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from unrolled.data import read_text
 from unrolled.errors import UserError
+from unrolled.search.scorers.scorer import Scorer
 from unrolled.text import Tokenizer
 
 ROOT, LOST = 0, -1  # between words; inside a word that is not of the list
 
 
-class Constraint(Protocol):
-    """Which tokens may come next, for a batch of rows at once. Its state is a tensor with a row for each.
-
-    Any search over tokens can keep to one: it begins with `initial`, masks what is not `allowed`, tells the tokens it
-    has chosen to `advance`, and when rows are dropped, doubled or change places, `reorder`s the state.
-    """
-
-    def initial(self, batch: int) -> Tensor: ...
-
-    def allowed(self, state: Tensor) -> Tensor:
-        """(B, V), True where a token may come next."""
-        ...
-
-    def advance(self, state: Tensor, tokens: Tensor) -> Tensor:
-        """The state after one more token in each row, (B,)."""
-        ...
-
-    def reorder(self, state: Tensor, index: Tensor) -> Tensor:
-        """The rows of the state that `index` names."""
-        ...
-
-
-class WordList:
+class WordList(Scorer):
     """Only words of a list: letters form words of it, or one that is being written can still become such a word.
 
     `pieces` is the text that each token adds; a token may be a letter, a part of a word, a word, or more, and one that
@@ -50,12 +28,14 @@ class WordList:
     >>> letters = ["a", "b", " ", "<eos>"]
     >>> words = WordList(["ab", "b"], letters, ends=[3])
     >>> state = words.initial(1)
-    >>> words.allowed(state).tolist()
+    >>> words.scores(state).tolist()
     [[True, True, True, True]]
     >>> state = words.advance(state, torch.tensor([0]))  # "a" must go on
-    >>> words.allowed(state).tolist()
+    >>> words.scores(state).tolist()
     [[False, True, False, False]]
     """
+
+    only_lowers = True
 
     def __init__(
         self,
@@ -111,18 +91,15 @@ class WordList:
                 "Check the words' letters, and whether the model knows capitals.",
             )
 
-    def initial(self, batch: int) -> Tensor:
-        return torch.zeros(batch, dtype=torch.int64)
+    def initial(self, rows: int) -> Tensor:
+        return torch.zeros(rows, dtype=torch.int64)
 
-    def allowed(self, state: Tensor) -> Tensor:
+    def scores(self, state: Tensor) -> Tensor:
         return torch.stack([self._mask(node) for node in state.tolist()]).to(state.device)
 
     def advance(self, state: Tensor, tokens: Tensor) -> Tensor:
         after = [self._after(node, token) for node, token in zip(state.tolist(), tokens.tolist(), strict=True)]
         return torch.tensor(after, dtype=torch.int64, device=state.device)
-
-    def reorder(self, state: Tensor, index: Tensor) -> Tensor:
-        return state[index]
 
     def _is_letter(self, letter: str) -> bool:
         return letter.isalpha() or letter in self._extra

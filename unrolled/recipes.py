@@ -1,4 +1,4 @@
-"""Published results, reached anew: a recipe is trained and scored, and its score stands beside the published one.
+"""Recipes of published results: train one, score it, and show its score beside the published one.
 
 A recipe is `recipes/NAME.toml`, a config with a table `recipe` (see `Recipe`), or a script `recipes/NAME.py`, which
 takes `--data` and `--device` and prints a table of its own.
@@ -19,12 +19,10 @@ import torch
 from pydantic import Field
 
 import unrolled
-from unrolled import api
-from unrolled.config import Section, read_config
-from unrolled.config.reading import read_toml
+from unrolled.config import Section, TomlFile, read_config, read_toml
 from unrolled.data import read_text
 from unrolled.errors import UserError, unknown_name
-from unrolled.jobs import TrainingJob
+from unrolled.jobs import TrainingJob, find_target
 from unrolled.model import Model
 from unrolled.training import new_folder
 
@@ -33,21 +31,21 @@ NOT_RECIPES = ("common", "searches")
 
 
 class Recipe(Section):
-    """What is known of a result; files stand in the folder of the data sets."""
+    """The table `recipe` of a config; file names are relative to the data folder."""
 
-    about: str = Field("", description="What it is, in a line.")
-    train: str = Field("", description="The file to train on.")
-    valid: str | None = Field(None, description="The file that the best model is chosen by; none: `test`.")
-    test: str | None = Field(None, description="The file to score; none: the end of `train`, which it is cut off from.")
-    tail: float = Field(0.1, gt=0, lt=1, description="How much of the end, where there is no `test`.")
-    strip_lines: bool = Field(False, description="Take blanks away at both ends of every line.")
-    metric: str = Field("perplexity", description="Which of the scores.")
-    unit: str = Field("", description="What the score is called; none: the metric's name.")
-    published: float | None = Field(None, description="The score that others reached.")
-    source: str = Field("", description="Who, and where.")
-    goal: float | None = Field(None, description="The score that it should reach; none: the published one.")
-    protocol: str = Field("", description="How it is scored, and what was chosen by what.")
-    minutes: str = Field("", description="What it takes, and on which machine; estimated or measured.")
+    about: str = Field("", description="Description in one line.")
+    train: str = Field("", description="Training file.")
+    valid: str | None = Field(None, description="Validation file; none: `test`.")
+    test: str | None = Field(None, description="Test file; none: the end of `train`, which is cut off.")
+    tail: float = Field(0.1, gt=0, lt=1, description="Share of that end.")
+    strip_lines: bool = Field(False, description="Strip every line.")
+    metric: str = Field("perplexity", description="Name of the score.")
+    unit: str = Field("", description="Displayed name of the score; none: the metric's name.")
+    published: float | None = Field(None, description="Published score.")
+    source: str = Field("", description="Source of the published score.")
+    goal: float | None = Field(None, description="Target score; none: the published one.")
+    protocol: str = Field("", description="Protocol of scoring and model selection.")
+    minutes: str = Field("", description="Time and machine, estimated or measured.")
     measured: str = Field("", description="Score, spread, seeds, machine and date; empty: not yet.")
 
 
@@ -61,7 +59,7 @@ class Outcome:
     minutes: float
     device: str
     seed: int
-    changes: tuple[str, ...]  # settings that are not the recipe's
+    changes: tuple[str, ...]  # settings that differ from the recipe
     parameters: int
     folder: Path
 
@@ -70,7 +68,7 @@ class Outcome:
         return float(self.scores[self.recipe.metric])
 
     def record(self) -> dict[str, Any]:
-        """For a program to read."""
+        """The result as a dictionary for JSON."""
         return {
             "name": self.name,
             "metric": self.recipe.metric,
@@ -102,18 +100,18 @@ class Outcome:
         return "\n".join([*lines, f"  model      {self.folder}"])
 
 
-def names(folder: Path = FOLDER) -> list[str]:
-    """The recipes there are."""
+def recipe_names(folder: Path = FOLDER) -> list[str]:
+    """Names of all recipes."""
     found = {path.stem for path in folder.glob("*.toml")} | {path.stem for path in folder.glob("*.py")}
     return sorted(found - set(NOT_RECIPES))
 
 
-def find(name: str, folder: Path = FOLDER) -> Path:
-    """The file of a recipe: a path, or a name of those that come with the repository."""
+def find_recipe(name: str, folder: Path = FOLDER) -> Path:
+    """The file of a recipe, by its path or by its name in the repository."""
     for path in (Path(name), folder / f"{name}.toml", folder / f"{name}.py"):
         if path.suffix in (".toml", ".py") and path.is_file():
             return path
-    known = names(folder)
+    known = recipe_names(folder)
     if not known:
         raise UserError(
             f"There are no recipes in {folder}.", "They come with the repository: give the path of a recipe's file."
@@ -121,13 +119,12 @@ def find(name: str, folder: Path = FOLDER) -> Path:
     raise unknown_name("recipe", name, known)
 
 
-def read_recipe(path: Path) -> Recipe:
+def read_recipe(file: TomlFile) -> Recipe:
     """The table `recipe` of a TOML file."""
-    api.task_of(path)
-    table = read_toml(path)[1].get("recipe")
+    path, table = file.path, file.data.get("recipe")
     if not isinstance(table, dict) or not table.get("train"):
         raise UserError(
-            f"{path} is a config, but no recipe: it does not say what to train on.",
+            f"{path} is a config without a recipe: it names no training file.",
             'Add [recipe] with train = "FILE", metric and published; or use: unrolled train ' + str(path),
         )
     return read_config(Recipe, None, extra=table)
@@ -143,16 +140,18 @@ def reproduce(
     out: Path | None = None,
     quiet: bool = False,
 ) -> Outcome:
-    """Trains what a recipe says on the files under `data` and scores it."""
-    path = find(name)
-    recipe = read_recipe(path)
+    """Train a recipe on the files under `data` and score it."""
+    path = find_recipe(name)
+    target = find_target(path)
+    assert target.file is not None
+    recipe = read_recipe(target.file)
     _check_files(recipe, Path(data))
-    api.configure(path, list(overrides))  # a mistake is told before there is a folder
+    target.configure(overrides)  # report mistakes before a folder is made
     folder = new_folder(out, path.stem)
-    files = prepared(recipe, Path(data), folder.with_name(f"{folder.name}-data"))
+    files = prepare_files(recipe, Path(data), folder.with_name(f"{folder.name}-data"))
     extra: dict[str, Any] = {"data.train": str(files["train"]), "data.valid": str(files["valid"])}
     extra |= {"train.device": device} | ({} if seed is None else {"train.seed": seed})
-    config: Any = api.configure(path, list(overrides), extra)
+    config: Any = target.configure(overrides, extra)
     began = time.perf_counter()
     model = TrainingJob(config).run(folder, quiet=quiet)
     minutes = (time.perf_counter() - began) / 60
@@ -164,15 +163,15 @@ def reproduce(
 
 
 def run_script(path: Path, data: str | Path, device: str) -> int:
-    """A recipe that is a script, in a process of its own; its exit code."""
+    """Run a recipe that is a script in a new process; returns its exit code."""
     where = [] if device == "auto" else ["--device", device]
     return subprocess.run([sys.executable, str(path), "--data", str(data), *where]).returncode
 
 
-def about(path: Path) -> str:
-    """A recipe in a line."""
+def recipe_summary(path: Path) -> str:
+    """The description of a recipe in one line."""
     if path.suffix == ".toml":
-        return read_recipe(path).about
+        return read_recipe(read_toml(path)).about
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.splitlines()[0] if text else ""
 
@@ -185,10 +184,10 @@ def _check_files(recipe: Recipe, data: Path) -> None:
             raise UserError(f"{data / file} does not exist.", f"The folder that --data names should have {file}.")
 
 
-def prepared(recipe: Recipe, data: Path, work: Path) -> dict[str, Path]:
-    """The files to train, to validate and to score on; those that are not there as they are needed are made in `work`.
+def prepare_files(recipe: Recipe, data: Path, work: Path) -> dict[str, Path]:
+    """The files to train, validate and test on; derived files are written to `work`.
 
-    They stay, so that a run that was stopped can go on.
+    They stay, so that a stopped run can resume.
     """
     _check_files(recipe, data)
     given = {"train": recipe.train, "valid": recipe.valid or recipe.test, "test": recipe.test}

@@ -10,7 +10,7 @@ import torch
 
 from tests.search.toy import Fixed, Markov, Prefilled
 from unrolled.errors import UserError
-from unrolled.search import Beam, Sampling, WordList, beam_search, generate, sample
+from unrolled.search import Beam, Limits, Sampling, WordList, beam_search, generate, sample, select
 
 WORDS = ["ab", "abba", "b", "a'b"]
 PIECES = ["a", "b", "'", " ", "ab", "b a", ".", "", "<eos>"]
@@ -30,7 +30,7 @@ def test_allows_what_can_become_words_of_the_list(length: int) -> None:
     for tokens in itertools.product(range(6), repeat=length - 1):
         text, state, fine = "", words.initial(1), True
         for token in tokens:
-            fine = fine and bool(words.allowed(state)[0, token])
+            fine = fine and bool(words.scores(state)[0, token])
             state = words.advance(state, torch.tensor([token]))
             text += PIECES[token]
             assert fine == is_allowed(text, ended=False)
@@ -39,16 +39,16 @@ def test_allows_what_can_become_words_of_the_list(length: int) -> None:
                 is_allowed(text + (piece if token != END else ""), ended=token == END) and piece != ""
                 for token, piece in enumerate(PIECES)
             ]
-            assert words.allowed(state)[0].tolist() == expected
+            assert words.scores(state)[0].tolist() == expected
 
 
 def test_rows_are_told_apart_and_reordered() -> None:
     words = WordList(WORDS, PIECES, ends=[END])
     state = words.advance(words.initial(3), torch.tensor([0, 1, 3]))
-    masks = words.allowed(state)
+    masks = words.scores(state)
     assert masks[:, 3].tolist() == [False, True, True]
-    moved = words.reorder(state, torch.tensor([2, 0, 0]))
-    assert torch.equal(words.allowed(moved), masks[[2, 0, 0]])
+    moved = select(state, torch.tensor([2, 0, 0]))
+    assert torch.equal(words.scores(moved), masks[[2, 0, 0]])
 
 
 def test_a_word_that_was_begun_before_can_only_end() -> None:
@@ -56,14 +56,14 @@ def test_a_word_that_was_begun_before_can_only_end() -> None:
     state = words.initial(1)
     for token in (0, 0):  # "aa" begins no word of the list
         state = words.advance(state, torch.tensor([token]))
-    assert [PIECES[i] for i in words.allowed(state)[0].nonzero().flatten().tolist()] == [" ", ".", "<eos>"]
+    assert [PIECES[i] for i in words.scores(state)[0].nonzero().flatten().tolist()] == [" ", ".", "<eos>"]
 
 
 def test_tokens_that_are_words() -> None:
     pieces = ["Dog", "bites", "man", "dogs", ",", "\n"]
     words = WordList(["dog", "man"], pieces, ignore_case=True, joined=False)
     state = words.advance(words.initial(1), torch.tensor([0]))
-    assert words.allowed(state)[0].tolist() == [True, False, True, False, True, True]
+    assert words.scores(state)[0].tolist() == [True, False, True, False, True, True]
 
 
 @pytest.mark.parametrize("model", [Markov, Prefilled])
@@ -71,15 +71,15 @@ def test_generate_keeps_to_the_list(model: type[Markov]) -> None:
     table = torch.randn(len(PIECES), len(PIECES), len(PIECES))
     words = WordList(WORDS, PIECES, ends=[END])
     prompts = [[3], [0], [3, 1, 3, 0], [1, 0, 0]]  # of several lengths, some inside a word
-    found = sample(model(table), prompts, max_tokens=30, end_tokens=[END], seeds=5, constraint=words)
+    found = sample(model(table), prompts, Limits(max_tokens=30, end=END, scorers=[words]), seeds=5)
     for prompt, one in zip(prompts, found, strict=True):
         text = "".join(PIECES[token] for token in [*prompt, *one.tokens])
         assert is_allowed(text.removeprefix("baa"), ended=one.stopped_by == "end")
         alone = sample(
-            model(table), [prompt], max_tokens=30, end_tokens=[END], seeds=5 + prompts.index(prompt), constraint=words
+            model(table), [prompt], Limits(max_tokens=30, end=END, scorers=[words]), seeds=5 + prompts.index(prompt)
         )
         assert alone == [one]
-    free = sample(model(table), prompts, max_tokens=30, end_tokens=[END], seeds=5)
+    free = sample(model(table), prompts, Limits(max_tokens=30, end=END), seeds=5)
     assert any(
         not is_allowed("".join(PIECES[token] for token in one.tokens), ended=False) for one in free
     )  # the model alone would not
@@ -88,7 +88,9 @@ def test_generate_keeps_to_the_list(model: type[Markov]) -> None:
 def test_beam_search_keeps_to_the_list() -> None:
     table = torch.randn(len(PIECES), len(PIECES), len(PIECES))
     words = WordList(WORDS, PIECES, ends=[END])
-    (found,) = beam_search(Markov(table), 1, start=3, end=END, max_tokens=12, beam=Beam(6, n_best=6), constraint=words)
+    (found,) = beam_search(
+        Markov(table), 1, Limits(end=END, max_tokens=12, scorers=[words]), start=3, beam=Beam(6, n_best=6)
+    )
     assert found.hypotheses
     for one in found.hypotheses:
         assert is_allowed("".join(PIECES[token] for token in one.tokens if token != END), ended=one.ended)
@@ -97,7 +99,10 @@ def test_beam_search_keeps_to_the_list() -> None:
 def test_nothing_left_to_write() -> None:
     log_probs = torch.tensor([[0.0] + [-torch.inf] * (len(PIECES) - 1)])  # "a" for ever
     steps = generate(
-        Fixed(log_probs), [[3]], max_tokens=5, sampling=Sampling(temperature=0), constraint=WordList(WORDS, PIECES)
+        Fixed(log_probs),
+        [[3]],
+        Limits(max_tokens=5, scorers=[WordList(WORDS, PIECES)]),
+        sampling=Sampling(temperature=0),
     )
     with pytest.raises(UserError, match=r"No token is left to choose for token 2 after prompts\[0\]"):
         list(steps)
