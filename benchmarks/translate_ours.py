@@ -11,7 +11,7 @@ from clocks import CLOCKS
 from unrolled import api
 from unrolled.data import Buckets
 from unrolled.jobs import TrainingJob
-from unrolled.tasks.shared.writing import RunOptions
+from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.translate.predict import translate
 
 SIZES = {"embedding_size": 256, "encoder_size": 256, "encoder_layers": 2, "decoder_size": 512, "dropout": 0.2}
@@ -51,7 +51,7 @@ class Ours:
         return {"seconds": self.clock() - began, "tokens": self.tokens, "loss": total / self.tokens}
 
     def translate(self, precision: str) -> dict[str, float]:
-        options = RunOptions(
+        options = WritingOptions(
             beam=BEAM,
             search_stop="enough",
             unknown="keep",

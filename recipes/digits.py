@@ -31,7 +31,7 @@ from searches import grid, table
 
 from unrolled import Model
 from unrolled.search import Lexicon, NGram
-from unrolled.tasks.recognize.search import RunOptions
+from unrolled.tasks.recognize.search import RecognitionOptions
 
 SPEAKERS = ("george", "jackson", "nicolas", "yweweler")
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -122,11 +122,11 @@ def all_searches(model: Model, test: Path) -> dict[str, Any]:
     lm = NGram.train([spelt(drawn(random, by_rule=True)) for _ in range(5000)], order=3)
     bonuses = (-4.0, -2.0, 0.0, 2.0, 4.0)
     ways = {
-        "greedy": [RunOptions()],
-        "beam": [RunOptions(beam=100)],
-        "lexicon": grid(RunOptions(lexicon=lexicon), word_bonus=bonuses),
+        "greedy": [RecognitionOptions()],
+        "beam": [RecognitionOptions(beam=100)],
+        "lexicon": grid(RecognitionOptions(lexicon=lexicon), word_bonus=bonuses),
         "lexicon + lm": grid(
-            RunOptions(lexicon=lexicon, lm=lm), lm_weight=(0.3, 0.6, 1.0, 1.5, 2.0), word_bonus=bonuses
+            RecognitionOptions(lexicon=lexicon, lm=lm), lm_weight=(0.3, 0.6, 1.0, 1.5, 2.0), word_bonus=bonuses
         ),
     }
     return table(model, test.parent / "dev.tsv", test, ways, "wer")

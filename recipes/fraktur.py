@@ -27,7 +27,7 @@ from searches import table
 from unrolled import Model
 from unrolled.data.readers.media.transcripts import tidy
 from unrolled.search import Lexicon, NGram
-from unrolled.tasks.recognize.search import RunOptions
+from unrolled.tasks.recognize.search import RecognitionOptions
 
 EVERY = 10
 GAINS, WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0), (0.0, 0.1, 0.25, 0.5)  # 0: without it
@@ -67,7 +67,7 @@ def lines(scored: str) -> Callable[[Path, Path], Files]:
     return files
 
 
-def known_words(options: RunOptions, gain: float) -> RunOptions:
+def known_words(options: RecognitionOptions, gain: float) -> RecognitionOptions:
     """Options that favour words of the lexicon by `gain`: half as a bonus for every word, all as the unknown penalty.
 
     With the penalty alone, two unknown words would be read as one, which pays it once.
@@ -82,10 +82,10 @@ def all_searches(model: Model, test: Path) -> dict[str, Any]:
     lexicon = Lexicon(known, list(model.assets.labels.names), skip_unspellable=True)
     usual = set(known)
     lm = NGram.train([" ".join(w if w in usual else "<unk>" for w in text.split()) for text in texts], order=2)
-    words = [known_words(RunOptions(lexicon=lexicon), gain) for gain in GAINS]
+    words = [known_words(RecognitionOptions(lexicon=lexicon), gain) for gain in GAINS]
     ways = {
-        "greedy": [RunOptions()],
-        "beam": [RunOptions(beam=100)],
+        "greedy": [RecognitionOptions()],
+        "beam": [RecognitionOptions(beam=100)],
         "open lexicon": words,
         "open lexicon + lm": [replace(one, lm=lm, lm_weight=weight) for weight in WEIGHTS for one in words],
     }

@@ -18,9 +18,9 @@ from unrolled import Model
 from unrolled.data.readers.media.transcripts import read_transcripts
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.tasks.recognize.predict import recognize
-from unrolled.tasks.recognize.search import RunOptions, Search
+from unrolled.tasks.recognize.search import RecognitionOptions, Search
 
-Ways = Mapping[str, Sequence[RunOptions]]  # name → the options to choose from
+Ways = Mapping[str, Sequence[RecognitionOptions]]  # name → the options to choose from
 
 
 def table(model: Model, dev: Path, test: Path, ways: Ways, metric: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def table(model: Model, dev: Path, test: Path, ways: Ways, metric: str) -> dict[
     return told
 
 
-def choose(model: Model, dev: Path, options: Sequence[RunOptions], metric: str) -> RunOptions:
+def choose(model: Model, dev: Path, options: Sequence[RecognitionOptions], metric: str) -> RecognitionOptions:
     """The options with the lowest error rate; of equal ones the first."""
     if len(options) == 1:
         return options[0]
@@ -47,7 +47,7 @@ def choose(model: Model, dev: Path, options: Sequence[RunOptions], metric: str) 
     return options[int(min(found, key=lambda name: (found[name][metric], int(name))))]
 
 
-def scores(model: Model, file: Path, ways: Mapping[str, RunOptions]) -> dict[str, dict[str, float]]:
+def scores(model: Model, file: Path, ways: Mapping[str, RecognitionOptions]) -> dict[str, dict[str, float]]:
     examples = read_transcripts(file)
     searches = {name: Search(model.assets.labels, options) for name, options in ways.items()}
     answers = recognize(model, [example.input for example in examples], searches)
@@ -57,7 +57,7 @@ def scores(model: Model, file: Path, ways: Mapping[str, RunOptions]) -> dict[str
     }
 
 
-def grid(plain: RunOptions, **values: Sequence[Any]) -> list[RunOptions]:
+def grid(plain: RecognitionOptions, **values: Sequence[Any]) -> list[RecognitionOptions]:
     """All combinations of some values."""
     found = [plain]
     for name, choices in values.items():
@@ -65,8 +65,8 @@ def grid(plain: RunOptions, **values: Sequence[Any]) -> list[RunOptions]:
     return found
 
 
-def _shown(options: RunOptions) -> str:
+def _shown(options: RecognitionOptions) -> str:
     kept = ("beam", "lm_weight", "word_bonus", "unknown_penalty")
-    plain = RunOptions()
+    plain = RecognitionOptions()
     told = {name: getattr(options, name) for name in kept if getattr(options, name) != getattr(plain, name)}
     return ", ".join(f"{name} {value}" for name, value in told.items())

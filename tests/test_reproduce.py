@@ -14,6 +14,7 @@ import pytest
 
 from unrolled import UserError, api, recipes
 from unrolled.cli.app import main
+from unrolled.config import read_toml
 from unrolled.recipes import FOLDER, Recipe, find_recipe, prepare_files, read_recipe, recipe_names
 
 RECIPES = sorted(FOLDER.glob("*.toml"))
@@ -56,7 +57,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_is_whole(path: Path) -> None:
     """Its config trains, its text says what was published and how it is scored."""
-    recipe = read_recipe(path)
+    recipe = read_recipe(read_toml(path))
     config: Any = api.configure(path)
     assert recipe.about
     assert recipe.source
@@ -165,7 +166,7 @@ def test_a_recipe_is_a_config_that_trains(recipe: Path) -> None:
 def test_characters_of_the_treebank_are_the_usual_ones(tmp_path: Path) -> None:
     """As many as Mikolov et al. 2012 count, of 50 kinds."""
     files = prepare_files(
-        read_recipe(find_recipe("ptb-characters")), Path(os.environ["UNROLLED_DATA"]), tmp_path / "work"
+        read_recipe(read_toml(find_recipe("ptb-characters"))), Path(os.environ["UNROLLED_DATA"]), tmp_path / "work"
     )
     sizes = {name: len(path.read_text()) for name, path in files.items()}
     assert sizes == {"train": 5_017_482, "valid": 393_042, "test": 442_423}

@@ -8,14 +8,14 @@ from typing import Any
 
 from unrolled.config import changes_of
 from unrolled.errors import UserError
-from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, resume_run, task_of
+from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, resume_run
 from unrolled.model import Model, check_path
 from unrolled.see import length_figure
 from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import Task
 from unrolled.training.folder import check_free
 
-__all__ = ["check", "compare", "configure", "load", "resume", "task_of", "train"]
+__all__ = ["check", "compare", "configure", "load", "resume", "train"]
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
@@ -95,6 +95,7 @@ def compare(
     *,
     device: str = "cpu",
     set: Mapping[str, Any] | Sequence[str] | None = None,
+    **options: Any,
 ) -> dict[str, dict[str, Any]]:
     """Scores of several models on the same data, and a picture of them by the length of the source."""
     place = check_picture(picture) if picture is not None else None
@@ -102,7 +103,7 @@ def compare(
     tasks = {model.task.name for model in loaded.values()}
     if len(tasks) > 1:
         raise UserError(f"The models are of {' and '.join(sorted(tasks))}.", "Give those of one task.")
-    scores = {name: model.evaluate(data, set=set) for name, model in loaded.items()}
+    scores = {name: model.evaluate(data, set=set, **options) for name, model in loaded.items()}
     if place is not None:
         tables = {name: found.get("by_length") for name, found in scores.items()}
         if not all(tables.values()):

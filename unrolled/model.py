@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -61,6 +61,13 @@ class ModelDescription(Protocol):
     def remarks(self, model: Model) -> list[str]: ...
 
 
+class ModelOptions(Protocol):
+    """The options of a task: see `unrolled.tasks.TaskOptions`."""
+
+    def of(self, verb: Any) -> Mapping[str, Any]: ...
+    def check(self, verb: Any, given: Iterable[str]) -> None: ...
+
+
 class ModelTask(Protocol):
     """The part of a task that its models use: see `unrolled.tasks.Task`."""
 
@@ -70,6 +77,8 @@ class ModelTask(Protocol):
     def file_keys(self) -> tuple[str, ...]: ...
     @property
     def parallel(self) -> bool: ...
+    @property
+    def options(self) -> ModelOptions: ...
     @property
     def runner(self) -> Callable[[Model], ModelRunner]: ...
     @property
@@ -120,6 +129,7 @@ class Model:
 
     def predict(self, inputs: Any, **options: Any) -> Any:
         """The task's answer to one input, or to a list of them."""
+        self.task.options.check("predict", options)
         return self.task.predict(self, inputs, **options)
 
     def evaluate(
@@ -129,6 +139,7 @@ class Model:
         paths = data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,)
         for path in paths:
             check_path(path, "What to evaluate on")
+        self.task.options.check("eval", options)
         return self.task.evaluate_file(self.read_as(set), data, **options)
 
     def read_as(self, set: Mapping[str, Any] | Sequence[str] | None) -> Model:
@@ -161,6 +172,7 @@ class Model:
 
     def stream(self, **options: Any) -> Any:
         """A stream for input in pieces: the split never changes the result."""
+        self.task.options.check("stream", options)
         return self.runner.stream(**options)
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:

@@ -19,12 +19,10 @@ import torch
 from pydantic import Field
 
 import unrolled
-from unrolled import api
-from unrolled.config import Section, read_config
-from unrolled.config.reading import read_toml
+from unrolled.config import Section, TomlFile, read_config, read_toml
 from unrolled.data import read_text
 from unrolled.errors import UserError, unknown_name
-from unrolled.jobs import TrainingJob
+from unrolled.jobs import TrainingJob, find_target
 from unrolled.model import Model
 from unrolled.training import new_folder
 
@@ -121,10 +119,9 @@ def find_recipe(name: str, folder: Path = FOLDER) -> Path:
     raise unknown_name("recipe", name, known)
 
 
-def read_recipe(path: Path) -> Recipe:
+def read_recipe(file: TomlFile) -> Recipe:
     """The table `recipe` of a TOML file."""
-    api.task_of(path)
-    table = read_toml(path)[1].get("recipe")
+    path, table = file.path, file.data.get("recipe")
     if not isinstance(table, dict) or not table.get("train"):
         raise UserError(
             f"{path} is a config without a recipe: it names no training file.",
@@ -145,14 +142,16 @@ def reproduce(
 ) -> Outcome:
     """Train a recipe on the files under `data` and score it."""
     path = find_recipe(name)
-    recipe = read_recipe(path)
+    target = find_target(path)
+    assert target.file is not None
+    recipe = read_recipe(target.file)
     _check_files(recipe, Path(data))
-    api.configure(path, list(overrides))  # report mistakes before a folder is made
+    target.configure(overrides)  # report mistakes before a folder is made
     folder = new_folder(out, path.stem)
     files = prepare_files(recipe, Path(data), folder.with_name(f"{folder.name}-data"))
     extra: dict[str, Any] = {"data.train": str(files["train"]), "data.valid": str(files["valid"])}
     extra |= {"train.device": device} | ({} if seed is None else {"train.seed": seed})
-    config: Any = api.configure(path, list(overrides), extra)
+    config: Any = target.configure(overrides, extra)
     began = time.perf_counter()
     model = TrainingJob(config).run(folder, quiet=quiet)
     minutes = (time.perf_counter() - began) / 60
@@ -172,7 +171,7 @@ def run_script(path: Path, data: str | Path, device: str) -> int:
 def recipe_summary(path: Path) -> str:
     """The description of a recipe in one line."""
     if path.suffix == ".toml":
-        return read_recipe(path).about
+        return read_recipe(read_toml(path)).about
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.splitlines()[0] if text else ""
 

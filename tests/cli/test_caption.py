@@ -135,7 +135,9 @@ def test_mistakes_leave_nothing_behind(folder: Path, table: Path, tmp_path: Path
     assert said.startswith(f"unrolled: {tmp_path}/empty holds no picture. Give image files, or a folder, zip or npz")
     code, _, said = call("eval", folder, table, "--target", table)
     assert code == 2
-    assert said.startswith("unrolled: --target is not for a model of caption. It is for translate.")
+    assert said.startswith(
+        "unrolled: --target is not for a model of caption. It takes --images, --beam, --length-penalty, --alpha."
+    )
 
 
 def test_scores_say_their_search(folder: Path, table: Path) -> None:

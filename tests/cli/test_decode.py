@@ -155,9 +155,9 @@ def test_weights_are_tuned_on_references(folder: Path, capsys: pytest.CaptureFix
     assert "2 references: word errors" in result.stderr
     result = CliRunner().invoke(app, ["decode", *given, "--tune"], catch_exceptions=False)
     assert "second\ta b" in result.stdout
-    assert re.search(r"Of \d+ settings the best: --lm-weight [0-9.]+ --word-bonus [-0-9.]+\n", result.stderr)
+    assert re.search(r"Best of \d+ settings: --lm-weight [0-9.]+ --word-bonus [-0-9.]+\n", result.stderr)
     assert "2 references: word errors 0.00%, character errors 0.00%" in result.stderr
-    with pytest.raises(UserError, match=r"--tune needs to know what the utterances say."):
+    with pytest.raises(UserError, match=r"--tune needs the true texts."):
         run(*COMMON, "--lexicon", "words.txt", "--tune")
     (folder / "texts.tsv").write_text("a b\n")
     with pytest.raises(UserError, match=r"texts.tsv has 1 texts, and there are 2 utterances."):
@@ -170,7 +170,7 @@ def test_a_tie_of_weights_is_said(folder: Path) -> None:
     given = (*COMMON, "--lexicon", "words.txt", "--lm", "lm.arpa", "--separator", "|", "--references", "texts.tsv")
     result = CliRunner().invoke(app, ["decode", *given, "--tune"], catch_exceptions=False)
     assert re.search(
-        r"Of (\d+) settings the best: --lm-weight 1 --word-bonus 0\n"
+        r"Best of (\d+) settings: --lm-weight 1 --word-bonus 0\n"
         r"All \1 make the same errors: of these it is the nearest to --lm-weight 1 --word-bonus 0\. ",
         result.stderr,
     )

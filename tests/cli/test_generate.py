@@ -177,11 +177,11 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "another task's option": ([*train, book, "--images", tmp], "--images is not for generate. Leave it out."),
         "resume and more": (
             ["train", "generate", "--resume", folder],
-            "--resume goes on with a run in its own folder, from its own model. Leave out generate.",
+            "--resume continues a run in its own folder, from its own model. Leave out generate.",
         ),
         "resume elsewhere": (
             ["train", "--resume", folder, "--out", tmp / "b", "--init", folder],
-            "--resume goes on with a run in its own folder, from its own model. Leave out --out and --init.",
+            "--resume continues a run in its own folder, from its own model. Leave out --out and --init.",
         ),
         "resume nowhere": (
             ["train", "--resume", tmp / "nowhere"],
@@ -232,7 +232,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
         "a model of another task": (
             ["info", tmp / "other.safetensors"],
             f"{tmp}/other.safetensors is a model of the task 'generatx', which is not built in. "
-            "Give it: load(path, task=MyTask()).",
+            "Give it: --task FILE.py:CLASS, or load(path, task=MyTask()).",
         ),
         "temperature": (
             ["run", folder, "--temperature", "-1"],
@@ -240,7 +240,7 @@ def mistakes(book: Path, folder: Path, tmp: Path) -> dict[str, tuple[list[str | 
             "Use 0 for the likeliest token, 1 for the model's own distribution.",
         ),
         "format": (["run", folder, "--format", "xml"], "Unknown format 'xml'. Choices: csv, jsonl, text."),
-        "a config that is there": (["new", "generate", book], f"{book} is there already. Choose another name."),
+        "a config that is there": (["new", "generate", book], f"{book} exists. Choose another name."),
         "no GPU": (
             [*train, book, "--device", "cuda"],
             "train.device=cuda, but torch finds no GPU here. Use train.device=cpu.",
@@ -323,10 +323,10 @@ def test_out_of_memory_names_a_batch_size_that_fits(
     """A loss that cannot hold more than two rows: eight are refused, two are named."""
     original: Callable[..., object] = TASKS["generate"].loss
 
-    def hungry(self: object, network: object, batch: object, state: object) -> object:
+    def hungry(self: object, network: object, batch: object, state: object, training: object = None) -> object:
         if len(batch.inputs) > 2:  # type: ignore[attr-defined]
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
-        return original(self, network, batch, state)
+        return original(self, network, batch, state, training)
 
     monkeypatch.setattr(TASKS["generate"], "loss", hungry)
     code, _, err = call("train", "generate", "--train", book, "--out", tmp_path / "run", *SMALL)

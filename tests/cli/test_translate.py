@@ -145,10 +145,12 @@ def test_options_that_cannot_be(folder: Path, words: tuple[str, ...], message: s
 def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, tmp_path: Path) -> None:
     code, _, said = call("eval", folder, file, "--beam", "3", "--picture", tmp_path / "l.png")
     assert code == 2
-    assert said.startswith("unrolled: --beam does not go with --picture. Leave one of them out.")
+    assert said.startswith("unrolled: --beam is not for a model of translate. It takes --target, --picture, --with.")
     code, _, said = call("eval", folder, file, "--with", folder / "last.safetensors")
     assert code == 2
-    assert said.startswith("unrolled: --with is for a model in a picture. Say where that goes: --picture lengths.png")
+    assert said.startswith(
+        "unrolled: --with adds a model to a picture. Say where the picture goes: --picture lengths.png"
+    )
     assert not (tmp_path / "l.png").exists()
     (tmp_path / "labels.tsv").write_text("".join(f"{'xy'[i % 2]}\ttext {i}\n" for i in range(12)))
     small = ("--set", "train.max_steps=1", "--quiet")
@@ -158,7 +160,7 @@ def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, 
     assert said.startswith("unrolled: The models are of classify and translate. Give those of one task.")
     code, _, said = call("eval", folder, file, "--beam", "3")
     assert code == 2
-    assert said.startswith("unrolled: --beam is not for a model of translate. Leave it out.")
+    assert said.startswith("unrolled: --beam is not for a model of translate. It takes --target, --picture, --with.")
 
 
 def test_a_picture_shows_one_input(folder: Path, tmp_path: Path) -> None:

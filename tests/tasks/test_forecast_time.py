@@ -15,12 +15,12 @@ import pytest
 
 from tests.cli.test_generate import call
 from unrolled import Model, UserError, api
-from unrolled.cli.train import horizon_of
 from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
 from unrolled.model_file import read_about
 from unrolled.tasks import Forecast
 from unrolled.tasks.forecast.config import ForecastConfig
+from unrolled.tasks.forecast.options import read_horizon
 
 SMALL: dict[str, Any] = {
     "model.hidden_size": 8,
@@ -128,13 +128,13 @@ def test_several_horizons_with_a_comma(horizon: str) -> None:
     ],
 )
 def test_horizons_of_the_command_line(given: list[str], meant: Any) -> None:
-    assert horizon_of(given) == meant
+    assert read_horizon(given) == meant
 
 
 @pytest.mark.parametrize("typed", ["[1,6", "1,x", "[]", "1,,6", "[[1]]"])
 def test_a_mistake_in_a_horizon_is_cited_whole(typed: str) -> None:
-    with pytest.raises(UserError, match=re.escape(f"--horizon {typed!r} is no number of steps. Expected whole")):
-        horizon_of([typed])
+    with pytest.raises(UserError, match=re.escape(f"--horizon {typed!r} is not a number of steps. Expected whole")):
+        read_horizon([typed])
 
 
 def test_the_seasonal_forecast_is_its_definition(model: Model, file: Path) -> None:

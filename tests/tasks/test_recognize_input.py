@@ -26,7 +26,7 @@ from unrolled import UserError, api
 from unrolled.jobs import TrainingJob
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.run import RecognizeRunner
-from unrolled.tasks.recognize.search import Piece, RunOptions, joined
+from unrolled.tasks.recognize.search import Piece, RecognitionOptions, joined
 
 
 def job(file: Path, **changes: Any) -> TrainingJob:
@@ -141,7 +141,7 @@ def test_settings_that_do_not_go_together(changes: dict[str, Any], message: str,
 )
 def test_options_that_do_not_go_together(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        RunOptions(**given)
+        RecognitionOptions(**given)
 
 
 def test_windows_that_read_the_same_together_are_one_reading() -> None:

@@ -1,12 +1,15 @@
-"""The command itself: options of all verbs, and how a mistake ends."""
+"""The command itself: its verbs, and how an error ends it."""
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from unrolled import __version__
 from unrolled.cli.config import check, info, new
@@ -15,12 +18,17 @@ from unrolled.cli.doctor import doctor
 from unrolled.cli.evaluate import evaluate
 from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
+from unrolled.cli.options import with_options
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
 from unrolled.cli.train import train
 from unrolled.cli.verb import Verb
 from unrolled.cli.words import words
 from unrolled.errors import Note, UserError, remedy
+from unrolled.tasks import options
+
+if TYPE_CHECKING:
+    from unrolled.tasks import Task
 
 app = typer.Typer(
     name="unrolled",
@@ -29,18 +37,56 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command(cls=Verb)(train)
-app.command(cls=Verb)(run)
-app.command("eval", cls=Verb)(evaluate)
-app.command(cls=Verb)(inspect)
-app.command(cls=Verb)(words)
+
+# Commands that take a task of the user's, and whose options of tasks they have.
+TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
+    "train": (train, "train"),
+    "run": (run, "run"),
+    "eval": (evaluate, "eval"),
+    "inspect": (inspect, None),
+    "new": (new, None),
+    "check": (check, "train"),
+    "info": (info, None),
+}
+PLAIN_COMMANDS = (words, decode, reproduce, doctor)
+
+
+class TaskVerb(Verb):
+    """A command whose flags include those of a task of the user's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        task = own_task(args)
+        if task is not None:
+            function, verb = TASK_COMMANDS[str(self.name)]
+            alone = typer.Typer()
+            alone.command(self.name)(with_options(function, verb, task))
+            fresh = get_command(alone)
+            self.params, self.callback = fresh.params, fresh.callback  # typer builds its commands for each call
+        return super().parse_args(ctx, args)
+
+
+def own_task(args: Sequence[str]) -> Task | None:
+    """The user's task that the arguments name: --task FILE.py:CLASS, or a first argument of that form."""
+    text = None
+    for place, word in enumerate(args):
+        if word == "--task" and place + 1 < len(args):
+            text = args[place + 1]
+        elif word.startswith("--task="):
+            text = word.removeprefix("--task=")
+    if text is None and args and re.fullmatch(r"[^-=].*\.py:\w+", args[0]):
+        text = args[0]
+    if text is None:
+        return None
+    from unrolled.tasks.own import load_task
+
+    return load_task(text)
+
+
+for name, (function, verb) in TASK_COMMANDS.items():
+    app.command(name, cls=TaskVerb)(with_options(function, verb))
+for function in PLAIN_COMMANDS:
+    app.command(cls=Verb)(with_options(function))
 app.add_typer(lm)
-app.command(cls=Verb)(decode)
-app.command(cls=Verb)(reproduce)
-app.command(cls=Verb)(new)
-app.command(cls=Verb)(check)
-app.command(cls=Verb)(info)
-app.command(cls=Verb)(doctor)
 
 
 def _show_version(wanted: bool) -> None:
@@ -60,7 +106,7 @@ def _options(
 
 
 def _show_notes() -> None:
-    """Our own warnings become lines a user can read, each once; others are shown as Python shows them."""
+    """Print our own warnings as lines a user can read; leave others to Python."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -73,14 +119,14 @@ def _show_notes() -> None:
 
 
 def main() -> None:
-    """Runs the command; a user's mistake is one message on stderr and exit code 2."""
+    """Run the command; a user's mistake is one message on stderr and exit code 2."""
     _show_notes()
     try:
         app()
     except UserError as error:
         typer.echo(f"unrolled: {error}", err=True)
         sys.exit(2)
-    except OSError as error:  # a full disk, say
+    except OSError as error:  # such as a full disk
         fix = remedy(error)
         typer.echo(f"unrolled: {error}.{f' {fix}.' if fix else ''}", err=True)
         sys.exit(2)

@@ -8,59 +8,58 @@ from typing import Annotated, Any
 
 import typer
 
-from unrolled.cli.train import Horizon, Overrides, horizon_of, keys_of_options
+from unrolled.cli.options import AsJson, ModelPath, Overrides, OwnTask, config_keys
 from unrolled.errors import UserError
 
 
 def new(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="A task, such as generate.")],
-    path: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Where to write it.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TASK", help="A task, such as generate, or FILE.py:CLASS of your own.")
+    ],
+    path: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The file to write.")],
     overrides: Overrides = None,
+    own: OwnTask = None,
 ) -> None:
     """Write a config with every key, its meaning, choices and default."""
-    from unrolled import api
     from unrolled.config import write_toml
+    from unrolled.jobs import find_target
     from unrolled.training.checkpoint import write_atomically
 
     if path.exists():
-        raise UserError(f"{path} is there already.", "Choose another name.")
+        raise UserError(f"{path} exists.", "Choose another name.")
+    found = find_target(target, own)
+    more = "" if own is None else f" --task {target}"
     header = (
-        f"A config of unrolled's task {task}. Train it with: unrolled train {path}\n"
+        f"A config of unrolled's task {found.task.name}. Train it with: unrolled train {path}{more}\n"
         'Where a comment says "or none", write "none" in quotes, or leave the key out for its default.'
     )
-    write_atomically(path, write_toml(api.configure(task, overrides), comments=True, header=header))
-    typer.echo(f"Wrote {path}. Next: unrolled check {path}", err=True)
+    write_atomically(path, write_toml(found.configure(overrides or []), comments=True, header=header))
+    typer.echo(f"Wrote {path}. Next: unrolled check {path}{more}", err=True)
 
 
 def check(
-    target: Annotated[str, typer.Argument(metavar="TASK|CONFIG.toml", help="A task or a config file.")],
-    train_file: Annotated[str | None, typer.Option("--train", metavar="FILE", help="Training data.")] = None,
-    valid_file: Annotated[str | None, typer.Option("--valid", metavar="FILE", help="Validation data.")] = None,
+    target: Annotated[
+        str, typer.Argument(metavar="TASK|CONFIG.toml", help="A task, a config file, or FILE.py:CLASS of your own.")
+    ],
     overrides: Overrides = None,
-    horizon: Horizon = None,
+    own: OwnTask = None,
+    **values: Any,
 ) -> None:
-    """Try a config without training: its mistakes, facts about the data, one update, time and memory."""
-    from unrolled import api
+    """Try a config without training: its errors, facts about the data, two updates, time and memory."""
+    from unrolled.jobs import dry_run, find_target
 
-    options = {
-        "--train": ("data.train", train_file),
-        "--valid": ("data.valid", valid_file),
-        "--horizon": ("data.horizon", horizon_of(horizon)),
-    }
-    extra = keys_of_options(target, overrides or [], options)
-    typer.echo(str(api.check(target, overrides, extra)))
+    found = find_target(target, own)
+    config = found.configure(overrides or [], config_keys(found.task, values, overrides))
+    typer.echo(str(dry_run(config, found.task)))
 
 
-def info(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
-) -> None:
-    """Show what a model is: its task, config, scores and versions."""
+def info(model: ModelPath, as_json: AsJson = False, own: OwnTask = None) -> None:
+    """Show a model's task, config, scores and versions."""
     from unrolled import api
     from unrolled.config import write_toml
     from unrolled.model import find_file
 
-    loaded = api.load(model)
+    loaded = api.load(model, task=own)
     about: dict[str, Any] = {
         "file": str(find_file(model)),
         "task": loaded.task.name,

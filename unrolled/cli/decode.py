@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,98 +17,104 @@ if TYPE_CHECKING:
     from unrolled.search import Decoded, Decoder
 
 
-def decode(
-    posteriors: Annotated[
-        str,
-        typer.Argument(
-            metavar="POSTERIORS.npz", help="An array (T, V) for each utterance, or one (B, T, V); or an .npy file."
-        ),
-    ],
-    labels: Annotated[str, typer.Option(metavar="FILE", help="The name of each column, one in each line.")],
+@dataclass(frozen=True)
+class Words:
+    """Flags about words: lexicon, language model and their weights."""
+
     lexicon: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A word in each line, alone or followed by its labels.")
-    ] = None,
-    lm: Annotated[str | None, typer.Option(metavar="FILE", help="An n-gram model, .arpa or .arpa.gz.")] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Most hypotheses after each frame.")] = 100,
-    n_best: Annotated[int, typer.Option(min=1, help="How many readings to give.")] = 1,
-    kind: Annotated[str, typer.Option(help="What the numbers are: log_probs, probs or logits.")] = "log_probs",
+        str | None, typer.Option(metavar="FILE", help="Words, one per line, each alone or followed by its labels.")
+    ] = None
+    lm: Annotated[str | None, typer.Option(metavar="FILE", help="An n-gram model, .arpa or .arpa.gz.")] = None
+    lm_weight: Annotated[float | None, typer.Option(min=0, help="Weight of the language model. Default: 1.")] = None
+    word_bonus: Annotated[float | None, typer.Option(help="Score added per word, in nats. Default: 0.")] = None
+    unknown_penalty: Annotated[
+        float | None,
+        typer.Option(help="Score added per word outside the lexicon; without it there are no such words."),
+    ] = None
+    skip_unspellable: Annotated[bool, typer.Option(help="Leave out words with letters that are not labels.")] = False
+
+
+@dataclass(frozen=True)
+class Search:
+    """Flags about the search."""
+
+    beam: Annotated[int, typer.Option(min=1, help="Most hypotheses after each frame.")] = 100
+    margin: Annotated[
+        float | None,
+        typer.Option(help="Most nats below the best hypothesis; inf: no limit. Default: 10; 30 with a lexicon."),
+    ] = None
+    per_node: Annotated[int | None, typer.Option(min=1, help="Most hypotheses at one node of the lexicon.")] = None
+    merge: Annotated[str | None, typer.Option(help="Score of paths with the same text: max or sum. Default: max.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Flags about the columns of the posteriors."""
+
+    labels: Annotated[str, typer.Option(metavar="FILE", help="The label of each column, one per line.")]
+    kind: Annotated[str, typer.Option(help="The numbers: log_probs, probs or logits.")] = "log_probs"
     blank: Annotated[
         str | None,
         typer.Option(
             metavar="LABEL|COLUMN",
-            help="The blank's name, or its column from 0 on; none: the label named <blank>, [PAD], _ or the like, or "
-            "the first one.",
+            help="The blank's label, or its column from 0. Default: the label <blank>, [PAD], _ or the like, or the "
+            "first one.",
         ),
-    ] = None,
+    ] = None
     separator: Annotated[
         str,
-        typer.Option(help="The label between words; auto: a blank or |, where no word has it; none: there is no such."),
-    ] = "auto",
-    lm_weight: Annotated[float | None, typer.Option(min=0, help="How much the language model counts (1).")] = None,
-    word_bonus: Annotated[float | None, typer.Option(help="Added for each word, in nats (0).")] = None,
-    unknown_penalty: Annotated[
-        float | None, typer.Option(help="Added for each word outside the lexicon; none: there are no such words.")
-    ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(help="Most nats below the best hypothesis; inf: no limit (10; with a lexicon 30 and more)."),
-    ] = None,
-    per_node: Annotated[int | None, typer.Option(min=1, help="Most hypotheses at one node of the tree.")] = None,
-    merge: Annotated[str | None, typer.Option(help="max or sum: of paths that read the same.")] = None,
-    skip_unspellable: Annotated[bool, typer.Option(help="Leave out words with letters that are no labels.")] = False,
+        typer.Option(help="The label between words; auto: a space or |, where no word has it; none: there is none."),
+    ] = "auto"
+
+
+def decode(
+    posteriors: Annotated[
+        str,
+        typer.Argument(
+            metavar="POSTERIORS.npz", help="An array (T, V) per utterance, or one (B, T, V); or an .npy file."
+        ),
+    ],
+    labels: Labels,
+    words: Words,
+    search: Search,
+    n_best: Annotated[int, typer.Option(min=1, help="Hypotheses per utterance.")] = 1,
     frame_seconds: Annotated[
-        float | None, typer.Option(min=0, help="How long a frame is: times in the JSON are seconds then, not frames.")
+        float | None, typer.Option(min=0, help="Seconds per frame: times in the JSON are seconds then, not frames.")
     ] = None,
     references: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="What each utterance says, NAME TAB TEXT or one text in each line: errors are told."
+            metavar="FILE", help="The true texts, NAME TAB TEXT or one text per line: error rates are reported."
         ),
     ] = None,
     tune: Annotated[
         bool,
-        typer.Option("--tune", help="Find --lm-weight and --word-bonus with the fewest errors against --references."),
+        typer.Option("--tune", help="Find the --lm-weight and --word-bonus with the fewest errors on --references."),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object for each utterance: readings, times, confidences.")
+        bool, typer.Option("--json", help="A JSON object per utterance: hypotheses, times, confidences.")
     ] = False,
 ) -> None:
-    """Read CTC posteriors of any model: words of a lexicon with a language model, or labels.
+    """Decode CTC posteriors of any model: words of a lexicon with a language model, or labels.
 
-    One line for each utterance: its name and its text; with several readings, the score between them.
+    One line per utterance: its name and its text; with several hypotheses, the score between them.
     """
     from unrolled.search.ctc import files
-    from unrolled.search.ctc.options import check_n_best, check_used
-    from unrolled.search.ctc.posteriors import as_log_probs
+    from unrolled.search.ctc.options import check_n_best
 
-    of_words = {"word_bonus": word_bonus, "unknown_penalty": unknown_penalty, "per_node": per_node}
-    check_used(
-        lexicon, lm, lm_weight=lm_weight, **of_words, skip_unspellable=skip_unspellable or None, tune=tune or None
-    )
-    check_n_best(n_best, beam)
+    _check_words(words, search, tune)
+    check_n_best(n_best, search.beam)
     if tune and references is None:
-        raise UserError("--tune needs to know what the utterances say.", "Give their texts: --references FILE.")
+        raise UserError("--tune needs the true texts.", "Give them: --references FILE.")
     utterances = files.read_posteriors(posteriors)
-    several, columns = len(utterances) > 1, len(files.read_labels(labels)) or None
-    frames = [
-        as_log_probs(array, kind, columns, name=f"posteriors[{i}]" if several else "posteriors")
-        for i, array in enumerate(utterances.values())
-    ]
-    given = {"lm_weight": lm_weight, "margin": margin, "merge": merge, **of_words}
-    decoder = files.decoder_from_files(
-        labels,
-        lexicon,
-        lm,
-        posteriors=frames,
-        blank=blank,
-        separator=None if separator == "none" else separator,
-        skip_unspellable=skip_unspellable,
-        beam=beam,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    names = files.read_labels(labels.labels)
+    frames = _log_probs(list(utterances.values()), labels.kind, len(names) or None)
+    decoder = _decoder(names, labels, words, search, frames)
     texts = None if references is None else files.read_references(references, list(utterances))
     if tune and texts is not None:
-        _tune(decoder, frames, texts, lm_weight, word_bonus)
+        _tune(decoder, frames, texts, words.lm_weight, words.word_bonus)
     found = decoder.decode_batch(frames, n_best, confidence=as_json)
     for name, readings in zip(utterances, found, strict=True):
         if as_json:
@@ -121,6 +127,44 @@ def decode(
         typer.echo(f"{len(texts)} references: word errors {wer:.2%}, character errors {cer:.2%}", err=True)
 
 
+def _check_words(words: Words, search: Search, tune: bool) -> None:
+    """Reject options that need a lexicon or a language model where there is none."""
+    from unrolled.search.ctc.options import check_used
+
+    check_used(
+        words.lexicon,
+        words.lm,
+        lm_weight=words.lm_weight,
+        word_bonus=words.word_bonus,
+        unknown_penalty=words.unknown_penalty,
+        per_node=search.per_node,
+        skip_unspellable=words.skip_unspellable or None,
+        tune=tune or None,
+    )
+
+
+def _log_probs(arrays: Sequence[Any], kind: str, columns: int | None) -> list[Tensor]:
+    from unrolled.search.ctc.posteriors import as_log_probs
+
+    return [
+        as_log_probs(array, kind, columns, name=f"posteriors[{i}]" if len(arrays) > 1 else "posteriors")
+        for i, array in enumerate(arrays)
+    ]
+
+
+def _decoder(names: Sequence[str], labels: Labels, words: Words, search: Search, frames: Sequence[Tensor]) -> Decoder:
+    from unrolled.search.ctc.files import decoder_from_files
+
+    options = asdict(words) | asdict(search)
+    return decoder_from_files(
+        names,
+        posteriors=frames,
+        blank=labels.blank,
+        separator=None if labels.separator == "none" else labels.separator,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+
+
 def _errors(found: Sequence[str], texts: Sequence[str]) -> tuple[float, float]:
     from unrolled.metrics.recognition import recognition_scores
 
@@ -131,7 +175,7 @@ def _errors(found: Sequence[str], texts: Sequence[str]) -> tuple[float, float]:
 def _tune(
     decoder: Decoder, frames: Sequence[Tensor], texts: Sequence[str], lm_weight: float | None, word_bonus: float | None
 ) -> None:
-    """Sets the weights with the fewest errors, and says them."""
+    """Set the weights with the fewest errors, and print them."""
     from unrolled.search.ctc.tuning import tune
 
     def errors(weight: float | None, bonus: float) -> tuple[float, float]:
@@ -141,7 +185,7 @@ def _tune(
 
     found = tune(errors, has_lm=decoder.lm is not None, lm_weight=lm_weight, word_bonus=word_bonus)
     errors(found.lm_weight, found.word_bonus)
-    typer.echo(f"Of {len(found.tried)} settings the best: {found.options}", err=True)
+    typer.echo(f"Best of {len(found.tried)} settings: {found.options}", err=True)
     if found.tie:
         typer.echo(found.tie, err=True)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from unrolled.cli.train import Overrides
+from unrolled.cli.options import AsJson, Overrides
+from unrolled.cli.train import Quiet, RunFolder
 from unrolled.errors import UserError
 
 
@@ -23,11 +23,9 @@ def reproduce(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, … (train.device).")] = "auto",
     seed: Annotated[int | None, typer.Option(min=0, help="Another seed than the recipe's (train.seed).")] = None,
     overrides: Overrides = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Run folder; default: a new one under runs/.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while training.")] = False,
+    out: RunFolder = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train what a recipe says, and show its score beside the published one."""
     from unrolled import recipes

@@ -1,4 +1,4 @@
-"""How options of all verbs are parsed."""
+"""Parsing that all commands share."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from unrolled.errors import UserError
 
 
 class Verb(TyperCommand):
-    """A command that refuses an option given again, unless it takes a list: the last one alone would count."""
+    """A command that rejects a repeated option, unless it takes a list: only the last value would count."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        for option, times in Counter(given).items():
+        _, _, parsed = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(parsed).items():
             if times > 1 and isinstance(option, TyperOption) and not (option.multiple or option.is_flag):
                 name = max(option.opts, key=len)
                 fix = "Give it once."
                 if name in ("--train", "--valid"):
-                    fix = "Give one file: put the rows of all into it."
+                    fix = "Give one file with the rows of all."
                 raise UserError(f"{name} is given {'twice' if times == 2 else f'{times} times'}.", fix)
         return super().parse_args(ctx, args)

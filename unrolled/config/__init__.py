@@ -4,7 +4,18 @@ A mistake is told in plain words with the key's path, what was got and what is e
 """
 
 from unrolled.config.describe import Key, Section, describe, keys
-from unrolled.config.reading import apply, changes_of, read_config
+from unrolled.config.reading import TomlFile, apply, changes_of, read_config, read_toml
 from unrolled.config.writing import write_toml
 
-__all__ = ["Key", "Section", "apply", "changes_of", "describe", "keys", "read_config", "write_toml"]
+__all__ = [
+    "Key",
+    "Section",
+    "TomlFile",
+    "apply",
+    "changes_of",
+    "describe",
+    "keys",
+    "read_config",
+    "read_toml",
+    "write_toml",
+]

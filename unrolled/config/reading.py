@@ -8,6 +8,7 @@ import re
 import tomllib
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -32,8 +33,20 @@ class _Given(NamedTuple):
 Problem = tuple[int, UserError]  # the number of the given value it is about, which orders the report
 
 
+@dataclass(frozen=True)
+class TomlFile:
+    """A TOML file that was read: its path, its text and its content."""
+
+    path: Path
+    text: str
+    data: Mapping[str, Any]
+
+
 def read_config(
-    cls: type[S], path: Path | None, overrides: Sequence[str] = (), extra: Mapping[str, Any] | None = None
+    cls: type[S],
+    file: TomlFile | Path | None,
+    overrides: Sequence[str] = (),
+    extra: Mapping[str, Any] | None = None,
 ) -> S:
     """The configuration of a TOML file (or the defaults), changed by `extra`, then by `overrides`, and validated.
 
@@ -56,16 +69,15 @@ def read_config(
     known, sections = keys(cls), sections_of(cls)
     given: list[_Given] = []
     problems: list[Problem] = []
-    if path is not None:
+    if file is not None:
         try:
-            text, data = read_toml(path)
+            file = read_toml(file) if isinstance(file, Path) else file
         except UserError as error:
             problems.append((0, error))
         else:
-            if RECIPE not in known:
-                data.pop(RECIPE, None)
-            lines = _line_numbers(text)
-            given += [_Given(key, value, f"{path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
+            lines = _line_numbers(file.text)
+            data = {name: value for name, value in file.data.items() if name != RECIPE or RECIPE in known}
+            given += [_Given(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
     given += [_Given(key, value, "") for key, value in _flatten(extra or {}, sections)]
     for override in overrides:
         name, equals, value = override.partition("=")
@@ -107,8 +119,8 @@ def apply(config: S, dotted: Mapping[str, Any]) -> S:
     return _build(cls, {path: attrgetter(path)(config) for path in keys(cls)}, given, [])
 
 
-def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """A TOML file's text and content; whatever stands in the way becomes a UserError."""
+def read_toml(path: Path) -> TomlFile:
+    """Read a TOML file; a file that cannot be read is a UserError."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -124,7 +136,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         problem = f"{path}:{line}: Byte {error.start} (0x{raw[error.start]:02x}) is not valid UTF-8."
         raise UserError(problem, "Save the file as UTF-8.") from None
     try:
-        return text, tomllib.loads(text)
+        return TomlFile(path, text, tomllib.loads(text))
     except RecursionError:
         raise UserError(f"{path}: Lists are nested too deeply.") from None
     except ValueError as error:

@@ -2,7 +2,16 @@
 
 from unrolled.jobs.dry_run import DryRun, dry_run
 from unrolled.jobs.load import load_model
-from unrolled.jobs.target import configure, task_of
+from unrolled.jobs.target import Target, configure, find_target
 from unrolled.jobs.train import TrainingJob, resume_run
 
-__all__ = ["DryRun", "TrainingJob", "configure", "dry_run", "load_model", "resume_run", "task_of"]
+__all__ = [
+    "DryRun",
+    "Target",
+    "TrainingJob",
+    "configure",
+    "dry_run",
+    "find_target",
+    "load_model",
+    "resume_run",
+]

@@ -23,7 +23,7 @@ def load_model(path: str | Path, *, task: Task | None = None, device: str = "cpu
         if about.task not in TASKS:
             raise UserError(
                 f"{file} is a model of the task {about.task!r}, which is not built in.",
-                "Give it: load(path, task=MyTask()).",
+                "Give it: --task FILE.py:CLASS, or load(path, task=MyTask()).",
             )
         task = TASKS[about.task]()
     elif task.name != about.task:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unrolled.config import Section, read_config
+from unrolled.config import Section, TomlFile, read_config, read_toml
 from unrolled.errors import UserError, unknown_name
 from unrolled.tasks import TASKS, Task
+
+
+@dataclass(frozen=True)
+class Target:
+    """A task, and the file of its config where there is one."""
+
+    task: Task
+    file: TomlFile | None = None
+
+    def configure(self, overrides: Sequence[str] = (), extra: Mapping[str, Any] | None = None) -> Section:
+        """The config with changes, checked."""
+        return read_config(self.task.config_class, self.file, overrides, extra)
 
 
 def configure(
@@ -20,29 +32,33 @@ def configure(
     task: Task | None = None,
 ) -> Section:
     """The config for a task, its name or a TOML file, with changes. `task` is known beside the built-in ones."""
+    return find_target(target, task).configure(overrides or [], extra)
+
+
+def find_target(target: str | Path | Task | None, task: Task | None = None) -> Target:
+    """The task and config file that a name, a TOML file or a task means; `task` is one of the user's own."""
     if isinstance(target, Task):
-        return read_config(target.config_class, None, overrides or [], extra or {})
-    name, path = task_of(target, task)
-    config_class = task.config_class if task is not None and task.name == name else TASKS[name].config_class
-    return read_config(config_class, path, overrides or [], extra or {})
+        return Target(target)
+    if target is None or (task is not None and str(target).endswith(f".py:{type(task).__name__}")):
+        assert task is not None
+        return Target(task)
+    if (path := Path(target)).suffix == ".toml":
+        file = read_toml(path)
+        name = file.data.get("task")
+        if name is None:
+            raise UserError(f"{path} names no task.", f'Add a first line such as task = "{next(iter(TASKS))}".')
+        try:
+            return Target(_task_named(name, task), file)
+        except UserError as error:
+            raise UserError(error.problem, f"{error.fix} A task of your own: --task FILE.py:CLASS.") from None
+    if path.is_file() and str(target) not in TASKS:
+        raise UserError(f"{path} is not a task.", f"To train on it: unrolled train generate --train {path}")
+    return Target(_task_named(str(target), task))
 
 
-def task_of(target: str | Path, task: Task | None = None) -> tuple[str, Path | None]:
-    """The name of the task that a name or a TOML file means, and that file."""
-    known = [*TASKS, *([task.name] if task is not None and task.name not in TASKS else [])]
-    if str(target) in known:
-        return str(target), None
-    path = Path(target)
-    if path.suffix != ".toml":
-        if path.is_file():
-            raise UserError(f"{path} is not a task.", f"To train on it: unrolled train generate --train {path}")
-        raise unknown_name("task", str(target), known)
-    try:
-        name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("task")
-    except (OSError, ValueError, RecursionError):
-        name = "generate"  # read_config reports the error of the file
-    if name is None:
-        raise UserError(f"{path} names no task.", f'Add a first line such as task = "{known[0]}".')
-    if not isinstance(name, str) or name not in known:
-        raise unknown_name("task", name, known)
-    return name, path
+def _task_named(name: object, task: Task | None) -> Task:
+    if task is not None and task.name == name:
+        return task
+    if not isinstance(name, str) or name not in TASKS:
+        raise unknown_name("task", name, [*TASKS, *([task.name] if task is not None else [])])
+    return TASKS[name]()

@@ -14,7 +14,7 @@ from unrolled.config import apply, keys, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.jobs.load import load_model
-from unrolled.jobs.target import configure
+from unrolled.jobs.target import Target, find_target
 from unrolled.model import Model, current_versions, find_file
 from unrolled.see.figures.curves import curves
 from unrolled.tasks import TASKS, Data, Task
@@ -231,16 +231,26 @@ class TrainingJob:
 
 
 def resume_run(
-    folder: Path, overrides: list[str], extra: Mapping[str, Any], *, task: Task | None = None, quiet: bool = False
+    folder: Path,
+    overrides: list[str],
+    extra: Mapping[str, Any],
+    *,
+    task: Task | None = None,
+    target: Target | None = None,
+    quiet: bool = False,
 ) -> Model:
-    """Continue a stopped run; changes of its config are `key=value` texts and values of dotted keys."""
+    """Continue a stopped run; changes of its config are `key=value` texts and values of dotted keys.
+
+    `target` is the run's task and config file where the caller has read them already.
+    """
     check_run(folder)
     with locked(folder):
-        old: Any = configure(folder / CONFIG, task=task)
-        new: Any = configure(folder / CONFIG, overrides, extra, task=task)
+        target = target or find_target(folder / CONFIG, task)
+        old: Any = target.configure()
+        new: Any = target.configure(overrides, extra)
         lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
         init = folder / INIT if (folder / INIT).is_file() else None
-        return TrainingJob(new, init=init, task=task).resume(folder, old if lines else None, lines, quiet=quiet)
+        return TrainingJob(new, init=init, task=target.task).resume(folder, old if lines else None, lines, quiet=quiet)
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:

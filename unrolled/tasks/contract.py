@@ -15,7 +15,7 @@ from unrolled.config import Section, apply
 from unrolled.data import Batch
 from unrolled.model import Model
 from unrolled.models.weights import copy_weights
-from unrolled.nn.checks import check_options
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss
@@ -103,6 +103,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     config_class: ClassVar[type[Section]]
+    options: ClassVar[TaskOptions] = TaskOptions()  # of train, run, eval, predict and stream
     assets_class: ClassVar[Any] = None  # with to_json() and from_json(stored); None: assets are plain JSON
     runner: ClassVar[type[Runner]] = Runner
     tracer: ClassVar[type[Tracer]] = Tracer
@@ -160,7 +161,6 @@ class Task(ABC):
 
     def evaluate_file(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
         """Scores on a file; tables of them are dictionaries. By default those of `evaluate`."""
-        check_options("eval", options, [])
         config = apply(model.config, {"data.train": str(Path(path)), "data.valid": str(Path(path))})
         model.network.eval()
         batches = self.batches(config, model.assets, self.read(config).valid, training=False)

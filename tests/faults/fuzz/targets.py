@@ -22,7 +22,7 @@ from PIL import Image
 from tests.see.models import KINDS, input_of, waves, write_files
 from tests.tasks.recognition import RATE, frames, marks, tone
 from unrolled import api
-from unrolled.config import apply, write_toml
+from unrolled.config import apply, read_toml, write_toml
 from unrolled.data.batching.token_cache import TokenCache
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import audio_blocks, audio_facts
@@ -376,7 +376,7 @@ def _other_targets(folder: Path, data: Path) -> Iterator[Target]:
     config = write_toml(api.configure("generate"), comments=False).encode()
     yield Target("config-toml", "toml", ".toml", config, lambda path: api.configure(path))
     recipe = config + b'[recipe]\ntrain = "x"\nmetric = "accuracy"\npublished = 1.0\n'
-    yield Target("recipe-toml", "toml", ".toml", recipe, lambda path: read_recipe(path))
+    yield Target("recipe-toml", "toml", ".toml", recipe, lambda path: read_recipe(read_toml(path)))
     yield from _cache_targets(folder, data)
 
 

@@ -99,7 +99,7 @@ def read_references(path: str | Path, names: Sequence[str]) -> list[str]:
 
 
 def decoder_from_files(
-    labels: str | Path,
+    labels: str | Path | Sequence[str],
     lexicon: str | Path | None = None,
     lm: str | Path | None = None,
     *,
@@ -109,12 +109,14 @@ def decoder_from_files(
     skip_unspellable: bool = False,
     **options: Any,
 ) -> Decoder:
-    """The decoder that these files make. A separator "auto" is a label " " or "|" that no word is spelt with.
+    """The decoder of these files; labels may be read already.
+
+    A separator "auto" is a label " " or "|" that no word is spelt with.
 
     The blank is a label or its column; where it is not said, it is found by its name, or is the first label, with which
     the `posteriors` must agree.
     """
-    names = read_labels(labels)
+    names = read_labels(labels) if isinstance(labels, (str, Path)) else list(labels)
     column = chosen_blank(names, posteriors, always_say=True) if blank is None else blank_column(names, blank)
     words = None if lexicon is None else Lexicon.read(lexicon, names, skip_unspellable=skip_unspellable)
     if separator == "auto":

@@ -20,7 +20,7 @@ from unrolled.model import Model
 from unrolled.search import Hypothesis
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
 from unrolled.tasks.shared.answers import Written
-from unrolled.tasks.shared.writing import RunOptions, written
+from unrolled.tasks.shared.writing import WritingOptions, written
 
 HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
 
@@ -35,7 +35,7 @@ class Description(Written):
 
 
 @torch.no_grad()
-def describe(model: Model, views: Sequence[View], options: RunOptions) -> list[Description]:
+def describe(model: Model, views: Sequence[View], options: WritingOptions) -> list[Description]:
     """A caption for each picture, in order; the pictures have the shape that the model reads."""
     assets: CaptionAssets = model.assets
     network: Any = model.network.eval()

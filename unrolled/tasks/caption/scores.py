@@ -14,17 +14,17 @@ from unrolled.tasks.caption.batches import CaptionAssets, view_batch
 from unrolled.tasks.caption.predict import Description, describe
 from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.targets import with_targets
-from unrolled.tasks.shared.writing import RunOptions, named
+from unrolled.tasks.shared.writing import WritingOptions, named
 from unrolled.training import Evaluation
 
 AT_ONCE = 64  # pictures in a batch when there are no gradients
 SHOWN_SCORES = ("bleu1", "bleu4", "chrf", "cider", "words")  # of each search
 
 
-def score_pictures(model: Model, examples: Sequence[Captioned], options: RunOptions) -> dict[str, Any]:
+def score_pictures(model: Model, examples: Sequence[Captioned], options: WritingOptions) -> dict[str, Any]:
     """Scores of a search, and a table with those of greedy captions beside them."""
     views = [example.view for example in examples]
-    searches = {named(one): one for one in (RunOptions(beam=1), options)}
+    searches = {named(one): one for one in (WritingOptions(beam=1), options)}
     found = {name: describe(model, views, one) for name, one in searches.items()}
     table = {name: _scores(model, [one.text for one in answers], examples) for name, answers in found.items()}
     search = named(options)

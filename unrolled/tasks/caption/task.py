@@ -20,22 +20,23 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.captioner import captioner
 from unrolled.models.picture_encoder import MakeEncoder
-from unrolled.nn.checks import check_options
 from unrolled.nn.vision import shifted
 from unrolled.tasks.caption.batches import CaptionAssets, PictureCaption, caption_loss, fitted, view_batch
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.describe import CaptionDescription
+from unrolled.tasks.caption.options import OPTIONS
 from unrolled.tasks.caption.predict import describe, view_of
 from unrolled.tasks.caption.run import CaptionRunner
 from unrolled.tasks.caption.scores import AT_ONCE, exposure, score_pictures
 from unrolled.tasks.caption.trace import CaptionTracer
 from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.answers import note_cut
 from unrolled.tasks.shared.levels import caption_level
 from unrolled.tasks.shared.side import Reading, trained_side
 from unrolled.tasks.shared.targets import with_guesses, with_targets
-from unrolled.tasks.shared.writing import OPTIONS, RunOptions
+from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss, hash_of
 from unrolled.training.consistency import twice
@@ -49,6 +50,7 @@ class Caption(Task):
 
     name: ClassVar[str] = "caption"
     config_class: ClassVar[type[Section]] = CaptionConfig
+    options: ClassVar[TaskOptions] = OPTIONS
     assets_class: ClassVar[Any] = CaptionAssets
     runner: ClassVar[type[Runner]] = CaptionRunner
     tracer: ClassVar[type[Tracer]] = CaptionTracer
@@ -147,20 +149,20 @@ class Caption(Task):
         free = exposure(model, pictures[::every])
         return Evaluation({"nats_per_token": mean, **free.scores}, free.samples)
 
-    def evaluate_file(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
-        """Scores on a file of captions, or on (file, pictures), with the search of `RunOptions` and greedily."""
-        check_options("eval", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+    def evaluate_file(
+        self, model: Model, path: Any, images: str | Path | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Scores on a file of captions, or on (file, pictures), with the search of `WritingOptions` and greedily."""
         assert isinstance(model.config, CaptionConfig)
-        table, images = path if isinstance(path, tuple) else (path, model.config.data.images)
+        table, images = path if isinstance(path, tuple) else (path, images or model.config.data.images)
         examples = _read(model.config, table, images, model.assets.shape)
-        return score_pictures(model, examples, RunOptions(**options))
+        return score_pictures(model, examples, WritingOptions(**options))
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Description` of a picture (a path, a PIL image, an array), or a list of them. Options: `RunOptions`."""
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+        """A `Description` of a picture (a path, a PIL image, an array), or a list of them. See `WritingOptions`."""
         several = isinstance(inputs, (list, tuple))
         views = [view_of(one, model.assets.shape) for one in (inputs if several else [inputs])]
-        answers = note_cut(describe(model, views, RunOptions(**options)), "captions")
+        answers = note_cut(describe(model, views, WritingOptions(**options)), "captions")
         return answers if several else answers[0]
 
 

@@ -23,7 +23,6 @@ from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.weights import copy_weights
-from unrolled.nn.checks import check_options
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.describe import ClassifyDescription
@@ -192,7 +191,6 @@ class Classify(Task):
         return Evaluation(evaluation(model, batches))
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        check_options("eval", options, [])
         assert isinstance(model.config, ClassifyConfig)
         examples = self._read_file(model.config, path, model.assets.labels)
         check_shape(model.assets.reader, [e.input for e in examples], [e.place for e in examples])
@@ -200,7 +198,6 @@ class Classify(Task):
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Classified` for one input, a list of them for several: texts, or arrays of frames; numbers: `Measured`."""
-        check_options(self.name, options, [])
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         batches = unlabelled(model, checked_inputs(model, [inputs] if alone else inputs))
         answers: list[Classified] | list[Measured]

@@ -8,11 +8,8 @@ from typing import Any
 from unrolled.data.readers.series.read_series import Numbers
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.nn.checks import check_options
 from unrolled.tasks.forecast.layout import frame_of
 from unrolled.tasks.forecast.stream import Interval, RowStream, as_rows, check_level
-
-OPTIONS = ("steps", "sample", "seed", "hold_inputs", "interval")
 
 
 def continuation(
@@ -43,8 +40,7 @@ def continuation(
     return chosen(answer) if interval is None else Interval(*map(chosen, (answer, *stream.interval(interval))))
 
 
-def check_forecast_options(what: str, options: Mapping[str, Any]) -> None:
-    check_options(what, {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
+def check_forecast_options(options: Mapping[str, Any]) -> None:
     if options.get("sample") and options.get("steps") is None:
         raise UserError("What a model goes on with can be drawn, and it is not to go on.", "Say for how many steps.")
     drawn = options.get("sample") or (options.get("interval") is not None and options.get("steps") is not None)

@@ -19,7 +19,7 @@ class ForecastRunner(Runner):
 
     def run(self, request: Request, **options: Any) -> Iterator[str]:
         """A line for each row, immediately; with `steps` the continuation of each series."""
-        check_forecast_options("run", options)
+        check_forecast_options(options)
         return answers(self.model, request, keep=request.keep, **options)
 
     def report(self, scores: Mapping[str, Any]) -> str:

@@ -18,12 +18,12 @@ from unrolled.data.signals.season import find_period
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
-from unrolled.nn.checks import check_options
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits
 from unrolled.tasks.forecast.config import ForecastConfig
 from unrolled.tasks.forecast.describe import ForecastDescription
 from unrolled.tasks.forecast.initialize import start_from
 from unrolled.tasks.forecast.layout import frame_of, layout_of, output_of, steps_of
+from unrolled.tasks.forecast.options import OPTIONS
 from unrolled.tasks.forecast.predict import check_forecast_options, continuation
 from unrolled.tasks.forecast.read import Table, arrange, read_data, read_like, usable
 from unrolled.tasks.forecast.rollout import free_run
@@ -32,6 +32,7 @@ from unrolled.tasks.forecast.run import ForecastRunner
 from unrolled.tasks.forecast.scores import tallied
 from unrolled.tasks.forecast.stream import can_roll_out, check_roll_out
 from unrolled.tasks.forecast.trace import ForecastTracer
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss, own_share
@@ -45,6 +46,7 @@ class Forecast(Task):
 
     name: ClassVar[str] = "forecast"
     config_class: ClassVar[type[Section]] = ForecastConfig
+    options: ClassVar[TaskOptions] = OPTIONS
     assets_class: ClassVar[Any] = ColumnScaling
     runner: ClassVar[type[Runner]] = ForecastRunner
     tracer: ClassVar[type[Tracer]] = ForecastTracer
@@ -146,7 +148,6 @@ class Forecast(Task):
     @torch.no_grad()
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         """Every step scored once with all of its past; then roll-outs, if the model can make them."""
-        check_options("eval", options, [])
         if not isinstance(path, (str, Path)):
             raise UserError(
                 f"A forecast is scored on a file, got {type(path).__name__}.", "Give the path of a table or .npz."
@@ -174,7 +175,7 @@ class Forecast(Task):
         keeps inputs that it does not predict at their last values. With `interval`, a probability, an `Interval` of
         the point and its bounds.
         """
-        check_forecast_options("predict", options)
+        check_forecast_options(options)
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
             return [continuation(model, one, **options) for one in inputs]
         return continuation(model, inputs, **options)

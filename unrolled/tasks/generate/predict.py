@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,27 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, stepper_for
 from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
+from unrolled.tasks.generate import options as declared
 from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """The options of `unrolled run` and of `predict`."""
+class GenerationOptions:
+    """Values of the options of `generate`."""
 
-    max_tokens: int = 400
-    temperature: float = 0.8
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
-    scorers: tuple[Scorer, ...] = ()  # count beside the model (docs/scorers.md)
-    weights: str = "fp32"  # of the recurrent layers while writing on a CPU: fp32, fp16, int16 or int8
+    max_tokens: int = declared.MAX_TOKENS.default
+    temperature: float = declared.TEMPERATURE.default
+    top_k: int = declared.TOP_K.default
+    top_p: float = declared.TOP_P.default
+    min_p: float = declared.MIN_P.default
+    repetition_penalty: float = declared.REPETITION_PENALTY.default
+    stop: tuple[str, ...] = declared.STOP.default
+    seed: int | None = declared.SEED.default
+    words: str | tuple[str, ...] | None = declared.WORDS.default  # a file with one per line, or the words
+    weights: str = declared.WEIGHTS.default
+    scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     @property
     def sampling(self) -> Sampling:
@@ -43,9 +44,6 @@ class RunOptions:
     def limits(self, tokenizer: Tokenizer, forbidden: Sequence[int] = ()) -> Limits:
         words = () if self.words is None else (WordList.of(tokenizer, self.words),)
         return Limits(self.max_tokens, forbidden=forbidden, scorers=(*words, *self.scorers))
-
-
-OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 class TextWriter:
@@ -83,7 +81,7 @@ class TextWriter:
 
 
 def write_texts(
-    model: Model, prompts: Sequence[str], options: RunOptions, state: Any = None
+    model: Model, prompts: Sequence[str], options: GenerationOptions, state: Any = None
 ) -> Iterator[tuple[int, str]]:
     """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
     model.network.eval()
@@ -167,9 +165,9 @@ class TextStream:
         return self.nats - before
 
     def write(self, **options: Any) -> Iterator[str]:
-        """Continue the text, piece by piece. Options: see `RunOptions`."""
+        """Continue the text, piece by piece. Options: see `GenerationOptions`."""
         self.finish()
-        settings = RunOptions(**options)
+        settings = GenerationOptions(**options)
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
         steps = generate(
             stepper_for(self._network, 1, settings.weights),

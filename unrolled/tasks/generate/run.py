@@ -8,10 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from unrolled.errors import note
-from unrolled.nn.checks import check_options
 from unrolled.tasks.generate.predict import (
-    OPTIONS,
-    RunOptions,
+    GenerationOptions,
     TextStream,
     direction_of,
     network_of,
@@ -27,8 +25,7 @@ class GenerateRunner(Runner):
 
     def run(self, request: Request, **options: Any) -> Iterator[str]:
         """One prompt is continued while the text is written; several are written when all are done."""
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        chosen = RunOptions(**options)
+        chosen = GenerationOptions(**options)
         prompts = list(self.inputs(request)) or [""]
         unknown = sum(self.model.assets.unknowns(text) for text in prompts)
         if unknown:

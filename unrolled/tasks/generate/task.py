@@ -18,14 +18,15 @@ from unrolled.data import Batch, ContiguousWindows, ShuffledWindows
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import RecurrentLM, language_model
-from unrolled.nn.checks import check_options
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
-from unrolled.tasks.generate.predict import OPTIONS, RunOptions, directed, direction_of, start_token, write_texts
+from unrolled.tasks.generate.options import OPTIONS
+from unrolled.tasks.generate.predict import GenerationOptions, directed, direction_of, start_token, write_texts
 from unrolled.tasks.generate.read import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate.run import GenerateRunner
 from unrolled.tasks.generate.trace import GenerateTracer
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
 from unrolled.text import Tokenizer, tokenizer_from_json
@@ -37,6 +38,7 @@ class Generate(Task):
 
     name: ClassVar[str] = "generate"
     config_class: ClassVar[type[Section]] = GenerateConfig
+    options: ClassVar[TaskOptions] = OPTIONS
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "direction")
     runner: ClassVar[type[Runner]] = GenerateRunner
     tracer: ClassVar[type[Tracer]] = GenerateTracer
@@ -118,7 +120,6 @@ class Generate(Task):
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, float]:
         """Scores on one stream from the first token to the last: no token lacks its past."""
-        check_options("eval", options, [])
         assert isinstance(model.config, GenerateConfig)
         here = model.config.data.model_copy(update={"cache": None})  # the training cache may be elsewhere
         text = read_either(here, path)
@@ -145,13 +146,12 @@ class Generate(Task):
     def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list of prompts, without the prompt.
 
-        Options: see `RunOptions`.
+        Options: see `GenerationOptions`.
         """
         prompts = [inputs] if isinstance(inputs, str) else inputs
         if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
             raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         texts = ["" for _ in prompts]
-        for row, piece in write_texts(model, prompts, RunOptions(**options)):
+        for row, piece in write_texts(model, prompts, GenerationOptions(**options)):
             texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
         return texts[0] if isinstance(inputs, str) else texts

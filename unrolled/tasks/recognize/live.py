@@ -14,11 +14,11 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.predict import SECONDS, cut_recording, hear_window
-from unrolled.tasks.recognize.search import Piece, Recognized, RunOptions, Search, joined, piece_of
+from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognized, Search, joined, piece_of
 from unrolled.tasks.recognize.stream import RecognizeStream, check_streams
 
 
-def recognize_live(model: Model, file: IO[bytes], options: RunOptions) -> Iterator[str | Recognized]:
+def recognize_live(model: Model, file: IO[bytes], options: RecognitionOptions) -> Iterator[str | Recognized]:
     """Pieces of text that are sure by now, and at last the whole answer. Ctrl-C ends the recording."""
     reader: InputReader = model.assets.reader
     pipe = SoundPipe(file, None if options.rate is None else checked_rate(options.rate))
@@ -48,7 +48,7 @@ def _until_stopped(pipe: SoundPipe) -> Iterator[Samples]:
         return
 
 
-def _as_it_comes(model: Model, pipe: SoundPipe, options: RunOptions) -> Iterator[str | Recognized]:
+def _as_it_comes(model: Model, pipe: SoundPipe, options: RecognitionOptions) -> Iterator[str | Recognized]:
     grows = options.lexicon is None
     if not grows:
         note("With a lexicon words may change until the end: the text comes then.")
@@ -65,7 +65,7 @@ def _as_it_comes(model: Model, pipe: SoundPipe, options: RunOptions) -> Iterator
     yield answer
 
 
-def _in_windows(model: Model, pipe: SoundPipe, options: RunOptions) -> Iterator[str | Recognized]:
+def _in_windows(model: Model, pipe: SoundPipe, options: RecognitionOptions) -> Iterator[str | Recognized]:
     reader: InputReader = model.assets.reader
     seconds = options.window or SECONDS
     why = "searches with a beam" if _streams(model) else "needs the end of what it reads"

@@ -23,7 +23,7 @@ from unrolled.see.figures.recognition import Reading, recognition_figure
 from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import Piece, Recognized, RunOptions, Search, joined, piece_of
+from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognized, Search, joined, piece_of
 from unrolled.tasks.recognize.stream import Blocks
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def _network(model: Model) -> Recognizer:
 
 
 def recognize_inputs(
-    model: Model, inputs: Sequence[Any], options: RunOptions, *, alone: bool = False
+    model: Model, inputs: Sequence[Any], options: RecognitionOptions, *, alone: bool = False
 ) -> tuple[list[Recognized], list[Any]]:
     """The answers to inputs as users give them, and these inputs as the reader took them."""
     reader: InputReader = model.assets.reader

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from unrolled.data.readers.labelled import read_frames
 from unrolled.errors import UserError
-from unrolled.nn.checks import check_options
 from unrolled.search.ctc.decoded import reading_record, utterance_record
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.live import recognize_live
 from unrolled.tasks.recognize.predict import reading_figure, recognize_inputs
 from unrolled.tasks.recognize.scores import search_table
-from unrolled.tasks.recognize.search import OPTIONS, Recognized, RunOptions
+from unrolled.tasks.recognize.search import RecognitionOptions, Recognized
 from unrolled.tasks.recognize.stream import RecognizeStream
 from unrolled.tasks.runner import STANDARD_INPUT, Input, PictureRunner, Request, ranked_lines
 
@@ -32,7 +31,6 @@ class RecognizeRunner(PictureRunner):
 
     def run(self, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
         """A line for each input; with `picture` the labels of the only one are drawn over time."""
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         return super().run(request, picture, **options)
 
     def run_bytes(self, request: Request, options: Mapping[str, Any]) -> Iterator[str]:
@@ -41,7 +39,7 @@ class RecognizeRunner(PictureRunner):
         assert request.raw is not None
         answer: Any = None
         if reader.kind == "audio":
-            for piece in recognize_live(self.model, request.raw, RunOptions(**options)):
+            for piece in recognize_live(self.model, request.raw, RecognitionOptions(**options)):
                 if not isinstance(piece, str):
                     answer = piece
                 elif request.format == "text":
@@ -80,7 +78,7 @@ class RecognizeRunner(PictureRunner):
 
     def drawing(self, inputs: Any, **options: Any) -> Figure:
         """Labels over time under the sound or picture, as a figure: `savefig` writes PNG, SVG or PDF."""
-        (answer,), (read,) = recognize_inputs(self.model, [inputs], RunOptions(**options), alone=True)
+        (answer,), (read,) = recognize_inputs(self.model, [inputs], RecognitionOptions(**options), alone=True)
         return reading_figure(self.model, read, answer)
 
     def record(self, one: Any, answer: Recognized) -> dict[str, Any]:
@@ -104,5 +102,4 @@ class RecognizeRunner(PictureRunner):
 
     def stream(self, **options: Any) -> RecognizeStream:
         """A stream of samples or frames: `feed` gives the text so far, `finish` the answer."""
-        check_options("stream", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        return RecognizeStream(self.model, RunOptions(**options))
+        return RecognizeStream(self.model, RecognitionOptions(**options))

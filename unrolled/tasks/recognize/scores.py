@@ -14,14 +14,14 @@ from unrolled.model import Model
 from unrolled.search.ctc.tuning import tune as tune_weights
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.predict import Heard, hear, texts_of
-from unrolled.tasks.recognize.search import RunOptions, Search, loaded
+from unrolled.tasks.recognize.search import RecognitionOptions, Search, loaded
 from unrolled.tasks.runner import table_of
 
 GREEDY = "greedy"
 
 
 def score_file(
-    model: Model, examples: Sequence[Transcribed], options: RunOptions, tune: bool = False
+    model: Model, examples: Sequence[Transcribed], options: RecognitionOptions, tune: bool = False
 ) -> dict[str, Any]:
     """Reads every example in each way that the options ask for; the scores above the table are those of the last.
 
@@ -64,8 +64,8 @@ def score_file(
 
 
 def _tuned(
-    heard: Sequence[Sequence[Heard]], references: Sequence[str], options: RunOptions, labels: Labels
-) -> tuple[RunOptions, dict[str, Any]]:
+    heard: Sequence[Sequence[Heard]], references: Sequence[str], options: RecognitionOptions, labels: Labels
+) -> tuple[RecognitionOptions, dict[str, Any]]:
     """The options with the best weights, and what to tell of them."""
 
     def errors(weight: float | None, bonus: float) -> tuple[float, float]:
@@ -82,10 +82,10 @@ def _tuned(
     return chosen, {"settings_tried": len(found.tried), "tuned": found.options}
 
 
-def ways(options: RunOptions) -> dict[str, RunOptions]:
+def ways(options: RecognitionOptions) -> dict[str, RecognitionOptions]:
     """From the plainest search to the one that was asked for; n-best lists have no part in scores."""
     options = replace(options, n_best=1, beam=None if options.beam == 1 else options.beam)
-    plain = RunOptions(window=options.window)
+    plain = RecognitionOptions(window=options.window)
     found = {GREEDY: plain, "beam": replace(plain, beam=options.beam or 100)}
     if options.lexicon is not None:
         words = "lexicon" if options.unknown_penalty is None else "open lexicon"

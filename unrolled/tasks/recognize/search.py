@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -13,25 +13,26 @@ from unrolled.search import NGram, Scorer
 from unrolled.search.ctc import Decoded, Decoder, Lexicon, Word, best_path
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.options import check_used
+from unrolled.tasks.recognize import options as declared
 from unrolled.tasks.recognize.labels import Labels
 
 USUAL_BEAM = 100
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """The options of `unrolled run` and of `predict`."""
+class RecognitionOptions:
+    """Values of the options of `recognize`. A lexicon or language model is a file, or already loaded."""
 
-    beam: int | None = None  # none: 100 where it is needed, otherwise the best path; 1: the best path
-    n_best: int = 1
-    lexicon: Any = None  # a file with a word in each line, or the words
-    lm: Any = None  # an n-gram model: a file, .arpa or .arpa.gz, or what NGram.load gave
-    lm_weight: float | None = None  # none: 1
-    word_bonus: float | None = None  # none: 0
-    unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
-    scorers: tuple[Scorer, ...] = ()  # count beside the network (docs/scorers.md), in the Python search
-    window: float | None = None  # longer inputs are read in windows; seconds, or heights of a line
-    rate: float | None = None  # samples a second of arrays and raw files, which do not say it themselves
+    beam: int | None = declared.BEAM.default  # None: 100 where a search is needed, otherwise the best path
+    n_best: int = declared.N_BEST.default
+    lexicon: Any = declared.LEXICON.default
+    lm: Any = declared.LM.default
+    lm_weight: float | None = declared.LM_WEIGHT.default
+    word_bonus: float | None = declared.WORD_BONUS.default
+    unknown_penalty: float | None = declared.UNKNOWN_PENALTY.default
+    window: float | None = declared.WINDOW.default
+    rate: float | None = declared.RATE.default
+    scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     def __post_init__(self) -> None:
         if self.lm is not None and self.lexicon is None:
@@ -54,9 +55,6 @@ class RunOptions:
     def searches(self) -> bool:
         """True if the options need more than the best label of each step."""
         return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1 or len(self.scorers) > 0
-
-
-OPTIONS = [field.name for field in fields(RunOptions)]
 
 
 class Span(NamedTuple):
@@ -88,7 +86,7 @@ class Recognized:
         return self.text
 
 
-def loaded(options: RunOptions, labels: Labels) -> RunOptions:
+def loaded(options: RecognitionOptions, labels: Labels) -> RecognitionOptions:
     """The options with lexicon and language model read from their files."""
     names, lexicon, lm = list(labels.names), options.lexicon, options.lm
     if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
@@ -103,7 +101,7 @@ def loaded(options: RunOptions, labels: Labels) -> RunOptions:
 class Search:
     """One way to read posteriors: the best path, a beam over labels, or words of a lexicon."""
 
-    def __init__(self, labels: Labels, options: RunOptions) -> None:
+    def __init__(self, labels: Labels, options: RecognitionOptions) -> None:
         self.labels, self.options = labels, options
         self.decoder: Decoder | None = None
         if options.searches:

@@ -17,7 +17,7 @@ from unrolled.models.recognizer import Recognizer
 from unrolled.search.ctc import Decoded
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import Recognized, RunOptions, Search, joined, piece_of
+from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search, joined, piece_of
 
 BLOCK = 16  # frames, at least, that are read together: 160 ms of sound
 
@@ -93,7 +93,7 @@ class RecognizeStream:
     With a lexicon the text so far may still change; without one it only grows.
     """
 
-    def __init__(self, model: Model, options: RunOptions) -> None:
+    def __init__(self, model: Model, options: RecognitionOptions) -> None:
         self.assets: RecognizeAssets = model.assets
         if options.searches and options.lexicon is None:
             raise UserError(

@@ -22,19 +22,20 @@ from unrolled.errors import UserError, note
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer, strides_of
-from unrolled.nn.checks import check_options
 from unrolled.nn.ctc import ctc_loss, find_infeasible
 from unrolled.search.ctc import best_path
 from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.recognize.batches import ExampleBatches, feature_store
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.describe import RecognizeDescription, key_of
 from unrolled.tasks.recognize.features import InputReader, is_sound
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
+from unrolled.tasks.recognize.options import OPTIONS
 from unrolled.tasks.recognize.predict import recognize_inputs
 from unrolled.tasks.recognize.run import RecognizeRunner
 from unrolled.tasks.recognize.scores import score_file
-from unrolled.tasks.recognize.search import OPTIONS, RunOptions
+from unrolled.tasks.recognize.search import RecognitionOptions
 from unrolled.tasks.recognize.trace import RecognizeTracer
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.free_run import samples
@@ -49,6 +50,7 @@ class Recognize(Task):
 
     name: ClassVar[str] = "recognize"
     config_class: ClassVar[type[Section]] = RecognizeConfig
+    options: ClassVar[TaskOptions] = OPTIONS
     assets_class: ClassVar[Any] = RecognizeAssets
     runner: ClassVar[type[Runner]] = RecognizeRunner
     tracer: ClassVar[type[Tracer]] = RecognizeTracer
@@ -147,19 +149,16 @@ class Recognize(Task):
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         """Error rates of the best path and of the searches that the options ask for."""
         assert isinstance(model.config, RecognizeConfig)
-        known = [*(name for name in OPTIONS if name != "rate"), "tune"]
-        check_options("eval", {k: v for k, v in options.items() if k not in known}, known)
         tune = bool(options.pop("tune", False))
-        return score_file(model, self._read_file(model.config, path), RunOptions(**options), tune)
+        return score_file(model, self._read_file(model.config, path), RecognitionOptions(**options), tune)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Recognized` for one input, a list of them for several: paths, or arrays. Options: see `RunOptions`.
+        """A `Recognized` for one input, a list of them for several: paths, or arrays. See `RecognitionOptions`.
 
         Samples of a recording are (samples, rate), or arrays with the option `rate`.
         """
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
         alone = not isinstance(inputs, (list, tuple)) or is_sound(inputs)
-        answers, _ = recognize_inputs(model, [inputs] if alone else inputs, RunOptions(**options), alone=alone)
+        answers, _ = recognize_inputs(model, [inputs] if alone else inputs, RecognitionOptions(**options), alone=alone)
         return answers[0] if alone else answers
 
 

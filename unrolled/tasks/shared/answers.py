@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
-from unrolled.nn.checks import check_options
 from unrolled.tasks.runner import PictureRunner, Request, ranked_lines
-from unrolled.tasks.shared.writing import OPTIONS
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,6 @@ class WritingRunner(PictureRunner):
     needs_attention = ""  # the setting to train with, for the error of a model without attention
 
     def run(self, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
-        check_options("run", {k: v for k, v in options.items() if k not in OPTIONS}, [*OPTIONS, "picture"])
         if request.format != "text":
             options = {"attention": self.attends, **options}
         return super().run(request, picture, **options)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import torch
 
-from unrolled.errors import UserError, unknown_name
+from unrolled.errors import UserError
 from unrolled.models.encoder import EncoderOutput
 from unrolled.search import (
     Beam,
@@ -24,60 +24,48 @@ from unrolled.search import (
     beam_search,
     sample,
 )
-from unrolled.search.tokens.token_model import is_whole
+from unrolled.tasks.options import Option, check_values
+from unrolled.tasks.shared import options as declared
 from unrolled.tasks.shared.side import Side
 
-UNKNOWNS = ("auto", "keep", "forbid", "replace")
-PRECISIONS = ("fp32", "bf16")
 USUAL_BEAM = 5
-FOR_SEARCHING = ("beam", "length_penalty", "alpha", "coverage", "search_stop")
-FOR_DRAWING = ("top_k", "top_p", "min_p", "seed")
-LEAST = {"beam": 1, "n_best": 1, "no_repeat_ngram": 0, "min_tokens": 0, "max_tokens": 1, "seed": 0}
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """The options of `unrolled run` and of `predict` for tasks that write text.
+class WritingOptions:
+    """Values of the options `WRITING` of tasks that write text from a source.
 
-    Without a temperature outputs are searched for, with one they are sampled. `FOR_SEARCHING` and `FOR_DRAWING`
-    name the options that only one of the two has; the others hold for both.
+    Without a temperature the best outputs are searched for; with one they are sampled. `SEARCHING` and `SAMPLING` list
+    the options that only one of the two takes.
     """
 
-    beam: int | None = None  # 1: greedy; none: 5
-    n_best: int = 1  # the best of a search, or so many draws
-    length_penalty: LengthPenalty | None = None  # none: gnmt
-    alpha: float | None = None  # none: 1
-    coverage: float | None = None  # none: 0
-    search_stop: Literal["safe", "enough"] | None = None  # none: safe
-    no_repeat_ngram: int = 0
-    min_tokens: int = 0
-    max_tokens: int | None = None  # None: by what was read
-    prefix: str | None = None  # what every output begins with
-    unknown: str = "auto"  # keep, forbid or replace <unk>; auto: words are replaced where a text is read with attention
-    words: str | tuple[str, ...] | None = None  # write these words only: a file with one in each line, or the words
-    temperature: float | None = None  # draw at random instead of searching
-    top_k: int | None = None  # none: all tokens
-    top_p: float | None = None
-    min_p: float | None = None
-    seed: int | None = None
-    attention: bool = False  # keep where each token looked
-    scorers: tuple[Scorer, ...] = ()  # count beside the model (docs/scorers.md)
-    precision: str = "fp32"  # bf16: products in bfloat16, twice as fast on processors that have them
+    beam: int | None = declared.BEAM.default
+    n_best: int = declared.N_BEST.default
+    length_penalty: LengthPenalty | None = declared.LENGTH_PENALTY.default
+    alpha: float | None = declared.ALPHA.default
+    coverage: float | None = declared.COVERAGE.default
+    search_stop: Literal["safe", "enough"] | None = declared.SEARCH_STOP.default
+    no_repeat_ngram: int = declared.NO_REPEAT_NGRAM.default
+    min_tokens: int = declared.MIN_TOKENS.default
+    max_tokens: int | None = declared.MAX_TOKENS.default  # None: depends on the source
+    prefix: str | None = declared.PREFIX.default
+    unknown: str = declared.UNKNOWN.default  # auto: replace words where a text is read with attention
+    words: str | tuple[str, ...] | None = declared.WORDS.default  # a file with one per line, or the words
+    temperature: float | None = declared.TEMPERATURE.default
+    top_k: int | None = declared.TOP_K.default
+    top_p: float | None = declared.TOP_P.default
+    min_p: float | None = declared.MIN_P.default
+    seed: int | None = declared.SEED.default
+    attention: bool = declared.ATTENTION.default
+    precision: str = declared.PRECISION.default
+    scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     def __post_init__(self) -> None:
-        for name, choices in (("unknown", UNKNOWNS), ("precision", PRECISIONS)):
-            if getattr(self, name) not in choices:
-                raise unknown_name(name, getattr(self, name), choices)
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is None and getattr(RunOptions, name) is None:
-                continue
-            if not is_whole(value) or value < least:
-                raise UserError(f"{name}={value!r} is not a whole number from {least} up.", f"Use {max(1, least)}.")
+        check_values(self, declared.WRITING)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise UserError(f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}.", "Use fewer.")
         self._check_texts()
-        self._check_way()
+        self._check_mode()
 
     def _check_texts(self) -> None:
         if not isinstance(self.prefix, str | None):
@@ -86,10 +74,10 @@ class RunOptions:
         if not several and not isinstance(self.words, str | None):
             raise UserError(f"words={self.words!r} are no words.", "Use a list of texts, or the path of a file.")
 
-    def _check_way(self) -> None:
+    def _check_mode(self) -> None:
         """Reject options that do not match the mode (search or sampling)."""
         if self.temperature is None:
-            for name in self._given(FOR_DRAWING):
+            for name in self._given(declared.SAMPLING):
                 raise UserError(
                     f"{name} is for drawing, and without a temperature outputs are searched for.",
                     "Give a temperature too (--temperature 1), or leave it out.",
@@ -100,14 +88,15 @@ class RunOptions:
                 )
             _ = self.search
         else:
-            for name in self._given(FOR_SEARCHING):
+            for name in self._given(declared.SEARCHING):
                 raise UserError(
                     f"{name} is for a search, and with a temperature outputs are drawn.", "Leave out one of the two."
                 )
             _ = self.sampling
 
-    def _given(self, names: Sequence[str]) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+    def _given(self, options: Sequence[Option]) -> dict[str, Any]:
+        values = {option.key: getattr(self, option.key) for option in options}
+        return {key: value for key, value in values.items() if value is not None}
 
     def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
         """A block in which matrix products have the `precision`."""
@@ -115,13 +104,13 @@ class RunOptions:
 
     @property
     def search(self) -> Beam:
-        ranking = Ranking(**{"alpha": 1.0, **self._given(("length_penalty", "alpha", "coverage"))})
+        ranking = Ranking(**{"alpha": 1.0, **self._given((declared.LENGTH_PENALTY, declared.ALPHA, declared.COVERAGE))})
         stop = "safe" if self.search_stop is None else self.search_stop
         return Beam(self.beam or USUAL_BEAM, self.n_best, ranking, stop)
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling(**self._given(("temperature", "top_k", "top_p", "min_p")))
+        return Sampling(**self._given((declared.TEMPERATURE, *declared.SAMPLING[:3])))
 
     @property
     def side_by_side(self) -> int:
@@ -129,15 +118,12 @@ class RunOptions:
         return (self.beam or USUAL_BEAM) if self.temperature is None else 1
 
 
-OPTIONS = [field.name for field in fields(RunOptions)]
-
-
-def named(options: RunOptions) -> str:
+def named(options: WritingOptions) -> str:
     """The search or sampling in words.
 
-    >>> named(RunOptions()), named(RunOptions(beam=1)), named(RunOptions(beam=8, length_penalty="none"))
+    >>> named(WritingOptions()), named(WritingOptions(beam=1)), named(WritingOptions(beam=8, length_penalty="none"))
     ('beam 5, gnmt 1', 'greedy', 'beam 8')
-    >>> named(RunOptions(temperature=0.5))
+    >>> named(WritingOptions(temperature=0.5))
     'draws at temperature 0.5'
     """
     if options.temperature is not None:
@@ -154,7 +140,7 @@ def written(
     network: Any,
     memory: EncoderOutput,
     target: Side,
-    options: RunOptions,
+    options: WritingOptions,
     *,
     most: Sequence[int],
     places: Sequence[int],
@@ -210,7 +196,7 @@ def _drawn(
     network: Any,
     memory: EncoderOutput,
     target: Side,
-    options: RunOptions,
+    options: WritingOptions,
     limits: Limits,
     places: Sequence[int],
     number: int,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from unrolled.nn.checks import check_options
 from unrolled.tasks.runner import Input, Request, Runner, csv_line
 from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.documents import Document, Documents, in_a_row
@@ -21,7 +20,6 @@ class TagRunner(Runner):
 
         As csv there is a row for every word: the number of the sentence, the word, the tag.
         """
-        check_options("run", options, [])
         if request.format == "jsonl":
             yield from super().run(request, probabilities=True)
         elif request.format == "csv":

@@ -18,14 +18,15 @@ from unrolled.errors import UserError, note
 from unrolled.metrics.spans import scheme_of
 from unrolled.model import Model
 from unrolled.models.tagger import Tagger
-from unrolled.nn.checks import check_options
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import load_vectors
 from unrolled.tasks.tag.assets import TagAssets, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.config import TagConfig, TagData, check_columns
 from unrolled.tasks.tag.describe import TagDescription
+from unrolled.tasks.tag.options import OPTIONS
 from unrolled.tasks.tag.predict import decode, paths_of, sentences_of, settings_of
 from unrolled.tasks.tag.run import TagRunner
 from unrolled.tasks.tag.scores import score_tags
@@ -44,6 +45,7 @@ class Tag(Task):
 
     name: ClassVar[str] = "tag"
     config_class: ClassVar[type[Section]] = TagConfig
+    options: ClassVar[TaskOptions] = OPTIONS
     assets_class: ClassVar[Any] = TagAssets
     runner: ClassVar[type[Runner]] = TagRunner
     tracer: ClassVar[type[Tracer]] = TagTracer
@@ -135,7 +137,6 @@ class Tag(Task):
         return Evaluation({name: scores[name] for name in FOLLOWED if name in scores})
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        check_options("eval", options, [])
         settings = settings_of(model)
         sentences = _with_words(settings, path)
         if settings.tag_column is not None and format_of(Path(path)) == "conllu":
@@ -157,7 +158,6 @@ class Tag(Task):
         With `probabilities` it is [(word, tag, probability), …]. A model with feature columns needs them too:
         {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}.
         """
-        check_options("predict", {k: v for k, v in options.items() if k != "probabilities"}, ["probabilities"])
         asked = bool(options.get("probabilities"))
         alone, sentences = sentences_of(model, inputs)
         answers: list[list[tuple[Any, ...]]] = []

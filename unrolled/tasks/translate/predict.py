@@ -16,7 +16,7 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.search import BeamResult, Hypothesis
 from unrolled.tasks.shared.answers import Written
-from unrolled.tasks.shared.writing import RunOptions, written
+from unrolled.tasks.shared.writing import WritingOptions, written
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import source_batch
 
@@ -41,7 +41,7 @@ class Translation(Written):
 
 
 @torch.no_grad()
-def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[Translation]:
+def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> list[Translation]:
     """A translation of each text, in their order; an empty text's is empty."""
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
@@ -71,7 +71,7 @@ def translate(model: Model, texts: Sequence[str], options: RunOptions) -> list[T
 
 
 def _found(
-    model: Model, batch: Batch, options: RunOptions, places: list[int], forbid_unknown: bool, attention: bool
+    model: Model, batch: Batch, options: WritingOptions, places: list[int], forbid_unknown: bool, attention: bool
 ) -> list[BeamResult]:
     assert batch.lengths is not None
     network: Any = model.network

@@ -12,14 +12,14 @@ from unrolled.model import Model
 from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.side import Side
 from unrolled.tasks.shared.targets import Ids
-from unrolled.tasks.shared.writing import RunOptions
+from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.predict import translate
 from unrolled.training import Evaluation
 
 
-def score_file(model: Model, pairs: Sequence[Pair], options: RunOptions = RunOptions()) -> dict[str, Any]:  # noqa: B008, it is frozen
+def score_file(model: Model, pairs: Sequence[Pair], options: WritingOptions = WritingOptions()) -> dict[str, Any]:  # noqa: B008, it is frozen
     """Translate every source and compare the results with the targets."""
     assets: TranslateAssets = model.assets
     outputs = translate(model, [pair.source for pair in pairs], options)

@@ -16,18 +16,19 @@ from unrolled.data.readers.pairs import without_empty
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
-from unrolled.nn.checks import check_options
 from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.answers import note_cut
 from unrolled.tasks.shared.side import Reading
 from unrolled.tasks.shared.targets import Ids, token_loss, with_guesses
-from unrolled.tasks.shared.writing import OPTIONS, RunOptions
+from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.tracer import Tracer
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.config import SideSettings, TranslateConfig, TranslateData
 from unrolled.tasks.translate.describe import TranslateDescription
+from unrolled.tasks.translate.options import OPTIONS
 from unrolled.tasks.translate.predict import translate
 from unrolled.tasks.translate.run import TranslateRunner
 from unrolled.tasks.translate.scores import exposure, score_file
@@ -45,6 +46,7 @@ class Translate(Task):
 
     name: ClassVar[str] = "translate"
     config_class: ClassVar[type[Section]] = TranslateConfig
+    options: ClassVar[TaskOptions] = OPTIONS
     assets_class: ClassVar[Any] = TranslateAssets
     runner: ClassVar[type[Runner]] = TranslateRunner
     tracer: ClassVar[type[Tracer]] = TranslateTracer
@@ -132,12 +134,17 @@ class Translate(Task):
         return Evaluation({"nats_per_token": mean, **free.scores}, free.samples)
 
     def evaluate_file(
-        self, model: Model, path: str | Path | tuple[str | Path, str | Path], **options: Any
+        self,
+        model: Model,
+        path: str | Path | tuple[str | Path, str | Path],
+        target: str | Path | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
-        """Scores on a table of pairs, or on two files, (sources, targets). Empty lines count like all others."""
-        check_options("eval", options, [])
+        """Scores on a table of pairs, or on two files, sources and targets. Empty lines count like all others."""
         assert isinstance(model.config, TranslateConfig)
         settings = model.config.data
+        if target is not None and not isinstance(path, tuple):
+            path = (path, target)
         if isinstance(path, tuple):
             pairs = read_parallel(*path)
         else:
@@ -145,12 +152,11 @@ class Translate(Task):
         return score_file(model, pairs)
 
     def predict(self, model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
-        """A `Translation` of a text, or a list of them. Options: see `RunOptions`."""
+        """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""
         texts = [inputs] if isinstance(inputs, str) else inputs
         if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
             raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text or a list of texts.")
-        check_options("predict", {k: v for k, v in options.items() if k not in OPTIONS}, OPTIONS)
-        answers = note_cut(translate(model, texts, RunOptions(**options)), "translations")
+        answers = note_cut(translate(model, texts, WritingOptions(**options)), "translations")
         return answers[0] if isinstance(inputs, str) else answers
 
 

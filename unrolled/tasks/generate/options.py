@@ -1,0 +1,27 @@
+"""Options of `generate`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unrolled.tasks.options import Option, TaskOptions
+from unrolled.tasks.shared import options as shared
+
+MAX_TOKENS = replace(shared.MAX_TOKENS, default=400)
+TEMPERATURE = replace(shared.TEMPERATURE, default=0.8)
+TOP_K = replace(shared.TOP_K, default=0)
+TOP_P = replace(shared.TOP_P, default=1.0)
+MIN_P = replace(shared.MIN_P, default=0.0)
+REPETITION_PENALTY = Option(
+    "repetition_penalty", "Above 1, tokens that were written before become less likely", float, default=1.0
+)
+STOP = Option("stop", "Stop before this text; repeatable", tuple, default=(), metavar="TEXT")
+SEED = shared.SEED
+WORDS = shared.WORDS
+SCORERS = shared.SCORERS
+WEIGHTS = Option("weights", "Of the recurrent layers on a CPU: fp32, or for speed fp16, int16 or int8", default="fp32")
+
+TRAIN = ()
+RUN = (MAX_TOKENS, TEMPERATURE, TOP_K, TOP_P, MIN_P, REPETITION_PENALTY, STOP, SEED, WORDS, WEIGHTS, SCORERS)
+EVAL = ()
+OPTIONS = TaskOptions(TRAIN, RUN, EVAL)

@@ -1,0 +1,34 @@
+"""Options of `recognize`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unrolled.tasks.options import Option, TaskOptions
+from unrolled.tasks.shared import options as shared
+
+BEAM = replace(shared.BEAM, default_text="1; 100 with a lexicon")
+N_BEST = shared.N_BEST
+SCORERS = shared.SCORERS
+LEXICON = Option("lexicon", "Read only words of this file, one per line", metavar="FILE")
+LM = Option("lm", "An n-gram model of words, .arpa or .arpa.gz", metavar="FILE")
+LM_WEIGHT = Option("lm_weight", "Weight of the language model", float, default_text="1", minimum=0)
+WORD_BONUS = Option("word_bonus", "Score added per word, in nats", float, default_text="0")
+UNKNOWN_PENALTY = Option(
+    "unknown_penalty", "Score added per word outside the lexicon; without it there are no such words", float
+)
+WINDOW = Option(
+    "window",
+    "Cut longer inputs at silence or white space; in seconds, or line heights of an image",
+    float,
+    default_text="30 seconds, 60 line heights",
+)
+RATE = Option("rate", "Samples per second of raw 16-bit sound, from standard input (-) or a .raw file", float)
+TUNE = Option("tune", "Find the --lm-weight and --word-bonus with the fewest errors on FILE", bool)
+
+WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, WINDOW)
+TRAIN = ()
+PREDICT = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
+RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
+EVAL = (BEAM, *WORDS, TUNE, *shared.python_only((N_BEST, SCORERS)))
+OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=PREDICT)

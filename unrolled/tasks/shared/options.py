@@ -1,0 +1,72 @@
+"""Options that several tasks have: search, sampling, and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unrolled.tasks.options import Option
+
+MAX_TOKENS = Option("max_tokens", "Most tokens to write", int, minimum=1)
+SEED = Option("seed", "Random seed", int)
+WORDS = Option("words", "Write only words of this file, one per line", metavar="FILE")
+
+# Sampling.
+TEMPERATURE = Option("temperature", "Sampling temperature; 0: the most likely token", float)
+TOP_K = Option("top_k", "Top-k sampling: keep the k most likely tokens; 0: all", int)
+TOP_P = Option("top_p", "Nucleus sampling (top-p): keep the most likely tokens that hold this probability", float)
+MIN_P = Option("min_p", "Keep tokens at least this fraction as likely as the most likely one", float)
+
+# Beam search.
+BEAM = Option("beam", "Beam size; 1: greedy", int, minimum=1)
+N_BEST = Option("n_best", "Outputs per input", int, default=1, minimum=1)
+LENGTH_PENALTY = Option("length_penalty", "Divisor of the log-probability: none, average or gnmt", default_text="gnmt")
+ALPHA = Option("alpha", "Exponent of the gnmt length penalty; larger: longer outputs", float, default_text="1")
+COVERAGE = Option("coverage", "Weight of the coverage penalty, for input left unread", float, default_text="0")
+SEARCH_STOP = Option(
+    "search_stop",
+    "safe: stop when nothing better can follow; enough: when as many outputs as the beam have ended",
+    default_text="safe",
+)
+NO_REPEAT_NGRAM = Option(
+    "no_repeat_ngram", "Never write the same n tokens twice; 0: allow it", int, default=0, minimum=0
+)
+MIN_TOKENS = Option("min_tokens", "Fewest tokens before an output may end", int, default=0, minimum=0)
+PREFIX = Option("prefix", "Text that every output begins with")
+UNKNOWN = Option(
+    "unknown", "Unknown words: keep or forbid", default="auto", choices=("auto", "keep", "forbid", "replace")
+)
+PRECISION = Option(
+    "precision", "fp32, or bf16 for speed where the processor has it", default="fp32", choices=("fp32", "bf16")
+)
+ATTENTION = Option("attention", "Keep the attention weights of each token", bool, default=False, only="python")
+SCORERS = Option("scorers", "Scorers beside the model", tuple, default=(), only="python")
+
+PICTURE = Option(
+    "picture", "Draw this picture of one input", names=("--picture", "--attention"), metavar="FILE", only="command line"
+)
+
+SEARCHING = (BEAM, LENGTH_PENALTY, ALPHA, COVERAGE, SEARCH_STOP)  # without a temperature
+SAMPLING = (TOP_K, TOP_P, MIN_P, replace(SEED, minimum=0))  # with one
+
+# The options of tasks that write text from a source: translate and caption.
+WRITING = (
+    MAX_TOKENS,
+    replace(TEMPERATURE, help="Sample at this temperature instead of searching; 0: the most likely token"),
+    *SAMPLING,
+    WORDS,
+    replace(BEAM, default_text="5"),
+    N_BEST,
+    *SEARCHING[1:],
+    NO_REPEAT_NGRAM,
+    MIN_TOKENS,
+    PREFIX,
+    UNKNOWN,
+    PRECISION,
+    ATTENTION,
+    SCORERS,
+)
+
+
+def python_only(options: tuple[Option, ...]) -> tuple[Option, ...]:
+    """The same options without flags."""
+    return tuple(replace(option, only="python") for option in options)

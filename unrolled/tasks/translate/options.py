@@ -1,0 +1,33 @@
+"""Options of `translate`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unrolled.tasks.options import Option, TaskOptions
+from unrolled.tasks.shared.options import PICTURE, UNKNOWN, WRITING
+
+TRAIN = (
+    Option("data.train_source", "Source texts, one per line", metavar="FILE"),
+    Option("data.train_target", "Their translations, one per line", metavar="FILE"),
+    Option("data.valid_source", "Source texts for validation", metavar="FILE"),
+    Option("data.valid_target", "Their translations", metavar="FILE"),
+)
+PREDICT = tuple(
+    replace(UNKNOWN, help="Unknown words: keep, forbid, or replace by attention") if option is UNKNOWN else option
+    for option in WRITING
+)
+RUN = (*PREDICT, replace(PICTURE, help="Draw the attention of one input"))
+EVAL = (
+    Option("target", "The target texts, where FILE holds only sources", metavar="FILE"),
+    Option("picture", "Draw BLEU by source length, .png or .svg", metavar="FILE", only="command line"),
+    Option(
+        "others",
+        "Another model in the picture; repeatable",
+        tuple,
+        names=("--with",),
+        metavar="MODEL",
+        only="command line",
+    ),
+)
+OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT)
