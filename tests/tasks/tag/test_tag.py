@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,67 +13,10 @@ import pytest
 import torch
 
 import unrolled
-from unrolled import Model, UserError, api
+from tests.tasks.tag.conftest import SMALL, api_sentence, chunked, columns_text, network_of, run, small
+from unrolled import Model, api
 from unrolled.errors import Note
 from unrolled.metrics.spans import may_follow, spans_of, tags_of
-from unrolled.models.tagger import Tagger
-from unrolled.tasks import Request
-
-SMALL: dict[str, Any] = {
-    "model.hidden_size": 16,
-    "model.embedding_size": 12,
-    "model.letter_size": 6,
-    "model.letter_hidden": 6,
-    "model.dropout": 0.1,
-    "train.batch_size": 8,
-    "train.max_steps": 60,
-    "train.lr": 0.02,
-}
-NAMES = ("Ada", "Grace Hopper", "Alan Turing", "Kurt", "Emmy Noether", "Paul")
-VERBS = ("saw", "met", "called", "knew")
-PLACES = ("Rome", "New York", "Oslo", "San Marino")
-
-
-def chunked() -> list[list[tuple[str, str, str]]]:
-    """Little sentences with names and places, as (word, part of speech, span)."""
-    sentences = []
-    for i, name in enumerate(NAMES):
-        for j, verb in enumerate(VERBS):
-            other, place = NAMES[(i + j + 1) % len(NAMES)], PLACES[(i + j) % len(PLACES)]
-            row = []
-            for text, kind in ((name, "PER"), (verb, ""), (other, "PER"), ("in", ""), (place, "LOC"), (".", "")):
-                for k, word in enumerate(text.split()):
-                    tag = "O" if not kind else f"{'I' if k else 'B'}-{kind}"
-                    row.append((word, "NNP" if kind else "VB" if text == verb else "X", tag))
-            sentences.append(row)
-    return sentences
-
-
-def columns_text() -> str:
-    return "\n".join("".join(" ".join(word) + "\n" for word in sentence) for sentence in chunked())
-
-
-@pytest.fixture(scope="module")
-def chunks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "chunks.txt"
-    path.write_text(columns_text())
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(chunks: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    folder = tmp_path_factory.mktemp("runs") / "chunks"
-    return unrolled.train("tag", train=chunks, valid=chunks, out=folder, set=SMALL, quiet=True)
-
-
-def small(file: Path, folder: Path, **changes: Any) -> Model:
-    keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return api.train("tag", train=file, out=folder, set={**SMALL, "train.max_steps": 3, **keys}, quiet=True)
-
-
-def network_of(model: Model) -> Tagger:
-    assert isinstance(model.network, Tagger)
-    return model.network
 
 
 def test_it_learns_and_says_how_well(model: Model, chunks: Path) -> None:
@@ -124,12 +66,6 @@ def test_many_are_the_same_as_one(model: Model) -> None:
         for row, text in enumerate(texts):
             alone = model.network(model.assets.collate([api_sentence(text)]))
             assert torch.allclose(together[row, : alone.shape[1]], alone[0], atol=1e-5) or not text
-
-
-def api_sentence(text: str) -> Any:
-    from unrolled.data.readers.tagged.sentences import Sentence
-
-    return Sentence(tuple(text.split()))
 
 
 def test_saved_and_loaded_is_the_same(model: Model, chunks: Path, tmp_path: Path) -> None:
@@ -241,10 +177,6 @@ def test_scores_are_their_definitions(model: Model, tmp_path: Path) -> None:
     assert scores["macro_f1"] == pytest.approx(np.mean(f1))
 
 
-def run(model: Model, **request: Any) -> str:
-    return "".join(model.runner.run(Request(**request)))
-
-
 def test_columns_come_back_tagged(model: Model, chunks: Path, tmp_path: Path) -> None:
     text = columns_text()
     assert run(model, files=[str(chunks)]) == text  # it knows its training sentences
@@ -296,125 +228,3 @@ def test_texts_come_back_in_every_format(model: Model, tmp_path: Path) -> None:
     assert 0.5 < float(rows[1].rpartition(",")[2]) <= 1
     (tmp_path / "in.jsonl").write_text('{"tokens": ["Ada", "saw"]}\n')
     assert run(model, files=[str(tmp_path / "in.jsonl")]) == "Ada/B-PER saw/O\n"
-
-
-def test_text_that_ends_in_a_tag_is_still_text(chunks: Path, tmp_path: Path) -> None:
-    """Many tag sets call the full stop "."."""
-    path = tmp_path / "dots.txt"
-    path.write_text(columns_text().replace(". X O", ". . ."))
-    model = small(path, tmp_path / "run")
-    assert "." in model.assets.tags
-    for text in ("Ada ran .\n", "Ada ran .\nKurt saw Paul .\n"):
-        assert run(model, lines=text.splitlines(keepends=True)).count("/") == len(text.split())
-
-
-def test_fine_tuning_extends_words_and_tags(model: Model, tmp_path: Path) -> None:
-    more = tmp_path / "more.txt"
-    more.write_text("Björk NNP B-MUS\nsang VB O\n\nAda NNP B-PER\nsang VB O\n")
-    model.save(tmp_path / "old.safetensors")
-    tuned = api.train(
-        "tag",
-        train=more,
-        valid=more,
-        out=tmp_path / "run",
-        init=tmp_path / "old.safetensors",
-        set={"train.max_steps": 1, "train.lr": 1e-9},
-        quiet=True,
-    )
-    old, new = model.assets.tags.tokens, tuned.assets.tags.tokens
-    assert new == (*old, "B-MUS", "I-MUS")
-    assert tuned.assets.learnt.tokens == (*model.assets.learnt.tokens, "S-MUS")
-    crf = network_of(tuned).crf
-    before = network_of(model).crf
-    assert crf is not None
-    assert before is not None
-    known = len(model.assets.learnt)
-    assert torch.allclose(crf.transitions[:known, :known], before.transitions, atol=1e-6)
-    assert tuned.predict("Ada saw Paul in Rome .") == model.predict("Ada saw Paul in Rome .")
-
-
-def test_embeddings_are_the_mean_of_the_states(model: Model) -> None:
-    vectors = model.embed(["Ada saw Paul", "Rome"])
-    assert vectors.shape == (2, 32)
-    with torch.no_grad():
-        states = network_of(model).states(model.assets.collate([api_sentence("Ada saw Paul")]))
-    assert np.allclose(vectors[0], states[0].mean(0).numpy(), atol=1e-5)
-    assert np.allclose(model.embed("Rome"), vectors[1], atol=1e-5)
-
-
-def test_a_very_long_sentence(chunks: Path, tmp_path: Path) -> None:
-    words = [word for sentence in chunked() for word in sentence]
-    many = (words * (100_000 // len(words) + 1))[:100_000]
-    path = tmp_path / "long.txt"
-    path.write_text("".join(" ".join(word) + "\n" for word in many) + "\n" + columns_text())
-    keys = {"model__hidden_size": 4, "data__valid": str(chunks), "train__max_steps": 1, "train__batch_size": 200}
-    model = small(path, tmp_path / "run", **keys)
-    answers = model.predict([[word for word, _, _ in many], ["Ada"]])
-    assert len(answers[0]) == 100_000
-    assert answers[1] == model.predict("Ada")
-
-
-class TestMistakes:
-    def test_one_class_only(self, tmp_path: Path) -> None:
-        path = tmp_path / "one.txt"
-        path.write_text("a X\n\nb X\n")
-        with pytest.raises(UserError) as error:
-            small(path, tmp_path / "run")
-        assert str(error.value) == (
-            f"Every word of {path} has the tag 'X': there is nothing to learn. "
-            "Give another column: data.column for CoNLL-U, data.tag_column for other files."
-        )
-        assert not (tmp_path / "run").exists()
-
-    def test_one_sentence_only(self, tmp_path: Path) -> None:
-        path = tmp_path / "one.txt"
-        path.write_text("a X\nb Y\n")
-        with pytest.raises(UserError, match=r"one\.txt holds one sentence\. Give more, or a file with data\.valid"):
-            small(path, tmp_path / "run")
-
-    def test_empty_sentences_are_left_out(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.jsonl"
-        rows = [
-            {"tokens": ["a", "b"], "tags": ["X", "Y"]},
-            {"tokens": [], "tags": []},
-            {"tokens": ["c", "b"], "tags": ["X", "Y"]},
-        ]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        with pytest.warns(Note, match="1 empty sentences of .*a.jsonl are left out"):
-            model = small(path, tmp_path / "run")
-        assert model.scores["tokens"] == 2
-
-    def test_inputs_that_are_none(self, model: Model) -> None:
-        with pytest.raises(UserError) as error:
-            model.predict([5])
-        assert str(error.value) == "An input is int. Expected a text or a list of words, or a list of them."
-        for wrong in (None, 5, 2.5, b"Ada", Path("a.txt")):
-            for method in (model.predict, model.embed, model.trace):
-                with pytest.raises(UserError, match=f"An input is {type(wrong).__name__}. Expected a text or a list"):
-                    method(wrong)
-        with pytest.raises(UserError, match=r"The input has no 'tokens'\. It has: nothing\."):
-            model.predict({})
-        with pytest.raises(UserError, match=r"The input: tokens is not a list of texts\."):
-            model.predict({"tokens": "Ada"})
-        with pytest.raises(UserError, match="Unknown predict option 'beam'"):
-            model.predict("Ada", beam=3)
-        with pytest.raises(UserError, match="needs its whole input: it does not stream"):
-            model.stream()
-
-
-def test_the_embedded_source_is_what_runs_without_data(tmp_path: Path, capfd: Any) -> None:
-    api.train("tag", out=tmp_path / "run", set={**SMALL, "train.max_steps": 1})
-    assert "the source of Python's own library" in capfd.readouterr().err
-
-
-def test_check_finds_what_is_shared_and_unknown(chunks: Path, tmp_path: Path) -> None:
-    valid = tmp_path / "valid.txt"
-    first = columns_text().split("\n\n")[0]
-    valid.write_text(f"{first}\n\nXenia NNP B-MUS\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        facts = api.check("tag", [], {**SMALL, "data.train": str(chunks), "data.valid": str(valid)}).facts
-    assert facts["valid sentences also in train"] == "1 of 2"
-    assert facts["valid words unknown"] == 1
-    assert facts["valid tags never in train"] == 1
-    assert facts["spans"] == "IOB2"

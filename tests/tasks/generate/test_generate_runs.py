@@ -1,7 +1,8 @@
-"""Model files and configs of `generate`, and lists of words."""
+"""Gradients, runs and weights of generate."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,108 @@ import pytest
 import torch
 
 import unrolled
-from tests.tasks import test_generate
-from tests.tasks.test_generate import small
-from unrolled import UserError, api
+from tests.tasks.generate.conftest import SMALL, TEXT, small
+from unrolled import Model, UserError, api
 from unrolled.models import LanguageModelSettings, language_model, stepper_for
 from unrolled.models.language import RecurrentLM
 from unrolled.tasks import TASKS
 from unrolled.tasks.generate.config import GenerateConfig
 
-book = test_generate.book
+
+def test_gradients_agree_with_autograd_by_hand(model: Model) -> None:
+    trace = model.trace("3 and 4")
+    network = model.network
+    assert isinstance(network, RecurrentLM)
+    ids = torch.tensor([[int(model.assets.ids("\n")[0]), *model.assets.ids("3 and 4").tolist()]])
+    inputs = network.embedding(ids[:, :-1])
+    state: Any = None
+    states: list[Any] = []
+    losses: list[Any] = []
+    for t in range(7):
+        _, (h, c) = network.layer(inputs[:, t : t + 1], state)
+        h.retain_grad()
+        states.append(h)
+        # the head reads the same h that the next step reads
+        scores = network.scores(h[-1])
+        losses.append(torch.nn.functional.cross_entropy(scores, ids[:, t + 1]))
+        state = (h, c)
+    losses[5].backward(retain_graph=True)
+    expected = torch.tensor([float(h.grad.norm()) if h.grad is not None else 0.0 for h in states])
+    assert torch.allclose(trace.gradients()[5], expected, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.usefixtures("with_curves")
+def test_the_run_folder_has_what_scripts_rely_on(book: Path, tmp_path: Path) -> None:
+    small(book, tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"config.toml", "best.safetensors", "last.safetensors", "metrics.jsonl", "curves.png"} <= names
+
+
+def test_a_run_never_overwrites_another(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = {**SMALL, "train.max_steps": 1}
+    api.train("generate", train=book, set=keys, quiet=True)
+    api.train("generate", train=book, set=keys, quiet=True)
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["generate-1", "generate-2"]
+    with pytest.raises(UserError, match="exists already"):
+        api.train("generate", train=book, out="runs/generate-1", set=keys, quiet=True)
+    with pytest.raises(UserError, match=r"runs exists and is not a run folder\. Choose another --out\."):
+        api.train("generate", train=book, out="runs", set=keys, quiet=True)
+
+
+def test_embedded_text_is_what_runs_without_data(tmp_path: Path, capfd: Any) -> None:
+    keys = {**SMALL, "train.max_steps": 1}
+    api.train("generate", out=tmp_path / "run", set=keys)
+    said = capfd.readouterr().err
+    assert "pydoc_data.topics" in said
+    assert "compare with nothing" in said
+
+
+class TestStopping:
+    def test_patience(self, book: Path, tmp_path: Path) -> None:
+        keys = {**SMALL, "train.lr": 1e-12, "train.eval_every": 1, "train.patience": 2, "train.max_steps": 50}
+        api.train("generate", train=book, out=tmp_path / "run", set=keys, quiet=True)
+        rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+        assert len(rows) < 50
+
+    def test_non_finite_names_step_and_layer_and_keeps_the_last_good_model(self, book: Path, tmp_path: Path) -> None:
+        keys = {
+            **SMALL,
+            "train.optimizer": "sgd",
+            "train.lr": 1e20,
+            "train.clip_norm": None,
+            "train.warmup_steps": 0,
+            "train.eval_every": 1,
+            "model.cell": "rnn",
+            "model.nonlinearity": "relu",
+        }
+        with pytest.raises(
+            UserError,
+            match=r"Training became non-finite at step \d+: .* first in the (value|gradient|output) of [a-z]+",
+        ):
+            api.train("generate", train=book, out=tmp_path / "run", set=keys, quiet=True)
+
+    def test_clipping_lets_a_diverging_rnn_train(self, book: Path, tmp_path: Path) -> None:
+        """The same ReLU network, started badly, with and without rescaling by norm."""
+        keys = {
+            **SMALL,
+            "model.cell": "rnn",
+            "model.nonlinearity": "relu",
+            "model.hidden_size": 64,
+            "model.init": "identity",
+            "train.optimizer": "sgd",
+            "train.lr": 2.0,
+            "train.k1": 60,
+            "train.max_steps": 60,
+            "train.warmup_steps": 0,
+            "train.schedule": "constant",
+        }
+        with pytest.raises(UserError, match="non-finite"):
+            api.train("generate", train=book, out=tmp_path / "wild", set={**keys, "train.clip_norm": None}, quiet=True)
+        tamed = api.train(
+            "generate", train=book, out=tmp_path / "tamed", set={**keys, "train.clip_norm": 0.25}, quiet=True
+        )
+        assert tamed.scores["nats_per_token"] < 2.6
 
 
 class TestModels:
@@ -95,6 +189,13 @@ def test_the_config_of_a_file_is_a_task(tmp_path: Path) -> None:
     assert isinstance(config, GenerateConfig)
     assert (config.model.hidden_size, config.train.seed) == (9, 3)
     assert {"generate", "tag"} <= set(TASKS)
+
+
+def test_check_runs_one_update_and_counts(book: Path) -> None:
+    facts = api.check("generate", [f"{k}={v}" for k, v in SMALL.items()], {"data.train": str(book)}).facts
+    assert facts["train tokens"] + facts["valid tokens"] == len(TEXT)
+    assert facts["updates"].startswith("60 ")
+    json.dumps(facts)
 
 
 @pytest.mark.parametrize("level", ["char", "word", "bpe"])
