@@ -155,7 +155,7 @@ class NativeOperator(Generic[I, R]):
     def _differentiable_gradients(
         self, inputs: I, d_results: Sequence[Tensor | None], needed: Sequence[bool]
     ) -> list[Tensor | None] | None:
-        """The same gradients by way of `reference`, each with a graph of its own; None where there is no reference."""
+        """The same gradients by way of `reference`, each with a graph of its own; None without a reference."""
         if self.kernel.reference is None:
             return None
         # one input may depend on another: through an alias flows the direct part alone

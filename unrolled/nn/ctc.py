@@ -101,7 +101,7 @@ def find_infeasible(targets: Sequence[Sequence[int] | Tensor], input_lengths: Le
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where in time each label of a target stands."""
+    """The frames of each label of a target."""
 
     log_prob: float  # of this one path
     path: list[int]  # (T,): the label, or the blank, of each frame
@@ -140,7 +140,7 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
 
 
 def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0) -> Tensor:
-    """How likely a path that reads as the target is in each state at each frame: (T, V) → (T, 2L + 1).
+    """The probability of each state at each frame, of paths that read as the target: (T, V) → (T, 2L + 1).
 
     The states are a blank, the first label, a blank, the second, …, a blank. Each row sums to one. It is the
     derivative of log P(target) by what is added to a state's score at a frame.

@@ -49,7 +49,7 @@ def refuses(job: AttentionJob) -> str | None:
 
 
 def outdone(job: AttentionJob) -> str | None:
-    """Why `auto` should leave the job to the loop in torch, which is faster; None where it is not.
+    """The reason why `auto` leaves the job to the loop in torch: it is faster; None where it is not.
 
     Measured on 2 cores with AVX-512 (benchmarks/attention_scan.py): packing the weights pays from the second step on.
     """

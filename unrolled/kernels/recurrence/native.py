@@ -65,7 +65,7 @@ def transformed() -> bool:
 
 
 def outdone(job: ScanJob) -> str | None:
-    """Why `auto` should leave the job to torch, which computes it too and is faster; None where it is not.
+    """The reason why `auto` leaves the job to torch: it is faster; None where it is not.
 
     Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library whose products are close to what
     the processor can do: without gradients it is ahead on a single long sequence, and on three, since the products here
@@ -118,7 +118,7 @@ def run(job: ScanJob) -> tuple[Tensor, State]:
 
 
 def _narrow(job: ScanJob, autocast: torch.dtype) -> bool:
-    """Whether products are to be in bfloat16."""
+    """True if products are in bfloat16."""
     cell, options = job.cell, ("weight_hr", "norm_hh", "norm_c")
     if autocast != torch.bfloat16 or not isinstance(cell, LSTMCell):
         return False

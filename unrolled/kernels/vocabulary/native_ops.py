@@ -95,7 +95,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _gradients(
     d_scores: Tensor, of_bias: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
 ) -> list[Tensor]:
-    """The gradients of x, weight and bias; an empty tensor where there is no need of one."""
+    """The gradients of x, weight and bias; an empty tensor where it is not needed."""
     share, found = float(d_loss), [empty(0)] * 3
     with torch.autocast("cpu", enabled=False):
         if needed[0]:
