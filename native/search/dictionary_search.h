@@ -68,6 +68,7 @@ class DictionarySearch {
     int32_t history;
     Path blank, label;  // paths that end in a blank, paths that end in a label
     double total;
+    int32_t order;  // when its best path came in this frame: equal totals are ranked by it
   };
   struct Record {
     int32_t previous, label, start, previous_end, word;
@@ -108,6 +109,7 @@ class DictionarySearch {
   std::vector<Slot> slots_, next_;
   Table table_;
   double bar_ = kNever;
+  int32_t clock_ = 0;  // paths that were the best of their slot when they came
   int32_t frame_ = 0;
   std::vector<Record> records_;
   size_t records_kept_ = 0;

@@ -11,7 +11,7 @@ from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
 from unrolled.model import Model
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
-from unrolled.tasks.caption.predict import Description, describe
+from unrolled.tasks.caption.predict import CaptionAnswer, describe
 from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.targets import with_targets
 from unrolled.tasks.shared.writing import WritingOptions, named
@@ -72,5 +72,5 @@ def _numbers(scores: CaptionScores) -> dict[str, float]:
     return {name: value for name, value in asdict(scores).items() if isinstance(value, float)}
 
 
-def _mean_words(answers: Sequence[Description]) -> float:
+def _mean_words(answers: Sequence[CaptionAnswer]) -> float:
     return sum(len(answer.text.split()) for answer in answers) / max(1, len(answers))
