@@ -94,6 +94,7 @@ def configs(book: Path, folder: Path, tmp: Path) -> Mistakes:
 
 def folders(book: Path, folder: Path, tmp: Path) -> Mistakes:
     """Run folders: --resume and --out."""
+    _file(tmp / "notes.txt", b"not a run")
     return {
         "resume and more": (
             ["train", "generate", "--resume", folder],
