@@ -66,9 +66,9 @@ class DictionarySearch {
     int32_t node;
     uint32_t lm;
     int32_t history;
+    int32_t order;  // when its best path came in this frame: equal totals are ranked by it
     Path blank, label;  // paths that end in a blank, paths that end in a label
     double total;
-    int32_t order;  // when its best path came in this frame: equal totals are ranked by it
   };
   struct Record {
     int32_t previous, label, start, previous_end, word;

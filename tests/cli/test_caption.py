@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests import warm
 from tests.cli.test_generate import call
-from tests.tasks.test_caption import SMALL, scenes, write
+from tests.tasks.caption.conftest import SMALL, scenes, write
 from unrolled import load
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_generate import call
-from tests.tasks.test_translate import SMALL, numbers, table
+from tests.tasks.translate.conftest import SMALL, numbers, table
 from unrolled.model_file import read_about
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
