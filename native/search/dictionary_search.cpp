@@ -44,7 +44,7 @@ DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary,
     : dictionary_(std::move(dictionary)), lexicon_(dictionary_->lexicon.get()), lm_(dictionary_->lm.get()),
       options_(options), looks_ahead_(lm_ && options.look_ahead) {
   if (lm_) cache_.resize(kCache);
-  Slot begin{0, lm_ ? lm_->start() : 0, 0, {}, {}, 0.0, 0};
+  Slot begin{0, lm_ ? lm_->start() : 0, 0, 0, {}, {}, 0.0};
   begin.blank.score = 0;
   slots_.push_back(begin);
   unknown_in_tree_.push_back(0);
@@ -211,7 +211,7 @@ void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Pat
   if (*place < 0) {
     if (single && path.score < bar_) return;
     const auto made = static_cast<int32_t>(next_.size());
-    next_.push_back({node, lm, history, {}, {}, kNever, clock_++});
+    next_.push_back({node, lm, history, clock_++, {}, {}, kNever});
     table_.put(place, made);
     merge(blank ? next_[made].blank : next_[made].label, path);
     if (table_.full()) {
@@ -319,9 +319,11 @@ void DictionarySearch::keep_best() {
     std::nth_element(chosen_.begin(), chosen_.begin() + (beam - 1), chosen_.end(), better);
     chosen_.resize(beam);
   }
-  std::sort(chosen_.begin(), chosen_.end(), [&](int32_t a, int32_t b) { return next_[a].order < next_[b].order; });
+  ranks_.clear();
+  for (const int32_t i : chosen_) ranks_.push_back(static_cast<uint64_t>(next_[i].order) << 32 | static_cast<uint32_t>(i));
+  std::sort(ranks_.begin(), ranks_.end());
   slots_.clear();
-  for (const int32_t i : chosen_) slots_.push_back(next_[i]);
+  for (const uint64_t rank : ranks_) slots_.push_back(next_[static_cast<uint32_t>(rank)]);
 }
 
 void DictionarySearch::write_records() {

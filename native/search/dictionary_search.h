@@ -66,9 +66,9 @@ class DictionarySearch {
     int32_t node;
     uint32_t lm;
     int32_t history;
+    int32_t order;  // when its best path came in this frame: equal totals are ranked by it
     Path blank, label;  // paths that end in a blank, paths that end in a label
     double total;
-    int32_t order;  // when its best path came in this frame: equal totals are ranked by it
   };
   struct Record {
     int32_t previous, label, start, previous_end, word;
@@ -124,6 +124,7 @@ class DictionarySearch {
   std::vector<uint8_t> any_end_;  // by label: whether one of them stays whose word the model has forgotten
   std::vector<double> scores_;
   std::vector<int32_t> chosen_;
+  std::vector<uint64_t> ranks_;  // order and index of those chosen
   struct Cached {
     uint64_t key = ~uint64_t{0};
     float log10 = 0;

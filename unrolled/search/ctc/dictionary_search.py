@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
 
 class TreePosition(NamedTuple):
-    """Where in its word a hypothesis is."""
+    """The place of a hypothesis in its word."""
 
     kind: str  # "begin" of a word, "inside" one of the lexicon, "unknown", or "end"
     label: int  # the last one; of "begin", the separator
@@ -80,7 +80,7 @@ class Slot:
 
 
 class WordPath(NamedTuple):
-    """What native/search/dictionary_search.h calls so."""
+    """A result: labels with their frames, and words; as in native/search/dictionary_search.h."""
 
     score: float
     complete: bool
