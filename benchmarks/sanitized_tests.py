@@ -13,6 +13,8 @@ use_extension(sys.argv[1])
 skipped = "not compile and not checks and not without and not instruction and not forked and not auto"
 tests = [
     "tests/kernels/test_native.py",
+    "tests/kernels/test_native_with_torch.py",
+    "tests/kernels/test_native_choice.py",
     "tests/kernels/test_attention.py",
     "tests/nn/test_stepper.py",
     "tests/nn/test_ctc.py",

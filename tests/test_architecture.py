@@ -72,3 +72,13 @@ def test_the_check_sees_a_wrong_import(tmp_path: Path) -> None:
     wrong.write_text("from unrolled import nn\nimport unrolled.cli.app\nfrom unrolled.errors import UserError\n")
     assert violations(wrong, "cells") == ["nn", "cli"]
     assert violations(wrong, "cli") == []
+
+
+def test_no_class_name_means_two_things() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert twice == {}

@@ -1,4 +1,4 @@
-"""Errors and notes for the user."""
+"""The error of a user's mistake, and its wording for unknown names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError, RuntimeError):
-    """A mistake of the user: `problem` says what is wrong, `fix` how to correct it.
+    """A user's mistake: `problem` says what is wrong, `fix` what to do about it.
 
     It is a ValueError and a RuntimeError because torch.nn raises one or the other for the same mistakes:
     code that catches torch's errors keeps working.
@@ -37,13 +37,14 @@ def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
     names = sorted(choices)
     if not names:
         return UserError(f"Unknown {kind} {got!r}.", "There are none.")
-    similar = difflib.get_close_matches(str(got).lower(), names, n=1)
-    hint = f"Did you mean {similar[0]!r}? " if similar else ""
+    lowered = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(got).lower(), lowered, n=1)
+    hint = f"Did you mean {lowered[near[0]]!r}? " if near else ""
     return UserError(f"Unknown {kind} {got!r}.", f"{hint}Choices: {', '.join(names)}.")
 
 
 class UnknownOption(UserTypeError):
-    """An unknown option. Callers that rename options (command-line flags) can reword it."""
+    """An option that a layer or function does not have. Callers that rename options (CLI flags) can reword it."""
 
     def __init__(self, owner: str, name: str, known: Iterable[str]) -> None:
         self.name, self.known = name, list(known)
@@ -52,15 +53,16 @@ class UnknownOption(UserTypeError):
 
 
 class Note(UserWarning):
-    """A remark for the user that is not an error. The command line prints it; in Python it is a warning."""
+    """A remark for the user. The command line prints it; in Python it is a warning."""
 
 
 def note(text: str) -> None:
+    """Show a remark to the user."""
     warnings.warn(text, Note, stacklevel=2)
 
 
 def remedy(error: OSError) -> str:
-    """Advice about an operating system error, empty for unknown error numbers.
+    """The remedy for an error of the operating system, or "" where none is known.
 
     >>> remedy(OSError(errno.ENOSPC, "No space left on device"))
     'Free some space'

@@ -1,5 +1,5 @@
-// The Python module unrolled.kernels._native. Tensors of a scan come as addresses: the caller keeps them alive, float32
-// and on the CPU (unrolled/kernels/recurrence/native.py). Those of a step come as they are.
+// The Python module unrolled.kernels._native. Tensors of a job come as addresses: the caller keeps them alive, float32
+// and on the CPU (unrolled/kernels/native_buffers.py). Those of a step come as they are.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind/ctc.h"
+#include "bind/fields.h"
 #include "bind/ngram.h"
 #include "bind/search.h"
 #include "bind/vocabulary.h"
@@ -20,12 +21,6 @@ using namespace unrolled;
 
 namespace {
 
-// Makes a pointer member an attribute that is set from tensor.data_ptr().
-template <class Struct, class Pointer>
-auto address(Pointer Struct::* member) {
-  return [member](Struct& self, uintptr_t value) { self.*member = reinterpret_cast<Pointer>(value); };
-}
-
 // What Python's own functions return: a new object, or nothing and an error.
 nb::object owned(PyObject* object) {
   if (!object) throw nb::python_error();
@@ -36,71 +31,44 @@ nb::object owned(PyObject* object) {
 
 NB_MODULE(_native, m) {
   m.doc() = "The native engine: recurrent scans and attending decoders on a CPU.";
-#define UNROLLED_ADDRESS(name) \
-  .def_prop_rw(#name, [](Self& s) { return reinterpret_cast<uintptr_t>(s.name); }, address(&Self::name))
-#define UNROLLED_SEQUENCE(name)                                                                      \
-  .def("set_" #name, [](Self& s, uintptr_t data, int64_t batch_stride, int64_t step_stride) {        \
-    s.name = {reinterpret_cast<float*>(data), batch_stride, step_stride};                            \
-  })
-  {
-    using Self = StateJob;
-    nb::class_<StateJob>(m, "StateJob")
-        UNROLLED_ADDRESS(initial) UNROLLED_ADDRESS(reset) UNROLLED_ADDRESS(final) UNROLLED_ADDRESS(entering)
-        UNROLLED_ADDRESS(left) UNROLLED_ADDRESS(d_final) UNROLLED_ADDRESS(d_initial) UNROLLED_ADDRESS(d_reset)
-        UNROLLED_ADDRESS(d_left) UNROLLED_SEQUENCE(keep)
-        .def_rw("keep_rate", &StateJob::keep_rate);
-  }
+#define UNROLLED_KIND                                                   \
+  .def_prop_rw("kind", [](Self& s) { return static_cast<int>(s.kind); }, \
+               [](Self& s, int value) { s.kind = cell_kind(value); })
+#define UNROLLED_STATE(state)                                                                              \
+  UNROLLED_POINTER(#state "_0", state.initial) UNROLLED_POINTER(#state "_n", state.final)                  \
+  UNROLLED_POINTER("reset_" #state, state.reset) UNROLLED_POINTER(#state "_entering", state.entering)      \
+  UNROLLED_POINTER(#state "_left", state.left) UNROLLED_POINTER("d_" #state "_n", state.d_final)           \
+  UNROLLED_POINTER("d_" #state "_0", state.d_initial) UNROLLED_POINTER("d_reset_" #state, state.d_reset)   \
+  UNROLLED_POINTER("d_probe_" #state, state.d_left) UNROLLED_SEQUENCE_AS("keep_" #state, state.keep)       \
+  .def_prop_rw("keep_rate_" #state, [](Self& s) { return s.state.keep_rate; },                             \
+               [](Self& s, float value) { s.state.keep_rate = value; })
   {
     using Self = ScanJob;
     nb::class_<ScanJob>(m, "ScanJob")
         .def(nb::init<>())
-        .def_prop_rw("kind", [](Self& s) { return static_cast<int>(s.kind); },
-                     [](Self& s, int number) { s.kind = cell_kind(number); })
-        .def_rw("batch", &ScanJob::batch)
-        .def_rw("steps", &ScanJob::steps)
-        .def_rw("features", &ScanJob::features)
-        .def_rw("hidden", &ScanJob::hidden)
-        .def_rw("width", &ScanJob::width)
-        .def_rw("reverse", &ScanJob::reverse)
-        .def_rw("peephole_previous", &ScanJob::peephole_previous)
-        .def_rw("narrow", &ScanJob::narrow)
-        .def_rw("save", &ScanJob::save)
-        .def_rw("resets_batch_stride", &ScanJob::resets_batch_stride)
-        .def_rw("resets_step_stride", &ScanJob::resets_step_stride)
-        .def_prop_ro("h", [](Self& s) { return &s.h; }, nb::rv_policy::reference_internal)
-        .def_prop_ro("c", [](Self& s) { return &s.c; }, nb::rv_policy::reference_internal)
+        UNROLLED_KIND UNROLLED_VALUE(batch) UNROLLED_VALUE(steps) UNROLLED_VALUE(features) UNROLLED_VALUE(hidden)
+        UNROLLED_VALUE(width) UNROLLED_VALUE(reverse) UNROLLED_VALUE(peephole_previous) UNROLLED_VALUE(narrow)
+        UNROLLED_VALUE(save) UNROLLED_VALUE(resets_batch_stride) UNROLLED_VALUE(resets_step_stride)
+        UNROLLED_STATE(h) UNROLLED_STATE(c)
         UNROLLED_SEQUENCE(x) UNROLLED_SEQUENCE(output) UNROLLED_SEQUENCE(d_output) UNROLLED_SEQUENCE(d_x)
         UNROLLED_ADDRESS(gates_x) UNROLLED_ADDRESS(weight_ih) UNROLLED_ADDRESS(weight_hh) UNROLLED_ADDRESS(bias_ih)
-        UNROLLED_ADDRESS(bias_hh) UNROLLED_ADDRESS(norm_hh) UNROLLED_ADDRESS(peephole) UNROLLED_ADDRESS(weight_hr)
-        UNROLLED_ADDRESS(norm_c) UNROLLED_ADDRESS(norm_c_bias) UNROLLED_ADDRESS(hidden_mask) UNROLLED_ADDRESS(lengths)
-        UNROLLED_ADDRESS(order) UNROLLED_ADDRESS(active) UNROLLED_ADDRESS(resets) UNROLLED_ADDRESS(gates)
-        UNROLLED_ADDRESS(seen) UNROLLED_ADDRESS(candidate) UNROLLED_ADDRESS(raw) UNROLLED_ADDRESS(stats)
-        UNROLLED_ADDRESS(shown) UNROLLED_ADDRESS(d_gates_x) UNROLLED_ADDRESS(d_weight_ih) UNROLLED_ADDRESS(d_weight_hh)
-        UNROLLED_ADDRESS(d_bias_ih) UNROLLED_ADDRESS(d_bias_hh) UNROLLED_ADDRESS(d_norm_hh) UNROLLED_ADDRESS(d_peephole)
-        UNROLLED_ADDRESS(d_weight_hr) UNROLLED_ADDRESS(d_norm_c) UNROLLED_ADDRESS(d_norm_c_bias)
-        .def("forward", [](const Self& job, int threads) { kernels().forward(job, threads); },
-             nb::call_guard<nb::gil_scoped_release>())
-        .def("backward", [](const Self& job, int threads) { kernels().backward(job, threads); },
-             nb::call_guard<nb::gil_scoped_release>());
+        UNROLLED_ADDRESS(bias_hh) UNROLLED_ADDRESS(norm_hh) UNROLLED_POINTER("weight_peephole", peephole)
+        UNROLLED_ADDRESS(weight_hr) UNROLLED_ADDRESS(norm_c) UNROLLED_ADDRESS(norm_c_bias) UNROLLED_ADDRESS(hidden_mask)
+        UNROLLED_ADDRESS(lengths) UNROLLED_ADDRESS(order) UNROLLED_ADDRESS(active) UNROLLED_ADDRESS(resets)
+        UNROLLED_ADDRESS(gates) UNROLLED_ADDRESS(seen) UNROLLED_ADDRESS(candidate) UNROLLED_ADDRESS(raw)
+        UNROLLED_ADDRESS(stats) UNROLLED_ADDRESS(shown) UNROLLED_ADDRESS(d_gates_x) UNROLLED_ADDRESS(d_weight_ih)
+        UNROLLED_ADDRESS(d_weight_hh) UNROLLED_ADDRESS(d_bias_ih) UNROLLED_ADDRESS(d_bias_hh) UNROLLED_ADDRESS(d_norm_hh)
+        UNROLLED_POINTER("d_weight_peephole", d_peephole) UNROLLED_ADDRESS(d_weight_hr) UNROLLED_ADDRESS(d_norm_c)
+        UNROLLED_ADDRESS(d_norm_c_bias)
+        UNROLLED_RUN("forward", forward) UNROLLED_RUN("backward", backward);
   }
   {
     using Self = AttentionJob;
     nb::class_<AttentionJob>(m, "AttentionJob")
         .def(nb::init<>())
-        .def_prop_rw("kind", [](Self& s) { return static_cast<int>(s.kind); },
-                     [](Self& s, int number) { s.kind = cell_kind(number); })
-        .def_rw("batch", &AttentionJob::batch)
-        .def_rw("steps", &AttentionJob::steps)
-        .def_rw("positions", &AttentionJob::positions)
-        .def_rw("hidden", &AttentionJob::hidden)
-        .def_rw("key_size", &AttentionJob::key_size)
-        .def_rw("value_size", &AttentionJob::value_size)
-        .def_rw("context_size", &AttentionJob::context_size)
-        .def_rw("heads", &AttentionJob::heads)
-        .def_rw("feed", &AttentionJob::feed)
-        .def_rw("luong", &AttentionJob::luong)
-        .def_rw("narrow", &AttentionJob::narrow)
-        .def_rw("scale", &AttentionJob::scale)
+        UNROLLED_KIND UNROLLED_VALUE(batch) UNROLLED_VALUE(steps) UNROLLED_VALUE(positions) UNROLLED_VALUE(hidden)
+        UNROLLED_VALUE(key_size) UNROLLED_VALUE(value_size) UNROLLED_VALUE(context_size) UNROLLED_VALUE(heads)
+        UNROLLED_VALUE(feed) UNROLLED_VALUE(luong) UNROLLED_VALUE(narrow) UNROLLED_VALUE(scale)
         UNROLLED_SEQUENCE(gates_x) UNROLLED_SEQUENCE(feed_mask) UNROLLED_SEQUENCE(mix_mask)
         UNROLLED_SEQUENCE(d_output) UNROLLED_SEQUENCE(d_context) UNROLLED_SEQUENCE(d_weights)
         UNROLLED_ADDRESS(weight_hh) UNROLLED_ADDRESS(bias_hh) UNROLLED_ADDRESS(weight_feed)
@@ -117,12 +85,8 @@ NB_MODULE(_native, m) {
         UNROLLED_ADDRESS(d_c_0) UNROLLED_ADDRESS(d_fed_0) UNROLLED_ADDRESS(d_gates) UNROLLED_ADDRESS(d_candidate)
         UNROLLED_ADDRESS(d_seen) UNROLLED_ADDRESS(d_scores) UNROLLED_ADDRESS(d_query) UNROLLED_ADDRESS(d_mixed)
         UNROLLED_ADDRESS(d_keys) UNROLLED_ADDRESS(d_vector)
-        .def("forward", [](const Self& job, int threads) { kernels().attention_forward(job, threads); },
-             nb::call_guard<nb::gil_scoped_release>())
-        .def("backward", [](const Self& job, int threads) { kernels().attention_backward(job, threads); },
-             nb::call_guard<nb::gil_scoped_release>())
-        .def("look", [](const Self& job, int threads) { kernels().attention_look(job, threads); },
-             nb::call_guard<nb::gil_scoped_release>());
+        UNROLLED_RUN("forward", attention_forward) UNROLLED_RUN("backward", attention_backward)
+        UNROLLED_RUN("look", attention_look);
   }
   nb::class_<Stepper>(m, "Stepper")
       .def(nb::init<int>())
@@ -138,9 +102,10 @@ NB_MODULE(_native, m) {
       .def("feed", [](Stream& self, nb::handle x) { return owned(call_feed(self, x.ptr())); })
       .def("state", [](Stream& self) { return owned(stream_state(self)); })
       .def("set_state", [](Stream& self, nb::handle state) { return set_stream_state(self, state.ptr()); });
-  nb::dict cells;  // kind → name, gates, memory, candidate
+  nb::dict cells;  // kind → its traits
   for (const CellTraits& cell : kCells)
-    cells[nb::int_(static_cast<int>(cell.kind))] = nb::make_tuple(cell.name, cell.gates, cell.memory, cell.candidate);
+    cells[nb::int_(static_cast<int>(cell.kind))] = 
+        nb::make_tuple(cell.name, cell.gates, cell.memory, cell.candidate, cell.two_products);
   m.attr("CELLS") = cells;
   bind_ngram(m);
   m.def("connect", [](nb::handle tensor_type, nb::handle table) { return connect_tensors(tensor_type.ptr(), table.ptr()); },

@@ -44,7 +44,7 @@ DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary,
     : dictionary_(std::move(dictionary)), lexicon_(dictionary_->lexicon.get()), lm_(dictionary_->lm.get()),
       options_(options), looks_ahead_(lm_ && options.look_ahead) {
   if (lm_) cache_.resize(kCache);
-  Slot begin{0, lm_ ? lm_->start() : 0, 0, {}, {}, 0.0};
+  Slot begin{0, lm_ ? lm_->start() : 0, 0, 0, {}, {}, 0.0};
   begin.blank.score = 0;
   slots_.push_back(begin);
   unknown_in_tree_.push_back(0);
@@ -78,6 +78,7 @@ void DictionarySearch::step(const float* x) {
   next_.clear();
   table_.clear();
   bar_ = kNever;
+  clock_ = 0;
   for (const Slot& slot : slots_) stay(slot, total_of(slot), x);
   raise_bar(x);
   for (const Slot& slot : slots_) move(slot, total_of(slot), x);
@@ -210,7 +211,7 @@ void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Pat
   if (*place < 0) {
     if (single && path.score < bar_) return;
     const auto made = static_cast<int32_t>(next_.size());
-    next_.push_back({node, lm, history, {}, {}, kNever});
+    next_.push_back({node, lm, history, clock_++, {}, {}, kNever});
     table_.put(place, made);
     merge(blank ? next_[made].blank : next_[made].label, path);
     if (table_.full()) {
@@ -220,6 +221,8 @@ void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Pat
     }
     return;
   }
+  // not by when the slot was made: a worse path that made it may have been left out
+  if (path.score > std::max(next_[*place].blank.score, next_[*place].label.score)) next_[*place].order = clock_++;
   merge(blank ? next_[*place].blank : next_[*place].label, path);
 }
 
@@ -304,7 +307,7 @@ void DictionarySearch::keep_best() {
   for (size_t i = 0; i < next_.size(); ++i)
     if (next_[i].total >= best - options_.margin) chosen_.push_back(static_cast<int32_t>(i));
   const auto better = [&](int32_t a, int32_t b) {
-    return next_[a].total != next_[b].total ? next_[a].total > next_[b].total : a < b;
+    return next_[a].total != next_[b].total ? next_[a].total > next_[b].total : next_[a].order < next_[b].order;
   };
   const auto beam = static_cast<size_t>(options_.beam);
   if (options_.per_node) {
@@ -316,9 +319,11 @@ void DictionarySearch::keep_best() {
     std::nth_element(chosen_.begin(), chosen_.begin() + (beam - 1), chosen_.end(), better);
     chosen_.resize(beam);
   }
-  std::sort(chosen_.begin(), chosen_.end());
+  ranks_.clear();
+  for (const int32_t i : chosen_) ranks_.push_back(static_cast<uint64_t>(next_[i].order) << 32 | static_cast<uint32_t>(i));
+  std::sort(ranks_.begin(), ranks_.end());
   slots_.clear();
-  for (const int32_t i : chosen_) slots_.push_back(next_[i]);
+  for (const uint64_t rank : ranks_) slots_.push_back(next_[static_cast<uint32_t>(rank)]);
 }
 
 void DictionarySearch::write_records() {

@@ -66,6 +66,7 @@ class DictionarySearch {
     int32_t node;
     uint32_t lm;
     int32_t history;
+    int32_t order;  // when its best path came in this frame: equal totals are ranked by it
     Path blank, label;  // paths that end in a blank, paths that end in a label
     double total;
   };
@@ -108,6 +109,7 @@ class DictionarySearch {
   std::vector<Slot> slots_, next_;
   Table table_;
   double bar_ = kNever;
+  int32_t clock_ = 0;  // paths that were the best of their slot when they came
   int32_t frame_ = 0;
   std::vector<Record> records_;
   size_t records_kept_ = 0;
@@ -122,6 +124,7 @@ class DictionarySearch {
   std::vector<uint8_t> any_end_;  // by label: whether one of them stays whose word the model has forgotten
   std::vector<double> scores_;
   std::vector<int32_t> chosen_;
+  std::vector<uint64_t> ranks_;  // order and index of those chosen
   struct Cached {
     uint64_t key = ~uint64_t{0};
     float log10 = 0;

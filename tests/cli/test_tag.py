@@ -9,7 +9,7 @@ import pytest
 
 from tests import warm
 from tests.cli.test_generate import call
-from tests.tasks.test_tag import SMALL, columns_text
+from tests.tasks.tag.conftest import SMALL, columns_text
 from unrolled.model_file import read_about
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]

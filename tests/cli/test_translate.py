@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_generate import call
-from tests.tasks.test_translate import SMALL, numbers, table
+from tests.tasks.translate.conftest import SMALL, numbers, table
 from unrolled.model_file import read_about
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
@@ -169,7 +169,7 @@ def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, 
 def test_a_picture_shows_one_input(folder: Path, tmp_path: Path) -> None:
     code, _, said = call("run", folder, "--picture", tmp_path / "a.png", given="3\n5\n")
     assert code == 2
-    assert said.startswith("unrolled: A picture shows one input, and there are 2. Give one with --text.")
+    assert said.startswith("unrolled: A picture shows one input, and there are 2. Give one.")
 
 
 def test_broken_files_are_said_with_their_line(folder: Path, tmp_path: Path) -> None:

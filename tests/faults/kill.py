@@ -30,7 +30,11 @@ from typing import Any
 import torch
 
 from tests.faults.test_resume import SETTINGS, TEXT
-from tests.tasks import recognition, test_caption, test_classify, test_forecast, test_tag, test_translate
+from tests.tasks import recognition, test_classify
+from tests.tasks.caption import conftest as caption_examples
+from tests.tasks.forecast import conftest as forecast_examples
+from tests.tasks.tag import conftest as tag_examples
+from tests.tasks.translate import conftest as translate_examples
 from unrolled import api
 from unrolled.training.folder import CONFIG, LOCK
 
@@ -75,11 +79,11 @@ CASES = {
         lambda folder: test_classify.write(folder / "train.tsv", test_classify.sentences(60)),
         {**test_classify.SMALL, **SHORT},
     ),
-    "tag": Case("tag", _text("chunks.txt", test_tag.columns_text()), {**test_tag.SMALL, **SHORT}),
+    "tag": Case("tag", _text("chunks.txt", tag_examples.columns_text()), {**tag_examples.SMALL, **SHORT}),
     "translate": Case(
         "translate",
-        _text("numbers.tsv", test_translate.table(test_translate.numbers())),
-        {**test_translate.SMALL, "model.decoder.dropout": 0.2, "train.teacher_forcing": "linear", **SHORT},
+        _text("numbers.tsv", translate_examples.table(translate_examples.numbers())),
+        {**translate_examples.SMALL, "model.decoder.dropout": 0.2, "train.teacher_forcing": "linear", **SHORT},
     ),
     "recognize": Case(
         "recognize",
@@ -88,13 +92,13 @@ CASES = {
     ),
     "caption": Case(
         "caption",
-        lambda folder: test_caption.write(folder / "scenes"),
-        {**test_caption.SMALL, "model.decoder.dropout": 0.2, "train.shift": 1, "train.valid_free": 2, **SHORT},
+        lambda folder: caption_examples.write(folder / "scenes"),
+        {**caption_examples.SMALL, "model.decoder.dropout": 0.2, "train.shift": 1, "train.valid_free": 2, **SHORT},
     ),
     "forecast": Case(
         "forecast",
-        lambda folder: test_forecast.table(folder / "waves.csv", test_forecast.waves()),
-        {**test_forecast.SMALL, "model.dropout": 0.2, **SHORT},
+        lambda folder: forecast_examples.table(folder / "waves.csv", forecast_examples.waves()),
+        {**forecast_examples.SMALL, "model.dropout": 0.2, **SHORT},
     ),
 }
 

@@ -279,7 +279,7 @@ class TestDisk:
                 f"{folder} could not be written: Permission denied. "
                 "Make it writable, then try again, or copy the run to another place."
             )
-            with pytest.raises(UserError, match=r"cannot be made: Permission denied\. Choose another --out\."):
+            with pytest.raises(UserError, match=r"cannot be created: Permission denied\. Choose another --out\."):
                 new_folder(folder / "inside", "generate")
 
 

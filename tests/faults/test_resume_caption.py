@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
-from tests.tasks.test_caption import SMALL, write
+from tests.tasks.caption.conftest import SMALL, write
 
 
 @pytest.mark.parametrize("attention", ["soft", "hard"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
-from tests.tasks.test_tag import SMALL, columns_text
+from tests.tasks.tag.conftest import SMALL, columns_text
 
 SETTINGS: dict[str, Any] = {**SMALL, "train.max_steps": 12, "train.eval_every": 2, "train.threads": 1}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
-from tests.tasks.test_translate import KINDS, SMALL, numbers, table
+from tests.tasks.translate.conftest import KINDS, SMALL, numbers, table
 
 SETTINGS: dict[str, Any] = {
     **SMALL,

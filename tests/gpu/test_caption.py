@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.tasks.test_caption import SMALL, scenes, write
+from tests.tasks.caption.conftest import SMALL, scenes, write
 from unrolled import api
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

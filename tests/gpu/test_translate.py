@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.tasks.test_translate import KINDS, SMALL, numbers, table
+from tests.tasks.translate.conftest import KINDS, SMALL, numbers, table
 from unrolled import api
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

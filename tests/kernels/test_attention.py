@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -26,7 +25,10 @@ from unrolled.kernels.attention.scan import (
 )
 from unrolled.nn.attention_decoder import AttentionDecoder
 
-pytestmark = pytest.mark.skipif("native" not in ATTENTION_ENGINES, reason="the native engine is not built here")
+pytestmark = [
+    pytest.mark.skipif("native" not in ATTENTION_ENGINES, reason="the native engine is not built here"),
+    pytest.mark.usefixtures("nan_buffers"),
+]
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "kind": ("rnn", "relu", "lstm", "gru", "gru_before"),
@@ -149,18 +151,6 @@ def compare(job: AttentionJob) -> None:
         assert_close(got[name], value.float(), name)
 
 
-@pytest.fixture(autouse=True)
-def _nan_buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fresh buffers and scratch are NaN: what is read before it is written shows."""
-    from unrolled.kernels import _native
-    from unrolled.kernels.recurrence import native_buffers
-
-    monkeypatch.setattr(native_buffers, "fill_with_nan", True)
-    _native.set_scratch_nan(True)
-    yield
-    _native.set_scratch_nan(False)
-
-
 CASES = list(pairwise(CHOICES, seed=0))
 
 
@@ -189,7 +179,7 @@ def test_autocast_is_near(case: dict[str, Any]) -> None:
 
 
 def test_autocast_multiplies_in_bfloat16_where_the_processor_does() -> None:
-    from unrolled.kernels.recurrence.native_ops import NARROW
+    from unrolled.kernels.native_core import NARROW
 
     job = make(USUAL)
     wide = results(*cast(job, torch.float32), "native")["output"]
@@ -277,17 +267,13 @@ class TestWithTorch:
         return cast(make({**USUAL, **changes}), torch.float32)
 
     def test_the_operators_pass_torchs_own_checks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from unrolled.kernels.attention import native_ops as attention_ops
-        from unrolled.kernels.recurrence import native_buffers
+        from unrolled.kernels import native_buffers
+        from unrolled.kernels.attention import native
 
         for changes in ({}, {"luong": False, "kind": "gru", "score": "dot", "mask": "ragged", "bias": False}):
-            inputs: list[Any] = []
-            monkeypatch.setattr(
-                attention_ops, "run_attention", lambda *given, kept=inputs: kept.append(given) or (None,) * 7
-            )
-            ATTENTION_ENGINES["native"].run(self.job(**changes)[0])
+            inputs = native.operator_inputs(self.job(**changes)[0])
             monkeypatch.setattr(native_buffers, "fill_with_nan", False)
-            torch.library.opcheck(torch.ops.unrolled.attention.default, inputs[0])
+            torch.library.opcheck(torch.ops.unrolled.attention.default, (*inputs, True))
 
     def test_compile_in_one_graph(self) -> None:
         decoder = AttentionDecoder(3, 5, 6, cell="lstm", form="luong", backend="native")

@@ -30,8 +30,8 @@ from unrolled.kernels.recurrence.cuda.plan import (
     KINDS,
     LSTM,
     RNN_TANH,
+    DeviceLimits,
     Kind,
-    Limits,
     Pass,
     make_plan,
     padded_size,
@@ -41,7 +41,7 @@ from unrolled.kernels.recurrence.cuda.plan import (
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
-H200, A100 = Limits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), Limits(108, 163 * 1024)
+H200, A100 = DeviceLimits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), DeviceLimits(108, 163 * 1024)
 
 
 def report(
@@ -150,7 +150,7 @@ class TestPlans:
     @pytest.mark.parametrize("limits", [H200, A100], ids=["H200", "A100"])
     @pytest.mark.parametrize("batch", [1, 3, 16, 64, 200, 1000])
     @pytest.mark.parametrize("hidden", [1, 17, 64, 128, 200, 256, 512, 650, 1024, 1500, 1536])
-    def test_every_row_and_unit_has_one_owner(self, hidden: int, batch: int, limits: Limits) -> None:
+    def test_every_row_and_unit_has_one_owner(self, hidden: int, batch: int, limits: DeviceLimits) -> None:
         padded = padded_size(hidden)
         for kind in KINDS:
             for direction in ("forward", "backward"):
@@ -196,14 +196,16 @@ class TestPlans:
 
     def test_chunks_shrink_before_shared_memory_is_too_small(self) -> None:
         kind = KINDS[LSTM]
-        wide, narrow = (make_plan(kind, "forward", 1024, 256, Limits(132, size)) for size in (227 * 1024, 110 * 1024))
+        wide, narrow = (
+            make_plan(kind, "forward", 1024, 256, DeviceLimits(132, size)) for size in (227 * 1024, 110 * 1024)
+        )
         assert wide is not None
         assert narrow is not None
         assert narrow.chunk_rows < wide.chunk_rows
 
     def test_a_gpu_that_is_too_small(self) -> None:
-        assert make_plan(KINDS[LSTM], "forward", 1536, 16, Limits(95, 227 * 1024)) is None
-        assert make_plan(KINDS[LSTM], "forward", 1536, 16, Limits(132, 64 * 1024)) is None
+        assert make_plan(KINDS[LSTM], "forward", 1536, 16, DeviceLimits(95, 227 * 1024)) is None
+        assert make_plan(KINDS[LSTM], "forward", 1536, 16, DeviceLimits(132, 64 * 1024)) is None
         assert shared_bytes(KINDS[LSTM], "forward", 1536, 16, 8, 1) > 64 * 1024
 
 

@@ -36,8 +36,8 @@ from unrolled.kernels.recurrence.cuda.plan import (
     KINDS,
     LSTM,
     LSTM_CURRENT,
+    DeviceLimits,
     Kind,
-    Limits,
     Pass,
     Plan,
     cluster_bytes,
@@ -108,7 +108,7 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
 
     def plan(
-        kind: Kind, direction: Pass, padded: int, batch: int, share: int, device: torch.device, limits: Limits
+        kind: Kind, direction: Pass, padded: int, batch: int, share: int, device: torch.device, limits: DeviceLimits
     ) -> Plan | None:
         return make_plan(kind, direction, padded, batch, limits)
 
@@ -132,7 +132,7 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         shared: int = 227 * 1024,
         clusters: bool = False,
     ) -> None:
-        limits = Limits(multiprocessors, shared, ((8, 1), (16, 1)) if clusters else ())
+        limits = DeviceLimits(multiprocessors, shared, ((8, 1), (16, 1)) if clusters else ())
         monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
         monkeypatch.setattr(launch, "run", launched := partial(run, held=held, seed=seed))
 
@@ -229,7 +229,7 @@ def test_more_blocks_of_columns_than_warps(simulated: Callable[..., None]) -> No
 
 def test_a_batch_that_takes_several_launches(simulated: Callable[..., None]) -> None:
     for direction in ("forward", "backward"):
-        plan = make_plan(KINDS[LSTM], direction, 64, 100, Limits(4, 20_000))
+        plan = make_plan(KINDS[LSTM], direction, 64, 100, DeviceLimits(4, 20_000))
         assert plan is not None
         assert plan.rows < 100
     simulated(4, shared=20_000)
@@ -355,7 +355,7 @@ def test_clusters_of_more_than_eight_blocks(
     """One at a time here, which has eight rows; three more find room beside it."""
     for direction in ("forward", "backward"):
         kind = KINDS[{"gru": GRU, "gru_before": GRU_BEFORE, "lstm_current": LSTM_CURRENT}[cell]]
-        plan = make_plan(kind, direction, 320, batch, Limits(20, 227 * 1024, ((16, 1),)))
+        plan = make_plan(kind, direction, 320, batch, DeviceLimits(20, 227 * 1024, ((16, 1),)))
         assert plan is not None
         assert plan.in_cluster
         assert (plan.rest is not None) == beside

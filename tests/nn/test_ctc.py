@@ -191,11 +191,19 @@ def test_padding_changes_nothing(backend: str) -> None:
 @native_only
 def test_operator_is_well_behaved() -> None:
     from unrolled.kernels.ctc import native_ops as ctc_ops
+    from unrolled.kernels.ctc.reference import CTCJob
 
     log_probs = random_log_probs(2, 12, 5).requires_grad_()
-    inputs = (log_probs, torch.tensor([1, 2, 2]), torch.tensor([0, 1]), torch.tensor([12, 9]), torch.tensor([1, 2]))
-    torch.library.opcheck(ctc_ops.ctc, (*inputs, 0, True))
-    losses, _ = ctc_ops.ctc(*inputs, 0, True)
+    inputs = CTCJob(
+        log_probs,
+        targets=torch.tensor([1, 2, 2]),
+        offsets=torch.tensor([0, 1]),
+        input_lengths=torch.tensor([12, 9]),
+        target_lengths=torch.tensor([1, 2]),
+        blank=0,
+    )
+    torch.library.opcheck(ctc_ops.ctc.forward, (*inputs, True))
+    losses = ctc_ops.ctc(inputs).losses
     (gradient,) = torch.autograd.grad(losses.sum(), log_probs, create_graph=True)
     with pytest.raises(UserError, match=r"no second derivative. Use backend='reference'"):
         gradient.sum().backward()  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from unrolled import Model, UserError, api
 from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
 from unrolled.tasks import Request
-from unrolled.tasks.classify.regression import Measured, number_scores
+from unrolled.tasks.classify.regression import PredictedNumber, number_scores
 
 NUMBERS: dict[str, Any] = {**SMALL, "data.kind": "number", "train.max_steps": 150, "train.eval_every": 50}
 WORDS = {"poor": -2.0, "dull": -1.0, "plain": 0.0, "good": 1.5, "great": 3.0}
@@ -53,7 +53,7 @@ def test_it_learns_numbers(model: Model, tmp_path: Path) -> None:
     assert scores["examples"] == 60
     assert "rmse" in model.runner.report(scores)
     answer = model.predict("film 7 was great to a")
-    assert isinstance(answer, Measured)
+    assert isinstance(answer, PredictedNumber)
     assert 120 < float(answer) < 140
     together = model.predict(["film 7 was great to a", "film 8 was poor to b"])
     assert together[0].value == pytest.approx(answer.value, abs=1e-4)

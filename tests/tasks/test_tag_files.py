@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.tasks.test_tag import run, small
+from tests.tasks.tag.conftest import run, small
 from unrolled import UserError
 from unrolled.data.readers.tagged.sentences import Columns
 from unrolled.tasks import Request

@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.tasks import recognition, test_caption, test_translate
+from tests.tasks import recognition
+from tests.tasks.caption import conftest as caption_examples
+from tests.tasks.translate import conftest as translate_examples
 from unrolled import Model, UserError, api
 from unrolled.data import Batch
 from unrolled.tasks import TASKS
@@ -21,21 +23,21 @@ WEIGHT = 0.7
 DROPPED = {
     "classify": {"model.dropout": 0.4, "model.hidden_size": 12, "model.embedding_size": 10, "model.ngrams": 256},
     "classify labels": {"model.dropout": 0.4, "model.hidden_size": 12, "model.embedding_size": 10, "model.ngrams": 0},
-    "translate": {**test_translate.SMALL, "model.encoder.dropout": 0.4, "model.decoder.dropout": 0.4},
+    "translate": {**translate_examples.SMALL, "model.encoder.dropout": 0.4, "model.decoder.dropout": 0.4},
     "recognize": {**recognition.SMALL, "model.dropout": 0.4},
-    "caption": {**test_caption.SMALL, "model.encoder.dropout": 0.4, "model.decoder.dropout": 0.4},
+    "caption": {**caption_examples.SMALL, "model.encoder.dropout": 0.4, "model.decoder.dropout": 0.4},
 }
 
 
 def data(kind: str, folder: Path) -> dict[str, Any]:
     path = folder / "train.tsv"
     if kind == "caption":
-        table = test_caption.write(folder / "pictures")
+        table = caption_examples.write(folder / "pictures")
         return {"data.train": str(table), "data.images": str(table.parent / "images")}
     if kind == "recognize":
         return {"data.train": str(recognition.write_frames(folder / "train.npz", recognition.words(40)))}
     if kind == "translate":
-        path.write_text("".join(f"{source}\t{target}\n" for source, target in test_translate.numbers()))
+        path.write_text("".join(f"{source}\t{target}\n" for source, target in translate_examples.numbers()))
     else:
         path.write_text("good\tone fine day\nbad\ta poor show\ngood,bad\tfine and poor\n" * 10)
     return {"data.train": str(path), **({"data.multi_label": True} if kind == "classify labels" else {})}
@@ -72,7 +74,7 @@ def distributions(kind: str, network: Any, batch: Batch) -> Tensor:
         log_probs: Tensor
         log_probs, lengths = network(batch)
         return log_probs[torch.arange(log_probs.shape[1]) < lengths[:, None]]
-    return test_translate.real_scores(network, batch)[0].log_softmax(-1)
+    return translate_examples.real_scores(network, batch)[0].log_softmax(-1)
 
 
 def loss_of(model: Model, batch: Batch, weight: float) -> Loss:

@@ -29,7 +29,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Score:
-    """How well each key fits a query q, and what the query then sees; built per call from a layer's parameters.
+    """The score of each key for a query q, and the context it gives; built per call from a layer's parameters.
 
         additive   e_j = vᵀ tanh(W q + k_j)                 k_j = U m_j + b (Bahdanau, Cho & Bengio 2015)
         dot        e_j = scale·(W q + b)ᵀ k_j               without W: scale·qᵀ k_j (Luong, Pham & Manning 2015)
@@ -95,7 +95,7 @@ def scaled(size: int) -> float:
 
 
 class AttentionStep(NamedTuple):
-    """What one step of an attending decoder gives."""
+    """The results of one step of a decoder with attention."""
 
     output: Tensor  # (B, O)
     context: Tensor  # (B, C)

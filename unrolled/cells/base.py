@@ -1,4 +1,4 @@
-"""What a cell is: one time step, its state and its gates."""
+"""The base of all cells: one time step, its state and its gates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = tuple[Tensor, ...]
 
 
 class Step(NamedTuple):
-    """What one step gives: an output (B, O), the new state, and the gates in the order of `gate_names`.
+    """The results of one step: an output (B, O), the new state, and the gates in the order of `gate_names`.
 
     A cell whose output is its first state, as in all textbook cells, returns the same tensor for both.
     """
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class AnyCell(Protocol):
-    """What `kernels.scan` needs to know of a cell."""
+    """The protocol of a cell for `kernels.scan`."""
 
     @property
     def state_names(self) -> tuple[str, ...]: ...
@@ -109,7 +109,7 @@ class Cell(nn.Module):
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """What the built-in cells share: torch's weights, and the two products a step is made of.
+    """The base of the built-in cells: torch's weights, and the two products of a step.
 
     Built per call from a layer's parameters: everything random (masks) is drawn outside and comes in as a tensor.
     """

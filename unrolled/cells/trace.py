@@ -17,7 +17,7 @@ CellOf = Callable[[Mapping[str, Tensor]], AnyCell]
 
 @dataclass(frozen=True)
 class ScanTrace:
-    """What one cell did over time, batch first, at the times of the input whichever way the cell ran.
+    """The states and gates of one cell over time, batch first, in the input's order for both directions.
 
     Steps past a sequence's length hold zeros in `gates` and the frozen state in `states`.
     """
@@ -34,7 +34,7 @@ class ScanTrace:
 
 
 class Trace:
-    """A run of a layer laid open: `states`, `gates` and, for a loss made from `output`, its gradients.
+    """A traced run of a layer: `states`, `gates` and, for a loss made from `output`, its gradients.
 
     Layers and directions are named as torch names parameters: "l0", "l0_reverse", "l1", …; tensors are batch first.
 

@@ -70,7 +70,7 @@ AttentionCell = BahdanauCell | LuongCell | VisualCell
 
 
 def drawn_place(weights: Tensor, noise: Tensor | None) -> Tensor:
-    """Where hard attention looks, (…): argmax_j log α_j + g_j, which is a draw from α if g is Gumbel noise.
+    """The position of hard attention, (…): argmax_j log α_j + g_j, a sample from α if g is Gumbel noise.
 
     >>> drawn_place(torch.tensor([[0.2, 0.7, 0.1]]), None)
     tensor([1])

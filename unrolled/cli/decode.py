@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Words:
+class WordOptions:
     """Flags about words: lexicon, language model and their weights."""
 
     lexicon: Annotated[
@@ -35,7 +35,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Search:
+class BeamOptions:
     """Flags about the search."""
 
     beam: Annotated[int, typer.Option(min=1, help="Most hypotheses after each frame.")] = 100
@@ -50,7 +50,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelOptions:
     """Flags about the columns of the posteriors."""
 
     labels: Annotated[str, typer.Option(metavar="FILE", help="The label of each column, one per line.")]
@@ -76,9 +76,9 @@ def decode(
             metavar="POSTERIORS.npz", help="An array (T, V) per utterance, or one (B, T, V); or an .npy file."
         ),
     ],
-    labels: Labels,
-    words: Words,
-    search: Search,
+    labels: LabelOptions,
+    words: WordOptions,
+    search: BeamOptions,
     n_best: Annotated[int, typer.Option(min=1, help="Hypotheses per utterance.")] = 1,
     frame_seconds: Annotated[
         float | None, typer.Option(min=0, help="Seconds per frame: times in the JSON are seconds then, not frames.")
@@ -127,7 +127,7 @@ def decode(
         typer.echo(f"{len(texts)} references: word errors {wer:.2%}, character errors {cer:.2%}", err=True)
 
 
-def _check_words(words: Words, search: Search, tune: bool) -> None:
+def _check_words(words: WordOptions, search: BeamOptions, tune: bool) -> None:
     """Reject options that need a lexicon or a language model where there is none."""
     from unrolled.search.ctc.options import check_used
 
@@ -152,7 +152,9 @@ def _log_probs(arrays: Sequence[Any], kind: str, columns: int | None) -> list[Te
     ]
 
 
-def _decoder(names: Sequence[str], labels: Labels, words: Words, search: Search, frames: Sequence[Tensor]) -> Decoder:
+def _decoder(
+    names: Sequence[str], labels: LabelOptions, words: WordOptions, search: BeamOptions, frames: Sequence[Tensor]
+) -> Decoder:
     from unrolled.search.ctc.files import decoder_from_files
 
     options = asdict(words) | asdict(search)

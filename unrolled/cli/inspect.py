@@ -15,7 +15,7 @@ Several = list[str] | None
 
 
 @dataclass(frozen=True)
-class Input:
+class InputOptions:
     """Flags about the input."""
 
     file: Annotated[str | None, typer.Option(help="Read the input from a file: text, rows, frames.")] = None
@@ -93,7 +93,7 @@ class Page:
 
 def inspect(
     model: ModelPath,
-    input: Input,
+    input: InputOptions,
     figures: Figures,
     unit: Unit,
     page: Page,

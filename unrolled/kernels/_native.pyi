@@ -1,23 +1,10 @@
-"""The compiled extension (native/bind/module.cpp). Scans take tensors as addresses, `tensor.data_ptr()`."""
+"""The compiled extension (native/bind/module.cpp). Jobs take tensors as addresses, `tensor.data_ptr()`."""
 
 import builtins
 
 from torch import Tensor
 
-CELLS: dict[int, tuple[str, int, bool, bool]]  # kind → name, gates, has a memory, saves a candidate
-
-class StateJob:
-    initial: int
-    reset: int
-    final: int
-    entering: int
-    left: int
-    d_final: int
-    d_initial: int
-    d_reset: int
-    d_left: int
-    keep_rate: float
-    def set_keep(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+CELLS: dict[int, tuple[str, int, bool, bool, bool]]  # kind → name, gates, memory, candidate, two products
 
 class ScanJob:
     kind: int
@@ -38,7 +25,7 @@ class ScanJob:
     bias_ih: int
     bias_hh: int
     norm_hh: int
-    peephole: int
+    weight_peephole: int
     weight_hr: int
     norm_c: int
     norm_c_bias: int
@@ -59,14 +46,32 @@ class ScanJob:
     d_bias_ih: int
     d_bias_hh: int
     d_norm_hh: int
-    d_peephole: int
+    d_weight_peephole: int
     d_weight_hr: int
     d_norm_c: int
     d_norm_c_bias: int
-    @property
-    def h(self) -> StateJob: ...
-    @property
-    def c(self) -> StateJob: ...
+    h_0: int
+    reset_h: int
+    h_n: int
+    h_entering: int
+    h_left: int
+    d_h_n: int
+    d_h_0: int
+    d_reset_h: int
+    d_probe_h: int
+    c_0: int
+    reset_c: int
+    c_n: int
+    c_entering: int
+    c_left: int
+    d_c_n: int
+    d_c_0: int
+    d_reset_c: int
+    d_probe_c: int
+    keep_rate_h: float
+    keep_rate_c: float
+    def set_keep_h(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
+    def set_keep_c(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
     def set_x(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
     def set_output(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
     def set_d_output(self, data: int, batch_stride: int, step_stride: int, /) -> None: ...
@@ -226,64 +231,64 @@ def isa() -> str: ...
 def isas() -> list[str]: ...
 def threading() -> str: ...
 def set_scratch_nan(wanted: bool, /) -> None: ...
-def ctc_loss(
-    log_probs: int,
-    batch: int,
-    steps: int,
-    labels: int,
-    batch_stride: int,
-    step_stride: int,
-    blank: int,
-    targets: int,
-    offsets: int,
-    target_lengths: int,
-    input_lengths: int,
-    losses: int,
-    gradient: int,
-    threads: int,
-) -> None: ...
 def ctc_align(
     log_probs: int, steps: int, labels: int, step_stride: int, blank: int, target: int, length: int, path: int
 ) -> float: ...
-def top_scores(
-    scores: int,
-    rows: int,
-    size: int,
-    row_stride: int,
-    best: int,
-    blocked: int,
-    blocked_stride: int,
-    values: int,
-    tokens: int,
-    totals: int,
-    threads: int,
-) -> None: ...
 def narrow() -> bool: ...
-def narrow_scores(
-    x: int,
-    rows: int,
-    depth: int,
-    x_stride: int,
-    weight: int,
-    size: int,
-    bias: int,
-    scores: int,
-    scores_stride: int,
-    threads: int,
-) -> None: ...
-def cross_entropy(
-    scores: int,
-    rows: int,
-    size: int,
-    row_stride: int,
-    narrow: bool,
-    gradient: bool,
-    smoothing: float,
-    targets: int,
-    losses: int,
-    column_sums: int,
-    threads: int,
-) -> None: ...
+
+class CtcJob:
+    batch: int
+    steps: int
+    labels: int
+    blank: int
+    batch_stride: int
+    step_stride: int
+    log_probs: int
+    targets: int
+    offsets: int
+    target_lengths: int
+    input_lengths: int
+    losses: int
+    gradient: int
+    def run(self, threads: int, /) -> None: ...
+
+class TopJob:
+    rows: int
+    size: int
+    best: int
+    row_stride: int
+    blocked_stride: int
+    scores: int
+    blocked: int
+    values: int
+    tokens: int
+    totals: int
+    def run(self, threads: int, /) -> None: ...
+
+class NarrowScoresJob:
+    rows: int
+    size: int
+    depth: int
+    x_stride: int
+    scores_stride: int
+    x: int
+    weight: int
+    bias: int
+    scores: int
+    def run(self, threads: int, /) -> None: ...
+
+class CrossEntropyJob:
+    rows: int
+    size: int
+    row_stride: int
+    scores: int
+    targets: int
+    losses: int
+    column_sums: int
+    narrow: bool
+    gradient: bool
+    smoothing: float
+    def run(self, threads: int, /) -> None: ...
 
 class PrefixSearch:
     def __init__(self, labels: int, blank: int, beam: int, margin: float, add: bool, /) -> None: ...

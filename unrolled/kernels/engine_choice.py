@@ -1,4 +1,4 @@
-"""Which engine runs a job: the fastest that computes what was asked, or the one asked for by name."""
+"""The choice of an engine for a job: the fastest that can run it, or the one named."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def choose_of(engines: Mapping[str, ModuleType], job: object, backend: str, *, t
 
 
 def _elsewhere(engine: ModuleType, job: object) -> bool:
-    """Whether an engine is for another type of device than the job's: nothing to be told about."""
+    """True if an engine is for another type of device than the job's: no reason to report."""
     return hasattr(engine, "DEVICE") and getattr(job, "x").device.type != engine.DEVICE  # noqa: B009
 
 

@@ -217,7 +217,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _allowed(mask: Tensor | None, causal: bool, steps: int, positions: int, device: torch.device) -> Tensor | None:
-    """Which positions each query may look at, (B or 1, 1, T or 1, S); None is all."""
+    """The mask of positions for each query, (B or 1, 1, T or 1, S); None is all."""
     if mask is not None:
         mask = mask[:, None, None] if mask.dim() == 2 else mask[:, None]
     if not causal or steps == 1:

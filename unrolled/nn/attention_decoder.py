@@ -45,7 +45,7 @@ class DecoderState(NamedTuple):
 
 
 class DecoderStep(NamedTuple):
-    """What one step of a decoder gives."""
+    """The results of one step of a decoder."""
 
     output: Tensor  # (B, O)
     context: Tensor  # (B, C)
@@ -209,7 +209,7 @@ class AttentionDecoder(nn.Module):
         state: State | None = None,
         lengths: Tensor | None = None,
     ) -> AttentionJob:
-        """What `forward` asks an engine to do."""
+        """The job of `forward` for an engine."""
         cell = self._cell(x.shape[0])
         feed, mix = self._drawn(x, x.shape[1])
         keys, values = self._project(memory, mask)

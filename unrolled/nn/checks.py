@@ -1,4 +1,4 @@
-"""What every layer checks before it runs, in one wording."""
+"""Checks of every layer before it runs, in one wording."""
 
 from __future__ import annotations
 

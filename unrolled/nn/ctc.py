@@ -13,10 +13,11 @@ from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES
+from unrolled.kernels.ctc import reference
+from unrolled.kernels.ctc.reference import CTCJob
 
 REDUCTIONS = ("none", "mean", "sum")
 BACKENDS = ("auto", "native", "reference")
-NEVER = -1e30  # stands for log 0: finite, so that no derivative is NaN
 Lengths = Tensor | Sequence[int] | int
 
 
@@ -57,7 +58,7 @@ def ctc_loss(
         log_probs = log_probs[None]
         targets = targets.reshape(1, -1) if isinstance(targets, Tensor) else [targets]  # type: ignore[list-item]
     job = _job(log_probs, targets, input_lengths, target_lengths, blank)
-    losses = _native_losses(job) if _choose(backend, log_probs) == "native" else _plain_losses(job)
+    losses = _native_losses(job) if _choose(backend, log_probs) == "native" else reference.losses(job)
     if zero_infinity:
         losses = torch.where(losses.isinf(), 0.0, losses)
     losses = losses.to(log_probs.dtype)
@@ -100,7 +101,7 @@ def find_infeasible(targets: Sequence[Sequence[int] | Tensor], input_lengths: Le
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where in time each label of a target stands."""
+    """The frames of each label of a target."""
 
     log_prob: float  # of this one path
     path: list[int]  # (T,): the label, or the blank, of each frame
@@ -124,10 +125,10 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
         score, states = native_align(job.log_probs[0].float(), labels, blank)
         path = states.tolist()
     else:
-        score, path = _plain_align(job.log_probs[0].double(), labels, blank)
+        score, path = reference.align(job.log_probs[0].double(), labels, blank)
     if math.isnan(score):
-        raise _not_numbers(job)
-    if score < NEVER / 2:
+        raise reference.not_finite(job)
+    if score < reference.NEVER / 2:
         (frames, count) = (len(log_probs), len(labels))
         raise UserError(
             f"No path of {frames} frames reads as the target of {count} labels.",
@@ -139,7 +140,7 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
 
 
 def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0) -> Tensor:
-    """How likely a path that reads as the target is in each state at each frame: (T, V) → (T, 2L + 1).
+    """The probability of each state at each frame, of paths that read as the target: (T, V) → (T, 2L + 1).
 
     The states are a blank, the first label, a blank, the second, …, a blank. Each row sums to one. It is the
     derivative of log P(target) by what is added to a state's score at a frame.
@@ -149,30 +150,7 @@ def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int 
             [0.0000, 0.5300, 0.4700]])
     """
     labels = torch.as_tensor(target, dtype=torch.int64).reshape(-1).cpu()
-    job = _job(log_probs[None].detach().cpu(), labels[None], None, None, blank)
-    states, skips = (table[0] for table in _states(job))
-    with torch.enable_grad():
-        added = torch.zeros(len(log_probs), len(states), dtype=torch.float64, requires_grad=True)
-        scores = job.log_probs[0].double().clamp(min=NEVER)[:, states] + added  # (T, 2L + 1)
-        alpha = torch.where(torch.arange(len(states)) == 0, 0.0, torch.tensor(NEVER, dtype=torch.float64))
-        for row in scores:
-            one = torch.nn.functional.pad(alpha[:-1], (1, 0), value=NEVER)
-            two = torch.nn.functional.pad(alpha, (2, 0), value=NEVER)[: len(states)].masked_fill(~skips, NEVER)
-            alpha = torch.stack([alpha, one, two]).logsumexp(0) + row
-        total = alpha[-2:].logsumexp(0)
-        (found,) = torch.autograd.grad(total, added)
-    return found.float()
-
-
-class _Job(NamedTuple):
-    """A checked call: B sequences, their labels one after the other."""
-
-    log_probs: Tensor  # (B, T, V)
-    targets: Tensor  # (ΣL,) int64, on the CPU as all the lengths are
-    offsets: Tensor  # (B,)
-    input_lengths: Tensor
-    target_lengths: Tensor
-    blank: int
+    return reference.occupancy(_job(log_probs[None].detach().cpu(), labels[None], None, None, blank))
 
 
 def _job(
@@ -181,7 +159,7 @@ def _job(
     input_lengths: Lengths | None,
     target_lengths: Lengths | None,
     blank: int,
-) -> _Job:
+) -> CTCJob:
     if log_probs.dim() != 3:
         raise UserError(f"log_probs must be (batch, frames, labels), got shape {tuple(log_probs.shape)}.")
     if not log_probs.is_floating_point():
@@ -210,7 +188,7 @@ def _job(
             f"The target of sample {sample} holds the label {int(flat[place])}.",
             f"Labels go from 0 to {labels - 1}, and the blank {blank} is not one of a target's.",
         )
-    return _Job(log_probs, flat, offsets, inputs, lengths, blank)
+    return CTCJob(log_probs, flat, offsets, inputs, lengths, blank)
 
 
 def _flat_targets(
@@ -269,91 +247,11 @@ def _choose(backend: str, log_probs: Tensor) -> str:
     return "reference" if reason is not None or backend == "reference" else "native"
 
 
-def _native_losses(job: _Job) -> Tensor:
+def _native_losses(job: CTCJob) -> Tensor:
     from unrolled.kernels.ctc import native_ops as ctc_ops
 
     log_probs = job.log_probs.float().cpu()  # from a GPU: two megabytes for 32 × 500 × 32
-    save = torch.is_grad_enabled() and log_probs.requires_grad
-    losses: Tensor
-    losses, _ = ctc_ops.ctc(log_probs, job.targets, job.offsets, job.input_lengths, job.target_lengths, job.blank, save)
+    losses = ctc_ops.ctc(job._replace(log_probs=log_probs)).losses
     if not torch.compiler.is_compiling() and bool(losses.isnan().any()):
-        raise _not_numbers(job)
+        raise reference.not_finite(job)
     return losses.to(job.log_probs.device)
-
-
-def _not_numbers(job: _Job) -> UserError:
-    for row, length in enumerate(job.input_lengths.tolist()):
-        bad = ~(job.log_probs[row, :length].detach() <= 1e6)
-        if bool(bad.any()):
-            frame, label = bad.nonzero()[0].tolist()
-            value = job.log_probs[row, frame, label].item()
-            return UserError(
-                f"log_probs[{row}, {frame}, {label}] is {value}.",
-                "The network's weights may not be finite: use a lower learning rate, or clip gradients.",
-            )
-    raise AssertionError("a loss is NaN though all log-probabilities are numbers")
-
-
-def _plain_losses(job: _Job) -> Tensor:
-    """The forward algorithm step by step, in logarithms and float64, (B,); any order of derivative.
-
-        α_t(s) = log p_t(z_s) + log(e^α_t-1(s) + e^α_t-1(s-1) + [z_s ≠ z_s-2 and no blank] e^α_t-1(s-2))
-
-    over the states z: a blank, a label, a blank, a label …, a blank.
-    """
-    device = job.log_probs.device
-    x = job.log_probs.double()
-    if bool((~(x.detach() <= 1e6)).any()):
-        inside = torch.arange(x.shape[1], device=device) < job.input_lengths.to(device)[:, None]
-        if bool((~(x.detach() <= 1e6)).any(-1).logical_and(inside).any()):
-            raise _not_numbers(job)
-        x = x.masked_fill(~inside[..., None], 0.0)
-    x = x.clamp(min=NEVER)
-    steps = x.shape[1]
-    states, skips = _states(job)
-    states, skips, lengths = states.to(device), skips.to(device), job.input_lengths.to(device)
-    before = torch.where(torch.arange(states.shape[1], device=device) == 0, 0.0, NEVER)
-    nothing = x[:, :0].sum((1, 2))  # (B,) zeros that depend on x: without a frame there is a gradient all the same
-    alpha = before + nothing[:, None]  # before the first frame: as if a blank had come
-    for t in range(steps):
-        one = torch.nn.functional.pad(alpha[:, :-1], (1, 0), value=NEVER)
-        two = torch.nn.functional.pad(alpha[:, :-2], (2, 0), value=NEVER).masked_fill(~skips, NEVER)
-        new = torch.stack([alpha, one, two[:, : alpha.shape[1]]]).logsumexp(0) + x[:, t].gather(1, states)
-        alpha = torch.where((lengths > t)[:, None], new, alpha)
-    last = 2 * job.target_lengths.to(device)[:, None]
-    ends = alpha.gather(1, torch.cat([last, (last - 1).clamp(min=0)], dim=1))  # (B, 2)
-    single = (last == 0) & torch.tensor([False, True], device=device)  # an empty target ends in one state only
-    total = ends.masked_fill(single, NEVER).logsumexp(1)
-    return torch.where(total < NEVER / 2, torch.inf, -total)
-
-
-def _states(job: _Job) -> tuple[Tensor, Tensor]:
-    """The labels of all states (B, 2L + 1), padded with blanks, and where a state may be reached from two before."""
-    batch, longest = len(job.target_lengths), int(job.target_lengths.max()) if len(job.target_lengths) else 0
-    states = torch.full((batch, 2 * longest + 1), job.blank)
-    for row, (offset, length) in enumerate(zip(job.offsets.tolist(), job.target_lengths.tolist(), strict=True)):
-        states[row, 1 : 2 * length : 2] = job.targets[offset : offset + length]
-    skips = torch.zeros_like(states, dtype=torch.bool)
-    skips[:, 2:] = (states[:, 2:] != states[:, :-2]) & (states[:, 2:] != job.blank)
-    return states, skips
-
-
-def _plain_align(log_probs: Tensor, target: Tensor, blank: int) -> tuple[float, list[int]]:
-    """The best path's log-probability and its states, step by step."""
-    x, labels = log_probs.tolist(), target.tolist()
-    states = [labels[s // 2] if s % 2 else blank for s in range(2 * len(labels) + 1)]
-    score = [0.0] + [-math.inf] * (len(states) - 1)  # before the first frame
-    came: list[list[int]] = []
-    for frame in x:
-        moves = []
-        for s, label in enumerate(states):
-            ways = [0] + ([1] if s >= 1 else []) + ([2] if s % 2 and s >= 3 and label != states[s - 2] else [])
-            moves.append(max(ways, key=lambda way: (score[s - way], -way)))
-        score = [score[s - move] + frame[states[s]] for s, move in enumerate(moves)]
-        came.append(moves)
-    s = max({len(states) - 1, max(len(states) - 2, 0)}, key=lambda s: (score[s], s))
-    found, path = score[s], []
-    for moves in reversed(came):
-        path.append(s)
-        s -= moves[s]
-    return found, path[::-1]

@@ -1,4 +1,4 @@
-"""What the drop-in RNN, LSTM and GRU share: options, parameters beyond torch.nn's, and the way through a call."""
+"""The base of the drop-in RNN, LSTM and GRU: options, parameters beyond torch.nn's, and their forward pass."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ class DropIn(Scriptable, nn.RNNBase):
         return final if len(final) > 1 else final[0]
 
     def _torch_runs_all(self, layers: list[list[DirectionRun]], call: _Call) -> bool:
-        """Whether torch.nn itself computes this call from end to end; then it does."""
+        """True if torch.nn computes this call from end to end."""
         if self.backend not in ("auto", "torch"):
             return False
         if self.combine != "last" or (self.training and (self.dropconnect or any(self.variational_dropout))):

@@ -81,7 +81,7 @@ class ConvolutionFront(nn.Module):
 
     @property
     def context(self) -> int:
-        """How many steps before a block of them a causal front needs to see, a multiple of `time_factor`."""
+        """The number of steps before a block that a causal front end reads, a multiple of `time_factor`."""
         needed, step = 0, 1
         for stride in self.strides:
             needed, step = needed + 2 * step, step * stride

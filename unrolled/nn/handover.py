@@ -1,4 +1,4 @@
-"""Where torch.nn's own layer takes over: recorded calls, scripted and quantised models, tensors of other classes."""
+"""Calls that torch.nn's own layer runs: recorded calls, scripted and quantised models, tensor subclasses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_TRAINING = ("variational_dropout", "dropconnect")
 
 
 def unusual(input: object, weight: Tensor | None) -> bool:
-    """Whether a call is being recorded, or has tensors whose class decides what is done with them.
+    """True if a call is being recorded, or has tensors whose class overrides torch's functions.
 
     `weight` is one of the layer's parameters as it stands; None where there are parametrizations.
     """
@@ -37,7 +37,7 @@ def unusual(input: object, weight: Tensor | None) -> bool:
 
 
 def _overrides(value: object) -> bool:
-    """Whether a value's class has a say in torch's functions; what is no tensor at all has."""
+    """True if a value's class overrides torch's functions, or it is not a tensor."""
     if type(value) in _PLAIN:
         return False
     own = getattr(type(value), "__torch_function__", None)
@@ -51,7 +51,7 @@ def handed_over(
     lengths: Tensor | Iterable[int] | None,
     resets: Tensor | None,
 ) -> Any:
-    """What torch.nn's own layer makes of such a call; None where it cannot be asked."""
+    """The result of torch.nn's own layer for such a call; None where it cannot run it."""
     if isinstance(input, torch.fx.Proxy):  # symbolic tracing: one node, as for torch.nn's layers
         given = {"lengths": lengths, "resets": resets}
         kwargs = {name: value for name, value in given.items() if value is not None}
@@ -133,7 +133,7 @@ def to_torch(model: nn.Module) -> nn.Module:
 
 
 class Scriptable:
-    """What torch's scripting and quantisation find on a drop-in."""
+    """The attributes that torch's scripting and quantisation read on a drop-in."""
 
     def __prepare_scriptable__(self: DropIn) -> nn.RNNBase:  # type: ignore[misc]
         """torch.jit.script puts what this gives in our place, also in the model it was given."""
@@ -147,7 +147,7 @@ class Scriptable:
 
     @property
     def qconfig(self) -> Any:
-        """What torch's quantisation sets on every module of a model."""
+        """The attribute that torch's quantisation sets on every module of a model."""
         try:
             return self.__dict__["_qconfig"]
         except KeyError:

@@ -50,7 +50,7 @@ class Pooling(nn.Module):
         return torch.einsum("bt,btd->bd", weights, torch.where(mask[..., None], states, 0.0))
 
     def weights(self, kind: str, states: Tensor, mask: Tensor) -> Tensor:
-        """How much each step counts (B, T): one over the real steps in all, none for padding."""
+        """The weight of each step (B, T): they sum to one over the real steps; padding has zero."""
         if kind == "mean":
             return mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
         scores = self.query(torch.tanh(self.project(states))).squeeze(-1).float()

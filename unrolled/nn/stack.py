@@ -40,7 +40,7 @@ class DirectionRun:
 
 @dataclass(frozen=True)
 class Stacked:
-    """What a stack gave: every layer's output (B, T, O), and each run's final state and trace, by name."""
+    """The results of a stack: every layer's output (B, T, O), and each run's final state and trace, by name."""
 
     outputs: list[Tensor]
     states: dict[str, State]

@@ -161,7 +161,7 @@ class Stepper:
 
     def _packed(self) -> Any:
         from unrolled.kernels import _native
-        from unrolled.kernels.recurrence.native import kind_of
+        from unrolled.kernels.recurrence.native_cells import kind_of
 
         packed = _native.Stepper(WEIGHTS.index(self.weights))
         packed.look_at(self._watch.watched, self._watch.seen)
@@ -175,7 +175,9 @@ class Stepper:
             previous = isinstance(cell, LSTMCell) and cell.peephole_output == "previous"
             addresses = {name: (tensor.data_ptr(), tensor.numel()) for name, tensor in tensors.items()}
             sizes = cell.weight_ih.shape[1], cell.hidden_size, cell.weight_hh.shape[1]
-            packed.add_layer(kind_of(cell), *sizes, previous, keep_h, keep_c, addresses)
+            kind = kind_of(cell)
+            assert kind is not None
+            packed.add_layer(kind, *sizes, previous, keep_h, keep_c, addresses)
         return packed
 
     def _native_stream(self, batch_size: int) -> Any:

@@ -20,7 +20,7 @@ Kept = tuple[Tensor, Tensor]
 
 
 class _Pass(NamedTuple):
-    """What one layer gives on the way through: its output, the keys and values it now knows, and its weights."""
+    """The results of one layer: its output, its keys and values so far, and its weights."""
 
     output: Tensor  # (B, T, D)
     kept: Kept
@@ -129,7 +129,7 @@ class TransformerState(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many steps there have been."""
+        """The number of steps so far."""
         return self.past[0][0].shape[2]
 
 
@@ -141,7 +141,7 @@ class TransformerStep(NamedTuple):
 
 
 class _Stack(nn.Module):
-    """What encoder and decoder share: their layers, and the norm after the last of them."""
+    """The base of encoder and decoder: their layers, and the norm after the last one."""
 
     norm: nn.LayerNorm | None
 

@@ -90,7 +90,7 @@ def _places(layer: DropIn) -> list[tuple[int, int]]:
 
 
 def _equal(old: Tensor, new: Tensor) -> bool:
-    """Whether two tensors hold the same numbers, wherever and however precisely; a NaN is equal to a NaN."""
+    """True if two tensors hold the same numbers, on any device and in any dtype; NaN equals NaN."""
     if old.shape != new.shape or new.device.type == "meta":
         return False
     return torch.equal(old.nan_to_num(), new.to(old).nan_to_num())

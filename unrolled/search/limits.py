@@ -17,7 +17,7 @@ from unrolled.search.tokens.token_model import is_whole
 
 @dataclass(frozen=True)
 class Limits:
-    """What outputs may hold; `scorers` add to their scores or forbid tokens as they grow.
+    """Limits of outputs; `scorers` add to their scores or forbid tokens as they grow.
 
     In `generate` the prompt counts for `no_repeat_ngram` and `scorers`, not for the lengths.
     """

@@ -18,7 +18,7 @@ Held = Sequence[tuple[float, Labels]]
 
 
 @dataclass(frozen=True)
-class BeamNode:
+class BeamTreeNode:
     """One token of one hypothesis; `parent` is the index of the node before it, −1 at the start."""
 
     parent: int
@@ -39,7 +39,7 @@ class BeamNode:
 class Beams:
     """All hypotheses that a search kept for a step or more. Those that lead to no output are `pruned`."""
 
-    nodes: list[BeamNode]
+    nodes: list[BeamTreeNode]
     outputs: list[tuple[str, float, float]]  # text, score, log P: best first
     frames: int | None = None  # number of frames of a CTC search, whose steps are frames
 
@@ -53,13 +53,13 @@ class Beams:
         winner = next(i for i, node in enumerate(nodes) if node.fate != "continued" and found.tree.path(i) == goal)
         winning = _ancestors([winner], [node.parent for node in nodes])
         led = _ancestors([i for i, n in enumerate(nodes) if n.fate != "continued"], [node.parent for node in nodes])
-        made: list[BeamNode] = []
+        made: list[BeamTreeNode] = []
         for i, node in enumerate(nodes):
             before = nodes[node.parent].log_prob if node.parent >= 0 else 0.0
             fate: Fate = "kept" if node.fate == "continued" else node.fate
             fate = "winner" if i in winning else fate if i in led else "pruned"
             step = made[node.parent].step + 1 if node.parent >= 0 else 1
-            made.append(BeamNode(node.parent, step, name(node.token), node.log_prob, node.log_prob - before, fate))
+            made.append(BeamTreeNode(node.parent, step, name(node.token), node.log_prob, node.log_prob - before, fate))
         return cls(made, [(text(h.tokens), h.score, h.log_prob) for h in found.hypotheses])
 
     @classmethod
@@ -86,13 +86,13 @@ class Beams:
         parents = [number.get(labels[:-1], -1) for labels in order]
         led = _ancestors([number[labels] for labels in outputs if labels in number], parents)
         winning = _ancestors([number[outputs[0]]] if outputs[0] in number else [], parents)
-        made: list[BeamNode] = []
+        made: list[BeamTreeNode] = []
         for i, labels in enumerate(order):
             first, last = lives[labels]
             found = [shares.get(labels, {}).get(t, 0.0) for t in range(first, last + 1)]
             fate: Fate = "winner" if i in winning else "kept" if i in led else "pruned"
             log_prob = log_probs.get(labels, float("nan"))
-            made.append(BeamNode(parents[i], first + 1, name(labels[-1]), log_prob, max(found), fate, tuple(found)))
+            made.append(BeamTreeNode(parents[i], first + 1, name(labels[-1]), log_prob, max(found), fate, tuple(found)))
         return cls(made, [(text(list(labels)), score, score) for score, labels in held[-1]], len(held))
 
     @property

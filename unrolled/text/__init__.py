@@ -1,6 +1,6 @@
 """Text to ids and back: characters, words, sub-words or symbols between blanks, with offsets into the text."""
 
-from unrolled.text.base import Encoded, Tokenizer
+from unrolled.text.base import Encoding, Tokenizer
 from unrolled.text.bpe import BPETokenizer
 from unrolled.text.char import CharTokenizer
 from unrolled.text.stream import StreamDecoder
@@ -15,7 +15,7 @@ __all__ = [
     "UNK",
     "BPETokenizer",
     "CharTokenizer",
-    "Encoded",
+    "Encoding",
     "StreamDecoder",
     "SymbolTokenizer",
     "Tokenizer",

@@ -16,7 +16,7 @@ from unrolled.text.vocabulary import Vocabulary
 Ids = Sequence[int] | NDArray[np.integer[Any]]
 
 
-class Encoded(NamedTuple):
+class Encoding(NamedTuple):
     """A text as ids (T,), and for each the half-open span of code points in the text that it came from (T, 2)."""
 
     ids: NDArray[np.int32]
@@ -55,7 +55,7 @@ class Tokenizer(ABC):
         """Plain JSON from which `tokenizer_from_json` makes an equal tokenizer."""
 
     @abstractmethod
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> Encoding:
         """Ids with their spans in the text."""
 
     @abstractmethod

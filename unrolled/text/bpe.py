@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import models, pre_tokenizers, trainers
 
 from unrolled.errors import UserError
-from unrolled.text.base import Encoded, Tokenizer, blocks, training_texts
+from unrolled.text.base import Encoding, Tokenizer, blocks, training_texts
 from unrolled.text.vocabulary import UNK, Vocabulary, check_specials, check_vocabulary_limits, stored, stored_strings
 
 _BATCH = 64  # blocks encoded side by side
@@ -90,14 +90,14 @@ class BPETokenizer(Tokenizer):
             found += [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
         return np.concatenate(found) + np.int32(self._first) if found else np.empty(0, dtype=np.int32)
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> Encoding:
         prepared = self._prepared(text)
         ids, offsets = [np.empty(0, dtype=np.int32)], [np.empty((0, 2), dtype=np.int64)]
         for start, block in blocks(prepared):
             encoding = self._library.encode(block, add_special_tokens=False)
             ids.append(np.array(encoding.ids, dtype=np.int32) + np.int32(self._first))
             offsets.append(np.array(encoding.offsets, dtype=np.int64) + start)
-        return Encoded(np.concatenate(ids), self._to_original(np.concatenate(offsets), text, prepared))
+        return Encoding(np.concatenate(ids), self._to_original(np.concatenate(offsets), text, prepared))
 
     def piece(self, number: int, previous: int | None) -> bytes:
         return self._bytes[number]

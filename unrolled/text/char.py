@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.text.base import Encoded, Ids
+from unrolled.text.base import Encoding, Ids
 from unrolled.text.counted import CountedTokenizer
 from unrolled.text.vocabulary import Vocabulary
 
@@ -66,11 +66,11 @@ class CharTokenizer(CountedTokenizer):
     def ids(self, text: str) -> NDArray[np.int32]:
         return self._look_up(self._prepared(text))
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> Encoding:
         prepared = self._prepared(text)
         starts = np.arange(len(prepared))
         offsets = np.stack([starts, starts + 1], axis=1)
-        return Encoded(self._look_up(prepared), self._to_original(offsets, text, prepared))
+        return Encoding(self._look_up(prepared), self._to_original(offsets, text, prepared))
 
     def decode(self, ids: Ids) -> str:
         array = self.vocabulary.check(ids)

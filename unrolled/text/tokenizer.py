@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from unrolled.errors import unknown_name
-from unrolled.text.base import Encoded, Tokenizer
+from unrolled.text.base import Encoding, Tokenizer
 from unrolled.text.bpe import BPETokenizer
 from unrolled.text.char import CharTokenizer
 from unrolled.text.stream import StreamDecoder
 from unrolled.text.vocabulary import stored
 from unrolled.text.word import SymbolTokenizer, WordTokenizer
 
-__all__ = ["LEVELS", "Encoded", "StreamDecoder", "Tokenizer", "tokenizer_from_json", "train_tokenizer"]
+__all__ = ["LEVELS", "Encoding", "StreamDecoder", "Tokenizer", "tokenizer_from_json", "train_tokenizer"]
 
 LEVELS: dict[str, type[Tokenizer]] = {
     "char": CharTokenizer,

@@ -45,7 +45,7 @@ class Chosen:
 
 
 @dataclass
-class Rows:
+class CollectedVectors:
     """Words read so far, each once, and their vectors."""
 
     path: Path
@@ -98,11 +98,11 @@ def read_vectors(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
 
 
 def _read_text(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str], Floats]:
-    rows, promised, row = Rows(path, 0), None, 0
+    rows, promised, row = CollectedVectors(path, 0), None, 0
     for first, lines in _blocks(path, file):
         if first == 1:
             promised, width = _shape(path, lines[0])
-            rows = Rows(path, width)
+            rows = CollectedVectors(path, width)
             first, lines = (2, lines[1:]) if promised is not None else (1, lines)
         row = _read_lines(rows, lines, first, row, chosen)
         if chosen.ended(row):
@@ -173,7 +173,7 @@ def _header(path: Path, line: bytes) -> tuple[int, int] | None:
     return count, width
 
 
-def _read_lines(rows: Rows, lines: list[bytes], first: int, row: int, chosen: Chosen) -> int:
+def _read_lines(rows: CollectedVectors, lines: list[bytes], first: int, row: int, chosen: Chosen) -> int:
     """Add the selected rows of some lines; returns the number of the next row."""
     width = rows.width
     tails: list[bytes] = []
@@ -268,7 +268,7 @@ def _read_binary(path: Path, file: IO[bytes], chosen: Chosen) -> tuple[list[str]
     if header is None:
         raise UserError(f"{path} is not word2vec's binary format.", "Expected the first line: WORDS WIDTH.")
     count, width = header
-    rows, buffer, at = Rows(path, width), b"", 0
+    rows, buffer, at = CollectedVectors(path, width), b"", 0
     found: list[Floats] = []
     for row in range(count):
         if chosen.ended(row):
@@ -306,7 +306,7 @@ def _read_npz(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
     words, place = _words_of(path, arrays.get("words"))
     if len(words) != len(vectors):
         raise UserError(f"{place} has {len(words)} words, {path} {len(vectors)} vectors.", "Expected a word for each.")
-    rows = Rows(path, vectors.shape[1])
+    rows = CollectedVectors(path, vectors.shape[1])
     wanted = [row for row, word in enumerate(words) if chosen(row, word) and rows.new(word, word.encode())]
     picked = vectors if len(wanted) == len(vectors) else vectors[wanted]
     rows.add(picked)

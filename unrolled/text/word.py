@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.text.base import Encoded, blocks
+from unrolled.text.base import Encoding, blocks
 from unrolled.text.counted import CountedTokenizer
 from unrolled.text.vocabulary import Vocabulary
 
@@ -50,12 +50,12 @@ class WordTokenizer(CountedTokenizer):
     def ids(self, text: str) -> NDArray[np.int32]:
         return self.vocabulary.ids(self.split(self._prepared(text)))
 
-    def encode(self, text: str) -> Encoded:
+    def encode(self, text: str) -> Encoding:
         prepared = self._prepared(text)
         spans = [match.span() for match in _TOKEN.finditer(prepared)]
         ids = self.vocabulary.ids(prepared[start:end] for start, end in spans)
         offsets = np.array(spans, dtype=np.int64).reshape(-1, 2)
-        return Encoded(ids, self._to_original(offsets, text, prepared))
+        return Encoding(ids, self._to_original(offsets, text, prepared))
 
     def piece(self, number: int, previous: int | None) -> bytes:
         joined = previous is None or self._newline in (number, previous)

@@ -1,4 +1,4 @@
-"""What an engine for attending decoders is asked to do, and what it gives."""
+"""The job of an engine for decoders with attention, and its results."""
 
 from __future__ import annotations
 

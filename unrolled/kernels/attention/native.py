@@ -8,22 +8,24 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from unrolled.cells import BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score, VisualCell
+from unrolled.cells import BuiltIn, LSTMCell, LuongCell, Score, VisualCell
 from unrolled.kernels.attention import native_ops as ops
 from unrolled.kernels.attention.attention_job import Attended, AttentionJob
-from unrolled.kernels.recurrence.native import AUTOCAST, in_float32, kind_of, refuses_activations, transformed
-from unrolled.kernels.recurrence.native_ops import ISA, NARROW
+from unrolled.kernels.native_core import ISA, NARROW
+from unrolled.kernels.recurrence.native import AUTOCAST, in_float32, transformed
+from unrolled.kernels.recurrence.native_cells import kind_of, refuses_cell
 
 DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without layer norm"
 
 
 def refuses(job: AttentionJob) -> str | None:
-    """What the job asks for that this engine does not compute, or None."""
+    """The reason why this engine cannot run the job, or None."""
     cell, score = job.cell.cell, job.cell.score
     if isinstance(job.cell, VisualCell):
         return "it has no gate on the context"
-    if type(cell) not in (RNNCell, LSTMCell, GRUCell):
-        return f"it has no cell {type(cell).__name__}"
+    reason = refuses_cell(cell)
+    if reason is not None:
+        return reason
     assert isinstance(cell, BuiltIn)
     for name in ("norm_hh", "norm_c", "weight_hr", "weight_peephole"):
         if getattr(cell, name, None) is not None:
@@ -43,11 +45,11 @@ def refuses(job: AttentionJob) -> str | None:
     masks = (cell.hidden_mask, job.feed_mask, job.mix_mask)
     if any(mask is not None and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
-    return refuses_activations(cell)
+    return None
 
 
 def outdone(job: AttentionJob) -> str | None:
-    """Why `auto` should leave the job to the loop in torch, which is faster; None where it is not.
+    """The reason why `auto` leaves the job to the loop in torch: it is faster; None where it is not.
 
     Measured on 2 cores with AVX-512 (benchmarks/attention_scan.py): packing the weights pays from the second step on.
     """
@@ -93,42 +95,44 @@ def run(job: AttentionJob) -> Attended:
 
 
 def _run(job: AttentionJob, narrow: bool) -> Attended:
+    inputs = operator_inputs(job, narrow)
+    seen = ops.attention(inputs)
+    c_n, fed_n = (seen.c_n,) if inputs.c_0 is not None else (), (seen.fed_n,) if inputs.luong else ()
+    return Attended(seen.output, seen.context, seen.weights, (seen.h_n, *c_n, *fed_n))
+
+
+def operator_inputs(job: AttentionJob, narrow: bool = False) -> ops.DecoderInputs:
+    """The operator's inputs of a job."""
     cell, score = job.cell.cell, job.cell.score
     assert isinstance(cell, BuiltIn)
+    kind = kind_of(cell)
+    assert kind is not None
     luong = job.cell if isinstance(job.cell, LuongCell) else None
-    lstm = isinstance(cell, LSTMCell)
-    differentiable = (
-        job.gates_x,
-        cell.weight_hh,
-        cell.bias_hh,
-        job.cell.weight_feed,
-        score.weight_query,
-        score.bias_query,
-        score.weight_out,
-        score.bias_out,
-        score.vector,
-        luong.weight_mix if luong else None,
-        luong.bias_mix if luong else None,
-        job.keys,
-        job.values,
-        job.state[0],
-        job.state[1] if lstm else None,
-        job.state[-1] if luong else None,
+    return ops.DecoderInputs(
+        gates_x=job.gates_x,
+        weight_hh=cell.weight_hh,
+        bias_hh=cell.bias_hh,
+        weight_feed=job.cell.weight_feed,
+        weight_query=score.weight_query,
+        bias_query=score.bias_query,
+        weight_out=score.weight_out,
+        bias_out=score.bias_out,
+        vector=score.vector,
+        weight_mix=luong.weight_mix if luong else None,
+        bias_mix=luong.bias_mix if luong else None,
+        keys=job.keys,
+        values=job.values,
+        h_0=job.state[0],
+        c_0=job.state[1] if isinstance(cell, LSTMCell) else None,
+        fed_0=job.state[-1] if luong else None,
+        mask=job.mask,
+        hidden_mask=cell.hidden_mask,
+        feed_mask=job.feed_mask,
+        mix_mask=job.mix_mask if luong else None,
+        lengths=job.lengths,
+        scale=score.scale,
+        kind=kind,
+        heads=score.heads,
+        luong=luong is not None,
+        narrow=narrow,
     )
-    graph = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
-    output, context, weights, h_n, c_n, fed_n, _ = ops.run_attention(
-        *differentiable,
-        job.mask,
-        cell.hidden_mask,
-        job.feed_mask,
-        job.mix_mask if luong else None,
-        job.lengths,
-        score.scale,
-        kind_of(cell),
-        score.heads,
-        luong is not None,
-        narrow,
-        graph,
-    )
-    state = (h_n, *((c_n,) if lstm else ()), *((fed_n,) if luong else ()))
-    return Attended(output, context, weights, state)

@@ -11,7 +11,7 @@ DESCRIPTION = "a plain loop over steps in torch; any cell, score, dtype and orde
 
 
 def refuses(job: AttentionJob) -> str | None:
-    """Why this engine cannot do the job: never."""
+    """The reason why this engine cannot run the job: always None."""
     return None
 
 

@@ -1,90 +1,64 @@
-"""The CTC loss of the native engine as torch operators, and its alignment. Everything is float32 on the CPU."""
+"""The CTC loss of the native engine as a torch operator, and its alignment. Everything is float32 on the CPU."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
-from unrolled.errors import UserError
+from unrolled.kernels.ctc.reference import CTCJob
+from unrolled.kernels.native_buffers import Allocate, empty, set_addresses
+from unrolled.kernels.native_operator import Kernel, NativeOperator
 
 
-def _losses(
-    log_probs: Tensor,
-    targets: Tensor,
-    offsets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int,
-    save: bool,
-) -> tuple[Tensor, Tensor]:
-    """−log p of each target (B,), and the gradients (B, T, V), or nothing.
+class CTCResults(NamedTuple):
+    """−log p of each target (B,), and its gradient (B, T, V)."""
 
-    `targets` are all labels one after the other, int64; row b's are `target_lengths[b]` from `offsets[b]` on.
-    """
-    if log_probs.stride(-1) != 1:
-        log_probs = log_probs.contiguous()
-    batch, steps, labels = log_probs.shape
-    losses = log_probs.new_empty(batch)
-    gradient = log_probs.new_empty(log_probs.shape if save else 0)
-    _native.ctc_loss(
-        log_probs.data_ptr(), batch, steps, labels, log_probs.stride(0), log_probs.stride(1), blank, targets.data_ptr(),
-        offsets.data_ptr(), target_lengths.data_ptr(), input_lengths.data_ptr(), losses.data_ptr(),
-        gradient.data_ptr() if save else 0, torch.get_num_threads(),
-    )  # fmt: skip
-    return losses, gradient
+    losses: Tensor
+    saved: Tensor
 
 
-ctc = torch.library.custom_op(
-    "unrolled::ctc",
-    _losses,
-    mutates_args=(),
-    schema="(Tensor log_probs, Tensor targets, Tensor offsets, Tensor input_lengths, Tensor target_lengths, int blank,"
-    " bool save) -> (Tensor, Tensor)",
-)
-ctc_backward = torch.library.custom_op(
-    "unrolled::ctc_backward",
-    lambda gradient, d_losses, log_probs: gradient * d_losses[:, None, None],
-    mutates_args=(),
-    # log_probs only stand for what the gradient depends on: its own derivative is asked for, and refused
-    schema="(Tensor gradient, Tensor d_losses, Tensor log_probs) -> Tensor",
-)
+def _forward(inputs: CTCJob, allocate: Allocate | None) -> CTCResults:
+    log_probs = inputs.log_probs if inputs.log_probs.stride(-1) == 1 else inputs.log_probs.contiguous()
+    job, alive = _native.CtcJob(), list[Tensor]()
+    job.batch, job.steps, job.labels = log_probs.shape
+    job.batch_stride, job.step_stride, _ = log_probs.stride()
+    job.log_probs, job.blank = log_probs.data_ptr(), inputs.blank
+    set_addresses(job, inputs, ("targets", "offsets", "input_lengths", "target_lengths"), alive)
+    losses, gradient = empty(job.batch), empty(0)
+    job.losses = losses.data_ptr()
+    if allocate is not None:
+        gradient = allocate(log_probs.numel()).view(log_probs.shape)
+        job.gradient = gradient.data_ptr()
+    job.run(torch.get_num_threads())
+    return CTCResults(losses, gradient)
 
 
-@ctc.register_fake
-def _(log_probs: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    save = rest[-1]
-    return log_probs.new_empty(log_probs.shape[0]), log_probs.new_empty(log_probs.shape if save else 0)
+def _backward(inputs: CTCJob, kept: CTCResults, d: CTCResults, needed: Sequence[bool]) -> dict[str, Tensor]:
+    return {} if d.losses is None else {"log_probs": kept.saved * d.losses[:, None, None]}
 
 
-@ctc_backward.register_fake
-def _(gradient: Tensor, d_losses: Tensor, log_probs: Tensor) -> Tensor:
-    return torch.empty_like(gradient)
+def _fake(inputs: CTCJob, save: bool) -> CTCResults:
+    like = inputs.log_probs
+    return CTCResults(like.new_empty(len(like)), like.new_empty(like.shape if save else 0))
 
 
-def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[1], inputs[0])
-
-
-def _pull_back(ctx: Any, d_losses: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    gradient, log_probs = ctx.saved_tensors
-    found = None if d_losses is None else ctc_backward(gradient, d_losses, log_probs)
-    return found, None, None, None, None, None, None
-
-
-def _refuse_double_backward(ctx: Any, *gradients: object) -> None:
-    raise UserError(
-        "The native CTC loss has no second derivative.",
-        "Use backend='reference', which has derivatives of any order.",
+ctc = NativeOperator(
+    Kernel(
+        "ctc",
+        "The native CTC loss",
+        CTCJob,
+        CTCResults,
+        differentiable="log_probs",
+        forward=_forward,
+        backward=_backward,
+        fake=_fake,
+        fake_gradient=lambda inputs, name: inputs.log_probs.new_empty(inputs.log_probs.shape),
     )
-
-
-ctc.register_autograd(_pull_back, setup_context=_set_up)
-ctc_backward.register_autograd(_refuse_double_backward)
+)
 
 
 def ctc_align(log_probs: Tensor, target: Tensor, blank: int) -> tuple[float, Tensor]:

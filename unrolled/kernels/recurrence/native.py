@@ -10,31 +10,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, ScanTrace, State
-from unrolled.kernels.recurrence import native_buffers as buffers
+from unrolled.cells import BuiltIn, LSTMCell, ScanTrace, State
+from unrolled.kernels import native_core as core
 from unrolled.kernels.recurrence import native_ops as ops
 from unrolled.kernels.recurrence import torch_engine
+from unrolled.kernels.recurrence.native_cells import kind_of, refuses_cell
+from unrolled.kernels.recurrence.native_rows import RowOrder
 from unrolled.kernels.recurrence.scan_job import ScanJob
 
 DESCRIPTION = (
-    f"C++ on a CPU, {ops.ISA} kernels; float32, every option of the built-in cells; second derivatives by `reference`"
+    f"C++ on a CPU, {core.ISA} kernels; float32, every option of the built-in cells; second derivatives by `reference`"
 )
-TAKES_TENSORS = ops.TAKES_TENSORS
+TAKES_TENSORS = core.TAKES_TENSORS
 
 
 def about() -> str:
-    """What was built and what of it runs here, in a line."""
-    return f"built; {ops.ISA} kernels (of {', '.join(ops.ISAS)}), threads: {ops.THREADING}"
+    """The instruction sets and threads of this build, in a line."""
+    return f"built; {core.ISA} kernels (of {', '.join(core.ISAS)}), threads: {core.THREADING}"
 
 
 AUTOCAST = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def refuses(job: ScanJob) -> str | None:
-    """What the job asks for that this engine does not compute, or None."""
+    """The reason why this engine cannot run the job, or None."""
     cell, x = job.cell, job.x
-    if type(cell) not in (RNNCell, LSTMCell, GRUCell):
-        return f"it has no cell {type(cell).__name__}"
+    reason = refuses_cell(cell)
+    if reason is not None:
+        return reason
     assert isinstance(cell, BuiltIn)
     if x.device.type != "cpu":
         return f"it runs on a CPU, the input is on {x.device}"
@@ -52,17 +55,17 @@ def refuses(job: ScanJob) -> str | None:
     masks = [cell.hidden_mask, *(job.keep or ())]
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
-    return refuses_activations(cell)
+    return None
 
 
 def transformed() -> bool:
-    """Whether torch.func or forward-mode differentiation is at work."""
+    """True inside a torch.func transform or forward-mode differentiation."""
     functorch = torch._C._functorch.peek_interpreter_stack() is not None
     return functorch or torch.autograd.forward_ad._current_level >= 0
 
 
 def outdone(job: ScanJob) -> str | None:
-    """Why `auto` should leave the job to torch, which computes it too and is faster; None where it is not.
+    """The reason why `auto` leaves the job to torch: it is faster; None where it is not.
 
     Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library whose products are close to what
     the processor can do: without gradients it is ahead on a single long sequence, and on three, since the products here
@@ -77,7 +80,7 @@ def outdone(job: ScanJob) -> str | None:
         return "an exported program is to hold torch's own operators"
     if torch.is_autocast_enabled("cpu") and job.lengths is None:
         return "torch is faster in autocast's precision"
-    if ops.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
+    if core.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
         return "torch is faster than its plain kernels"
     if job.lengths is not None:
         return None
@@ -100,19 +103,6 @@ def _tensors(job: ScanJob) -> Iterator[Tensor]:
     yield from (keep for keep in job.keep or () if isinstance(keep, Tensor))
 
 
-def refuses_activations(cell: BuiltIn) -> str | None:
-    """Why the kernels cannot run a cell, if it has other activations than theirs."""
-    if isinstance(cell, RNNCell):
-        usual = cell.activation in (torch.tanh, torch.relu)
-    elif isinstance(cell, LSTMCell):
-        usual = cell.activation is torch.tanh and cell.output_activation is torch.tanh
-        usual = usual and cell.gate_activation is torch.sigmoid
-    else:
-        assert isinstance(cell, GRUCell)
-        usual = cell.activation is torch.tanh and cell.gate_activation is torch.sigmoid
-    return None if usual else "it has the usual activations only: tanh and sigmoid, or relu for an RNN"
-
-
 def run(job: ScanJob) -> tuple[Tensor, State]:
     """The outputs (B, T, P) and the final state.
 
@@ -122,18 +112,17 @@ def run(job: ScanJob) -> tuple[Tensor, State]:
     if torch.is_autocast_enabled("cpu"):
         kind = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
-            output, state, _ = _run(in_float32(job), probes=(), traced=False, narrow=_narrow(job, kind))
+            output, state = _run(in_float32(job), _narrow(job, kind))
         return output.to(kind), tuple(s.to(kind) for s in state)
-    output, state, _ = _run(job, probes=(), traced=False, narrow=False)
-    return output, state
+    return _run(job, narrow=False)
 
 
 def _narrow(job: ScanJob, autocast: torch.dtype) -> bool:
-    """Whether products are to be in bfloat16."""
+    """True if products are in bfloat16."""
     cell, options = job.cell, ("weight_hr", "norm_hh", "norm_c")
     if autocast != torch.bfloat16 or not isinstance(cell, LSTMCell):
         return False
-    return ops.NARROW and all(getattr(cell, name) is None for name in options)
+    return core.NARROW and all(getattr(cell, name) is None for name in options)
 
 
 def in_float32(job: Any) -> Any:
@@ -162,90 +151,89 @@ def _run_traced(job: ScanJob, narrow: bool) -> tuple[Tensor, State, ScanTrace]:
     batch, steps = job.x.shape[:2]
     if torch.is_grad_enabled():
         probes = tuple(s.new_zeros(batch, steps, s.shape[-1]).requires_grad_() for s in job.state)
-    output, state, saved = _run(job, probes, traced=True, narrow=narrow)
-    return output, state, _trace(job, output, state, saved, probes)
+    inputs = operator_inputs(job, probes, traced=True, narrow=narrow)
+    results = ops.recurrence(inputs, show_saved=True)
+    parts = ops.saved_sections(inputs).views(results.saved.detach())
+    state = (results.h_n, results.c_n)[: len(job.state)]
+    return results.output, state, _trace(job, results.output, state, parts, probes)
 
 
-def _run(job: ScanJob, probes: tuple[Tensor, ...], traced: bool, narrow: bool) -> tuple[Tensor, State, Tensor]:
+def _run(job: ScanJob, narrow: bool) -> tuple[Tensor, State]:
+    results = ops.recurrence(operator_inputs(job, narrow=narrow))
+    return results.output, (results.h_n, results.c_n)[: len(job.state)]
+
+
+def operator_inputs(
+    job: ScanJob, probes: tuple[Tensor, ...] = (), traced: bool = False, narrow: bool = False
+) -> ops.RecurrenceInputs:
+    """The operator's inputs of a job."""
     cell = job.cell
     assert isinstance(cell, BuiltIn)
+    kind = kind_of(cell)
+    assert kind is not None
     lstm = cell if isinstance(cell, LSTMCell) else None
-    keep = job.keep or (0.0, 0.0)
-    keep_h, keep_c = keep if len(keep) == 2 else (keep[0], 0.0)
-    reset = job.reset_state if job.resets is not None else None
-    differentiable = (
-        job.x,
-        cell.weight_ih,
-        cell.weight_hh,
-        cell.bias_ih,
-        cell.bias_hh,
-        cell.norm_ih,
-        cell.norm_hh,
-        lstm.weight_hr if lstm else None,
-        lstm.weight_peephole if lstm else None,
-        lstm.norm_c if lstm else None,
-        lstm.norm_c_bias if lstm else None,
-        job.state[0],
-        job.state[1] if lstm else None,
-        reset[0] if reset else None,
-        reset[1] if reset and lstm else None,
-        probes[0] if probes else None,
-        probes[1] if probes and lstm else None,
+    h_0, c_0 = _h_and_c(job.state)
+    reset_h, reset_c = _h_and_c(job.reset_state if job.resets is not None else None)
+    probe_h, probe_c = _h_and_c(probes)
+    keep_h, keep_c = _h_and_c(job.keep)
+    return ops.RecurrenceInputs(
+        x=job.x,
+        weight_ih=cell.weight_ih,
+        weight_hh=cell.weight_hh,
+        bias_ih=cell.bias_ih,
+        bias_hh=cell.bias_hh,
+        norm_ih=cell.norm_ih,
+        norm_hh=cell.norm_hh,
+        weight_hr=lstm.weight_hr if lstm else None,
+        weight_peephole=lstm.weight_peephole if lstm else None,
+        norm_c=lstm.norm_c if lstm else None,
+        norm_c_bias=lstm.norm_c_bias if lstm else None,
+        h_0=h_0,
+        c_0=c_0,
+        reset_h=reset_h,
+        reset_c=reset_c,
+        probe_h=probe_h,
+        probe_c=probe_c,
+        hidden_mask=cell.hidden_mask,
+        lengths=job.lengths,
+        resets=job.resets,
+        keep_h=keep_h if isinstance(keep_h, Tensor) else None,
+        keep_c=keep_c if isinstance(keep_c, Tensor) else None,
+        keep_rate_h=0.0 if isinstance(keep_h, Tensor) else keep_h or 0.0,
+        keep_rate_c=0.0 if isinstance(keep_c, Tensor) else keep_c or 0.0,
+        kind=kind,
+        peephole_previous=lstm is not None and lstm.peephole_output == "previous",
+        reverse=job.reverse,
+        narrow=narrow,
+        traced=traced,
     )
-    graph = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in differentiable)
-    output, h_n, c_n, saved = ops.run_recurrence(
-        *differentiable,
-        cell.hidden_mask,
-        job.lengths,
-        job.resets,
-        keep_h if isinstance(keep_h, Tensor) else None,
-        keep_c if isinstance(keep_c, Tensor) else None,
-        0.0 if isinstance(keep_h, Tensor) else keep_h,
-        0.0 if isinstance(keep_c, Tensor) else keep_c,
-        kind_of(cell),
-        lstm is not None and lstm.peephole_output == "previous",
-        job.reverse,
-        narrow,
-        graph or traced,
-        traced,
-    )
-    return output, (h_n, c_n) if lstm else (h_n,), saved
 
 
-def kind_of(cell: BuiltIn) -> int:
-    """The engine's number for a cell."""
-    if isinstance(cell, LSTMCell):
-        return buffers.LSTM
-    if isinstance(cell, GRUCell):
-        return buffers.GRU_RESET_AFTER if cell.reset_after else buffers.GRU_RESET_BEFORE
-    return buffers.RNN_TANH if cell.activation is torch.tanh else buffers.RNN_RELU
+def _h_and_c(of_states: tuple[Any, ...] | None) -> tuple[Any, Any]:
+    """The entries of h and c; None where there is none."""
+    if not of_states:
+        return None, None
+    return of_states[0], of_states[1] if len(of_states) > 1 else None
 
 
-def _trace(job: ScanJob, output: Tensor, state: State, saved: Tensor, probes: tuple[Tensor, ...]) -> ScanTrace:
-    cell, active = job.cell, job.active
+def _trace(
+    job: ScanJob, output: Tensor, state: State, parts: dict[str, Tensor], probes: tuple[Tensor, ...]
+) -> ScanTrace:
+    """The states and gates of a run, from its saved sections."""
+    cell, active, order = job.cell, job.active, RowOrder(job.x, job.lengths)
     assert isinstance(cell, BuiltIn)
-    lstm = isinstance(cell, LSTMCell)
-    given = {name: getattr(cell, name, None) for name in ("norm_ih", "norm_hh", "norm_c", "weight_hr", "hidden_mask")}
-    layout = buffers.sections(
-        job.x,
-        cell.weight_hh,
-        kind_of(cell),
-        traced=True,
-        **{name: value is not None for name, value in given.items()},
-    )
-    parts = layout.views(saved.detach())
     names = cell.state_names
     # the state that padding leaves alone: backwards, padding comes first
     frozen = dict(zip(names, job.state if job.reverse else state, strict=True))
 
     def at_all_times(rows: Tensor, padding: Tensor | None) -> Tensor:
-        real = buffers.at_all_times(rows, job.x, job.lengths)
+        real = order.sequences(rows, job.x.shape[0])
         if active is None or padding is None:
             return real
         return torch.where(active[..., None], real, padding.detach()[:, None])
 
     states = {"h": output if active is None else torch.where(active[..., None], output, frozen["h"][:, None])}
-    if lstm:
+    if "c" in names:
         states["c"] = at_all_times(parts["c_left"], frozen["c"])
     gates = at_all_times(parts["gates"], None).chunk(max(len(cell.gate_names), 1), dim=-1)
     real = output.new_ones(1, 1, 1) if active is None else active[..., None].to(output.dtype)

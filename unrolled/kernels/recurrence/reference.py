@@ -13,7 +13,7 @@ DESCRIPTION = "a plain loop over time in torch; any cell, any dtype, any order o
 
 
 def refuses(job: ScanJob) -> str | None:
-    """Why this engine cannot do the job: never."""
+    """The reason why this engine cannot run the job: always None."""
     return None
 
 

@@ -1,4 +1,4 @@
-"""What an engine is asked to do."""
+"""The job of a recurrence engine."""
 
 from __future__ import annotations
 

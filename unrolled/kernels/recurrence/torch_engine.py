@@ -26,7 +26,7 @@ _EXTRAS = {
 
 
 def refuses(job: ScanJob) -> str | None:
-    """What the job asks for that torch.nn does not compute, or None."""
+    """The reason why torch.nn cannot run the job, or None."""
     cell = job.cell
     if not isinstance(cell, BuiltIn):
         return f"torch has no cell {type(cell).__name__}"

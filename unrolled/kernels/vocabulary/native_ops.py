@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,8 +9,9 @@ from torch import Tensor
 
 import unrolled.kernels._native as _native
 from unrolled.errors import UserError
-from unrolled.kernels.recurrence.native_buffers import Lease, empty
-from unrolled.kernels.recurrence.native_ops import NARROW, address, differentiable_once
+from unrolled.kernels.native_buffers import Allocate, Lease, address, empty
+from unrolled.kernels.native_core import NARROW
+from unrolled.kernels.native_operator import differentiable_once
 
 __all__ = ["NARROW", "linear_cross_entropy", "narrow_score_rows", "score_rows", "top_scores"]
 
@@ -22,21 +22,20 @@ def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: b
     """See `unrolled.kernels.vocabulary.scores.top_scores`."""
     if scores.stride(-1) != 1:
         scores = scores.contiguous()
-    rows, size = scores.shape
-    values, tokens = empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
-    totals = empty(0 if normalised else rows)
+    job, alive = _native.TopJob(), list[Tensor]()
+    job.rows, job.size = scores.shape
+    job.scores, job.row_stride, job.best = scores.data_ptr(), scores.stride(0), count
+    values, tokens = empty(job.rows, count), torch.empty(job.rows, count, dtype=torch.int64)
+    totals = empty(0 if normalised else job.rows)  # an empty tensor has no address
+    job.values, job.tokens, job.totals = values.data_ptr(), tokens.data_ptr(), totals.data_ptr()
     if blocked is not None:
-        blocked = blocked.contiguous()
-    _native.top_scores(
-        scores.data_ptr(), rows, size, scores.stride(0), count, 0 if blocked is None else blocked.data_ptr(),
-        0 if blocked is None or len(blocked) == 1 else size, values.data_ptr(), tokens.data_ptr(),
-        0 if normalised else totals.data_ptr(), torch.get_num_threads(),
-    )  # fmt: skip
+        job.blocked, job.blocked_stride = address(blocked, alive), 0 if len(blocked) == 1 else job.size
+    job.run(torch.get_num_threads())
     return values if normalised else values - totals[:, None], tokens
 
 
-def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None, allocate: Callable[[int], Tensor] = empty) -> Tensor:
-    """x Wᵀ + b (N, V), its rows aligned; `allocate` makes room for so many float32."""
+def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None, allocate: Allocate = empty) -> Tensor:
+    """x Wᵀ + b (N, V), its rows aligned; `allocate` returns a flat float32 buffer."""
     scores = _aligned_rows(len(x), len(weight), x.dtype, allocate)
     if bias is None:
         return torch.mm(x, weight.t(), out=scores)
@@ -45,26 +44,25 @@ def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None, allocate: Callabl
 
 def narrow_score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`score_rows` with x and W rounded to bfloat16, but not the scores. Where there is `NARROW`."""
-    alive: list[Tensor] = []
-    x, size = x.float(), len(weight)
-    scores = _aligned_rows(len(x), size)
-    _native.narrow_scores(
-        address(x, alive), len(x), x.shape[1], x.shape[1], address(weight.float(), alive), size,
-        0 if bias is None else address(bias.float(), alive), scores.data_ptr(), scores.stride(0),
-        torch.get_num_threads(),
-    )  # fmt: skip
+    job, alive = _native.NarrowScoresJob(), list[Tensor]()
+    job.rows, job.depth = x.shape
+    job.size, job.x_stride = len(weight), job.depth
+    job.x, job.weight = address(x.float(), alive), address(weight.float(), alive)
+    if bias is not None:
+        job.bias = address(bias.float(), alive)
+    scores = _aligned_rows(job.rows, job.size)
+    job.scores, job.scores_stride = scores.data_ptr(), scores.stride(0)
+    job.run(torch.get_num_threads())
     return scores
 
 
-def _aligned_rows(
-    rows: int, size: int, kind: torch.dtype = torch.float32, allocate: Callable[[int], Tensor] = empty
-) -> Tensor:
+def _aligned_rows(rows: int, size: int, kind: torch.dtype = torch.float32, allocate: Allocate = empty) -> Tensor:
     wide = -(-size // ALIGNED) * ALIGNED
     return allocate(rows * wide * kind.itemsize // torch.float32.itemsize).view(kind).view(rows, wide)[:, :size]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The scores' gradient takes their place at once: the products with it are all that is left for the way back."""
+    """The scores' gradient takes their place at once: the backward pass is the products with it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
@@ -77,10 +75,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             scores = score_rows(x, weight, bias, ctx.lease.allocate)
         losses, of_bias = empty(len(x)), empty(len(weight) if ctx.needs_input_grad[2] else 0)
         targets = targets.contiguous()
-        _native.cross_entropy(
-            scores.data_ptr(), len(x), len(weight), scores.stride(0), narrow, gradient, smoothing, targets.data_ptr(),
-            losses.data_ptr(), of_bias.data_ptr() if len(of_bias) else 0, torch.get_num_threads(),
-        )  # fmt: skip
+        job = _native.CrossEntropyJob()
+        job.rows, job.size, job.scores, job.row_stride = len(x), len(weight), scores.data_ptr(), scores.stride(0)
+        job.narrow, job.gradient, job.smoothing = narrow, gradient, smoothing
+        job.targets, job.losses, job.column_sums = targets.data_ptr(), losses.data_ptr(), of_bias.data_ptr()
+        job.run(torch.get_num_threads())
         if gradient:
             ctx.kept = scores, of_bias  # not seen from outside
             ctx.save_for_backward(x, weight)
@@ -96,7 +95,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _gradients(
     d_scores: Tensor, of_bias: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
 ) -> list[Tensor]:
-    """The gradients of x, weight and bias; an empty tensor where there is no need of one."""
+    """The gradients of x, weight and bias; an empty tensor where it is not needed."""
     share, found = float(d_loss), [empty(0)] * 3
     with torch.autocast("cpu", enabled=False):
         if needed[0]:
@@ -112,7 +111,7 @@ def _scaled_product(a: Tensor, b: Tensor, share: float) -> Tensor:
     return torch.addmm(a.new_empty(1), a, b, beta=0, alpha=share).float()
 
 
-_products = differentiable_once(_gradients)
+_products = differentiable_once("The native engine", _gradients)
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:

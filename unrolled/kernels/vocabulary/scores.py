@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.kernels import ENGINES
+from unrolled.kernels.vocabulary import reference
 
 
 def top_scores(
@@ -26,11 +26,7 @@ def top_scores(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.top_scores(scores, count, blocked, normalised)
-    log_probs = scores if normalised else scores.log_softmax(-1)
-    if blocked is not None:
-        log_probs = log_probs.masked_fill(blocked, -torch.inf)
-    values, tokens = log_probs.topk(count, dim=-1)
-    return values, tokens
+    return reference.top_scores(scores, count, blocked, normalised)
 
 
 def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -48,7 +44,7 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             return vocabulary_ops.score_rows(x, weight, bias)
         if vocabulary_ops.NARROW:
             return vocabulary_ops.narrow_score_rows(x, weight, bias)
-    return F.linear(x, weight, bias)
+    return reference.linear_scores(x, weight, bias)
 
 
 def linear_cross_entropy(
@@ -67,8 +63,7 @@ def linear_cross_entropy(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.linear_cross_entropy(x, weight, bias, targets, smoothing)
-    scores = F.linear(x, weight, bias)
-    return F.cross_entropy(scores.float(), targets, reduction="sum", label_smoothing=smoothing)
+    return reference.linear_cross_entropy(x, weight, bias, targets, smoothing)
 
 
 def _native(tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Which label is the blank: found by its name, and checked against the posteriors where the name says nothing."""
+"""The blank label: found by its name, or checked against the posteriors."""
 
 from __future__ import annotations
 

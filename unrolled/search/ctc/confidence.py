@@ -1,4 +1,4 @@
-"""How sure the network is of each word: the probability that the frames around it read this word and nothing else."""
+"""Confidence of each word: the probability that the frames around it read this word and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search over frames finds."""
+"""Results of a search over frames."""
 
 from __future__ import annotations
 

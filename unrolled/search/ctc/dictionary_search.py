@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
 
 class TreePosition(NamedTuple):
-    """Where in its word a hypothesis is."""
+    """The place of a hypothesis in its word."""
 
     kind: str  # "begin" of a word, "inside" one of the lexicon, "unknown", or "end"
     label: int  # the last one; of "begin", the separator
@@ -76,10 +76,11 @@ class Slot:
     labels: tuple[int, ...] = ()  # all so far, where scorers need them
     blank: Path = Path()
     label: Path = Path()
+    order: int = 0  # when its best path came in this frame: equal totals are ranked by it
 
 
 class WordPath(NamedTuple):
-    """What native/search/dictionary_search.h calls so."""
+    """A result: labels with their frames, and words; as in native/search/dictionary_search.h."""
 
     score: float
     complete: bool
@@ -114,7 +115,7 @@ class DictionarySearch:
         self.expected[id(lexicon.tree)] = 0.0  # of a word that has not begun nothing is known
         begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.tree)
         self.slots = [Slot(begin, None if lm is None else lm.initial(), (), blank=Path(0.0))]
-        self.frame = 0
+        self.frame = self.clock = 0
 
     def _look_ahead(self, node: LexiconNode, unigrams: dict[str, float]) -> float:
         missing = unigrams.get(UNKNOWN_WORD, -100 * math.log(10))
@@ -217,6 +218,9 @@ class DictionarySearch:
             return
         key = (place.key(), slot.lm, slot.history, slot.labels)
         into = new.setdefault(key, Slot(place, slot.lm, slot.history, slot.labels))
+        if path.score > max(into.blank.score, into.label.score):
+            self.clock += 1
+            into.order = self.clock
         if blank:
             into.blank = self._merge(into.blank, path)
         else:
@@ -229,7 +233,8 @@ class DictionarySearch:
         return self._merge(slot.blank, slot.label)
 
     def _best_slots(self, slots: list[Slot]) -> list[Slot]:
-        """Those within all limits, in the order in which they were made."""
+        """The slots within all limits, in the order of their best paths."""
+        slots.sort(key=lambda slot: slot.order)
         totals = [self._total(slot).score for slot in slots]
         best = max(totals, default=NEVER)
         order = sorted(range(len(slots)), key=lambda i: -totals[i])

@@ -20,7 +20,7 @@ from unrolled.text.files import as_utf8
 
 LENGTHS = "lengths"
 MAGIC = b"\x93"  # the first byte of an .npy file
-SEPARATORS = (" ", "|")  # labels that stand between words where nothing else is said
+SEPARATORS = (" ", "|")  # default labels between words
 
 
 def read_posteriors(path: str | Path) -> dict[str, NDArray[Any]]:
@@ -85,7 +85,7 @@ def read_labels(path: str | Path) -> list[str]:
 
 
 def read_references(path: str | Path, names: Sequence[str]) -> list[str]:
-    """What each of the named utterances says: a line of name TAB text for each, in any order, or its text alone."""
+    """The text of each named utterance: a line of name TAB text for each, in any order, or its text alone."""
     lines = [line for line in read_lines(path) if line.strip()]
     pairs = dict(line.split("\t", 1) for line in lines if "\t" in line)
     if len(pairs) == len(lines):

@@ -13,7 +13,7 @@ Labels = tuple[int, ...]
 
 
 class LabelScores:
-    """What scorers add to label sequences; labels are columns of the posteriors, without blanks."""
+    """Scores that scorers add to label sequences; labels are columns of the posteriors, without blanks."""
 
     def __init__(self, scorers: Sequence[Scorer], labels: int) -> None:
         self.scorers, self.labels = Scorers(scorers, torch.device("cpu")), labels

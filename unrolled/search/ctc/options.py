@@ -1,4 +1,4 @@
-"""How a dictionary search weighs and limits its hypotheses."""
+"""Weights and limits of a dictionary search."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SearchOptions:
 
     @property
     def usual_margin(self) -> float:
-        """What the best reading needs with a lexicon: enough for what one word can add or cost at once.
+        """The margin for the best reading with a lexicon: as much as one word can add or cost at once.
 
         Where there are no words but those of the lexicon, a word that is missing has to be read as another, which is
         far below the best for a while. docs/decode.md has what it costs.

@@ -177,7 +177,7 @@ def check_blank(blank: int, labels: int) -> None:
 
 
 def margin_for(margin: float | None, n_best: int, usual: float = USUAL_MARGIN) -> float:
-    """The margin of a search that gives so many readings: as it was given, or the usual one.
+    """The margin of a search for `n_best` readings: the given one, or the default.
 
     An n-best list has none by default: what is far below the best belongs to it, too.
 

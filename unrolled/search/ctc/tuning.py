@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 BONUSES = (-2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
-WEIGHT, BONUS = 1.0, 0.0  # what a decoder has where nothing is said
+WEIGHT, BONUS = 1.0, 0.0  # a decoder's defaults
 
 Errors = tuple[float, float]
 """The error rate that counts, and one that decides between equals: of words, and of characters."""
@@ -30,7 +30,7 @@ class Tuned:
 
     @property
     def tie(self) -> str:
-        """What to say where other settings make as few errors."""
+        """A message if other settings make as few errors, or nothing."""
         equal = sum(errors == self.errors for errors in self.tried.values())
         if equal == 1:
             return ""

@@ -31,7 +31,7 @@ from unrolled.text.files import iconv_command, new_file, opened
 
 PIECE = 1 << 20  # bytes
 MOST_ORDER = 255
-LONGEST = 300  # characters of what is said about a line
+LONGEST = 300  # characters of a message about a line
 MOST_SUM = 1.01  # of unigrams, which files round to a few digits
 LARGEST = 1000.0  # a log10 that is meant
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -90,7 +90,7 @@ def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
 
 
 def _check_is_text(piece: bytes, name: str, lines: int) -> None:
-    """Refuses bytes that no text has, in whatever encoding; so many lines came before."""
+    """Refuses bytes that occur in no text encoding, after `lines` lines."""
     if piece.startswith(GZIP) and not lines:
         raise UserError(f"{name} is packed with gzip.", "Give it a name that ends in .gz, or unpack it.")
     if (found := _BINARY.search(piece)) is not None:
@@ -148,7 +148,7 @@ def _check_sum(unigrams: float, name: str) -> None:
 
 
 def at_line(error: RuntimeError, name: str) -> RuntimeError:
-    """What the C++ core says of a bad line, LINE, PROBLEM and FIX, as the user's mistake; other errors as they are."""
+    """The C++ core's error of a bad line (LINE, PROBLEM, FIX) as a UserError; other errors unchanged."""
     parts = str(error).split("\n")
     if isinstance(error, UserError) or len(parts) != 3:
         return error

@@ -61,7 +61,7 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
 
 
 def _count(sentences: Iterable[Sequence[str]], order: int) -> tuple[list[Counter[Words]], list[str], int]:
-    """How often every n-gram occurs, by order; the words, without the special ones; the longest sentence."""
+    """Counts of every n-gram, by order; the words, without the special ones; the longest sentence."""
     counts: list[Counter[Words]] = [Counter() for _ in range(order)]
     longest = 0
     for sentence in sentences:
@@ -83,7 +83,7 @@ def _adjusted(actual: Sequence[Counter[Words]], length: int) -> dict[Words, int]
 
 
 def _counts_of_counts(counts: dict[Words, int]) -> list[int]:
-    """How many n-grams have the counts 1, 2, 3 and 4, and how many there are."""
+    """Numbers of n-grams with the counts 1, 2, 3 and 4, and of all n-grams."""
     of = Counter(counts.values())
     return [of[1], of[2], of[3], of[4], len(counts)]
 

@@ -33,7 +33,7 @@ _LN10 = math.log(10)
 
 
 class WordScore(NamedTuple):
-    """What a model says of one word of a sentence."""
+    """The score of one word of a sentence."""
 
     word: str
     log_prob: float  # natural
@@ -161,7 +161,7 @@ class NGram:
 
     @property
     def counts(self) -> list[int]:
-        """How many n-grams of each order it has."""
+        """The number of n-grams of each order."""
         return [self._engine.count(order) for order in range(1, self.order + 1)]
 
     @property

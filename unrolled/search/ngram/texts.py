@@ -18,7 +18,7 @@ _ENDS = re.compile(rb"(?<![^ \t-\r])</?s>(?![^ \t-\r])")
 
 
 def name_of(text: Text) -> str:
-    """What to call a text in messages."""
+    """The name of a text in messages."""
     if not isinstance(text, str | Path):
         return "the sentences"
     return "standard input" if str(text) == "-" else str(text)

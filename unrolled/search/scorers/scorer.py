@@ -75,7 +75,7 @@ class Scorers:
         return mapped(states, lambda leaf: leaf.to(self.device) if isinstance(leaf, Tensor) else leaf)
 
     def next_scores(self, states: State, rows: int, vocabulary: int) -> tuple[Tensor | None, Tensor | None]:
-        """What to add to the scores (B or 1, V) of the next tokens, and True where one is forbidden; None: nothing."""
+        """Scores (B or 1, V) to add to the next tokens, and a mask, True where one is forbidden; None: nothing."""
         added = blocked = None
         for scorer, state in zip(self.scorers, states, strict=True):
             scores = scorer.scores(state)

@@ -105,7 +105,7 @@ class WordList(Scorer):
         return letter.isalpha() or letter in self._extra
 
     def _walk(self, node: int, text: str) -> int | None:
-        """Where a text leads to; None where it writes, or ends, a word that is not of the list."""
+        """The node that a text leads to; None if it writes, or ends, a word outside the list."""
         for letter in text:
             if self._is_letter(letter):
                 node = LOST if node == LOST else self._children[node].get(letter, LOST)

@@ -205,7 +205,7 @@ class _Search:
         live.attention = now if live.attention is None else torch.cat([live.attention, now], dim=2)
 
     def _next_scores(self, vocabulary: int, time: int) -> tuple[Tensor | None, Tensor]:
-        """What scorers add to the next tokens, and True at tokens that may not come: (B·W or 1, V) each."""
+        """Scores that scorers add to the next tokens, and a mask, True where forbidden: (B·W or 1, V) each."""
         rows = [row for row in self.live.rows for _ in range(self.live.totals.shape[1])]
         added, masked = self.scorers.next_scores(self.live.scored, len(rows), vocabulary)
         return added, self.limits.blocked(rows, [time] * len(rows), vocabulary, self.device, masked)

@@ -1,4 +1,4 @@
-"""What a search finds: whole outputs with their scores, and the tree of all it looked at."""
+"""Results of a search: outputs with their scores, and the search tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which distribution the next token is drawn from: temperature, top-k, top-p, min-p, repetition penalty."""
+"""Sampling: temperature, top-k, nucleus sampling (top-p), min-p, repetition penalty."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from unrolled.errors import UserError
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is chosen from a model's distribution p. The parts act in the order in which they stand here.
+    """Settings for choosing a token from a model's distribution p, applied in this order:
 
         repetition_penalty θ   l ← l / θ where l > 0, l · θ elsewhere, on tokens already seen in prompt or output
                                (Keskar et al. 2019, CTRL). l is the log-probability, so this is p ← p^θ.
         temperature τ          p ← p^(1/τ), normalised; 0 takes the likeliest token
         top_k                  the k likeliest tokens (Fan et al. 2018)
-        top_p                  of those, the fewest likeliest tokens that hold at least this share of the
-                               probability (Holtzman et al. 2020)
+        top_p                  nucleus sampling: of those, the fewest likeliest tokens whose probabilities
+                               add up to at least this (Holtzman et al. 2020)
         min_p                  tokens at least this fraction as likely as the likeliest (Nguyen et al. 2024)
 
     Of equally likely tokens the one with the lower number counts as the likelier. One token always stays.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unrolled.see.figures.labels import fonts, shown
-from unrolled.see.figures.recognition import Reading, draw_spikes, recognition_figure, visible
+from unrolled.see.figures.recognition import RecognitionRow, draw_spikes, recognition_figure, visible
 from unrolled.see.figures.style import USUAL, text_size
 from unrolled.see.frames import BLANK, Frames
 from unrolled.see.trace import ModelTrace
@@ -51,8 +51,8 @@ def draw_frames(trace: ModelTrace, layer: str | None = None, units: int = 48, wi
     return recognition_figure(_reading(trace, trace.frames), width)
 
 
-def _reading(trace: ModelTrace, frames: Frames) -> Reading:
-    return Reading(
+def _reading(trace: ModelTrace, frames: Frames) -> RecognitionRow:
+    return RecognitionRow(
         signal=np.zeros((0, 0)) if frames.signal is None else frames.signal.cpu().numpy(),
         kind=frames.kind,
         posteriors=frames.posteriors.cpu().numpy(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VISIBLE = 0.05  # labels that never exceed this probability are left out
 
 
-class Reading(NamedTuple):
+class RecognitionRow(NamedTuple):
     """The input of the figure. Times are in `unit`, from 0 to `end`."""
 
     signal: NDArray[Any]  # (T, D): a spectrogram, pixel columns of a line, or frames; may be empty
@@ -34,13 +34,13 @@ class Reading(NamedTuple):
     end: float
 
 
-def recognition_figure(reading: Reading, width: str | float | None = None) -> Picture:
+def recognition_figure(reading: RecognitionRow, width: str | float | None = None) -> Picture:
     """Three panels over one time axis: the signal with labels below it; spikes; all probabilities.
 
     Without a signal, the last two.
 
     >>> rows = np.array([[0.9, 0.1], [0.2, 0.8], [0.9, 0.1]])
-    >>> seen = Reading(np.zeros((6, 4)), "frames", rows, ["<blank>", "a"], [("a", 2, 4)], "a", "frames", 6)
+    >>> seen = RecognitionRow(np.zeros((6, 4)), "frames", rows, ["<blank>", "a"], [("a", 2, 4)], "a", "frames", 6)
     >>> [axis.get_ylabel() for axis in recognition_figure(seen).axes[:3]]
     ['features', 'probability', 'label']
     """
@@ -49,7 +49,7 @@ def recognition_figure(reading: Reading, width: str | float | None = None) -> Pi
         return _panels(reading, inches)
 
 
-def _panels(reading: Reading, width: float | None) -> Picture:
+def _panels(reading: RecognitionRow, width: float | None) -> Picture:
     from unrolled.see.figures.canvas import Picture
 
     size, rows = text_size(width), visible(reading)
@@ -69,7 +69,7 @@ def _panels(reading: Reading, width: float | None) -> Picture:
     return figure
 
 
-def visible(reading: Reading) -> list[int]:
+def visible(reading: RecognitionRow) -> list[int]:
     """The labels to show: the blank, those of the transcription, and other probable ones."""
     read = {name for name, _, _ in reading.labels}
     most = reading.posteriors.max(axis=0)
@@ -78,7 +78,7 @@ def visible(reading: Reading) -> list[int]:
     return [0, *sorted(chosen, key=lambda i: first[i])[:60]]
 
 
-def draw_signal(axis: Axes, reading: Reading, inches: float, size: float) -> None:
+def draw_signal(axis: Axes, reading: RecognitionRow, inches: float, size: float) -> None:
     """The signal, with each label below its time, as large as the space between labels allows."""
     signal = reading.signal.reshape(len(reading.signal), -1).T
     lines = reading.kind == "line"
@@ -101,7 +101,7 @@ def draw_signal(axis: Axes, reading: Reading, inches: float, size: float) -> Non
         )  # fmt: skip
 
 
-def _room(reading: Reading, inches: float, size: float) -> float:
+def _room(reading: RecognitionRow, inches: float, size: float) -> float:
     """Text size of the labels below the signal: they do not overlap unless they would be too small to read."""
     inch = inches / max(reading.end, 1e-9)
     for (name, start, end), (after, first, last) in itertools.pairwise(reading.labels):
@@ -110,7 +110,7 @@ def _room(reading: Reading, inches: float, size: float) -> float:
     return max(size, 4.0)
 
 
-def draw_spikes(axis: Axes, reading: Reading, rows: Sequence[int]) -> None:
+def draw_spikes(axis: Axes, reading: RecognitionRow, rows: Sequence[int]) -> None:
     """One probability curve for each label and the blank."""
     from unrolled.see.figures.canvas import legend
 
@@ -126,7 +126,7 @@ def draw_spikes(axis: Axes, reading: Reading, rows: Sequence[int]) -> None:
     axis.grid(alpha=0.25)
 
 
-def _draw_all(axis: Axes, reading: Reading, rows: Sequence[int], size: float) -> Any:
+def _draw_all(axis: Axes, reading: RecognitionRow, rows: Sequence[int], size: float) -> Any:
     from unrolled.see.figures.canvas import heat
 
     image = heat(axis, reading.posteriors[:, rows].T, "Greys", 0, 1, (0, reading.end, len(rows), 0))

@@ -26,16 +26,16 @@ HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
 
 
 @dataclass(frozen=True)
-class Description(Written):
+class CaptionAnswer(Written):
     """The caption of one picture; `others` are the next best."""
 
     tokens: list[str]
     attention: NDArray[np.float32] | None = None  # (tokens, rows, columns), or (tokens, regions)
-    others: tuple[Description, ...] = ()
+    others: tuple[CaptionAnswer, ...] = ()
 
 
 @torch.no_grad()
-def describe(model: Model, views: Sequence[View], options: WritingOptions) -> list[Description]:
+def describe(model: Model, views: Sequence[View], options: WritingOptions) -> list[CaptionAnswer]:
     """A caption for each picture, in order; the pictures have the shape that the model reads."""
     assets: CaptionAssets = model.assets
     network: Any = model.network.eval()
@@ -63,12 +63,12 @@ def describe(model: Model, views: Sequence[View], options: WritingOptions) -> li
     return answers
 
 
-def _description(assets: CaptionAssets, hypothesis: Hypothesis, grid: tuple[int, int] | None) -> Description:
+def _description(assets: CaptionAssets, hypothesis: Hypothesis, grid: tuple[int, int] | None) -> CaptionAnswer:
     looked: NDArray[np.float32] | None = None
     if hypothesis.attention is not None:
         rows = hypothesis.attention[: len(hypothesis.tokens)].float().cpu().numpy()
         looked = rows if grid is None else rows.reshape(-1, *grid)
-    return Description(
+    return CaptionAnswer(
         assets.target.text(hypothesis.tokens),
         hypothesis.score,
         hypothesis.log_prob,

@@ -12,7 +12,7 @@ from unrolled.data.signals.pictures import decode_picture
 from unrolled.data.signals.views import View
 from unrolled.errors import UserError
 from unrolled.see.figures.caption import attention_maps
-from unrolled.tasks.caption.predict import Description, drawable_pixels
+from unrolled.tasks.caption.predict import CaptionAnswer, drawable_pixels
 from unrolled.tasks.caption.scores import search_table
 from unrolled.tasks.runner import STANDARD_INPUT, Input, Request
 from unrolled.tasks.shared.answers import WritingRunner, rounded
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Picture(Captioned):
+class PictureInput(Captioned):
     """A picture in the shape that the model reads, and as it was."""
 
     original: View | None = None
@@ -53,21 +53,21 @@ class CaptionRunner(WritingRunner):
         one = Captioned(fitted_view(View(pixels), self.model.assets.shape, "Standard input"), (), STANDARD_INPUT)
         yield from self.write([(Input(one), self.model.predict(one, **options))], request.format)
 
-    def inputs(self, request: Request) -> Iterator[Picture | Unread]:
+    def inputs(self, request: Request) -> Iterator[PictureInput | Unread]:
         """Every picture of the files of a request; texts and lines are paths too."""
         for name, found in pictures_or_errors(paths_of(request)):
             yield self._read(name, found)
 
-    def _read(self, name: str, found: View | UserError) -> Picture | Unread:
+    def _read(self, name: str, found: View | UserError) -> PictureInput | Unread:
         if isinstance(found, UserError):
             return Unread(name, found)
         try:
-            return Picture(fitted_view(found, self.model.assets.shape, name), (), name, original=found)
+            return PictureInput(fitted_view(found, self.model.assets.shape, name), (), name, original=found)
         except UserError as error:
             return Unread(name, error)
 
     def answers(self, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
-        """A `Description` of each picture, or the error of one that could not be read."""
+        """A `CaptionAnswer` of each picture, or the error of one that could not be read."""
         read = [one for one in inputs if not isinstance(one, Unread)]
         described = iter(self.model.predict(read, **options) if read else ())
         return [one.error if isinstance(one, Unread) else next(described) for one in inputs]
@@ -78,22 +78,22 @@ class CaptionRunner(WritingRunner):
             raise UserError("The regions of this model form no grid to draw.")
         return options
 
-    def draw(self, one: Any, answer: Description, options: Mapping[str, Any]) -> Figure:
+    def draw(self, one: Any, answer: CaptionAnswer, options: Mapping[str, Any]) -> Figure:
         """The attention of each word to the regions of the picture."""
         if answer.attention is None or not answer.tokens:
             raise UserError("There is no caption to show.", "Train the model longer.")
-        picture = drawable_pixels(one.original if isinstance(one, Picture) else one)
+        picture = drawable_pixels(one.original if isinstance(one, PictureInput) else one)
         return attention_maps(picture, answer.tokens, answer.attention, str(answer))
 
     def drawing(self, inputs: Any, picture: Any = None, **options: Any) -> Figure:
         """The attention of each word, as a figure; `picture` is the background where `inputs` are features."""
-        answer: Description = self.model.predict(inputs, **self.drawable(options))
+        answer: CaptionAnswer = self.model.predict(inputs, **self.drawable(options))
         return self.draw(inputs if picture is None else picture, answer, options)
 
-    def record(self, one: Captioned, answer: Description) -> dict[str, Any]:
+    def record(self, one: Captioned, answer: CaptionAnswer) -> dict[str, Any]:
         return {"input": one.name, "image": one.name, **self.ranked_record(answer)}
 
-    def answer_record(self, answer: Description) -> dict[str, Any]:
+    def answer_record(self, answer: CaptionAnswer) -> dict[str, Any]:
         return {
             "caption": answer.text,
             "score": answer.score,

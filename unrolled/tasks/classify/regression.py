@@ -19,10 +19,10 @@ Scale = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Measured:
+class PredictedNumber:
     """The answer to one input: a number.
 
-    >>> str(Measured(3.25))
+    >>> str(PredictedNumber(3.25))
     '3.25'
     """
 

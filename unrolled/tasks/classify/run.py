@@ -13,7 +13,7 @@ from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.predict import Classified
-from unrolled.tasks.classify.regression import Measured
+from unrolled.tasks.classify.regression import PredictedNumber
 from unrolled.tasks.classify.scores import report
 from unrolled.tasks.runner import Input, Request, Runner
 
@@ -67,9 +67,9 @@ class ClassifyRunner(Runner):
         assert isinstance(self.model.config, ClassifyConfig)
         return self.model.config.data.text_column
 
-    def record(self, one: Any, answer: Classified | Measured) -> dict[str, Any]:
+    def record(self, one: Any, answer: Classified | PredictedNumber) -> dict[str, Any]:
         shown = one if isinstance(one, str) else f"{len(one)} frames"
-        if isinstance(answer, Measured):
+        if isinstance(answer, PredictedNumber):
             return {"input": shown, "value": answer.value}
         several = {"labels": list(answer.labels)} if answer.several else {}
         return {"input": shown, "label": answer.label, **several, "probabilities": answer.probabilities}

@@ -36,7 +36,7 @@ from unrolled.tasks.classify.predict import (
     probabilities_of,
     unlabelled,
 )
-from unrolled.tasks.classify.regression import Measured, check_settings, numbers_of, scale_of
+from unrolled.tasks.classify.regression import PredictedNumber, check_settings, numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
 from unrolled.tasks.classify.scores import evaluation, score_examples
 from unrolled.tasks.classify.trace import ClassifyTracer
@@ -111,7 +111,7 @@ class Classify(Task):
         inputs = [example.input for example in data.train]
         reader = Reader.train(config.data, inputs) if init is None else init.reader.extended(inputs)
         if config.data.kind == "number":
-            numbers_of(data.valid)  # what is none is said before training
+            numbers_of(data.valid)  # reports a label that is not a number before training
             return ClassifyAssets((), (), reader, init.scale if init is not None else scale_of(numbers_of(data.train)))
         counts = Counter(label for example in data.train for label in example.labels)
         if len(counts) < 2 and not (counts and config.data.multi_label):
@@ -197,12 +197,12 @@ class Classify(Task):
         return score_examples(model, examples, self.batches(model.config, model.assets, examples, training=False))
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """A `Classified` for one input, a list of them for several: texts, or arrays of frames; numbers: `Measured`."""
+        """A `Classified` or `PredictedNumber` for one input, a list for several: texts, or arrays of frames."""
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         batches = unlabelled(model, checked_inputs(model, [inputs] if alone else inputs))
-        answers: list[Classified] | list[Measured]
+        answers: list[Classified] | list[PredictedNumber]
         if model.assets.scale is not None:
-            answers = [Measured(float(value)) for value in numbers(model, batches)]
+            answers = [PredictedNumber(float(value)) for value in numbers(model, batches)]
         else:
             answers = [answer_of(model, row) for row in probabilities_of(model, batches)[0]]
         return answers[0] if alone else answers

@@ -21,7 +21,7 @@ MOST_ORIGINS = 256  # roll-outs of one evaluation
 
 
 @dataclass
-class FreeRun:
+class RollOut:
     """Squared errors (steps, K) in scale, summed over roll-outs.
 
     `free` reads its own predictions, `forced` the true past; `last` says the value at the beginning all along, and
@@ -61,7 +61,7 @@ class FreeRun:
 
 
 @torch.no_grad()
-def free_run(model: Model, examples: Sequence[FrameSequence], steps: int) -> FreeRun:
+def free_run(model: Model, examples: Sequence[FrameSequence], steps: int) -> RollOut:
     """Roll-outs of `steps` steps, or as many as the longest scored part has, from origins spread evenly over those.
 
     At each step the targets that are read are the model's own predictions; other inputs are the true ones.
@@ -69,7 +69,7 @@ def free_run(model: Model, examples: Sequence[FrameSequence], steps: int) -> Fre
     network = model.network
     assert isinstance(network, Forecaster)
     steps = max(1, min(steps, max(_scored(example, network.layout.next)[1] for example in examples)))
-    run = FreeRun(model.assets, steps)
+    run = RollOut(model.assets, steps)
     each = max(1, MOST_ORIGINS // len(examples))
     for example in examples[:MOST_ORIGINS]:
         origins = _origins(example, network.layout.next, steps, each)
@@ -94,7 +94,7 @@ def _scored(example: FrameSequence, following: int) -> tuple[int, int]:
 
 
 def _roll(
-    run: FreeRun, network: Forecaster, example: FrameSequence, origins: NDArray[np.int64], device: torch.device
+    run: RollOut, network: Forecaster, example: FrameSequence, origins: NDArray[np.int64], device: torch.device
 ) -> None:
     following = network.layout.next
     features = torch.from_numpy(example.inputs).to(device)
@@ -142,7 +142,7 @@ def _last_values(network: Forecaster, x: Tensor) -> Tensor:
     return columns[..., list(network.layout.positions)]
 
 
-def _count(run: FreeRun, k: int, truth: Tensor, free: Tensor, forced: Tensor, held: Tensor) -> None:
+def _count(run: RollOut, k: int, truth: Tensor, free: Tensor, forced: Tensor, held: Tensor) -> None:
     scored = ~truth.isnan()
     run.count[k] += scored.sum(0).cpu().numpy()
     for sums, guess in ((run.free, free), (run.forced, forced), (run.last, held)):
@@ -150,7 +150,7 @@ def _count(run: FreeRun, k: int, truth: Tensor, free: Tensor, forced: Tensor, he
         sums[k] += errors.sum(0).cpu().numpy()
 
 
-def _compare(run: FreeRun, k: int, truth: Tensor, free: Tensor, before: Tensor) -> None:
+def _compare(run: RollOut, k: int, truth: Tensor, free: Tensor, before: Tensor) -> None:
     there = ~truth.isnan() & ~before.isnan()
     for sums, guess in ((run.seasonal, before), (run.free_there, free)):
         sums[k] += torch.where(there, (guess - truth).double().square(), 0.0).sum(0).cpu().numpy()

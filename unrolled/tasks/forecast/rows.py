@@ -1,4 +1,4 @@
-"""`unrolled run` for a forecaster: rows of numbers in, a line of predictions out for each, as they come."""
+"""Rows of numbers for `unrolled run`, and a line of predictions for each as it arrives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from unrolled.tasks.runner import Format, Request
 
 
 @dataclass(frozen=True)
-class Row:
+class SeriesRow:
     """One row of inputs (D,), the series it belongs to, where it stands, and other cells of it."""
 
     values: Numbers
@@ -54,7 +54,7 @@ def answers(
     if steps is not None:  # before anything is read
         check_roll_out(model.assets)
         check_held(model.assets, bool(options.get("hold_inputs")))
-    lines = Lines(request.format, shown=keep)
+    lines = ForecastLines(request.format, shown=keep)
     streams = Streams(model)
     texts = [line for text in request.texts or () for line in text.splitlines()]
     for source, (name, given) in enumerate((("The text", texts), *((f, None) for f in request.files))):
@@ -85,7 +85,7 @@ class Streams:
     def __post_init__(self) -> None:
         self.new = RowStream(self.model)
 
-    def feed(self, row: Row) -> tuple[RowStream, Numbers]:
+    def feed(self, row: SeriesRow) -> tuple[RowStream, Numbers]:
         key = (row.source, row.series)
         stream = self.open.get(key)
         if stream is None:
@@ -103,7 +103,7 @@ class Streams:
             self.cells[source, one.key] = _cells(one, len(one.values) - 1, sheet.keys)
 
     def later(self, key: tuple[int, str], step: int) -> dict[str, Any]:
-        """The cells of series and time so many steps after the last row."""
+        """The cells of series and time, `step` steps after the last row."""
         frame: ColumnScaling = self.model.assets
         cells = {name: cell for name, cell in self.cells[key].items() if name not in frame.time}
         if len(frame.time) != 1 or frame.step is None or frame.time[0] not in self.cells[key]:
@@ -118,7 +118,7 @@ class Streams:
 
 
 @dataclass
-class Lines:
+class ForecastLines:
     """Answers as they are written: for programs with the cells of their row, in text with those that were asked for."""
 
     format: Format
@@ -142,7 +142,7 @@ class Lines:
 
 
 def _as_they_come(
-    streams: Streams, rows: Iterator[Row], lines: Lines, steps: int | None, interval: float | None
+    streams: Streams, rows: Iterator[SeriesRow], lines: ForecastLines, steps: int | None, interval: float | None
 ) -> Iterator[str]:
     names = streams.model.assets.roles.outputs
     for row in rows:
@@ -151,7 +151,7 @@ def _as_they_come(
             yield lines(row.cells, _records(stream, names, values, interval)[0])
 
 
-def _of_file(streams: Streams, sheet: Sheet, lines: Lines, interval: float | None) -> Iterator[str]:
+def _of_file(streams: Streams, sheet: Sheet, lines: ForecastLines, interval: float | None) -> Iterator[str]:
     """An answer for each row of a file, in its order; each series is read as a whole."""
     names, found = streams.model.assets.roles.outputs, {}
     for one in (one for one in sheet.series if len(one.values)):
@@ -162,7 +162,7 @@ def _of_file(streams: Streams, sheet: Sheet, lines: Lines, interval: float | Non
 
 
 def _continued(
-    streams: Streams, lines: Lines, steps: int, interval: float | None, options: Mapping[str, Any]
+    streams: Streams, lines: ForecastLines, steps: int, interval: float | None, options: Mapping[str, Any]
 ) -> Iterator[str]:
     targets = streams.model.assets.roles.targets
     for key, stream in streams.open.items():
@@ -202,14 +202,14 @@ def record_of(names: Sequence[str], values: Numbers, details: Mapping[str, Numbe
     return record
 
 
-def rows_of(model: Model, request: Request) -> Iterator[Row]:
+def rows_of(model: Model, request: Request) -> Iterator[SeriesRow]:
     """The rows that a request means: of texts, files, or standard input; those of a file series after series."""
     texts = [line for text in request.texts or () for line in text.splitlines()]
     yield from rows_of_lines(texts, model, "The text", 0)
     for source, file in enumerate(request.files, 1):
         for one in read_file(model, file).series:
             for row, values in enumerate(one.values):
-                yield Row(values, one.key, source, one.place(row))
+                yield SeriesRow(values, one.key, source, one.place(row))
     yield from rows_of_lines(request.lines, model, "Standard input", len(request.files) + 1)
 
 
@@ -245,7 +245,7 @@ def _cells(series: Series, row: int, keys: Keys) -> dict[str, Any]:
 
 def rows_of_lines(
     lines: Iterable[str], model: Model, name: str, source: int, keep: Sequence[str] = ()
-) -> Iterator[Row]:
+) -> Iterator[SeriesRow]:
     """Lines with commas, semicolons or tabs between numbers; a first line of names says which columns there are."""
     frame, keys = model.assets, keys_of(model)
     names: list[str] = []
@@ -276,7 +276,9 @@ def rows_of_lines(
                     "Give rows oldest first; a file is sorted, lines are answered as they come.",
                 )
         kept = {column: record[column] for column in (*keys.names, *keep) if column in record}
-        yield Row(_values(record, frame, place), series, source, place, {**dict.fromkeys(keys.series, ""), **kept})
+        yield SeriesRow(
+            _values(record, frame, place), series, source, place, {**dict.fromkeys(keys.series, ""), **kept}
+        )
 
 
 def _names(cells: Sequence[str], frame: ColumnScaling, keys: Keys, keep: Sequence[str], place: str) -> list[str]:

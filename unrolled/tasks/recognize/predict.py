@@ -19,7 +19,7 @@ from unrolled.data.readers.media.wav import cut_short
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
-from unrolled.see.figures.recognition import Reading, recognition_figure
+from unrolled.see.figures.recognition import RecognitionRow, recognition_figure
 from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
@@ -119,7 +119,7 @@ def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:
     window = Window(0, assets.reader.features(base), scale=scale)
     log_probs = _posteriors(model, [window])[0]
     return recognition_figure(
-        Reading(
+        RecognitionRow(
             signal=base,
             kind=assets.reader.kind,
             posteriors=log_probs.exp().numpy(),

@@ -57,7 +57,7 @@ class RecognitionOptions:
         return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1 or len(self.scorers) > 0
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A word or label and where it stands, in the answer's unit."""
 
     text: str
@@ -76,8 +76,8 @@ class Recognized:
 
     text: str
     score: float
-    words: tuple[Span, ...]
-    labels: tuple[Span, ...]
+    words: tuple[TimeSpan, ...]
+    labels: tuple[TimeSpan, ...]
     unit: str
     others: tuple[Recognized, ...] = ()
     complete: bool = True  # False: it ends inside a word of the lexicon, which is not among the words
@@ -149,8 +149,8 @@ class Piece(NamedTuple):
 
     text: str
     score: float
-    words: list[Span]
-    labels: list[Span]
+    words: list[TimeSpan]
+    labels: list[TimeSpan]
     complete: bool = True
 
 
@@ -158,14 +158,14 @@ def piece_of(search: Search, found: Decoded, moment: Any, log_probs: Tensor | No
     """`moment(step)` tells where a step of the network's output begins; with `log_probs` words have confidences."""
     labels = search.labels
     spans = [
-        Span(labels.names[label], moment(start), moment(end))
+        TimeSpan(labels.names[label], moment(start), moment(end))
         for label, (start, end) in zip(found.labels, found.spans, strict=True)
     ]
     words = found.words if search.options.lexicon is not None else _between(found, labels)
     if log_probs is not None:
         separator = None if labels.separator is None else labels.names.index(labels.separator)
         words = with_confidences(replace(found, words=words), log_probs, 0, separator).words
-    told = [Span(w.text, moment(w.start), moment(w.end), w.known, w.confidence) for w in words]
+    told = [TimeSpan(w.text, moment(w.start), moment(w.end), w.known, w.confidence) for w in words]
     return Piece(search.text(found), found.score, told, spans, found.complete)
 
 

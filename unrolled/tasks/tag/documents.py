@@ -76,7 +76,7 @@ class Documents:
 
     def of_lines(self, first: list[str], rest: Iterator[str], name: str) -> Document:
         """CoNLL-U or columns where the first lines, which have their ends, look like it; else a text on each line."""
-        seen = Lines.of("".join(first)).plain
+        seen = TaggedLines.of("".join(first)).plain
         if looks_like_conllu(seen):
             return self.of_conllu("".join([*first, *rest]), name)
         if self.look_like_columns(seen):
@@ -114,13 +114,13 @@ class Documents:
         return all(cell in known for cell, known in zip(found, self.features, strict=True))
 
     def of_conllu(self, text: str, name: str) -> Document:
-        lines = Lines.of(text)
+        lines = TaggedLines.of(text)
         file = ConlluFile.parse(lines.plain, name)
         sentences, column = file.sentences(self.columns), self.columns.conllu
         return Document(sentences, lambda tags: lines.around(file.with_tags(tags, column)))
 
     def of_columns(self, text: str, name: str) -> Document:
-        lines = Lines.of(text)
+        lines = TaggedLines.of(text)
         file = ColumnsFile.parse(lines.plain, name)
         sentences, place = file.sentences(self.columns, tagged=False), self.place_of_tags(file)
         return Document(sentences, lambda tags: lines.around(file.with_tags(tags, place)))
@@ -140,7 +140,7 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class Lines:
+class TaggedLines:
     """The lines of a text without what stands around them, and that: a byte order mark, and an end after each.
 
     >>> lines = Lines.of("a\\r\\nb")
@@ -153,7 +153,7 @@ class Lines:
     mark: str
 
     @classmethod
-    def of(cls, text: str) -> Lines:
+    def of(cls, text: str) -> TaggedLines:
         mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
         whole = list(io.StringIO(text[len(mark) :]))
         plain = [line.rstrip("\r\n") for line in whole]

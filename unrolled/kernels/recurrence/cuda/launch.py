@@ -18,8 +18,8 @@ from unrolled.kernels.recurrence.cuda.compiler import Program
 from unrolled.kernels.recurrence.cuda.constants import MAX_CLUSTER_BLOCKS, THREADS
 from unrolled.kernels.recurrence.cuda.plan import (
     PORTABLE_CLUSTER_BLOCKS,
+    DeviceLimits,
     Kind,
-    Limits,
     Pass,
     Plan,
     make_plan,
@@ -27,7 +27,7 @@ from unrolled.kernels.recurrence.cuda.plan import (
 
 
 @cache
-def limits(device: torch.device) -> Limits:
+def limits(device: torch.device) -> DeviceLimits:
     """The resources of the GPU."""
     from cuda.bindings import driver
 
@@ -35,7 +35,7 @@ def limits(device: torch.device) -> Limits:
     shared = _checked(driver.cuDeviceGetAttribute(most, device.index), "size")
     properties = torch.cuda.get_device_properties(device)
     clusters = _most_clusters(int(shared), device) if properties.major == 9 else ()
-    return Limits(properties.multi_processor_count, int(shared), clusters)
+    return DeviceLimits(properties.multi_processor_count, int(shared), clusters)
 
 
 def _most_clusters(shared: int, device: torch.device) -> tuple[tuple[int, int], ...]:

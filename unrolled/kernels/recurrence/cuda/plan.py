@@ -110,17 +110,17 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Limits:
+class DeviceLimits:
     """The resources of a GPU."""
 
     multiprocessors: int
     shared_bytes: int  # of one block
     clusters: tuple[tuple[int, int], ...] = ()  # (blocks of a cluster, clusters of that size that run at once)
 
-    def part(self, share: int) -> Limits:
+    def part(self, share: int) -> DeviceLimits:
         """One of `share` equal parts of the GPU."""
         clusters = tuple((size, count // share) for size, count in self.clusters)
-        return Limits(self.multiprocessors // share, self.shared_bytes, clusters)
+        return DeviceLimits(self.multiprocessors // share, self.shared_bytes, clusters)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def products_of(kind: Kind, direction: Pass, padded: int, units: int) -> list[Pr
     return [replace(product, register_fragments=count) for product, count in zip(found, held, strict=True)]
 
 
-def make_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: Limits) -> Plan | None:
+def make_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """Clusters, which are faster, or groups of blocks, as many as run at once; None if the GPU is too small.
 
     Where not all clusters run at once: forward, the last rows run beside them, or all rows in groups of as few rows;
@@ -185,7 +185,7 @@ def make_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: Limi
     return grid if cluster is None or (grid is not None and grid.group_rows == cluster.group_rows) else cluster
 
 
-def _grid_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: Limits) -> Plan | None:
+def _grid_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """Groups of blocks, each with some rows and all units.
 
     Blocks have more units where that leaves fewer rows to each group, since every block reads all rows of its group;
@@ -202,7 +202,7 @@ def _grid_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: Lim
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.group_rows, default=None)
 
 
-def _plan_with(units: int, kind: Kind, direction: Pass, padded: int, batch: int, limits: Limits) -> Plan | None:
+def _plan_with(units: int, kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """Forward, a group's rows come in two chunks if there are enough: one is exchanged while the other is multiplied.
 
     Not where a step has two products: each chunk would wait for both. A batch that does not fit takes several launches.
@@ -228,7 +228,7 @@ def _plan_with(units: int, kind: Kind, direction: Pass, padded: int, batch: int,
     return None
 
 
-def _cluster_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: Limits) -> Plan | None:
+def _cluster_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """A cluster for every eight rows; None if the GPU has no clusters of that size.
 
     Blocks have more units where fewer clusters then wait for others to end. A GPU runs few clusters of more than eight
@@ -247,14 +247,14 @@ def _cluster_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: 
     return Plan(clusters * size, units, batch, TILE_ROWS, TILE_ROWS, shared, rows, size, cooperative=False)
 
 
-def _split_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: Limits) -> Plan | None:
+def _split_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: DeviceLimits) -> Plan | None:
     """As many clusters as run at once, and the last rows beside them, if groups of eight rows fit there."""
     size = padded // max(BLOCK_UNITS)
     most = _most_clusters(size, limits)
     rows = most * TILE_ROWS
     if not 0 < rows < batch:
         return None
-    left = Limits(limits.multiprocessors - most * size, limits.shared_bytes)
+    left = DeviceLimits(limits.multiprocessors - most * size, limits.shared_bytes)
     cluster = _cluster_plan(kind, direction, padded, rows, limits)
     rest = _grid_plan(kind, direction, padded, batch - rows, left)
     if cluster is None or rest is None or rest.group_rows > TILE_ROWS or rest.rows < batch - rows:
@@ -262,13 +262,13 @@ def _split_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: Li
     return replace(cluster, rest=rest)
 
 
-def _waves(size: int, batch: int, limits: Limits) -> int:
+def _waves(size: int, batch: int, limits: DeviceLimits) -> int:
     """How many times clusters of `size` blocks, one for every eight rows, fill the GPU one after the other."""
     most = _most_clusters(size, limits)
     return -(-batch // TILE_ROWS // most) if most else NEVER
 
 
-def _most_clusters(size: int, limits: Limits) -> int:
+def _most_clusters(size: int, limits: DeviceLimits) -> int:
     return next((count for of, count in limits.clusters if of >= size), 0)
 
 

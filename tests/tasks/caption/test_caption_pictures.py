@@ -1,248 +1,24 @@
-"""`caption` from Python: it learns where and what, searches, scores, and what goes in broken is said."""
+"""Pictures that caption reads: files, arrays and errors."""
 
 from __future__ import annotations
 
 import json
-import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from numpy.typing import NDArray
 from PIL import Image
 
 import unrolled
 from tests.models.test_captioner import Halves
+from tests.tasks.caption.conftest import KINDS, SMALL, features, scenes, train
 from unrolled import Model, UserError, api
 from unrolled.data.demo.glyphs import embedded_glyphs
 from unrolled.errors import Note
-from unrolled.metrics.captions import caption_scores
-from unrolled.tasks.caption.batches import CaptionAssets, view_batch
-from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.run import CaptionRunner
 from unrolled.tasks.caption.task import Caption
 from unrolled.tasks.runner import Request
-from unrolled.tasks.shared.targets import real_tokens, with_targets
-
-SMALL: dict[str, Any] = {
-    "model.embedding_size": 24,
-    "model.encoder.hidden_size": 24,
-    "model.encoder.channels": [8, 16],
-    "model.encoder.grid": 4,
-    "model.encoder.blocks": 1,
-    "model.encoder.feedforward": 48,
-    "model.encoder.dropout": 0.0,
-    "model.decoder.hidden_size": 24,
-    "model.decoder.blocks": 1,
-    "model.decoder.feedforward": 48,
-    "model.decoder.dropout": 0.0,
-    "train.batch_size": 16,
-    "train.max_steps": 160,
-    "train.warmup_steps": 10,
-    "train.lr": 0.01,
-    "train.average": 0.9,
-    "train.label_smoothing": 0.0,
-    "train.eval_every": 80,
-}
-COLOURS = {"red": (220, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 220)}
-PLACES = {"top left": (0, 0), "top right": (0, 8), "bottom left": (8, 0), "bottom right": (8, 8)}
-
-
-def scenes() -> list[tuple[str, NDArray[np.uint8], list[str]]]:
-    """A square of a colour in a corner of 16×16 pixels, at several sizes; said in two ways."""
-    random = np.random.default_rng(0)
-    found = []
-    for colour, value in COLOURS.items():
-        for place, (y, x) in PLACES.items():
-            for side in (4, 5, 6):
-                pixels = random.integers(225, 256, (16, 16, 3), dtype=np.uint8)
-                pixels[y + 1 : y + 1 + side, x + 1 : x + 1 + side] = value
-                name = f"{colour}-{place.replace(' ', '-')}-{side}.png"
-                found.append((name, pixels, [f"a {colour} square {place}", f"{place} a {colour} square"]))
-    return found
-
-
-def write(folder: Path, references: int = 2) -> Path:
-    """captions.jsonl and the folder images/."""
-    (folder / "images").mkdir(parents=True)
-    table = folder / "captions.jsonl"
-    with table.open("w") as file:
-        for name, pixels, captions in scenes():
-            Image.fromarray(pixels).save(folder / "images" / name)
-            file.write(json.dumps({"image": name, "captions": captions[:references]}) + "\n")
-    return table
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("scenes"))
-
-
-def train(table: Path, folder: Path, **changes: Any) -> Model:
-    keys = {key.replace("__", "."): value for key, value in changes.items()}
-    images = {"data.images": str(table.parent / "images")}
-    settings = {**SMALL, **images, **keys}
-    return unrolled.train("caption", train=table, valid=table, out=folder, set=settings, quiet=True)
-
-
-@pytest.fixture(scope="module")
-def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return train(table, tmp_path_factory.mktemp("runs") / "scenes")
-
-
-def features(folder: Path, *, vectors: bool = False) -> Path:
-    """The mean colours of 4×4 regions in an npz file, or all of them as one vector; captions by row number."""
-    grid = np.stack([pixels.reshape(4, 4, 4, 4, 3).mean((1, 3)) for _, pixels, _ in scenes()])
-    arrays: dict[str, Any] = {"vectors": grid.reshape(len(grid), -1)} if vectors else {"regions": grid}
-    np.savez(folder / "features.npz", **arrays)
-    table = folder / "rows.jsonl"
-    rows = (json.dumps({"image": i, "captions": captions}) for i, (_, _, captions) in enumerate(scenes()))
-    table.write_text("\n".join(rows))
-    return table
-
-
-def test_it_learns_and_says_how_well(model: Model, table: Path) -> None:
-    scores = model.evaluate(table)
-    assert scores["exact_match"] > 0.9
-    assert scores["bleu1"] >= scores["bleu2"] >= scores["bleu3"] >= scores["bleu4"] > 80
-    assert scores["chrf"] > 90
-    assert scores["cider"] > 5
-    assert scores["bleu_signature"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:")
-    assert (scores["pictures"], scores["captions"], scores["not_ended"]) == (36, 72, 0)
-    assert json.loads(json.dumps(scores)) == scores
-    assert Caption().traits(CaptionConfig(), model.assets).goal.metric == "cider"
-
-
-def test_scores_are_those_of_the_captions_it_writes(model: Model, table: Path) -> None:
-    paths = [table.parent / "images" / name for name, _, _ in scenes()]
-    texts = [str(answer) for answer in model.predict(paths)]
-    expected = asdict(caption_scores(texts, [captions for _, _, captions in scenes()]))
-    found = model.evaluate(table)
-    assert {name: found[name] for name in expected} == expected
-
-
-KINDS: dict[str, dict[str, Any]] = {
-    "hard": {"model__decoder__attention": "hard"},
-    "luong": {"model__decoder__attention": "luong", "model__decoder__score": "general"},
-    "no regions": {"model__decoder__attention": "none", "model__decoder__cell": "gru"},
-    "transformer": {"model__kind": "transformer"},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_learns(kind: str, tmp_path: Path) -> None:
-    """Guessing among the twelve things that can be seen would be right once in twelve."""
-    table = features(tmp_path)
-    images = str(tmp_path / "features.npz")
-    model = train(table, tmp_path / "run", data__images=images, train__max_steps=250, **KINDS[kind])
-    assert model.evaluate(table)["exact_match"] > (0.4 if kind == "hard" else 0.75)
-
-
-@pytest.mark.parametrize("vectors", [False, True])
-def test_features_of_regions_or_one_vector(vectors: bool, tmp_path: Path) -> None:
-    table = features(tmp_path, vectors=vectors)
-    images = str(tmp_path / "features.npz")
-    model = train(table, tmp_path / "run", data__images=images, train__max_steps=250)
-    assert model.evaluate(table)["exact_match"] > 0.9
-    network: Any = model.network
-    assert network.attends == (not vectors)
-    loaded = unrolled.load(tmp_path / "run")
-    with np.load(images) as file:
-        rows = list(file["vectors" if vectors else "regions"])
-    assert [str(a) for a in loaded.predict(rows[:5])] == [str(a) for a in model.predict(rows[:5])]
-    wrong = rows[0][..., :3] if vectors else rows[0][:3]
-    with pytest.raises(
-        UserError, match=r"^The input is .* and the model reads .* Compute its features like those in tr"
-    ):
-        model.predict(wrong)
-    with pytest.raises(
-        UserError, match=r"features.npz holds several pictures. Give a list with the path or array of e"
-    ):
-        model.predict(images)
-
-
-def test_every_word_has_a_map(model: Model, table: Path) -> None:
-    for name, _, _ in scenes()[::5]:
-        answer = model.predict(table.parent / "images" / name, attention=True)
-        assert answer.attention.shape == (len(answer.tokens), 4, 4)
-        assert answer.attention.sum((1, 2)) == pytest.approx(1.0, abs=1e-5)
-
-
-def test_batched_is_single_and_the_search_says_what_the_loss_says(model: Model) -> None:
-    pictures = [pixels for _, pixels, _ in scenes()][::7]
-    assets: CaptionAssets = model.assets
-    together = model.predict(pictures, beam=4, n_best=3)
-    for pixels, answer in zip(pictures, together, strict=True):
-        alone = model.predict(pixels, beam=4, n_best=3)
-        assert [str(d) for d in (alone, *alone.others)] == [str(d) for d in (answer, *answer.others)]
-        batch = with_targets(view_batch([_view(pixels)]), assets.target, [assets.target.ids(str(answer))])
-        with torch.no_grad():
-            network: Any = model.network.eval()
-            real = real_tokens(batch)
-            scores = network.scores(network(batch).features[real])
-        loss = torch.nn.functional.cross_entropy(scores, batch.targets[real], reduction="sum")
-        assert answer.log_prob == pytest.approx(-float(loss), abs=1e-3)
-
-
-def _view(pixels: NDArray[np.uint8]) -> Any:
-    from unrolled.data.signals.views import View
-
-    return View(pixels)
-
-
-def test_what_is_drawn_keeps_to_what_was_asked(model: Model) -> None:
-    pictures = [pixels for _, pixels, _ in scenes()][::7]
-    words = ("a", "top", "square")
-    answers = model.predict(pictures, temperature=1.0, seed=3, n_best=3, prefix="a", words=words, attention=True)
-    for answer in answers:
-        drawn = [answer, *answer.others]
-        assert len(drawn) == 3
-        for one in drawn:
-            assert one.tokens[0] == "a"
-            assert set(one.tokens) <= set(words)
-            assert one.attention.shape == (len(one.tokens), 4, 4)
-    with pytest.raises(UserError, match=r"^The prefix has 'yellow', which the model does not know."):
-        model.predict(pictures[0], prefix="a yellow")
-    with pytest.raises(UserError, match=r"^beam is for a search, and with a temperature outputs are drawn."):
-        model.predict(pictures[0], temperature=1.0, beam=3)
-
-
-def test_paths_images_and_arrays_are_the_same_picture(model: Model, table: Path) -> None:
-    name, pixels, _ = scenes()[5]
-    path = table.parent / "images" / name
-    said = {str(model.predict(one)) for one in (path, str(path), Image.fromarray(pixels), pixels)}
-    assert len(said) == 1
-    large = Image.fromarray(pixels).resize((64, 64), Image.Resampling.NEAREST)
-    assert str(model.predict(large)) == said.pop()
-    assert model.embed(pixels).shape == (24,)
-    assert model.embed([pixels, pixels]).shape == (2, 24)
-
-
-def test_a_zip_a_folder_and_arrays_train_the_same_model(table: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "images.zip", "w") as file:
-        for name, _, _ in scenes():
-            file.write(table.parent / "images" / name, f"inner/{name}")
-    names = np.array([name for name, _, _ in scenes()])
-    np.savez(tmp_path / "images.npz", pictures=np.stack([pixels for _, pixels, _ in scenes()]), names=names)
-    tsv = tmp_path / "captions.tsv"
-    tsv.write_text("".join(f"{name}\t{text}\n" for name, _, captions in scenes() for text in captions))
-    models = [
-        train(file, tmp_path / f"run{i}", data__images=str(images), train__max_steps=2)
-        for i, (file, images) in enumerate(
-            (
-                (table, table.parent / "images"),
-                (table, tmp_path / "images.zip"),
-                (table, tmp_path / "images.npz"),
-                (tsv, tmp_path / "images.zip"),
-            )
-        )
-    ]
-    for other in models[1:]:
-        for a, b in zip(models[0].network.parameters(), other.network.parameters(), strict=True):
-            assert torch.equal(a, b)
 
 
 def test_pictures_beside_the_table(table: Path, tmp_path: Path) -> None:
@@ -441,7 +217,7 @@ def test_models_without_attention_show_none(table: Path, tmp_path: Path) -> None
     rows = tmp_path / "rows.jsonl"
     rows.write_text("\n".join(json.dumps({"image": i, "captions": ["a b"]}) for i in range(36)))
     model = train(rows, tmp_path / "bag", data__images=str(bag), train__max_steps=2)
-    with pytest.raises(UserError, match=r"The regions of this model form no grid that could be drawn."):
+    with pytest.raises(UserError, match=r"The regions of this model form no grid to draw."):
         CaptionRunner(model).drawing(np.zeros((5, 3)))
 
 

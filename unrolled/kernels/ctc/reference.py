@@ -1,0 +1,123 @@
+"""The readable truth of CTC (Graves et al. 2006): the forward algorithm in plain torch, in logarithms and float64.
+
+The states z of a target are a blank, its first label, a blank, its second label, …, a blank: 2L + 1 of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unrolled.errors import UserError
+
+NEVER = -1e30  # stands for log 0: finite, so that no derivative is NaN
+
+
+class CTCJob(NamedTuple):
+    """A checked call: B sequences, their labels one after the other."""
+
+    log_probs: Tensor  # (B, T, V)
+    targets: Tensor  # (ΣL,) int64, on the CPU as all the lengths are
+    offsets: Tensor  # (B,)
+    input_lengths: Tensor
+    target_lengths: Tensor
+    blank: int
+
+
+def losses(job: CTCJob) -> Tensor:
+    """−log p of each target (B,); any order of derivative.
+
+        α_t(s) = log p_t(z_s) + log(e^α_t-1(s) + e^α_t-1(s-1) + [z_s ≠ z_s-2 and no blank] e^α_t-1(s-2))
+
+    over the states z.
+    """
+    device = job.log_probs.device
+    x = job.log_probs.double()
+    if bool((~(x.detach() <= 1e6)).any()):
+        inside = torch.arange(x.shape[1], device=device) < job.input_lengths.to(device)[:, None]
+        if bool((~(x.detach() <= 1e6)).any(-1).logical_and(inside).any()):
+            raise not_finite(job)
+        x = x.masked_fill(~inside[..., None], 0.0)
+    x = x.clamp(min=NEVER)
+    steps = x.shape[1]
+    states, skips = _states(job)
+    states, skips, lengths = states.to(device), skips.to(device), job.input_lengths.to(device)
+    before = torch.where(torch.arange(states.shape[1], device=device) == 0, 0.0, NEVER)
+    nothing = x[:, :0].sum((1, 2))  # (B,) zeros that depend on x: without a frame there is a gradient all the same
+    alpha = before + nothing[:, None]  # before the first frame: as if a blank had come
+    for t in range(steps):
+        one = torch.nn.functional.pad(alpha[:, :-1], (1, 0), value=NEVER)
+        two = torch.nn.functional.pad(alpha[:, :-2], (2, 0), value=NEVER).masked_fill(~skips, NEVER)
+        new = torch.stack([alpha, one, two[:, : alpha.shape[1]]]).logsumexp(0) + x[:, t].gather(1, states)
+        alpha = torch.where((lengths > t)[:, None], new, alpha)
+    last = 2 * job.target_lengths.to(device)[:, None]
+    ends = alpha.gather(1, torch.cat([last, (last - 1).clamp(min=0)], dim=1))  # (B, 2)
+    single = (last == 0) & torch.tensor([False, True], device=device)  # an empty target ends in one state only
+    total = ends.masked_fill(single, NEVER).logsumexp(1)
+    return torch.where(total < NEVER / 2, torch.inf, -total)
+
+
+def occupancy(job: CTCJob) -> Tensor:
+    """The probability of each state at each frame of the first sequence, (T, 2L + 1)."""
+    log_probs = job.log_probs[0]
+    states, skips = (table[0] for table in _states(job))
+    with torch.enable_grad():
+        added = torch.zeros(len(log_probs), len(states), dtype=torch.float64, requires_grad=True)
+        scores = log_probs.double().clamp(min=NEVER)[:, states] + added  # (T, 2L + 1)
+        alpha = torch.where(torch.arange(len(states)) == 0, 0.0, torch.tensor(NEVER, dtype=torch.float64))
+        for row in scores:
+            one = torch.nn.functional.pad(alpha[:-1], (1, 0), value=NEVER)
+            two = torch.nn.functional.pad(alpha, (2, 0), value=NEVER)[: len(states)].masked_fill(~skips, NEVER)
+            alpha = torch.stack([alpha, one, two]).logsumexp(0) + row
+        total = alpha[-2:].logsumexp(0)
+        (found,) = torch.autograd.grad(total, added)
+    return found.float()
+
+
+def _states(job: CTCJob) -> tuple[Tensor, Tensor]:
+    """The labels of all states (B, 2L + 1), padded with blanks, and where a state may be reached from two before."""
+    batch, longest = len(job.target_lengths), int(job.target_lengths.max()) if len(job.target_lengths) else 0
+    states = torch.full((batch, 2 * longest + 1), job.blank)
+    for row, (offset, length) in enumerate(zip(job.offsets.tolist(), job.target_lengths.tolist(), strict=True)):
+        states[row, 1 : 2 * length : 2] = job.targets[offset : offset + length]
+    skips = torch.zeros_like(states, dtype=torch.bool)
+    skips[:, 2:] = (states[:, 2:] != states[:, :-2]) & (states[:, 2:] != job.blank)
+    return states, skips
+
+
+def align(log_probs: Tensor, target: Tensor, blank: int) -> tuple[float, list[int]]:
+    """The best path's log-probability and its states, step by step."""
+    x, labels = log_probs.tolist(), target.tolist()
+    states = [labels[s // 2] if s % 2 else blank for s in range(2 * len(labels) + 1)]
+    score = [0.0] + [-math.inf] * (len(states) - 1)  # before the first frame
+    came: list[list[int]] = []
+    for frame in x:
+        moves = []
+        for s, label in enumerate(states):
+            ways = [0] + ([1] if s >= 1 else []) + ([2] if s % 2 and s >= 3 and label != states[s - 2] else [])
+            moves.append(max(ways, key=lambda way: (score[s - way], -way)))
+        score = [score[s - move] + frame[states[s]] for s, move in enumerate(moves)]
+        came.append(moves)
+    s = max({len(states) - 1, max(len(states) - 2, 0)}, key=lambda s: (score[s], s))
+    found, path = score[s], []
+    for moves in reversed(came):
+        path.append(s)
+        s -= moves[s]
+    return found, path[::-1]
+
+
+def not_finite(job: CTCJob) -> UserError:
+    """The error of log-probabilities that are not numbers."""
+    for row, length in enumerate(job.input_lengths.tolist()):
+        bad = ~(job.log_probs[row, :length].detach() <= 1e6)
+        if bool(bad.any()):
+            frame, label = bad.nonzero()[0].tolist()
+            value = job.log_probs[row, frame, label].item()
+            return UserError(
+                f"log_probs[{row}, {frame}, {label}] is {value}.",
+                "The network's weights may not be finite: use a lower learning rate, or clip gradients.",
+            )
+    raise AssertionError("a loss is NaN though all log-probabilities are numbers")
