@@ -89,7 +89,7 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
         (("3", "--figures", "a", "--format", "gif"), "Unknown format 'gif'. Choices: pdf, png, svg."),
         (
             ("3", "--step", "0", "--set", "beam"),
-            "--set 'beam' says no value. Expected NAME=VALUE, such as --set beam=8.",
+            "--set 'beam' has no value. Expected NAME=VALUE, such as --set beam=8.",
         ),
         (
             ("3", "--step", "0", "--set", "beam=8"),

@@ -308,7 +308,10 @@ def test_labels_that_are_gone(model: Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("train", "classify", "--train", "a", "--train", "b"), "--train is given twice. Give one file:"),
+        (
+            ("train", "classify", "--train", "a", "--train", "b"),
+            "--train is given twice. Give one file with the rows of all.",
+        ),
         (("train", "generate", "--out", "a", "--out=b", "--out", "c"), "--out is given 3 times. Give it once."),
         (("check", "classify", "--valid", "a", "--valid", "b"), "--valid is given twice."),
         (("run", "m", "--beam", "1", "--beam", "2"), "--beam is given twice."),

@@ -166,7 +166,7 @@ def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, 
 def test_a_picture_shows_one_input(folder: Path, tmp_path: Path) -> None:
     code, _, said = call("run", folder, "--picture", tmp_path / "a.png", given="3\n5\n")
     assert code == 2
-    assert said.startswith("unrolled: A picture shows one input, and there are 2. Give one with --text.")
+    assert said.startswith("unrolled: A picture shows one input, and there are 2. Give one.")
 
 
 def test_broken_files_are_said_with_their_line(folder: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ class Runner:
                     continue
             else:
                 good += 1
-                record = with_kept(one.kept, self.record(one.value, answer))
+                record = {} if format == "text" else with_kept(one.kept, self.record(one.value, answer))
                 if format == "csv" and not columns:
                     columns = [*record, *(["error"] if self.reads_files else [])]
                     yield csv_line(columns)
