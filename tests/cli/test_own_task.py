@@ -52,7 +52,7 @@ from unrolled.tasks import Runner
 class Plain(Mood):
     runner: ClassVar[type[Runner]] = Runner
 """
-SMALL = ["--set", "train.max_steps=2", "--set", "data.level=char", "--quiet"]
+SMALL = ["--set", "train.max_steps=2", "--set", "data.level=char"]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def task(place: Path) -> str:
 @pytest.fixture(scope="module")
 def trained(place: Path, task: str) -> Path:
     words: list[str | Path] = ["--train", place / "moods.tsv", "--units", "6", "--out", place / "run"]
-    code, _, said = call("train", task, *words, *SMALL)
+    code, _, said = call("train", "--quiet", task, *words, *SMALL)
     assert code == 0, said
     return place / "run"
 
