@@ -19,25 +19,25 @@ lm = typer.Typer(
 )
 
 TextFile = Annotated[str, typer.Argument(metavar="TEXT", help="A sentence on each line; none: standard input.")]
-OutFile = Annotated[Path, typer.Option(metavar="FILE", help="A new ARPA file; .arpa.gz is packed.")]
+OutFile = Annotated[Path, typer.Option(metavar="FILE", help="A new ARPA file; .arpa.gz: compressed.")]
 
 
 @lm.command(cls=Verb)
 def train(
     out: OutFile,
     text: TextFile = "-",
-    order: Annotated[int, typer.Option(help="The longest n-grams.")] = 3,
+    order: Annotated[int, typer.Option(help="Length of the longest n-grams.")] = 3,
     prune: Annotated[
-        str, typer.Option(metavar="N,N,…", help="Leave out n-grams that occur so often or less, by order: 0,0,1")
+        str, typer.Option(metavar="N,N,…", help="Remove n-grams with at most this count, for each order: 0,0,1")
     ] = "0",
-    memory: Annotated[str, typer.Option(help="What counting may hold: 500M, 4G.")] = "1G",
+    memory: Annotated[str, typer.Option(help="Memory for counting, such as 500M or 4G.")] = "1G",
     scratch: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the rest goes meanwhile; default: the system's.")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for temporary files. Default: the system's.")
     ] = None,
 ) -> None:
     """Train a model on a text: modified Kneser–Ney.
 
-    Words stand between blanks. <unk> in the text is the unknown word.
+    White space separates words. <unk> in the text is the unknown word.
     """
     from unrolled.search import NGram
 
@@ -49,7 +49,7 @@ def train(
 
 @lm.command("eval", cls=Verb)
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="An ARPA file, which may be packed: .gz")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="An ARPA file, plain or compressed (.gz).")],
     text: TextFile = "-",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -75,7 +75,7 @@ def mix(
     weights: Annotated[str | None, typer.Option(metavar="N,N,…", help="The weights themselves: 0.7,0.3")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Make one model of several, weighted as they predict a held-out text best, or as given."""
+    """Mix several models into one, with given weights or with those that predict a held-out text best."""
     from unrolled.search import NGram
     from unrolled.text.files import check_new
 

@@ -24,12 +24,14 @@ def words(
     analogies: Annotated[
         str | None, typer.Option(metavar="FILE", help="Score on a file of analogies, such as questions-words.txt.")
     ] = None,
-    most: Annotated[int | None, typer.Option(min=1, help="Read only the first rows of a vectors file.")] = None,
+    most: Annotated[
+        int | None, typer.Option(min=1, help="Read only this many vectors, from the start of the file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Show the words nearest to a word or to a sum of words, with their cosines.
 
-    The words that are asked for are left out of the answer. A word that begins with - goes after a --.
+    The words of the query are left out of the answer. Put -- before a word that begins with -.
     """
     if bool(terms) == (analogies is not None):
         raise UserError("Give either words, such as king - man + woman, or --analogies FILE.")
