@@ -1,4 +1,4 @@
-"""What a configuration is made of: sections, and keys that can be described in words."""
+"""Sections and keys of a configuration, and their description in words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a configuration. `default` is `...` where a value has to be given."""
+    """One key of a configuration. `default` is `...` where a value is required."""
 
     path: str
     type_text: str  # what is expected, in words, with the bounds
@@ -65,12 +65,12 @@ class Key:
 
     @property
     def choice_texts(self) -> list[str]:
-        """The choices as a user writes them, with `none` where nothing is a choice too."""
+        """The choices as a user writes them, with `none` where the key is optional."""
         return [show(c).strip("'\"") for c in [*self.choices, *([None] if types.NoneType in self.kinds else [])]]
 
     @property
     def says_none(self) -> bool:
-        """Whether the text "none" can only mean None: TOML has no null."""
+        """True if the text "none" can only mean None: TOML has no null."""
         return types.NoneType in self.kinds and str not in self.kinds and "none" not in self.choices
 
 
@@ -153,7 +153,7 @@ def _kind(member: Any) -> type:
 
 
 def _type_text(annotation: Any, limits: str = "") -> str:
-    """What a value has to be, in words: "a whole number, 1 or more, or none"."""
+    """The expected value in words: "a whole number, 1 or more, or none"."""
     texts = []
     for member, limit in _members(annotation, limits):
         inner = get_args(member)
@@ -186,7 +186,7 @@ def _limits(metadata: Iterable[Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: 1e4 is the whole number 10000, a path is text; what cannot be a value is {}."""
+    """A value as JSON has it: 1e4 is the whole number 10000, a path is text; {} stands for an impossible value."""
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, int)):  # NumPy's numbers too
         value = int(value) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -201,7 +201,7 @@ def plain(value: Any) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written to a file: names of files that are not UTF-8 cannot."""
+    """True if a text can be written to a file: file names that are not UTF-8 cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -22,8 +22,8 @@ from unrolled.errors import UserError, unknown_name
 RECIPE = "recipe"
 
 
-class _Given(NamedTuple):
-    """A value from a file, a flag or an override; `where` stands before a message about it."""
+class _Value(NamedTuple):
+    """A value from a file, a flag or an override; messages about it begin with `where`."""
 
     path: str
     value: Any
@@ -67,7 +67,7 @@ def read_config(
       --set: Unknown key 'clip_nrom'. Did you mean 'clip_norm'?
     """
     known, sections = keys(cls), sections_of(cls)
-    given: list[_Given] = []
+    given: list[_Value] = []
     problems: list[Problem] = []
     if file is not None:
         try:
@@ -77,13 +77,13 @@ def read_config(
         else:
             lines = _line_numbers(file.text)
             data = {name: value for name, value in file.data.items() if name != RECIPE or RECIPE in known}
-            given += [_Given(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
-    given += [_Given(key, value, "") for key, value in _flatten(extra or {}, sections)]
+            given += [_Value(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
+    given += [_Value(key, value, "") for key, value in _flatten(extra or {}, sections)]
     for override in overrides:
         name, equals, value = override.partition("=")
         name = name.strip()
         if equals and name:
-            given.append(_Given(name, _parse(value, known.get(name)), "--set: "))
+            given.append(_Value(name, _parse(value, known.get(name)), "--set: "))
         else:
             key = name if name in known else next(iter(known), "key")
             fix = f"Write key=value, such as {key}=..."
@@ -93,7 +93,7 @@ def read_config(
 
 
 def changes_of(set: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
-    """What the argument `set` of functions means: texts such as "model.cell=gru", and values of dotted keys."""
+    """The texts ("model.cell=gru") and the values of dotted keys in the argument `set` of a function."""
     if not isinstance(set, (Mapping, list, tuple, type(None))):
         raise UserError(
             f"set is {type(set).__name__} {set!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
@@ -115,7 +115,7 @@ def apply(config: S, dotted: Mapping[str, Any]) -> S:
     unrolled.errors.UserError: lr=-1 is out of range. Expected a number above 0.
     """
     cls = type(config)
-    given = [_Given(key, value, "") for key, value in _flatten(dotted, sections_of(cls))]
+    given = [_Value(key, value, "") for key, value in _flatten(dotted, sections_of(cls))]
     return _build(cls, {path: attrgetter(path)(config) for path in keys(cls)}, given, [])
 
 
@@ -149,7 +149,7 @@ def read_toml(path: Path) -> TomlFile:
 
 
 def _line_numbers(text: str) -> dict[str, int]:
-    """The line each key of a valid TOML text stands on, found by reading statement by statement."""
+    """The line number of each key of a valid TOML text, found statement by statement."""
     numbers: dict[str, int] = {}
     table, statement, start = "", "", 1
     for number, line in enumerate(text.split("\n"), 1):
@@ -205,8 +205,8 @@ def _parse(text: str, key: Key | None) -> Any:
     return text if takes_text and not fits else value
 
 
-def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Given], problems: list[Problem]) -> S:
-    """The configuration of `base` changed by what was given, or one error with all that is wrong."""
+def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Value], problems: list[Problem]) -> S:
+    """The configuration of `base` with these values, or one error with all mistakes."""
     known, sections = keys(cls), sections_of(cls)
     values, sources = dict(base), dict[str, int]()
     for index, (path, value, where) in enumerate(given):
@@ -246,7 +246,7 @@ def _at(where: str, error: UserError) -> UserError:
 
 
 def _misplaced(path: str, value: Any, known: Iterable[str], sections: Iterable[str]) -> UserError:
-    """The error for a path that is no key, with the nearest key, or the keys that would be there."""
+    """The error for a path that is not a key, with the nearest key, or the keys of its section."""
     parent = path
     while parent and parent not in sections:
         parent = parent.rpartition(".")[0]
@@ -259,7 +259,7 @@ def _misplaced(path: str, value: Any, known: Iterable[str], sections: Iterable[s
 
 
 def _nearest(path: str, names: Sequence[str]) -> list[str]:
-    """The names a mistaken path may mean: the same key in other sections, or the most similar one, best beside it."""
+    """Names similar to an unknown path: the same key in other sections, or the most similar one, nearby first."""
     path = path.lower().replace("-", "_")
     parent, _, last = path.rpartition(".")
     if path in names:

@@ -1,4 +1,4 @@
-"""From a configuration to TOML, with a comment above every key if wanted."""
+"""A configuration as TOML, with a comment above each key if wanted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write_toml(config: Section, *, comments: bool, header: str = "") -> str:
 
 
 def _explain(key: Key) -> str:
-    """A key's comment: its meaning, what it can be, its default."""
+    """The comment of a key: meaning, possible values, default."""
     text = f"choices: {', '.join(key.choice_texts)}" if key.only_choices else key.type_text
     can_be = text[:1].upper() + text[1:]
     default = "none" if key.default is None else "" if key.default is ... else toml_value(key.default)
