@@ -1,6 +1,6 @@
 """Configurations: pydantic models are the truth, TOML is their form on disk, `--set a.b=c` changes single keys.
 
-A mistake is told in plain words with the key's path, what was got and what is expected, and all of them at once.
+All mistakes are reported at once, each with the key's path, its value and the expected type.
 """
 
 from unrolled.config.describe import Key, Section, describe, keys

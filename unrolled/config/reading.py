@@ -1,4 +1,4 @@
-"""From a TOML file and `--set key=value` to a checked configuration; every mistake in one report."""
+"""Read a configuration from a TOML file and `--set key=value`, and report all mistakes at once."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ RECIPE = "recipe"
 
 
 class _Given(NamedTuple):
-    """A value from a file, a flag or an override; `where` stands before a message about it."""
+    """A value from a file, a flag or an override; messages about it begin with `where`."""
 
     path: str
     value: Any
     where: str
 
 
-Problem = tuple[int, UserError]  # the number of the given value it is about, which orders the report
+Problem = tuple[int, UserError]  # index of the value, for the order of the report
 
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML file that was read: its path, its text and its content."""
+    """The path, text and content of a TOML file."""
 
     path: Path
     text: str
@@ -51,7 +51,7 @@ def read_config(
     """The configuration of a TOML file (or the defaults), changed by `extra`, then by `overrides`, and validated.
 
     `extra` maps dotted keys to Python values; `overrides` are texts such as "train.lr=3e-4". All mistakes are
-    reported in one UserError. A file's table `recipe` is not for training but for `unrolled reproduce`.
+    reported in one UserError. The table `recipe` of a file is for `unrolled reproduce` and skipped.
 
     >>> from pydantic import Field
     >>> from unrolled.config import Section
@@ -93,7 +93,7 @@ def read_config(
 
 
 def changes_of(set: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
-    """What the argument `set` of functions means: texts such as "model.cell=gru", and values of dotted keys."""
+    """The argument `set` as texts such as "model.cell=gru" and as values of dotted keys."""
     if not isinstance(set, (Mapping, list, tuple, type(None))):
         raise UserError(
             f"set is {type(set).__name__} {set!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
@@ -149,7 +149,7 @@ def read_toml(path: Path) -> TomlFile:
 
 
 def _line_numbers(text: str) -> dict[str, int]:
-    """The line each key of a valid TOML text stands on, found by reading statement by statement."""
+    """The line number of each key of a valid TOML text."""
     numbers: dict[str, int] = {}
     table, statement, start = "", "", 1
     for number, line in enumerate(text.split("\n"), 1):
@@ -158,7 +158,7 @@ def _line_numbers(text: str) -> dict[str, int]:
         try:
             found = list(_paths(tomllib.loads(statement)))
         except ValueError:
-            continue  # the value goes on in the next line
+            continue  # the value continues on the next line
         is_header = statement.lstrip().startswith("[")
         for path in found:
             numbers.setdefault(path if is_header else table + path, start)
@@ -175,7 +175,7 @@ def _paths(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _flatten(data: Mapping[str, Any], sections: Mapping[str, str], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of nested tables, opened only where the configuration has a section."""
+    """(dotted key, value) of nested tables; only sections of the configuration are opened."""
     for name, value in data.items():
         path = prefix + name
         if path in sections and isinstance(value, dict):
@@ -185,7 +185,7 @@ def _flatten(data: Mapping[str, Any], sections: Mapping[str, str], prefix: str =
 
 
 def _parse(text: str, key: Key | None) -> Any:
-    """The value of an override: TOML, a number or truth value as Python writes it, or else the bare text."""
+    """The value of an override: TOML, a number or Boolean in Python's notation, or plain text."""
     text = text.strip() or text
     kinds, choices = (key.kinds, key.choices) if key else (frozenset(), ())
     if text.lower() == "none" and types.NoneType in kinds and text not in choices:
@@ -206,7 +206,7 @@ def _parse(text: str, key: Key | None) -> Any:
 
 
 def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Given], problems: list[Problem]) -> S:
-    """The configuration of `base` changed by what was given, or one error with all that is wrong."""
+    """The configuration of `base` with the new values, or one error that lists all mistakes."""
     known, sections = keys(cls), sections_of(cls)
     values, sources = dict(base), dict[str, int]()
     for index, (path, value, where) in enumerate(given):
@@ -223,7 +223,7 @@ def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Given], probl
             table = table[parent]
         table[name] = {} if path in sections else plain(values[path])
     try:
-        # JSON, because its strict mode takes text for a path and a list for a tuple, but no text for a number.
+        # pydantic's strict mode for JSON accepts text for a path and a list for a tuple, but not text for a number
         config = cls.model_validate_json(json.dumps(nested), strict=True)
     except ValidationError as error:
         seen: set[str] = set()
@@ -246,7 +246,7 @@ def _at(where: str, error: UserError) -> UserError:
 
 
 def _misplaced(path: str, value: Any, known: Iterable[str], sections: Iterable[str]) -> UserError:
-    """The error for a path that is no key, with the nearest key, or the keys that would be there."""
+    """The error for an unknown key, with the most similar key, or the keys of its section."""
     parent = path
     while parent and parent not in sections:
         parent = parent.rpartition(".")[0]
@@ -259,7 +259,7 @@ def _misplaced(path: str, value: Any, known: Iterable[str], sections: Iterable[s
 
 
 def _nearest(path: str, names: Sequence[str]) -> list[str]:
-    """The names a mistaken path may mean: the same key in other sections, or the most similar one, best beside it."""
+    """Suggestions for an unknown key: the same key in other sections, or the most similar key."""
     path = path.lower().replace("-", "_")
     parent, _, last = path.rpartition(".")
     if path in names:
@@ -277,7 +277,7 @@ def _nearest(path: str, names: Sequence[str]) -> list[str]:
 
 
 def _wrong(detail: ErrorDetails, known: Mapping[str, Key], values: Mapping[str, Any]) -> tuple[str, UserError]:
-    """The path that one of pydantic's errors is about, and the error in plain words."""
+    """The path of one of pydantic's errors, and the error in our words."""
     place, kind = [str(part) for part in detail["loc"]], detail["type"]
     path = next((p for n in range(len(place), 0, -1) if (p := ".".join(place[:n])) in known), ".".join(place))
     own = str(detail["ctx"]["error"]) if kind in ("value_error", "assertion_error") else ""  # from a validator
