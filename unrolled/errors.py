@@ -1,4 +1,4 @@
-"""The one error a user's mistake becomes, and the wording of unknown names."""
+"""The error of a user's mistake, and its wording for unknown names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError, RuntimeError):
-    """A mistake in what the user gave: `problem` says what is wrong, `fix` what to do about it.
+    """A user's mistake: `problem` says what is wrong, `fix` what to do about it.
 
     It is a ValueError and a RuntimeError because torch.nn raises one or the other for the same mistakes:
-    code that catches torch's errors goes on working.
+    code that catches torch's errors keeps working.
 
     >>> print(UserError("lengths[2]=9 is longer than the input's 7 steps.", "Pass lengths between 0 and 7."))
     lengths[2]=9 is longer than the input's 7 steps. Pass lengths between 0 and 7.
@@ -37,30 +37,32 @@ def unknown_name(kind: str, got: object, choices: Iterable[str]) -> UserError:
     names = sorted(choices)
     if not names:
         return UserError(f"Unknown {kind} {got!r}.", "There are none.")
-    near = difflib.get_close_matches(str(got).lower(), names, n=1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    lowered = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(got).lower(), lowered, n=1)
+    hint = f"Did you mean {lowered[near[0]]!r}? " if near else ""
     return UserError(f"Unknown {kind} {got!r}.", f"{hint}Choices: {', '.join(names)}.")
 
 
 class UnknownOption(UserTypeError):
-    """An option that something does not have. What says options in other words can say this in them too."""
+    """An option that a layer or function does not have. Callers that rename options (CLI flags) can reword it."""
 
     def __init__(self, owner: str, name: str, known: Iterable[str]) -> None:
         self.name, self.known = name, list(known)
-        said = unknown_name(f"{owner} option", name, self.known)
-        super().__init__(said.problem, said.fix)
+        error = unknown_name(f"{owner} option", name, self.known)
+        super().__init__(error.problem, error.fix)
 
 
 class Note(UserWarning):
-    """Something a user should know that stops nothing. The command line prints it; in Python it is a warning."""
+    """A remark for the user. The command line prints it; in Python it is a warning."""
 
 
 def note(text: str) -> None:
+    """Show a remark to the user."""
     warnings.warn(text, Note, stacklevel=2)
 
 
 def remedy(error: OSError) -> str:
-    """What to do about an error of the system, where its number says it.
+    """The remedy for an error of the operating system, or "" where none is known.
 
     >>> remedy(OSError(errno.ENOSPC, "No space left on device"))
     'Free some space'

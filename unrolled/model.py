@@ -1,4 +1,4 @@
-"""Model: what `load` and `train` return, and the one file it is kept in."""
+"""Model: the result of `load` and `train`, with its save file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from unrolled.training.checkpoint import write_atomically
 
 
 class ModelRunner(Protocol):
-    """The answers of a model to requests: see `unrolled.tasks.Runner`."""
+    """The part of a model that answers requests: see `unrolled.tasks.Runner`."""
 
     @property
     def reads_files(self) -> bool: ...
@@ -43,7 +43,7 @@ class ModelRunner(Protocol):
 
 
 class ModelTracer(Protocol):
-    """A look inside a model: see `unrolled.tasks.Tracer`."""
+    """The part of a model that makes traces and embeddings: see `unrolled.tasks.Tracer`."""
 
     @property
     def options(self) -> tuple[TraceOption, ...]: ...
@@ -100,7 +100,7 @@ class Model:
 
     task: ModelTask
     config: Section
-    assets: Any  # vocabularies and the like, which the task built from the training data
+    assets: Any  # vocabularies and other data that the task built from the training data
     network: nn.Module
     scores: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -119,12 +119,12 @@ class Model:
 
     @property
     def runner(self) -> ModelRunner:
-        """Answers requests: `model.runner.run(Request(...))` gives what `unrolled run` writes."""
+        """Answers requests: `model.runner.run(Request(...))` yields the output of `unrolled run`."""
         return self.task.runner(self)
 
     @property
     def tracer(self) -> ModelTracer:
-        """Looks inside the model."""
+        """Makes traces and embeddings."""
         return self.task.tracer(self)
 
     def predict(self, inputs: Any, **options: Any) -> Any:
@@ -135,10 +135,10 @@ class Model:
     def evaluate(
         self, data: Any, *, set: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
     ) -> dict[str, Any]:
-        """Scores on a file; the options are the task's. `set` is for a file with other columns: see `read_as`."""
+        """Scores on a file; `options` are those of the task. `set` is for a file with other columns: see `read_as`."""
         paths = data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,)
         for path in paths:
-            check_path(path, "What to evaluate on")
+            check_path(path, "The evaluation data")
         self.task.options.check("eval", options)
         return self.task.evaluate_file(self.read_as(set), data, **options)
 
@@ -154,7 +154,7 @@ class Model:
         for key in [*(override.partition("=")[0].strip() for override in overrides), *changes]:
             if key not in known:
                 fix = f"For this file: {', '.join(known)}." if known else "Leave it out."
-                raise UserError(f"{key} of a trained model cannot be set: only how a file is read can.", fix)
+                raise UserError(f"{key} of a trained model cannot be set: only keys about reading a file can.", fix)
         config = read_config(type(self.config), None, overrides, {**self.config.model_dump(mode="json"), **changes})
         return replace(self, config=config)
 
@@ -167,16 +167,16 @@ class Model:
         return self.tracer.embed(inputs)
 
     def word_vectors(self) -> Vectors:
-        """The embeddings of the words it knows: neighbours, analogies, a file of them."""
+        """The embeddings of its vocabulary, with neighbours, analogies and export."""
         return self.tracer.word_vectors()
 
     def stream(self, **options: Any) -> Any:
-        """A stream for input in pieces: the split never changes the result."""
+        """A stream that takes input in pieces; the split does not change the result."""
         self.task.options.check("stream", options)
         return self.runner.stream(**options)
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:
-        """Everything inside the model on one input: gates, states, gradients, attention, search."""
+        """The model's internals on one input: gates, states, gradients, attention, search."""
         return self.tracer.trace(inputs, **options)
 
     @property
@@ -184,7 +184,7 @@ class Model:
         return sum(p.numel() for p in self.network.parameters())
 
     def save(self, path: str | Path, scores: Mapping[str, float] | None = None) -> None:
-        """Writes the one file: weights, and in its metadata all the rest."""
+        """Write the model file: weights, and everything else as metadata."""
         about = {
             "format": FORMAT,
             "task": self.task.name,
@@ -198,7 +198,7 @@ class Model:
 
 
 def check_path(given: Any, what: str) -> None:
-    """Refuses anything but a path where a file is meant; `what` it is for begins the message."""
+    """Reject anything but a path; the message begins with `what`."""
     if isinstance(given, (str, PathLike)):
         return
     size = f" of {len(given):,}" if hasattr(given, "__len__") else ""
@@ -213,7 +213,7 @@ def current_versions() -> dict[str, str]:
 
 
 def find_file(path: str | Path) -> Path:
-    """A model file, or a run folder's best."""
+    """The model file at a path, or the best model of a run folder."""
     path = Path(path)
     if path.is_dir():
         for name in ("best.safetensors", "last.safetensors"):

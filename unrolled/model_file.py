@@ -30,7 +30,7 @@ CHANGED = "The file was changed after it was written: use another copy of it."
 LARGEST = 1 << 24  # largest integer in the model section, unless the file has more weights
 ROOM = 1 << 24  # numbers that building a network may need besides a multiple of its weights
 LONGEST = 1000  # characters of a message about the file's content
-CALLS = 20_000  # tensors it may create besides a multiple of the file's
+CALLS = 20_000  # tensors that building may create besides a multiple of the file's
 Name = Annotated[str, Field(max_length=1000)]
 
 
@@ -139,7 +139,7 @@ def building(path: Path, config: Any) -> Iterator[None]:
         raise UserError(problem[:LONGEST], error.fix) from None
     except Exception as error:
         raise UserError(
-            f"{path} is damaged: no network can be built of its config and vocabularies: "
+            f"{path} is damaged: no network can be built from its config and vocabularies: "
             f"{type(error).__name__}, {show(str(error))}.",
             CHANGED,
         ) from error
@@ -220,7 +220,7 @@ class _Lazy(Mapping[str, Tensor]):
 
 def _shapes(path: Path) -> list[list[int]]:
     with _whole(path), safe_open(path, "pt") as file:
-        return [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118, it is no dictionary
+        return [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118, not a dictionary
 
 
 @contextmanager

@@ -319,9 +319,11 @@ void DictionarySearch::keep_best() {
     std::nth_element(chosen_.begin(), chosen_.begin() + (beam - 1), chosen_.end(), better);
     chosen_.resize(beam);
   }
-  std::sort(chosen_.begin(), chosen_.end(), [&](int32_t a, int32_t b) { return next_[a].order < next_[b].order; });
+  ranks_.clear();
+  for (const int32_t i : chosen_) ranks_.push_back(static_cast<uint64_t>(next_[i].order) << 32 | static_cast<uint32_t>(i));
+  std::sort(ranks_.begin(), ranks_.end());
   slots_.clear();
-  for (const int32_t i : chosen_) slots_.push_back(next_[i]);
+  for (const uint64_t rank : ranks_) slots_.push_back(next_[static_cast<uint32_t>(rank)]);
 }
 
 void DictionarySearch::write_records() {

@@ -124,6 +124,7 @@ class DictionarySearch {
   std::vector<uint8_t> any_end_;  // by label: whether one of them stays whose word the model has forgotten
   std::vector<double> scores_;
   std::vector<int32_t> chosen_;
+  std::vector<uint64_t> ranks_;  // order and index of those chosen
   struct Cached {
     uint64_t key = ~uint64_t{0};
     float log10 = 0;

@@ -83,11 +83,11 @@ def test_attention_is_drawn(folder: Path, table: Path, tmp_path: Path) -> None:
     assert (code, out.strip() in scenes()[0][2], (tmp_path / "c.svg").exists()) == (0, True, True)
     code, _, said = call("run", folder, table.parent / "images", "--attention", tmp_path / "b.png")
     assert code == 2
-    assert said.startswith("unrolled: A drawing shows one picture, and there are 36. Give one.")
+    assert said.startswith("unrolled: A picture shows one input, and there are 36. Give one.")
     (tmp_path / "cut.png").write_bytes(picture(table).read_bytes()[:40])
     code, out, said = call("run", folder, tmp_path / "cut.png", picture(table), "--attention", tmp_path / "b.png")
     assert (code, out) == (2, "")
-    assert said.startswith("unrolled: A drawing shows one picture, and there are 2. Give one.")
+    assert said.startswith("unrolled: A picture shows one input, and there are 2. Give one.")
     code, _, said = call("run", folder, tmp_path / "cut.png", "--attention", tmp_path / "b.png")
     assert (code, (tmp_path / "b.png").exists()) == (2, False)
     assert said.startswith(f"unrolled: {tmp_path / 'cut.png'} is damaged or cut off.")

@@ -277,7 +277,7 @@ def test_options_of_other_tasks_are_refused(folder: Path) -> None:
 def test_draws_that_cannot_be(folder: Path) -> None:
     code, _, err = call("run", folder, "--steps", "3", "--sample", given="1,2\n")
     assert code == 2
-    assert "There is no distribution to draw from. Train with model.loss=gaussian." in err
+    assert "This model has no distribution to sample from. Train with model.loss=gaussian." in err
     code, _, err = call("run", folder, "--sample", given="1,2\n")
     assert code == 2
     assert "What a model goes on with can be drawn, and it is not to go on. Say for how many steps." in err

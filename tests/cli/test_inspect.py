@@ -80,7 +80,7 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
     [
         (
             ("--step", "1"),
-            "There is no input to look at. Give a text after the model, --file FILE, or --example N of its data.",
+            "There is no input. Give a text after the model, --file FILE, or --example N of its data.",
         ),
         (
             ("3", "--file", "a.txt", "--step", "0"),
@@ -89,7 +89,7 @@ def test_an_input_from_a_file(run_of: Runs, data: Path, tmp_path: Path) -> None:
         (("3", "--figures", "a", "--format", "gif"), "Unknown format 'gif'. Choices: pdf, png, svg."),
         (
             ("3", "--step", "0", "--set", "beam"),
-            "--set 'beam' says no value. Expected NAME=VALUE, such as --set beam=8.",
+            "--set 'beam' has no value. Expected NAME=VALUE, such as --set beam=8.",
         ),
         (
             ("3", "--step", "0", "--set", "beam=8"),

@@ -32,7 +32,7 @@ def test_of_several_models_those_that_have_it(run_of: Runs, tmp_path: Path) -> N
     assert code == 0
     assert pages((tmp_path / "gradients.pdf").read_bytes())[0] == pytest.approx(6.9 * 72)
     for name, message in (
-        ("attention", "A recurrent language model has no attention. There are: "),
+        ("attention", "A recurrent language model has no attention. Choices: "),
         ("gate", "Unknown figure 'gate'. Did you mean 'gates'?"),
     ):
         code, _, said = call("inspect", *both, "--only", f"{name},gates" if name == "gate" else name)
@@ -43,9 +43,9 @@ def test_of_several_models_those_that_have_it(run_of: Runs, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--figures", "a", "--width", "wide"), f"width='wide' is no width. {WIDTHS}"),
-        (("--figures", "a", "--only", "gates"), "A vanilla RNN has no gates. There are: losses, states, norms, "),
-        (("--figures", "a", "--only", ","), "No figure is named. There are: losses, states, "),
+        (("--figures", "a", "--width", "wide"), f"width='wide' is not a width. {WIDTHS}"),
+        (("--figures", "a", "--only", "gates"), "A vanilla RNN has no gates. Choices: losses, states, norms, "),
+        (("--figures", "a", "--only", ","), "No figure is named. Choices: losses, states, "),
         (("--step", "0", "--width", "3"), "--width is about figures. Give --figures FOLDER."),
         (("--only", "gates"), "--only is about figures. Give --figures FOLDER."),
     ],

@@ -25,7 +25,7 @@ from unrolled.cli.app import main
 from unrolled.data.readers.media.archives import Medium
 from unrolled.errors import Note
 from unrolled.tasks.recognize.predict import hear
-from unrolled.tasks.recognize.task import Recognize
+from unrolled.tasks.recognize.run import RecognizeRunner
 
 
 def run(*parts: str, text: str | bytes = "", folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -70,7 +70,7 @@ def test_one_bad_file_among_good_ones(folder: Path, monkeypatch: pytest.MonkeyPa
     assert bad["error"].startswith("text.txt is not a readable recording: Format not recognised.")
     assert result.returncode == 2
     assert "1 of 3 inputs could not be read." in result.stderr
-    monkeypatch.setattr(Recognize, "at_once", 1)  # read one after the other
+    monkeypatch.setattr(RecognizeRunner, "at_once", 1)  # read one after the other
     later = run("run", "m", "test0.wav", "text.txt", "test1.wav", folder=folder)
     assert later.stdout.splitlines() == [words(10, seed=1)[0], "", words(10, seed=1)[1]]
     assert "1 of 3 inputs could not be read." in later.stderr

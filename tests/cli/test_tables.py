@@ -85,7 +85,7 @@ def test_columns_of_another_name(folder: Path, model: Model, tmp_path: Path) -> 
         code, _, said = call("run", folder, path, "--set", key)
         assert code == 2
         assert said == (
-            f"unrolled: {key.partition('=')[0]} of a trained model cannot be set: only how a file is read can. "
+            f"unrolled: {key.partition('=')[0]} of a trained model cannot be set: only keys about reading a file can. "
             "For this file: data.text_column, data.label_column, data.label_separator.\n"
         )
 
@@ -308,7 +308,10 @@ def test_labels_that_are_gone(model: Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("train", "classify", "--train", "a", "--train", "b"), "--train is given twice. Give one file:"),
+        (
+            ("train", "classify", "--train", "a", "--train", "b"),
+            "--train is given twice. Give one file with the rows of all.",
+        ),
         (("train", "generate", "--out", "a", "--out=b", "--out", "c"), "--out is given 3 times. Give it once."),
         (("check", "classify", "--valid", "a", "--valid", "b"), "--valid is given twice."),
         (("run", "m", "--beam", "1", "--beam", "2"), "--beam is given twice."),
@@ -357,7 +360,7 @@ def test_data_in_memory(model: Model) -> None:
     for given, shown in ((rows, "list of 1"), ({"text": ["fine"]}, "dict of 1"), ((rows, rows), "tuple of 2")):
         for name, use in (
             ("train", lambda d: unrolled.train("classify", train=d)),
-            ("What to evaluate on", model.evaluate),
+            ("The evaluation data", model.evaluate),
         ):
             with pytest.raises(UserError) as error:
                 use(given)

@@ -123,8 +123,11 @@ def test_pictures(folder: Path, file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--picture", "a.gif"), "unrolled: a.gif is no picture: its name ends in '.gif'. Use .png, .svg, .pdf."),
-        (("--picture", "none/a.png"), "unrolled: There is no folder none. Make it first, or choose another place."),
+        (
+            ("--picture", "a.gif"),
+            "unrolled: a.gif is not an image file: its name ends in '.gif'. Use .png, .svg, .pdf.",
+        ),
+        (("--picture", "none/a.png"), "unrolled: There is no folder none. Create it first, or choose another folder."),
         (("--length-penalty", "mean"), "unrolled: Unknown length penalty 'mean'. Choices: average, gnmt, none."),
         (
             ("--repetition-penalty", "2"),
@@ -166,7 +169,7 @@ def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, 
 def test_a_picture_shows_one_input(folder: Path, tmp_path: Path) -> None:
     code, _, said = call("run", folder, "--picture", tmp_path / "a.png", given="3\n5\n")
     assert code == 2
-    assert said.startswith("unrolled: A picture shows one input, and there are 2. Give one with --text.")
+    assert said.startswith("unrolled: A picture shows one input, and there are 2. Give one.")
 
 
 def test_broken_files_are_said_with_their_line(folder: Path, tmp_path: Path) -> None:

@@ -253,13 +253,13 @@ def test_damaged_lines_of_a_run_are_left_out_and_said(run: Path, tmp_path: Path)
     shutil.copytree(run, copy)
     rows = (copy / "metrics.jsonl").read_bytes()
     (copy / "metrics.jsonl").write_bytes(rows + b'{"step": "x"}\n\xff\xfe\n' + b"[" * 100_000 + b"\n[]\n")
-    with pytest.warns(Note, match=r"metrics\.jsonl:3 is damaged and is not shown\."):
+    with pytest.warns(Note, match=r"metrics\.jsonl:3 is damaged and not shown\."):
         assert run_rows(copy)["step"] == run_rows(run)["step"]
     (copy / "updates.csv").write_text("step,loss\n1,x\n")
     (copy / "config.toml").write_bytes(b"\xff")
-    with pytest.warns(Note, match=r"updates\.csv is damaged and is not shown: "):
+    with pytest.warns(Note, match=r"updates\.csv is damaged and not shown: "):
         assert run_rows(copy)["updates"] is None
-    with pytest.warns(Note, match=r"updates\.csv is damaged and is not shown: "):
+    with pytest.warns(Note, match=r"updates\.csv is damaged and not shown: "):
         assert curves(copy, "perplexity") is None
 
 

@@ -58,5 +58,5 @@ def test_mistakes(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("good\tyes\nbad\tno\nfine\tyes\nawful\tno\n" * 3)
     settings = {"model.hidden_size": 4, "train.max_steps": 1}
     other = unrolled.train("classify", train=tmp_path / "t.tsv", out=tmp_path / "run", set=settings, quiet=True)
-    with pytest.raises(UserError, match=r"^A model of classify gives texts no probability\. Use one of generate\.$"):
+    with pytest.raises(UserError, match=r"^A model of classify cannot score text\. Use a model of generate\.$"):
         rescore([("a", 0.0)], other, weight=1)

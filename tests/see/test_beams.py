@@ -109,5 +109,5 @@ def test_too_many_frames_to_show(model_of: Find, monkeypatch: pytest.MonkeyPatch
     frames = len(trace.frames.posteriors)  # type: ignore[union-attr]
     with pytest.raises(UserError) as error:
         trace.figure("beams")
-    message = f"The search is shown for up to 2 frames; this input has {frames}. There are: "
+    message = f"The search is shown for up to 2 frames; this input has {frames}. Choices: "
     assert str(error.value).startswith(message)

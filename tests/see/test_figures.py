@@ -21,12 +21,12 @@ from tests.see.models import input_of, waves
 from unrolled.errors import Note, UserError
 from unrolled.model import Model
 from unrolled.see import attention_figure, attention_maps, length_figure
-from unrolled.see.figures.kinds import compare_gradients
+from unrolled.see.figures.gradients import compare_gradients
 from unrolled.see.figures.steps import naming
 from unrolled.see.figures.style import quiet, style
 from unrolled.see.frames import Frames
 from unrolled.see.trace import AttentionMap, ModelTrace, Probe
-from unrolled.see.units import liveliest
+from unrolled.see.units import most_active
 
 Find = Callable[[str], Model]
 WIDTHS = "Expected inches from 2 to 60, such as 5.5, or a name: column (3.3 in), page (6.9 in)."
@@ -50,15 +50,15 @@ def colours(axis: Any) -> np.ndarray:
 # units
 
 
-def test_the_liveliest_move_most_in_all_panels_together() -> None:
+def test_the_most_active_units_vary_most_in_all_panels_together() -> None:
     torch.manual_seed(3)
     h, c = torch.randn(9, 20).cumsum(0), torch.randn(9, 20)
     moved = h.diff(dim=0).abs().sum(0) + c.diff(dim=0).abs().sum(0)
-    chosen = liveliest({"h": h, "c": c.numpy()}, 7)
+    chosen = most_active({"h": h, "c": c.numpy()}, 7)
     assert chosen == sorted(chosen)
     assert set(chosen) == set(moved.topk(7).indices.tolist())
-    assert liveliest({"h": h[:1]}, 3) == [0, 1, 2]  # nothing moves in one step
-    assert liveliest({"h": torch.full((4, 2), torch.nan)}, 5) == [0, 1]
+    assert most_active({"h": h[:1]}, 3) == [0, 1, 2]  # one step has no variation
+    assert most_active({"h": torch.full((4, 2), torch.nan)}, 5) == [0, 1]
 
 
 @pytest.mark.parametrize("kind", ["generate-lstm", "generate-gru"])
@@ -167,12 +167,12 @@ def test_text_is_smaller_in_a_column_and_settings_of_the_user_come_back(model_of
 @pytest.mark.parametrize(
     ("width", "problem"),
     [
-        ("wide", "width='wide' is no width."),
-        ("3.3in", "width='3.3in' is no width."),
+        ("wide", "width='wide' is not a width."),
+        ("3.3in", "width='3.3in' is not a width."),
         (0.5, "width=0.5 is out of range."),
         ("nan", "width='nan' is out of range."),
         (-3, "width=-3 is out of range."),
-        ([3], "width=[3] is no width."),
+        ([3], "width=[3] is not a width."),
     ],
 )
 def test_widths_that_are_none(width: Any, problem: str, model_of: Find, tmp_path: Path) -> None:
@@ -191,8 +191,8 @@ def test_only_some_figures(model_of: Find, tmp_path: Path) -> None:
     drawings = "attention, beams, flow, forecast, frames, gates, gradients, lattice, losses, norms, states."
     for only, message in (
         (["nroms"], f"Unknown figure 'nroms'. Did you mean 'norms'? Choices: {drawings}"),
-        (["gates"], "A vanilla RNN has no gates. There are: losses, states, norms, gradients, flow."),
-        ([], "No figure is named. There are: losses, states, norms, gradients, flow."),
+        (["gates"], "A vanilla RNN has no gates. Choices: losses, states, norms, gradients, flow."),
+        ([], "No figure is named. Choices: losses, states, norms, gradients, flow."),
     ):
         with pytest.raises(UserError) as error:
             trace.save(tmp_path, only=only)

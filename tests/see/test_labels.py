@@ -11,7 +11,7 @@ import pytest
 
 from unrolled.errors import Note
 from unrolled.see import attention_figure, length_figure
-from unrolled.see.figures.labels import _characters, _tell_of_boxes, drawable, fonts, shown
+from unrolled.see.figures.labels import _characters, _note_missing_glyphs, drawable, fonts, shown
 
 PRIVATE = "\ue0ff"  # a character that no font has
 MEDIUM = "\u2315"  # one that STIXGeneral has, which comes with matplotlib, and DejaVu has not
@@ -20,10 +20,10 @@ MEDIUM = "\u2315"  # one that STIXGeneral has, which comes with matplotlib, and 
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
     """Fonts are looked for anew, before and after."""
-    for cached in (fonts, _characters, _tell_of_boxes):
+    for cached in (fonts, _characters, _note_missing_glyphs):
         cached.cache_clear()
     yield
-    for cached in (fonts, _characters, _tell_of_boxes):
+    for cached in (fonts, _characters, _note_missing_glyphs):
         cached.cache_clear()
 
 
@@ -41,8 +41,8 @@ def test_boxes_stand_for_what_no_font_has_and_that_is_said_once() -> None:
     labels, said = drawn("dog", PRIVATE, f"a{PRIVATE}b")
     assert labels == ["dog", "□", "a□b"]
     assert said == [
-        "No font of this machine has some characters of the picture: boxes stand for them. Install one that has them, "
-        "such as Noto Sans CJK for Chinese, Japanese and Korean."
+        "The installed fonts lack some characters of the figure, which are drawn as boxes. Install a font that has "
+        "them, such as Noto Sans CJK for Chinese, Japanese and Korean."
     ]
 
 
@@ -60,7 +60,7 @@ def test_an_installed_font_is_used_for_what_others_lack(monkeypatch: pytest.Monk
 
 
 def test_names_of_models_are_drawn_like_tokens() -> None:
-    with pytest.warns(Note, match="No font of this machine"):
+    with pytest.warns(Note, match="The installed fonts lack some characters"):
         figure = length_figure({f"runs/{PRIVATE}": {"1-5": {"bleu": 30.0, "sentences": 9}}})
     (line,) = figure.axes[0].get_lines()
     assert line.get_label() == "runs/□"

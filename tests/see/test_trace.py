@@ -48,7 +48,7 @@ def test_what_is_not_there_says_why(kind: str, model_of: Find) -> None:
     assert not set(trace.missing) & set(trace.kinds)
     for name in absent:
         assert name in trace.missing
-        with pytest.raises(UserError, match=f"There are: {', '.join(trace.kinds)}"):
+        with pytest.raises(UserError, match=f"Choices: {', '.join(trace.kinds)}"):
             trace.figure(name)
     has = {"translate": "beams", "caption": "beams", "classify": "attention"}.get(trace.task)
     assert has is None or has in trace.kinds
@@ -283,8 +283,8 @@ def test_forecast_losses_are_training_losses(model_of: Find) -> None:
         ("translate-luong", "", {}, "There is no text to show. Give a source with at least one token."),
         ("forecast", waves(0), {}, "There is no row to trace. Give at least one."),
         ("generate-lstm", "3", {"hid": (1,)}, OPTIONS),
-        ("generate-lstm", "3", {"hide": (9,)}, "There is no token 9 to hide. Expected places from 0 to 0."),
-        ("generate-lstm", "3", {"hide": "a"}, "hide='a' is not places such as 0,3."),
+        ("generate-lstm", "3", {"hide": (9,)}, "There is no token 9 to hide. Expected positions from 0 to 0."),
+        ("generate-lstm", "3", {"hide": "a"}, "hide='a' is not positions such as 0,3."),
         ("generate-lstm", "3", {"temperature": 0}, COLD),
         ("generate-lstm", "3", {"temperature": "nan"}, "temperature='nan' is not a number."),
         ("translate-luong", "3", {"beam": "many"}, "beam='many' is not a whole number."),
@@ -306,12 +306,12 @@ def test_mistakes_with_a_trace(model_of: Find) -> None:
         (lambda: trace.by_hand(9, 0), "There is no step 9. Expected 0 to 4."),
         (lambda: trace.by_hand(0, 99), "There is no unit 99. Expected 0 to 11."),
         (lambda: trace.units_like([1.0]), "The mark has 1 numbers. Expected one for each of 5 steps."),
-        (lambda: trace.units_like([1.0] * 5), "The mark is the same everywhere."),
+        (lambda: trace.units_like([1.0] * 5), "The mark is the same for all tokens."),
     ):
         with pytest.raises(UserError) as error:
             call()
         assert str(error.value).startswith(message)
-    with pytest.raises(UserError, match=r"A vanilla RNN has no gates\. There are: losses, states, norms"):
+    with pytest.raises(UserError, match=r"A vanilla RNN has no gates\. Choices: losses, states, norms"):
         model_of("generate-rnn").trace("3").figure("gates")
 
 

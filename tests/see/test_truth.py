@@ -137,7 +137,7 @@ def test_a_language_models_own_choice_on_request(model_of: Find) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("classify", {"target": "truth"}, "The truth of this input is not known. Give it: truth=…, or look at"),
+        ("classify", {"target": "truth"}, "The truth of this input is not known. Give it: truth=…, or inspect"),
         ("classify", {"target": "trouth"}, "Unknown target 'trouth'. Did you mean 'truth'? Choices: answer, truth."),
         ("tag-crf", {"truth": "O O"}, "The truth has 2 tags. Expected one for each of 8 words."),
         ("forecast", {"truth": [[1.0]]}, "The truth has shape (1, 1). Expected a row for each row of the input, with "),
@@ -184,7 +184,7 @@ def test_words_are_weighed_by_leaving_them_out(model_of: Find) -> None:
         del words[place]
         chances = [model.predict(text).probabilities["bad"] for text in (TEXT, " ".join(words))]
         assert score == pytest.approx(float(np.log(chances[0]) - np.log(chances[1])), abs=1e-5)
-    assert str(found).splitlines()[0] == "log p(bad) falls by so much without"
+    assert str(found).splitlines()[0] == "decrease of log p(bad) without each word"
     assert model.trace("fine").attribution.words == ["fine"]
 
 
@@ -192,7 +192,7 @@ def test_a_long_texts_words_are_weighed_in_groups(model_of: Find) -> None:
     found = model_of("classify").trace("one fine " * 500).attribution
     assert (len(found.words), found.words_each) == (334, 3)
     assert found.words[0] == "one fine one"
-    with pytest.raises(UserError, match=r"There are no words to weigh\."):
+    with pytest.raises(UserError, match=r"This model has no word attribution\."):
         _ = model_of("generate-lstm").trace("3").attribution
 
 

@@ -55,7 +55,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A page on which any mistake of a script, and any request to elsewhere, is a failure."""
+    """A page where a script error or a request to another site fails the test."""
     context = browser.new_context(viewport={"width": 1100, "height": 800})
     opened = context.new_page()
     opened.set_default_timeout(60_000)
@@ -91,12 +91,12 @@ def inspection_of(run_of: Runs, kind: str, data: Path, *others: str) -> Inspecti
 
 
 def opened(page: Any, view: str) -> None:
-    """Waits until a view is drawn."""
+    """Wait until a view is drawn."""
     page.wait_for_selector(f'#view[data-ready="{view}"]')
 
 
 def until(page: Any, condition: str) -> None:
-    """Waits until a condition holds; playwright's own way is forbidden by the page's policy on scripts."""
+    """Wait until a condition holds; the page's script policy forbids playwright's own function."""
     for _ in range(600):
         if page.evaluate(condition):
             return
@@ -105,7 +105,7 @@ def until(page: Any, condition: str) -> None:
 
 
 def plotted(page: Any, number: int = 0) -> dict[str, Any]:
-    """The first data of a chart, as plotly has it."""
+    """The first trace of a plotly chart."""
     found: dict[str, Any] = page.evaluate(
         "n => { const d = document.querySelectorAll('.plot')[n].data[0]; return {x: d.x, y: d.y, z: d.z}; }", number
     )
@@ -121,7 +121,7 @@ def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path
         opened(page, "overview")
         assert trace.answer in page.text_content("#answer")
         drawn = page.evaluate("[...document.querySelectorAll('.plot')].map(p => [p.data[0].name, p.data[0].y])")
-        assert ("loss" in dict(drawn)) == (len(trace.losses) > 1)  # one loss is said, not drawn as a dot
+        assert ("loss" in dict(drawn)) == (len(trace.losses) > 1)  # a single loss is text, not a chart
         if len(trace.losses) > 1:
             close(dict(drawn)["loss"], trace.losses)
         assert len(drawn) == len(trace.forecasts) + (len(trace.losses) > 1)
@@ -144,7 +144,7 @@ def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path
 
 
 def close(shown: Any, expected: torch.Tensor) -> None:
-    """A chart's numbers equal the trace's, to the four digits that are sent."""
+    """Check a chart's numbers against the trace's, to the four digits that are sent."""
     rows = shown if isinstance(shown[0], list) else [shown]
     numbers = torch.tensor([[float("nan") if value is None else value for value in row] for row in rows])
     numbers = numbers if isinstance(shown[0], list) else numbers[0]
@@ -177,7 +177,7 @@ def test_numbers_are_the_traces(page: Any, run_of: Runs, model_of: Models, data:
 
 
 def test_what_if(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
-    """A token is hidden by a click, an option set, and the address holds it all."""
+    """A click hides a token, an option is set, and the URL holds both."""
     model = model_of("translate-luong")
     with served(inspection_of(run_of, "translate-luong", data)) as address:
         page.goto(address)
@@ -204,7 +204,7 @@ def test_what_if(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
         page.goto(f"{address}#o.hide=77")
         page.reload()
         page.wait_for_selector(".problem")
-        assert page.text_content(".problem") == "There is no token 77 to hide. Expected places from 0 to 5."
+        assert page.text_content(".problem") == "There is no token 77 to hide. Expected positions from 0 to 5."
 
 
 def test_units_by_a_mark_on_the_text(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
@@ -235,7 +235,7 @@ def test_units_by_a_mark_on_the_text(page: Any, run_of: Runs, model_of: Models, 
         page.click("#marker >> text=inside quotes")  # there are none: the picture stays
         page.wait_for_selector("#marker .problem")
         opened(page, "states")
-        assert page.text_content("#marker .problem").startswith("inside quotes: The mark is the same everywhere.")
+        assert page.text_content("#marker .problem").startswith("inside quotes: The mark is the same for all tokens.")
         assert len(plotted(page)["z"]) == 12
 
 
@@ -258,7 +258,7 @@ def test_several_models_and_keys_alone(page: Any, run_of: Runs, data: Path) -> N
 
 
 def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:
-    """Every layer over the updates, the clipped ones marked; what comes is drawn in place, zoomed in as it was."""
+    """Every layer over the updates, clipped ones marked; new updates keep the zoom."""
     run = tmp_path / "run"
     shutil.copytree(run_of("generate-lstm"), run)
     whole = (run / "updates.csv").read_text().splitlines(keepends=True)
@@ -270,7 +270,7 @@ def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Pat
         drawn = page.evaluate(f"{norms}.data.map(d => [d.name, d.y])")
         first = Updates.read(run)
         assert first is not None
-        assert [name for name, _ in drawn] == [*first.layers, "all together", "clipped"]
+        assert [name for name, _ in drawn] == [*first.layers, "total", "clipped"]
         for (name, shown), norm in zip(drawn[:-1], [*first.layers.values(), first.norm], strict=True):
             assert shown == pytest.approx(norm, rel=1e-3), name
         assert drawn[-1][1] == pytest.approx(first.norm[first.clipped], rel=1e-3)
@@ -282,8 +282,8 @@ def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Pat
 
 def test_a_model_of_files_without_one_says_how_to_give_one(page: Any, run_of: Runs) -> None:
     for kind, message in (
-        ("caption", f"This model looks at files. Name one: unrolled inspect {run_of('caption')} FILE. "),
-        ("tag-crf", "Give an input above, then look."),
+        ("caption", f"This model reads files. Name one: unrolled inspect {run_of('caption')} FILE. "),
+        ("tag-crf", "Enter an input above."),
     ):
         with served(Inspection(Asked({str(run_of(kind)): api.load(run_of(kind))}))) as address:
             page.goto(address)
@@ -292,7 +292,7 @@ def test_a_model_of_files_without_one_says_how_to_give_one(page: Any, run_of: Ru
 
 
 def test_a_search_grows(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
-    """By the keys of the slider, which keeps them; and on its own."""
+    """With the keys of the slider, and by playing."""
     trace = model_of("translate-luong").trace("3 5 7")
     assert trace.beams is not None
     with served(inspection_of(run_of, "translate-luong", data)) as address:
@@ -321,7 +321,7 @@ def test_a_phones_width_needs_no_scrolling_sideways(page: Any, run_of: Runs, dat
 
 
 def test_a_report_opens_from_a_file(page: Any, run_of: Runs, data: Path, tmp_path: Path) -> None:
-    """Without a server or a network: every view that it has, with the same numbers."""
+    """Every view works without a server or network, with the same numbers."""
     inspection = inspection_of(run_of, "translate-luong", data)
     save_report(inspection, tmp_path / "a.html")
     page.goto((tmp_path / "a.html").as_uri())
@@ -377,7 +377,7 @@ def test_the_truth_and_the_words_that_speak_for_it(page: Any, run_of: Runs) -> N
         page.click("#tab-overview")
         opened(page, "overview")
         page.fill("#text", "one poor")
-        page.press("#text", "Enter")  # another text, whose truth nobody knows
+        page.press("#text", "Enter")  # another text, without a known truth
         until(page, "location.hash.includes('text=one+poor')")
         opened(page, "overview")
         assert page.query_selector("#truth") is None
@@ -477,7 +477,7 @@ def test_a_clicked_row_colours_the_text(page: Any, run_of: Runs, data: Path) -> 
 
 
 def test_a_very_long_text_in_the_dark(browser: Any, run_of: Runs, data: Path) -> None:
-    """The page reports what it leaves out; dark colours and larger text reach the charts."""
+    """The page reports sampled losses; dark colours and larger text apply to the charts."""
     inspection = inspection_of(run_of, "generate-rnn", data)
     inspection.asked.text = "3 and 4 make 7\n" * 600
     context = browser.new_context(color_scheme="dark")

@@ -65,7 +65,7 @@ def test_other_paths_are_not_there(client: TestClient, path: str) -> None:
 def test_other_sites_are_refused(client: TestClient, headers: dict[str, str]) -> None:
     answer = client.post("/api/about", json={}, headers=headers)
     assert answer.status_code == 403
-    assert answer.json() == {"problem": "This page is at http://127.0.0.1:8650/ alone."}
+    assert answer.json() == {"problem": "This page is only available at http://127.0.0.1:8650/."}
     assert client.post("/api/about", json={}, headers={"origin": "http://localhost:8650"}).status_code == 200
 
 
@@ -89,14 +89,14 @@ def test_numbers_are_the_traces(client: TestClient, model_of: Callable[[str], Mo
         ("overview", {}, "There is no text to trace. Give at least one token."),
         ("overview", {"text": "3", "model": "other"}, "Unknown model 'other'."),
         ("valeus", {"text": "3"}, "Unknown view 'valeus'. Did you mean 'values'?"),
-        ("values", {"text": "3 and", "first": "9"}, "There are no steps from 9 to 5. Expected some of 0 to 5."),
+        ("values", {"text": "3 and", "first": "9"}, "There are no steps from 9 to 5. Expected a range within 0 to 5."),
         ("values", {"text": "3 and", "first": "x"}, "first='x' is not a whole number."),
         ("values", {"text": "3 and", "order": "mark"}, "The mark has 0 numbers. Expected one for each of 5 steps."),
         ("values", {"text": "3 and", "order": "up"}, "Unknown order 'up'. Choices: natural, lively, mark."),
         ("attention", {"text": "3 and", "map": "a"}, "There is no attention 'a'."),
         ("places", {"text": "3 and", "unit": "99"}, "There is no unit 99. Expected 0 to 11."),
-        ("words", {"words": ""}, "There is no word to look up. Give one, or a sum: king - man + woman."),
-        ("map", {"lines": "one"}, "A map of 1 sentences says nothing. Give at least three, one on a line."),
+        ("words", {"words": ""}, "No word was given. Give one, or a sum: king - man + woman."),
+        ("map", {"lines": "one"}, "A map needs at least three sentences; there are 1. Give one per line."),
         ("overview", {"text": "3", "o.beam": "5"}, "Unknown option of a trace 'beam'."),
     ],
 )
@@ -139,7 +139,7 @@ def test_runs_show_curves_samples_and_the_norms_of_layers(client: TestClient, ru
 
 
 def test_an_example_is_shown_and_a_text_in_its_place(run_of: Runs) -> None:
-    """A text that stands for an example can be changed; an example that is none has a name."""
+    """The text of an example can be edited; an example without text has a name."""
     path = str(run_of("translate-luong"))
     inspection = Inspection(Asked({path: api.load(path)}, example=0))
     about = inspection.about()
@@ -192,7 +192,7 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=f"Port {port} is in use. Leave out --port: the next free one is taken."):
+        with pytest.raises(UserError, match=f"Port {port} is in use. Leave out --port to use the next free one."):
             find_port(port)
         monkeypatch.setattr(page_module, "FIRST_PORT", port)
         assert find_port(None) > port
@@ -202,7 +202,7 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_browser_the_address_is_printed(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not before something answers there."""
+    """The address is printed after the server has started."""
     import webbrowser
 
     import uvicorn
@@ -230,8 +230,8 @@ def test_without_a_browser_the_address_is_printed(run_of: Runs, monkeypatch: pyt
     monkeypatch.setattr(uvicorn.Server, "capture_signals", lambda _: contextlib.nullcontext())
     serve(inspection_of(run_of, "generate-rnn"), None, True, say)
     assert answered
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/  \(Ctrl-C ends\)", said[0])
-    assert re.fullmatch(r"No browser was found: open http://127\.0\.0\.1:\d+/ in one\.", said[1])
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/  \(press Ctrl-C to stop\)", said[0])
+    assert re.fullmatch(r"No browser was found\. Open http://127\.0\.0\.1:\d+/ yourself\.", said[1])
 
 
 def test_without_its_parts_the_page_says_what_to_install(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,8 +240,8 @@ def test_without_its_parts_the_page_says_what_to_install(run_of: Runs, monkeypat
     code, _, said = call("inspect", run_of("generate-rnn"), "--no-browser")
     assert code == 2
     assert said == (
-        "unrolled: The page needs uvicorn, not installed here. "
-        "Install what it needs: pip install 'unrolled[see]'. --figures works without.\n"
+        "unrolled: The page needs packages that are not installed: uvicorn. "
+        "Install them: pip install 'unrolled[see]'. --figures works without them.\n"
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     code, _, said = call("inspect", run_of("generate-rnn"), "3", "--html", "a.html")
@@ -251,7 +251,7 @@ def test_without_its_parts_the_page_says_what_to_install(run_of: Runs, monkeypat
 
 def test_reports_in_wrong_places(run_of: Runs, tmp_path: Path) -> None:
     for place, message in (
-        ("a.pdf", "is no page: its name ends in '.pdf'. Use .html."),
+        ("a.pdf", "is not an HTML file: its name ends in '.pdf'. Use .html."),
         ("no/a.html", "There is no folder"),
     ):
         code, _, said = call("inspect", run_of("generate-rnn"), "3", "--html", tmp_path / place)
@@ -260,7 +260,7 @@ def test_reports_in_wrong_places(run_of: Runs, tmp_path: Path) -> None:
 
 
 def test_a_body_that_is_too_large_is_not_read(run_of: Runs) -> None:
-    """Refused by what it declares, and, where it declares nothing, as soon as it is too much."""
+    """It is rejected by its declared length, or, without one, once it exceeds the limit."""
     app = make_app(inspection_of(run_of, "generate-lstm"), 8650)
     for headers, most in (([(b"content-length", b"300000000")], 1), ([], 10)):
         read: list[int] = []
@@ -285,7 +285,7 @@ def test_a_body_that_is_too_large_is_not_read(run_of: Runs) -> None:
         assert sent[0]["status"] == 413
         assert len(read) <= most
         problem = json.loads(sent[1]["body"])["problem"]
-        assert problem.startswith(f"The question has {'300,000,000' if headers else 'over 8,388,608'} bytes;")
+        assert problem.startswith(f"The query has {'300,000,000' if headers else 'over 8,388,608'} bytes;")
         assert problem.endswith("Give a long text as a file: unrolled inspect MODEL --file FILE")
 
 
@@ -293,11 +293,11 @@ def test_a_body_that_is_too_large_is_not_read(run_of: Runs) -> None:
 def test_a_body_that_is_no_question(client: TestClient, body: bytes) -> None:
     answer = client.post("/api/overview", content=body)
     assert answer.status_code == 400
-    assert answer.json()["problem"].startswith("The question is no JSON object of texts.")
+    assert answer.json()["problem"].startswith("The query is not a JSON object of strings.")
 
 
 def test_numbers_that_are_none_are_null_and_said(run_of: Runs, tmp_path: Path) -> None:
-    """A model whose weights became NaN is looked at to see where."""
+    """NaN weights are shown as gaps, with a note."""
     path = str(run_of("generate-lstm"))
     model = api.load(path)
     with torch.no_grad():
@@ -323,7 +323,7 @@ def test_a_fault_of_ours_is_a_sentence_too(client: TestClient, monkeypatch: pyte
 
 
 def test_answers_about_a_long_text_are_bounded(run_of: Runs) -> None:
-    """However long it is: no list is longer than what is drawn, and few losses and steps are followed."""
+    """Lists are limited to what is drawn, and few losses and steps are sampled."""
     inspection = inspection_of(run_of, "generate-rnn", text="3 and 4 make 7\n" * 600)
     query = {"text": "3 and 4 make 7\n" * 600}
 
@@ -351,7 +351,7 @@ def test_marks_of_the_page(client: TestClient, model_of: Callable[[str], Model])
     assert named["marks"] == [0.0, 1.0, 0.0, 1.0, 2.0, 3.0, 0.0]
     picked = client.post("/api/values", json={**query, "mark": "@2,6"}).json()
     assert picked["marks"] == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
-    for mark, problem in (("inside quotes", "The mark is the same everywhere."), ("@x", "'@x' is no mark.")):
+    for mark, problem in (("inside quotes", "The mark is the same for all tokens."), ("@x", "'@x' is not a mark.")):
         assert client.post("/api/values", json={**query, "mark": mark}).json()["problem"].startswith(problem)
 
 
@@ -366,7 +366,7 @@ def test_a_report_shows_the_unit_that_was_asked_for(run_of: Runs, tmp_path: Path
 
 
 def test_one_number_looks_the_same_in_every_line(run_of: Runs) -> None:
-    """c_t = 3.9721 is not 3.9720 in the line before: values are written once, by one function."""
+    """c_t = 3.9721 must not appear as 3.9720 in another line."""
     inspection = inspection_of(run_of, "generate-lstm", text="3 and 4")
     for step in range(7):
         lines = inspection.view("step", {"text": "3 and 4", "layer": "l0", "step": str(step), "unit": "3"})["lines"]

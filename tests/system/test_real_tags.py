@@ -16,16 +16,16 @@ pytestmark = pytest.mark.skipif("UNROLLED_DATA" not in os.environ, reason="UNROL
 
 
 def test_parts_of_speech_are_learnt_and_the_file_comes_back(tmp_path: Path) -> None:
-    """400 updates on UD English EWT: above 91 %; each word's most frequent tag gives 88.1 % after all of train.
+    """250 updates on UD English EWT: above 88.5 %; each word's most frequent tag gives 88.1 % after all of train.
 
-    Twelve seeds ended at 92.5 to 92.9 %; after 250 updates nine ended at 89.9 to 91.0.
+    Nine seeds ended at 89.9 to 91.0 %.
     """
     folder = DATA / "ud_english_ewt"
     dev = folder / "en_ewt-ud-dev.conllu"
-    settings = {"train.seed": random.randrange(10**6), "train.max_steps": 400, "train.eval_every": 400}
+    settings = {"train.seed": random.randrange(10**6), "train.max_steps": 250, "train.eval_every": 250}
     train = folder / "en_ewt-ud-train.conllu.gz"
     model = api.train("tag", train=train, valid=dev, out=tmp_path / "run", set=settings, quiet=True)
-    assert model.scores["accuracy"] > 0.91, model.config
+    assert model.scores["accuracy"] > 0.885, model.config
     assert model.scores["tokens"] == 25_147
     before = dev.read_text().split("\n")
     after = "".join(model.runner.run(Request(files=[str(dev)]))).split("\n")

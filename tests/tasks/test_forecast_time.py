@@ -226,7 +226,7 @@ def test_inputs_without_a_future_are_held_only_if_asked(folder: Path, file: Path
 
 def test_nothing_to_hold_is_said(file: Path, tmp_path: Path) -> None:
     model = small(file, tmp_path / "run", data__input_columns="load", model__loss="gaussian", train__max_steps=1)
-    with pytest.warns(Note, match=r"predicts all of its inputs: there is none to hold, and holding inputs changes not"):
+    with pytest.warns(Note, match=r"predicts all of its inputs: hold_inputs changes not"):
         held = model.predict(np.ones((5, 1)), steps=2, hold_inputs=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -246,7 +246,7 @@ def test_intervals_of_a_gaussian(model: Model, folder: Path, file: Path) -> None
     record = json.loads(call("run", folder, file, "--interval", "0.95", "--json")[1].splitlines()[0])
     assert record["load+1_lower"] < record["load+1"] < record["load+1_upper"]
     for wrong in (0, 1, 95, True):
-        with pytest.raises(UserError, match=r"is no probability\. Expected a number between 0 and 1, such as 0\.9\."):
+        with pytest.raises(UserError, match=r"not a probability\. Expected a number between 0 and 1, such as 0\.9\."):
             model.predict(rows, interval=wrong)
 
 

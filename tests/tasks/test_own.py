@@ -61,7 +61,7 @@ def test_a_file_holds_no_code_and_loads_with_the_task(model: Model, folder: Path
     assert loaded.predict("10011") == model.predict("10011")
     model.save(folder / "copy.safetensors")
     assert unrolled.load(folder / "copy.safetensors", task=task).predict("10011") == model.predict("10011")
-    with pytest.raises(UserError, match=r"was made by a task called 'parity'. Give it: load\(path, task=MyTask\(\)\)."):
+    with pytest.raises(UserError, match=r"is a model of the task 'parity', which is not built in. Give it: --task"):
         unrolled.load(folder / "run")
 
 

@@ -55,7 +55,7 @@ class TaskVerb(Verb):
     """A command whose flags include those of a task of the user's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        task = own_task(args)
+        task = own_task(args, positional=self.name in ("train", "new", "check"))
         if task is not None:
             function, verb = TASK_COMMANDS[str(self.name)]
             alone = typer.Typer()
@@ -65,16 +65,16 @@ class TaskVerb(Verb):
         return super().parse_args(ctx, args)
 
 
-def own_task(args: Sequence[str]) -> Task | None:
-    """The user's task that the arguments name: --task FILE.py:CLASS, or a first argument of that form."""
+def own_task(args: Sequence[str], *, positional: bool) -> Task | None:
+    """The user's task that the arguments name: --task FILE.py:CLASS, or an argument of that form."""
     text = None
     for place, word in enumerate(args):
         if word == "--task" and place + 1 < len(args):
             text = args[place + 1]
         elif word.startswith("--task="):
             text = word.removeprefix("--task=")
-    if text is None and args and re.fullmatch(r"[^-=].*\.py:\w+", args[0]):
-        text = args[0]
+    if text is None and positional:
+        text = next((word for word in args if re.fullmatch(r"[^-].*\.py:\w+", word)), None)
     if text is None:
         return None
     from unrolled.tasks.own import load_task

@@ -29,7 +29,7 @@ class WordOptions:
     word_bonus: Annotated[float | None, typer.Option(help="Score added per word, in nats. Default: 0.")] = None
     unknown_penalty: Annotated[
         float | None,
-        typer.Option(help="Score added per word outside the lexicon; without it there are no such words."),
+        typer.Option(help="Score added per word outside the lexicon. Default: only words of the lexicon."),
     ] = None
     skip_unspellable: Annotated[bool, typer.Option(help="Leave out words with letters that are not labels.")] = False
 
@@ -38,12 +38,14 @@ class WordOptions:
 class BeamOptions:
     """Flags about the search."""
 
-    beam: Annotated[int, typer.Option(min=1, help="Most hypotheses after each frame.")] = 100
+    beam: Annotated[int, typer.Option(min=1, help="Maximum number of hypotheses after each frame.")] = 100
     margin: Annotated[
         float | None,
-        typer.Option(help="Most nats below the best hypothesis; inf: no limit. Default: 10; 30 with a lexicon."),
+        typer.Option(
+            help="Drop hypotheses this many nats below the best; inf: no limit. Default: 10, or 30 with a lexicon."
+        ),
     ] = None
-    per_node: Annotated[int | None, typer.Option(min=1, help="Most hypotheses at one node of the lexicon.")] = None
+    per_node: Annotated[int | None, typer.Option(min=1, help="Maximum number at one node of the lexicon.")] = None
     merge: Annotated[str | None, typer.Option(help="Score of paths with the same text: max or sum. Default: max.")] = (
         None
     )
@@ -54,7 +56,7 @@ class LabelOptions:
     """Flags about the columns of the posteriors."""
 
     labels: Annotated[str, typer.Option(metavar="FILE", help="The label of each column, one per line.")]
-    kind: Annotated[str, typer.Option(help="The numbers: log_probs, probs or logits.")] = "log_probs"
+    kind: Annotated[str, typer.Option(help="What the numbers are: log_probs, probs or logits.")] = "log_probs"
     blank: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +67,7 @@ class LabelOptions:
     ] = None
     separator: Annotated[
         str,
-        typer.Option(help="The label between words; auto: a space or |, where no word has it; none: there is none."),
+        typer.Option(help="The label between words; auto: a space or |, if no word contains it; none: no separator."),
     ] = "auto"
 
 
@@ -81,13 +83,11 @@ def decode(
     search: BeamOptions,
     n_best: Annotated[int, typer.Option(min=1, help="Hypotheses per utterance.")] = 1,
     frame_seconds: Annotated[
-        float | None, typer.Option(min=0, help="Seconds per frame: times in the JSON are seconds then, not frames.")
+        float | None, typer.Option(min=0, help="Seconds per frame; the JSON then has times in seconds.")
     ] = None,
     references: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="The true texts, NAME TAB TEXT or one text per line: error rates are reported."
-        ),
+        typer.Option(metavar="FILE", help="The true texts, NAME TAB TEXT or one text per line, to report error rates."),
     ] = None,
     tune: Annotated[
         bool,
@@ -99,7 +99,7 @@ def decode(
 ) -> None:
     """Decode CTC posteriors of any model: words of a lexicon with a language model, or labels.
 
-    One line per utterance: its name and its text; with several hypotheses, the score between them.
+    One line per utterance: its name and its text; with --n-best, the score comes between them.
     """
     from unrolled.search.ctc import files
     from unrolled.search.ctc.options import check_n_best

@@ -1,4 +1,4 @@
-"""`unrolled doctor`: what this machine has and which engines work on it."""
+"""`unrolled doctor`: versions, devices and engines of this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show versions, threads, devices and engines."""
     facts = examine()
@@ -21,13 +21,13 @@ def doctor(
     width = max(map(len, [*facts, *engines]))
     for name, value in facts.items():
         typer.echo(f"{name:<{width}}  {value}")
-    typer.echo("\nEngines, in the order in which they are tried:")
+    typer.echo("\nEngines, in the order they are tried:")
     for name, description in engines.items():
         typer.echo(f"{name:<{width}}  {description}")
 
 
 def examine() -> dict[str, Any]:
-    """The facts that `unrolled doctor` prints."""
+    """Facts about this machine, by name."""
     import torch
 
     from unrolled import __version__

@@ -23,7 +23,9 @@ class InputOptions:
     changes: Annotated[
         Several,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="Change something: truth=good, target=answer, hide=0,3, …; repeatable."
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a trace option: truth=good, target=answer, hide=0,3, …; repeatable.",
         ),
     ] = None
 
@@ -36,9 +38,7 @@ class Figures:
     format: Annotated[str, typer.Option(help="Format of the figures: png, svg or pdf.")] = "png"
     width: Annotated[
         str | None,
-        typer.Option(
-            metavar="INCHES|column|page", help="Width of the figures; column and page are 3.3 and 6.9 in of a paper."
-        ),
+        typer.Option(metavar="INCHES|column|page", help="Width of the figures, in inches; column is 3.3, page is 6.9."),
     ] = None
     only: Annotated[
         Several,
@@ -68,8 +68,8 @@ class Unit:
         str | None,
         typer.Option(metavar="STATE|GATE", help="Print where a unit's h, c, f, … is largest and smallest."),
     ] = None
-    unit: Annotated[int, typer.Option(min=0, help="The unit of --step, --places and of the page at first.")] = 0
-    layer: Annotated[str | None, typer.Option(help="Its layer, such as l0, l1_reverse, encoder.l0.")] = None
+    unit: Annotated[int, typer.Option(min=0, help="The unit of --step and --places, and the page's first one.")] = 0
+    layer: Annotated[str | None, typer.Option(help="The layer of --unit, such as l0, l1_reverse, encoder.l0.")] = None
 
     @property
     def opens(self) -> dict[str, str]:

@@ -8,36 +8,37 @@ from typing import Annotated
 
 import typer
 
+from unrolled.cli.options import AsJson
 from unrolled.cli.verb import Verb
 from unrolled.errors import UserError
 
 lm = typer.Typer(
     name="lm",
-    help="n-gram language models: train one on a text, score texts with it, mix several.",
+    help="n-gram language models: train, score texts, mix.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
-TextFile = Annotated[str, typer.Argument(metavar="TEXT", help="A sentence on each line; none: standard input.")]
-OutFile = Annotated[Path, typer.Option(metavar="FILE", help="A new ARPA file; .arpa.gz is packed.")]
+TextFile = Annotated[str, typer.Argument(metavar="TEXT", help="A sentence per line. Default: standard input.")]
+OutFile = Annotated[Path, typer.Option(metavar="FILE", help="The ARPA file to write; .arpa.gz is compressed.")]
 
 
 @lm.command(cls=Verb)
 def train(
     out: OutFile,
     text: TextFile = "-",
-    order: Annotated[int, typer.Option(help="The longest n-grams.")] = 3,
+    order: Annotated[int, typer.Option(help="Length of the longest n-grams.")] = 3,
     prune: Annotated[
-        str, typer.Option(metavar="N,N,…", help="Leave out n-grams that occur so often or less, by order: 0,0,1")
+        str, typer.Option(metavar="N,N,…", help="Leave out n-grams with this count or less, by order: 0,0,1")
     ] = "0",
-    memory: Annotated[str, typer.Option(help="What counting may hold: 500M, 4G.")] = "1G",
+    memory: Annotated[str, typer.Option(help="Memory for counting: 500M, 4G.")] = "1G",
     scratch: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the rest goes meanwhile; default: the system's.")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for temporary files. Default: the system's.")
     ] = None,
 ) -> None:
     """Train a model on a text: modified Kneser–Ney.
 
-    Words stand between blanks. <unk> in the text is the unknown word.
+    Words are separated by spaces. <unk> in the text is the unknown word.
     """
     from unrolled.search import NGram
 
@@ -49,11 +50,11 @@ def train(
 
 @lm.command("eval", cls=Verb)
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="An ARPA file, which may be packed: .gz")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="An ARPA file, .arpa or .arpa.gz.")],
     text: TextFile = "-",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Score a text with a model: perplexity, with and without the words that it does not know."""
+    """Score a text with a model: perplexity with and without unknown words."""
     from unrolled.search import NGram
 
     scores = NGram.load(model).evaluate(text)
@@ -73,9 +74,9 @@ def mix(
     out: OutFile,
     text: Annotated[str | None, typer.Option(metavar="FILE", help="Fit the weights to this held-out text.")] = None,
     weights: Annotated[str | None, typer.Option(metavar="N,N,…", help="The weights themselves: 0.7,0.3")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Make one model of several, weighted as they predict a held-out text best, or as given."""
+    """Interpolate several models, with weights that fit a held-out text best, or with your own."""
     from unrolled.search import NGram
     from unrolled.text.files import check_new
 

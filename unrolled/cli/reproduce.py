@@ -15,19 +15,19 @@ from unrolled.errors import UserError
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME|RECIPE.toml", help="A recipe; none: shows which there are.")
+        str | None, typer.Argument(metavar="NAME|RECIPE.toml", help="A recipe. Default: list all recipes.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="The folder of the data sets; none: $UNROLLED_DATA.")
+        str | None, typer.Option(metavar="FOLDER", help="Folder of the data sets. Default: $UNROLLED_DATA.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, … (train.device).")] = "auto",
-    seed: Annotated[int | None, typer.Option(min=0, help="Another seed than the recipe's (train.seed).")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed (train.seed). Default: the recipe's.")] = None,
     overrides: Overrides = None,
     out: RunFolder = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train what a recipe says, and show its score beside the published one."""
+    """Train a recipe, and show its score beside the published one."""
     from unrolled import recipes
 
     if name is None:

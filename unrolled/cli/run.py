@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.
 
-    On a terminal without input it asks for one. A model that writes text prints it as it is written.
+    On a terminal without input, it prompts for one. Generated text appears as it is written.
     """
     from unrolled import api
     from unrolled.tasks import Request

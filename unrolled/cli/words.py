@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unrolled.cli.options import AsJson
 from unrolled.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,16 +21,17 @@ def words(
     terms: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD [+|- WORD]...]", help="A word, or a sum: king - man + woman")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many words to show.")] = 10,
+    count: Annotated[int, typer.Option(min=1, help="Number of words to show.")] = 10,
     analogies: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Score on a file of analogies, such as questions-words.txt.")
+        str | None,
+        typer.Option(metavar="FILE", help="Score on a file of analogies, such as questions-words.txt."),
     ] = None,
     most: Annotated[int | None, typer.Option(min=1, help="Read only the first rows of a vectors file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the words nearest to a word or to a sum of words, with their cosines.
 
-    The words that are asked for are left out of the answer. A word that begins with - goes after a --.
+    The answer leaves out the words of the question. Put -- before a word that begins with -.
     """
     if bool(terms) == (analogies is not None):
         raise UserError("Give either words, such as king - man + woman, or --analogies FILE.")
@@ -66,7 +68,7 @@ def _vectors(source: str, most: int | None) -> Vectors:
 
 
 def _table(scores: Mapping[str, Any]) -> str:
-    """Every group's share of right answers, then those of all."""
+    """The accuracy of each group of analogies, then of all."""
     rows = [(name, group["accuracy"], group["asked"], group["skipped"]) for name, group in scores["groups"].items()]
     rows += [(name, scores[name], None, None) for name in ("semantic", "syntactic")]
     rows.append(("total", scores["total"], scores["asked"], scores["skipped"]))

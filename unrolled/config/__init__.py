@@ -1,6 +1,6 @@
 """Configurations: pydantic models are the truth, TOML is their form on disk, `--set a.b=c` changes single keys.
 
-All mistakes are reported at once, each with the key's path, its value and the expected type.
+All mistakes are reported at once, each with the key's path, its value and what is expected.
 """
 
 from unrolled.config.describe import Key, Section, describe, keys

@@ -1,4 +1,4 @@
-"""The parts of a configuration: sections, and keys with a description of their values."""
+"""Sections and keys of a configuration, and their description in words."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a configuration. `default` is `...` if the key is required."""
+    """One key of a configuration. `default` is `...` where a value is required."""
 
     path: str
-    type_text: str  # the expected type and bounds
+    type_text: str  # what is expected, in words, with the bounds
     default: Any
     choices: tuple[Any, ...]
     bounds: str
@@ -65,12 +65,12 @@ class Key:
 
     @property
     def choice_texts(self) -> list[str]:
-        """The choices as a user writes them, with `none` if the key is optional."""
+        """The choices as a user writes them, with `none` where the key is optional."""
         return [show(c).strip("'\"") for c in [*self.choices, *([None] if types.NoneType in self.kinds else [])]]
 
     @property
     def says_none(self) -> bool:
-        """True if the text "none" means None: TOML has no null."""
+        """True if the text "none" can only mean None: TOML has no null."""
         return types.NoneType in self.kinds and str not in self.kinds and "none" not in self.choices
 
 
@@ -114,7 +114,7 @@ def keys(cls: type[Section]) -> dict[str, Key]:
 
 
 def _fields(cls: type[Section], default: object = None, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:
-    """(path, field, default) of every key and section; a section's default sets those of its keys."""
+    """(path, field, default) of every key and section; a section's own default decides for the keys in it."""
     for name, info in cls.model_fields.items():
         own = info.get_default(call_default_factory=True)
         value = getattr(default, name) if isinstance(default, Section) else own
@@ -144,7 +144,7 @@ def _members(annotation: Any, limits: str = "") -> Iterator[tuple[Any, str]]:
 
 
 def _kind(member: Any) -> type:
-    """The TOML type of one member of an annotation."""
+    """The type a value of a TOML file has for this member of an annotation."""
     if get_origin(member) in (list, tuple):
         return list
     if member not in (*TYPE_TEXTS, types.NoneType):
@@ -153,7 +153,7 @@ def _kind(member: Any) -> type:
 
 
 def _type_text(annotation: Any, limits: str = "") -> str:
-    """The expected type and bounds: "a whole number, 1 or more, or none"."""
+    """The expected value in words: "a whole number, 1 or more, or none"."""
     texts = []
     for member, limit in _members(annotation, limits):
         inner = get_args(member)
@@ -173,7 +173,7 @@ def _type_text(annotation: Any, limits: str = "") -> str:
 
 
 def _limits(metadata: Iterable[Any]) -> str:
-    """The bounds as text: "1 or more", "above 0", "from 0 to 1"."""
+    """Bounds in words: "1 or more", "above 0", "from 0 to 1"."""
     found: dict[str, Any] = {}
     for item in metadata:
         for part in item.metadata if isinstance(item, FieldInfo) else [item]:
@@ -186,7 +186,7 @@ def _limits(metadata: Iterable[Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON: 1e4 becomes the integer 10000, a path text, and an unsupported value {}."""
+    """A value as JSON has it: 1e4 is the whole number 10000, a path is text; {} stands for an impossible value."""
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, int)):  # NumPy's numbers too
         value = int(value) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -201,12 +201,12 @@ def plain(value: Any) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """True if a text can be encoded: the names of files that are not UTF-8 cannot."""
+    """True if a text can be written to a file: file names that are not UTF-8 cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def show(value: Any) -> str:
-    """A value in a message, cut if it is long."""
+    """A value in a message: as it was written, cut where it is long."""
     text = str(value).lower() if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 

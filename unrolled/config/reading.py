@@ -1,4 +1,4 @@
-"""Read a configuration from a TOML file and `--set key=value`, and report all mistakes at once."""
+"""From a TOML file and `--set key=value` to a checked configuration; every mistake in one report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unrolled.errors import UserError, unknown_name
 RECIPE = "recipe"
 
 
-class _Given(NamedTuple):
+class _Value(NamedTuple):
     """A value from a file, a flag or an override; messages about it begin with `where`."""
 
     path: str
@@ -30,12 +30,12 @@ class _Given(NamedTuple):
     where: str
 
 
-Problem = tuple[int, UserError]  # index of the value, for the order of the report
+Problem = tuple[int, UserError]  # the number of the given value it is about, which orders the report
 
 
 @dataclass(frozen=True)
 class TomlFile:
-    """The path, text and content of a TOML file."""
+    """A TOML file that was read: its path, its text and its content."""
 
     path: Path
     text: str
@@ -51,7 +51,7 @@ def read_config(
     """The configuration of a TOML file (or the defaults), changed by `extra`, then by `overrides`, and validated.
 
     `extra` maps dotted keys to Python values; `overrides` are texts such as "train.lr=3e-4". All mistakes are
-    reported in one UserError. The table `recipe` of a file is for `unrolled reproduce` and skipped.
+    reported in one UserError. A file's table `recipe` is not for training but for `unrolled reproduce`.
 
     >>> from pydantic import Field
     >>> from unrolled.config import Section
@@ -67,7 +67,7 @@ def read_config(
       --set: Unknown key 'clip_nrom'. Did you mean 'clip_norm'?
     """
     known, sections = keys(cls), sections_of(cls)
-    given: list[_Given] = []
+    given: list[_Value] = []
     problems: list[Problem] = []
     if file is not None:
         try:
@@ -77,13 +77,13 @@ def read_config(
         else:
             lines = _line_numbers(file.text)
             data = {name: value for name, value in file.data.items() if name != RECIPE or RECIPE in known}
-            given += [_Given(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
-    given += [_Given(key, value, "") for key, value in _flatten(extra or {}, sections)]
+            given += [_Value(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
+    given += [_Value(key, value, "") for key, value in _flatten(extra or {}, sections)]
     for override in overrides:
         name, equals, value = override.partition("=")
         name = name.strip()
         if equals and name:
-            given.append(_Given(name, _parse(value, known.get(name)), "--set: "))
+            given.append(_Value(name, _parse(value, known.get(name)), "--set: "))
         else:
             key = name if name in known else next(iter(known), "key")
             fix = f"Write key=value, such as {key}=..."
@@ -93,7 +93,7 @@ def read_config(
 
 
 def changes_of(set: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
-    """The argument `set` as texts such as "model.cell=gru" and as values of dotted keys."""
+    """The texts ("model.cell=gru") and the values of dotted keys in the argument `set` of a function."""
     if not isinstance(set, (Mapping, list, tuple, type(None))):
         raise UserError(
             f"set is {type(set).__name__} {set!r}.", 'Expected {"model.cell": "gru"} or ["model.cell=gru"].'
@@ -115,7 +115,7 @@ def apply(config: S, dotted: Mapping[str, Any]) -> S:
     unrolled.errors.UserError: lr=-1 is out of range. Expected a number above 0.
     """
     cls = type(config)
-    given = [_Given(key, value, "") for key, value in _flatten(dotted, sections_of(cls))]
+    given = [_Value(key, value, "") for key, value in _flatten(dotted, sections_of(cls))]
     return _build(cls, {path: attrgetter(path)(config) for path in keys(cls)}, given, [])
 
 
@@ -149,7 +149,7 @@ def read_toml(path: Path) -> TomlFile:
 
 
 def _line_numbers(text: str) -> dict[str, int]:
-    """The line number of each key of a valid TOML text."""
+    """The line number of each key of a valid TOML text, found statement by statement."""
     numbers: dict[str, int] = {}
     table, statement, start = "", "", 1
     for number, line in enumerate(text.split("\n"), 1):
@@ -158,7 +158,7 @@ def _line_numbers(text: str) -> dict[str, int]:
         try:
             found = list(_paths(tomllib.loads(statement)))
         except ValueError:
-            continue  # the value continues on the next line
+            continue  # the value goes on in the next line
         is_header = statement.lstrip().startswith("[")
         for path in found:
             numbers.setdefault(path if is_header else table + path, start)
@@ -175,7 +175,7 @@ def _paths(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _flatten(data: Mapping[str, Any], sections: Mapping[str, str], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of nested tables; only sections of the configuration are opened."""
+    """(dotted key, value) of nested tables, opened only where the configuration has a section."""
     for name, value in data.items():
         path = prefix + name
         if path in sections and isinstance(value, dict):
@@ -185,7 +185,7 @@ def _flatten(data: Mapping[str, Any], sections: Mapping[str, str], prefix: str =
 
 
 def _parse(text: str, key: Key | None) -> Any:
-    """The value of an override: TOML, a number or Boolean in Python's notation, or plain text."""
+    """The value of an override: TOML, a number or truth value as Python writes it, or else the bare text."""
     text = text.strip() or text
     kinds, choices = (key.kinds, key.choices) if key else (frozenset(), ())
     if text.lower() == "none" and types.NoneType in kinds and text not in choices:
@@ -205,8 +205,8 @@ def _parse(text: str, key: Key | None) -> Any:
     return text if takes_text and not fits else value
 
 
-def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Given], problems: list[Problem]) -> S:
-    """The configuration of `base` with the new values, or one error that lists all mistakes."""
+def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Value], problems: list[Problem]) -> S:
+    """The configuration of `base` with these values, or one error with all mistakes."""
     known, sections = keys(cls), sections_of(cls)
     values, sources = dict(base), dict[str, int]()
     for index, (path, value, where) in enumerate(given):
@@ -223,7 +223,7 @@ def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Given], probl
             table = table[parent]
         table[name] = {} if path in sections else plain(values[path])
     try:
-        # pydantic's strict mode for JSON accepts text for a path and a list for a tuple, but not text for a number
+        # JSON, because its strict mode takes text for a path and a list for a tuple, but no text for a number.
         config = cls.model_validate_json(json.dumps(nested), strict=True)
     except ValidationError as error:
         seen: set[str] = set()
@@ -246,7 +246,7 @@ def _at(where: str, error: UserError) -> UserError:
 
 
 def _misplaced(path: str, value: Any, known: Iterable[str], sections: Iterable[str]) -> UserError:
-    """The error for an unknown key, with the most similar key, or the keys of its section."""
+    """The error for a path that is not a key, with the nearest key, or the keys of its section."""
     parent = path
     while parent and parent not in sections:
         parent = parent.rpartition(".")[0]
@@ -259,7 +259,7 @@ def _misplaced(path: str, value: Any, known: Iterable[str], sections: Iterable[s
 
 
 def _nearest(path: str, names: Sequence[str]) -> list[str]:
-    """Suggestions for an unknown key: the same key in other sections, or the most similar key."""
+    """Names similar to an unknown path: the same key in other sections, or the most similar one, nearby first."""
     path = path.lower().replace("-", "_")
     parent, _, last = path.rpartition(".")
     if path in names:
@@ -277,7 +277,7 @@ def _nearest(path: str, names: Sequence[str]) -> list[str]:
 
 
 def _wrong(detail: ErrorDetails, known: Mapping[str, Key], values: Mapping[str, Any]) -> tuple[str, UserError]:
-    """The path of one of pydantic's errors, and the error in our words."""
+    """The path that one of pydantic's errors is about, and the error in plain words."""
     place, kind = [str(part) for part in detail["loc"]], detail["type"]
     path = next((p for n in range(len(place), 0, -1) if (p := ".".join(place[:n])) in known), ".".join(place))
     own = str(detail["ctx"]["error"]) if kind in ("value_error", "assertion_error") else ""  # from a validator

@@ -1,4 +1,4 @@
-"""Values from the JSON of a model file, checked against their types before use."""
+"""Values from the JSON of a file, each checked against its type before use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DAMAGED = "The file is damaged, or was not written by unrolled: use another copy
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value of a JSON text. Any mistake, deep nesting included, is a ValueError."""
+    """The value of a JSON text. Every mistake in it is a ValueError, deep nesting too."""
     try:
         text = text if isinstance(text, str) else text.decode()
         value = json.loads(text)
-        if "\\ud" in text or "\\uD" in text:  # an escaped surrogate
+        if "\\ud" in text or "\\uD" in text:  # the escape of half a character
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -34,7 +34,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def stored_as(kind: Any, value: Any, what: str) -> Any:
-    """A value of parsed JSON, validated as a plain type, a list or dictionary of them, or a dataclass.
+    """A value of parsed JSON as its type: a plain type, a list or dictionary of them, a dataclass.
 
     >>> stored_as(list[int], [1, 2], "list of counts")
     [1, 2]

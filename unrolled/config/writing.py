@@ -1,4 +1,4 @@
-"""Write a configuration as TOML, optionally with a comment above every key."""
+"""A configuration as TOML, with a comment above each key if wanted."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ COMMENT_WIDTH = 100
 def write_toml(config: Section, *, comments: bool, header: str = "") -> str:
     """The TOML text of all keys; `comments` puts meaning, choices or range, and default above each.
 
-    A key whose value is None is written as a comment, or as "none" if its default is another value.
+    A key whose value is None is written as a comment, or as "none" where its default is something else.
 
     >>> from pydantic import Field
     >>> from unrolled.config import Section
     >>> class Train(Section):
     ...     lr: float = Field(3e-4, gt=0, description="Learning rate.")
-    ...     steps: int | None = Field(None, ge=1, description="Most steps.")
+    ...     steps: int | None = Field(None, ge=1, description="Stop after so many steps.")
     >>> print(write_toml(Train(lr=0.1), comments=True), end="")
     # Learning rate. A number above 0. Default: 0.0003.
     lr = 0.1
     <BLANKLINE>
-    # Most steps. A whole number, 1 or more, or none. Default: none.
+    # Stop after so many steps. A whole number, 1 or more, or none. Default: none.
     # steps =
     """
-    clean = re.sub(r"[\x00-\x09\x0b-\x1f\x7f\ud800-\udfff]", " ", header)  # not allowed in TOML
+    clean = re.sub(r"[\x00-\x09\x0b-\x1f\x7f\ud800-\udfff]", " ", header)  # TOML allows none of these
     blocks = ["\n".join(f"# {line}".rstrip() for line in clean.split("\n"))] if header else []
     known = describe(type(config))
     for section, meaning in {"": "", **sections_of(type(config))}.items():
@@ -51,7 +51,7 @@ def write_toml(config: Section, *, comments: bool, header: str = "") -> str:
 
 
 def _explain(key: Key) -> str:
-    """A key's comment: its meaning, allowed values and default."""
+    """The comment of a key: meaning, possible values, default."""
     text = f"choices: {', '.join(key.choice_texts)}" if key.only_choices else key.type_text
     can_be = text[:1].upper() + text[1:]
     default = "none" if key.default is None else "" if key.default is ... else toml_value(key.default)

@@ -1,4 +1,4 @@
-"""From traces and runs to pictures."""
+"""Traces of models, and pictures and pages of traces and training runs."""
 
 from unrolled.see.beams import Beams
 from unrolled.see.figures.attention import attention_figure

@@ -1,4 +1,4 @@
-"""How much each word of a text speaks for a label."""
+"""Word attribution: the contribution of each word of a text to a label."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-MOST_PIECES = 400  # left out one by one; of a longer text, neighbouring words together
+MOST_PIECES = 400  # removed one by one; in a longer text, neighbouring words are removed together
 
 
 @dataclass(frozen=True)
 class Attribution:
     """log p(label | text) − log p(label | the text without a word), for each word.
 
-    Above 0 a word speaks for the label, below 0 against it. Of a long text, several neighbouring words are left out
-    together: `words_each` of them. With several labels at once p is that of all of them as they should be.
+    A word with a positive score supports the label, a negative one opposes it. In a long text, `words_each`
+    neighbouring words are removed together. With several labels at once, p is the probability of all correct labels.
     """
 
     label: str
@@ -24,14 +24,14 @@ class Attribution:
     words_each: int = 1
 
     def __str__(self) -> str:
-        """The words that matter most, the strongest first."""
+        """The 20 words with the largest scores."""
         order = sorted(range(len(self.words)), key=lambda i: -abs(self.scores[i]))
         rows = [f"{self.scores[i]:>9.4f}  {self.words[i]}" for i in order[:20]]
-        return "\n".join([f"log p({self.label}) falls by so much without", *rows])
+        return "\n".join([f"decrease of log p({self.label}) without each word", *rows])
 
 
 def attribute_words(text: str, label: str, log_probs: Callable[[Sequence[str]], Sequence[float]]) -> Attribution:
-    """Leaves out each word of a text in turn; `log_probs` gives log p(label) of texts.
+    """Score each word by removing it; `log_probs` returns log p(label) of texts.
 
     >>> attribute_words("not good", "bad", lambda texts: [-1.0 if "not" in text else -3.0 for text in texts])
     Attribution(label='bad', words=['not', 'good'], scores=[2.0, 0.0], words_each=1)

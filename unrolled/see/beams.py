@@ -1,4 +1,4 @@
-"""A search as a tree that grew step by step: the beam of a decoder, or the beginnings that CTC's search held."""
+"""A search as a tree: the beam of a decoder, or the prefixes of CTC's search."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ import torch
 from unrolled.search import BeamResult
 
 Fate = Literal["winner", "kept", "pruned", "ended", "cut"]
-SEEN = 0.02  # of CTC: a beginning is in the tree from when its share is this to when it was so last
+SEEN = 0.02  # CTC: a prefix is in the tree from the first to the last frame with this share
 Labels = tuple[int, ...]
 Held = Sequence[tuple[float, Labels]]
-"""What a search over frames holds after one of them: log P and labels, the best first."""
+"""The prefixes that a CTC search holds after a frame: log P and labels, best first."""
 
 
 @dataclass(frozen=True)
 class BeamTreeNode:
-    """One token of one hypothesis; `parent` is the number of the node before it, −1 after the start."""
+    """One token of one hypothesis; `parent` is the index of the node before it, −1 at the start."""
 
     parent: int
-    step: int  # 1 for the first token; of CTC, the frames that were read when it came up
+    step: int  # 1 for the first token; of CTC, the frame where it appeared
     token: str
-    log_prob: float  # of the whole path; of CTC, of all paths that read so, when it was last held
-    edge: float  # of this token alone; of CTC, the largest of its shares
+    log_prob: float  # of the whole path; of CTC, of all paths of this prefix, when last held
+    edge: float  # of this token alone; of CTC, its largest share
     fate: Fate
-    shares: tuple[float, ...] = ()  # CTC: its share among all that was held, after frame `step`, step + 1, …
+    shares: tuple[float, ...] = ()  # CTC: its share of the held probability after frame `step`, step + 1, …
 
     @property
     def last(self) -> int:
-        """The last step at which it was held."""
+        """The last step at which the search held it."""
         return self.step + max(0, len(self.shares) - 1)
 
 
 @dataclass(frozen=True)
 class Beams:
-    """All hypotheses that a search kept for a step or more. Those that no output came from are `pruned`."""
+    """All hypotheses that a search kept for a step or more. Those that lead to no output are `pruned`."""
 
     nodes: list[BeamTreeNode]
-    outputs: list[tuple[str, float, float]]  # text, score, log P: the best first
-    frames: int | None = None  # read by a search over frames, where steps are frames
+    outputs: list[tuple[str, float, float]]  # text, score, log P: best first
+    frames: int | None = None  # number of frames of a CTC search, whose steps are frames
 
     @classmethod
     def of(cls, found: BeamResult, name: Callable[[int], str], text: Callable[[list[int]], str], end: int) -> Beams:
-        """From what `beam_search(…, tree=True)` found."""
+        """Build the tree from the result of `beam_search(…, tree=True)`."""
         assert found.tree is not None
         nodes = found.tree.nodes
         best = found.best
         goal = [*best.tokens, end] if best.ended else best.tokens
         winner = next(i for i, node in enumerate(nodes) if node.fate != "continued" and found.tree.path(i) == goal)
-        on_way = _ancestors([winner], [node.parent for node in nodes])
+        winning = _ancestors([winner], [node.parent for node in nodes])
         led = _ancestors([i for i, n in enumerate(nodes) if n.fate != "continued"], [node.parent for node in nodes])
         made: list[BeamTreeNode] = []
         for i, node in enumerate(nodes):
             before = nodes[node.parent].log_prob if node.parent >= 0 else 0.0
             fate: Fate = "kept" if node.fate == "continued" else node.fate
-            fate = "winner" if i in on_way else fate if i in led else "pruned"
+            fate = "winner" if i in winning else fate if i in led else "pruned"
             step = made[node.parent].step + 1 if node.parent >= 0 else 1
             made.append(BeamTreeNode(node.parent, step, name(node.token), node.log_prob, node.log_prob - before, fate))
         return cls(made, [(text(h.tokens), h.score, h.log_prob) for h in found.hypotheses])
 
     @classmethod
     def of_frames(cls, held: Sequence[Held], name: Callable[[int], str], text: Callable[[list[int]], str]) -> Beams:
-        """From what CTC's prefix search held after each frame: beginnings form a prefix tree, whose live part moves on.
+        """Build the prefix tree from the prefixes that CTC's search held after each frame.
 
         >>> held = [[(-0.1, ()), (-2.3, (1,))], [(-0.2, (1,)), (-1.7, ())], [(-0.5, (1, 2)), (-0.9, (1,))]]
         >>> tree = Beams.of_frames(held, "-ab".__getitem__, lambda labels: "".join("-ab"[i] for i in labels))
@@ -76,7 +76,7 @@ class Beams:
         wanted = [labels for labels, found in shares.items() if max(found.values()) >= SEEN or labels == outputs[0]]
         chosen = {labels[:size] for labels in wanted for size in range(1, len(labels) + 1)}
         lives = {labels: _life(shares.get(labels, {}), len(held)) for labels in chosen}
-        for labels in sorted(chosen, key=len, reverse=True):  # none comes up after what goes on from it
+        for labels in sorted(chosen, key=len, reverse=True):  # no prefix appears after its extensions
             if len(labels) > 1:
                 first, last = lives[labels[:-1]]
                 first = min(first, lives[labels][0])
@@ -85,24 +85,24 @@ class Beams:
         number = {labels: i for i, labels in enumerate(order)}
         parents = [number.get(labels[:-1], -1) for labels in order]
         led = _ancestors([number[labels] for labels in outputs if labels in number], parents)
-        on_way = _ancestors([number[outputs[0]]] if outputs[0] in number else [], parents)
+        winning = _ancestors([number[outputs[0]]] if outputs[0] in number else [], parents)
         made: list[BeamTreeNode] = []
         for i, labels in enumerate(order):
             first, last = lives[labels]
             found = [shares.get(labels, {}).get(t, 0.0) for t in range(first, last + 1)]
-            fate: Fate = "winner" if i in on_way else "kept" if i in led else "pruned"
+            fate: Fate = "winner" if i in winning else "kept" if i in led else "pruned"
             log_prob = log_probs.get(labels, float("nan"))
             made.append(BeamTreeNode(parents[i], first + 1, name(labels[-1]), log_prob, max(found), fate, tuple(found)))
         return cls(made, [(text(list(labels)), score, score) for score, labels in held[-1]], len(held))
 
     @property
     def steps(self) -> int:
-        """How far it grew."""
+        """The number of steps or frames."""
         return self.frames if self.frames is not None else max(node.step for node in self.nodes)
 
     @property
     def places(self) -> list[float]:
-        """A height for each node so that no branches cross: leaves stand under each other, parents between children."""
+        """A height for each node without crossing branches: leaves in order, parents between their children."""
         children: list[list[int]] = [[] for _ in self.nodes]
         roots: list[int] = []
         for i, node in enumerate(self.nodes):
@@ -125,7 +125,7 @@ class Beams:
 
 
 def _shares(held: Sequence[Held]) -> tuple[dict[Labels, dict[int, float]], dict[Labels, float]]:
-    """The share of each beginning after each frame at which it was held, and its last log P."""
+    """The share of each prefix after each frame that held it, and its last log P."""
     shares: dict[Labels, dict[int, float]] = {}
     log_probs: dict[Labels, float] = {}
     for t, kept in enumerate(held):
@@ -137,13 +137,13 @@ def _shares(held: Sequence[Held]) -> tuple[dict[Labels, dict[int, float]], dict[
 
 
 def _life(shares: dict[int, float], frames: int) -> tuple[int, int]:
-    """The first and the last frame at which a share is worth seeing; of one that never is, when it was held."""
+    """The first and last frame with a share of at least `SEEN`, or, without any, with any share."""
     seen = [t for t, share in shares.items() if share >= SEEN] or list(shares) or [frames - 1]
     return min(seen), max(seen)
 
 
 def _ancestors(nodes: list[int], parents: list[int]) -> set[int]:
-    """These nodes and all before them."""
+    """The nodes and all their ancestors."""
     found: set[int] = set()
     for node in nodes:
         while node >= 0 and node not in found:

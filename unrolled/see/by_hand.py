@@ -1,4 +1,4 @@
-"""One step of one unit by hand: every equation of the cell with its actual numbers, for those who teach it."""
+"""One step of one unit by hand: every equation of the cell with its actual numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unrolled.see.trace import ModelTrace
 
 @dataclass(frozen=True)
 class Line:
-    """An equation, its numbers, and what comes out."""
+    """An equation, its numbers and its result."""
 
     name: str  # f, c_t, …
     formula: str
@@ -27,13 +27,13 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """The value as other lines write it: one number looks the same wherever it stands."""
+        """The value, formatted as in the other lines."""
         return _sum(self.value)
 
 
 @dataclass(frozen=True)
 class ByHand:
-    """All lines of one step of one unit, in the order in which they are computed."""
+    """All equations of one step of one unit, in the order of computation."""
 
     layer: str
     step: int
@@ -48,7 +48,7 @@ class ByHand:
 
 
 def by_hand(trace: ModelTrace, step: int, unit: int, layer: str | None = None) -> ByHand:
-    """The numbers of every equation at one step and unit.
+    """Compute the numbers of every equation at one step and unit.
 
     >>> import unrolled
     >>> from unrolled.see import Part
@@ -79,20 +79,20 @@ def by_hand(trace: ModelTrace, step: int, unit: int, layer: str | None = None) -
 
 
 class Sums:
-    """The sums that gates squash: W x, U h and b apart."""
+    """The pre-activations of the gates, split into W x, U h and b."""
 
     def __init__(self, cell: AnyCell, gates_x: Tensor, source: str) -> None:
         self.cell, self.gates_x, self.source = cell, gates_x, source
         self.normed = isinstance(cell, BuiltIn) and cell.norm_ih is not None
 
     def parts(self, row: int, recurrent: Tensor) -> tuple[float, float, float]:
-        """W x, U h and b of one row; `recurrent` are all rows of U h + b."""
+        """W x, U h and b of one row; `recurrent` has all rows of U h + b."""
         assert isinstance(self.cell, BuiltIn)
         here, there = (0.0 if bias is None else float(bias[row]) for bias in (self.cell.bias_ih, self.cell.bias_hh))
         return float(self.gates_x[row]) - here, float(recurrent[row]) - there, here + there
 
     def formula(self, gate: str) -> str:
-        """W_f x + U_f h_{t−1} + b_f, with layer norm around the products where there is one."""
+        """W_f x + U_f h_{t−1} + b_f, with layer norm around the products if the cell has it."""
         mark = f"_{gate}" if gate else ""
         x, h = f"W{mark} {self.source}", f"U{mark} h_{{t−1}}"
         return f"LN({x}) + LN({h}) + b{mark}" if self.normed else f"{x} + {h} + b{mark}"
@@ -171,11 +171,11 @@ def _gru(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
 
 
 def _values(trace: ModelTrace, layer: str, step: int, unit: int) -> list[Line]:
-    """Of a cell of the user's own: its gates and states."""
+    """The gates and states of a custom cell, without equations."""
     scan = trace.scans[layer]
     rows = {**scan.gates, **scan.states}
     return [
-        Line(name, "as its step says", f"{float(v[0, step, unit]):.4f}", float(v[0, step, unit]))
+        Line(name, "see its step method", f"{float(v[0, step, unit]):.4f}", float(v[0, step, unit]))
         for name, v in rows.items()
     ]
 
@@ -188,12 +188,12 @@ WRITERS: dict[type, Callable[[Sums, dict[str, Tensor], int], list[Line]]] = {
 
 
 def _number(value: float) -> str:
-    """A factor, in brackets where it is negative."""
+    """A factor, in brackets if it is negative."""
     return f"{value:.4f}" if value >= 0 else f"(−{-value:.4f})"
 
 
 def _sum(*terms: float) -> str:
-    """0.5 − 0.25 + 1."""
+    """Terms as a sum: 0.5 − 0.25 + 1."""
     first, *rest = terms
     text = f"{first:.4f}" if first >= 0 else f"−{-first:.4f}"
     return text + "".join(f" {'+' if term >= 0 else '−'} {abs(term):.4f}" for term in rest)

@@ -1,4 +1,4 @@
-"""Gradient flow, step by step: each step's Jacobian, and its share of the shared weights' gradient."""
+"""Gradient flow: the Jacobian of each step, and its share of the weights' gradient."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CLOSE = 1e-5  # relative change of a singular value at which the iteration ends
 
 
 def largest_singular_values(trace: ModelTrace, layer: str | None = None, steps: Sequence[int] | None = None) -> Tensor:
-    """σ_max of ∂state_t/∂state_{t-1} at every step of a layer, (T,): above 1 a step can stretch gradients.
+    """σ_max of ∂state_t/∂state_{t-1} at every step of a layer, (T,): above 1 a step can amplify gradients.
 
-    The state is all that a step hands on: [h; c] of an LSTM. Found by power iteration on JᵀJ, all steps at once.
-    `steps` are those to look at; without it all.
+    The state is everything that a step passes on: [h; c] of an LSTM. Power iteration on JᵀJ, all steps at once.
+    `steps` selects steps; default: all.
     """
     layer = trace.layers[0] if layer is None else layer
     step, entering = one_step(trace, layer, steps)
@@ -45,7 +45,7 @@ def largest_singular_values(trace: ModelTrace, layer: str | None = None, steps: 
 def one_step(
     trace: ModelTrace, layer: str, steps: Sequence[int] | None = None
 ) -> tuple[Callable[[State], State], State]:
-    """A layer's step as a function of the state it reads, for some or all steps side by side, and what they read."""
+    """A layer's step as a function of its input state, batched over `steps`, and these input states."""
     part, scan = trace.part_of(layer), trace.scans[layer]
     cell_of, parameters = part.trace.cells[layer.rpartition(".")[2]]
     cell = cell_of({name: value.detach() for name, value in parameters.items()})
@@ -62,8 +62,7 @@ def one_step(
 def contributions(trace: ModelTrace, layer: str | None = None, steps: Sequence[int] | None = None) -> dict[str, Tensor]:
     """‖∇_{W(t)} L‖ of every step t for each weight of a layer, name → (T,), with L the sum of all losses.
 
-    `steps` are those to look at; without it all.
-    Each step's use of W is given a copy W(t) of its own: the gradient of W is the sum over these.
+    Each step has its own copy W(t) of W: the gradient of W is the sum over the copies. `steps` selects steps.
     """
     layer = trace.layers[0] if layer is None else layer
     part = trace.part_of(layer)

@@ -1,4 +1,4 @@
-"""What a CTC model says of every frame, for pictures."""
+"""The output of a CTC model for every frame, for figures."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-BLANK = 0  # its place among the labels
+BLANK = 0  # index of the blank label
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Posteriors (T, V) over frames, the label that each frame was aligned with, and what was heard or seen.
+    """Posteriors (T, V) over frames, their alignment with labels, and the input signal.
 
     `labels` are the names of the V outputs, the blank first. `alignment` has an output for every frame. The frames
-    reach from 0 to `end`, in `unit`. `signal` (T', D) is the spectrogram, the columns of the line, or the frames.
+    span 0 to `end`, in `unit`. `signal` (T', D) is the spectrogram, the pixel columns of a line, or the frames.
     """
 
     posteriors: Tensor  # (T, V), probabilities
@@ -25,12 +25,12 @@ class Frames:
     unit: str = "frames"
     end: float = 0.0
     signal: Tensor | None = None
-    lattice: Tensor | None = None  # (T, 2L + 1), how likely the path to the text is in each state: see `ctc_occupancy`
-    states: tuple[str, ...] = ()  # their names
+    lattice: Tensor | None = None  # (T, 2L + 1), state probabilities of the text: see `ctc_occupancy`
+    states: tuple[str, ...] = ()  # names of the 2L + 1 states
 
     @property
     def spans(self) -> list[tuple[str, float, float]]:
-        """Each label that the alignment says, from when to when."""
+        """Each label of the alignment with its start and end."""
         each, found, frame = self.end / max(1, len(self.alignment)), [], 0
         for label, run in itertools.groupby(self.alignment):
             after = frame + len(list(run))
@@ -41,7 +41,7 @@ class Frames:
 
     @property
     def path(self) -> list[int]:
-        """The state of the lattice that the alignment is in at each frame.
+        """The lattice state of the alignment at each frame.
 
         >>> import torch
         >>> Frames(torch.zeros(5, 3), ["-", "a", "b"], [0, 1, 1, 2, 0]).path
@@ -57,7 +57,7 @@ class Frames:
 
     @property
     def spikes(self) -> list[tuple[int, str, float]]:
-        """(frame, label, probability) of each label that the alignment says, at the frame where it is likeliest.
+        """(frame, label, probability) of each label of the alignment, at the frame where it is likeliest.
 
         >>> import torch
         >>> Frames(torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]]), ["-", "a"], [0, 1, 1]).spikes

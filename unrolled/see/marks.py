@@ -1,4 +1,4 @@
-"""Marks on the tokens of a text, to look for units that go with them."""
+"""Marks on the tokens of a text, to find units that correlate with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ QUOTES = ('"', "“", "”")
 
 
 def inside_quotes(tokens: Sequence[str]) -> list[float]:
-    """1 from a quotation mark to the next, else 0.
+    """1 from an opening quotation mark to the closing one, else 0.
 
     >>> inside_quotes(list('a "b" c'))
     [0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
@@ -24,12 +24,12 @@ def inside_quotes(tokens: Sequence[str]) -> list[float]:
 
 
 def place_in_line(tokens: Sequence[str]) -> list[float]:
-    """How many tokens ago the line began."""
+    """The position of each token in its line."""
     return _counted(tokens, "\n")
 
 
 def place_in_word(tokens: Sequence[str]) -> list[float]:
-    """How many tokens ago the word began.
+    """The position of each token in its word.
 
     >>> place_in_word(list("an ox"))
     [1.0, 2.0, 0.0, 1.0, 2.0]
@@ -53,7 +53,7 @@ MARKS: dict[str, Callable[[Sequence[str]], list[float]]] = {
 
 
 def mark_of(text: str, tokens: Sequence[str]) -> list[float]:
-    """A mark as the page writes it: a name, or places of marked tokens such as `@3,5`, or a number for each token."""
+    """Parse a mark of the page: a name, positions of marked tokens such as `@3,5`, or a number for each token."""
     if text in MARKS:
         return MARKS[text](tokens)
     try:
@@ -63,5 +63,5 @@ def mark_of(text: str, tokens: Sequence[str]) -> list[float]:
         return [float(number) for number in text.split(",") if number]
     except ValueError:
         raise UserError(
-            f"{text[:40]!r} is no mark.", f"Expected one of {', '.join(MARKS)}, or places such as @3,5."
+            f"{text[:40]!r} is not a mark.", f"Expected one of {', '.join(MARKS)}, or positions such as @3,5."
         ) from None

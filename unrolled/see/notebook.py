@@ -1,4 +1,4 @@
-"""What a notebook shows of a trace."""
+"""The notebook view of a trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unrolled.see.trace import ModelTrace
 
 
 def as_html(trace: ModelTrace) -> str:
-    """The answer, tokens shaded by their loss, and the picture that says most."""
+    """The answer, the tokens shaded by their loss, and one figure."""
     worst = max(float(trace.losses.max()), 1e-9)
     cells = [
         f'<span title="loss {float(loss):.3f}" style="background:rgba(213,94,0,{0.8 * float(loss) / worst:.2f});'

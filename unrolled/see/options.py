@@ -1,4 +1,4 @@
-"""What can be changed about a trace, to see what happens then."""
+"""Options that change a trace, for what-if questions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from unrolled.errors import UserError, unknown_name
 
 @dataclass(frozen=True)
 class TraceOption:
-    """One thing to change: its name, the value it has if nothing is said, and what it does."""
+    """One option of a trace: its name, default and help text."""
 
     name: str
     default: float | int | str | tuple[int, ...] | None
     help: str
-    kind: type = float  # what a given value becomes: float, int, str, tuple for places of tokens, or object: itself
-    choices: tuple[str, ...] = ()  # all that a text may be; none: any
+    kind: type = float  # float, int, str, tuple (token positions), or object (unchanged)
+    choices: tuple[str, ...] = ()  # allowed texts; empty: any
 
     def read(self, given: Any) -> Any:
-        """A value as a user wrote it; places as numbers with commas between."""
+        """Parse a value; token positions are numbers separated by commas."""
         if given is None or (isinstance(given, str) and given == ""):
             return self.default
         if self.kind is object:
@@ -37,31 +37,31 @@ class TraceOption:
                 raise ValueError
             return value
         except (TypeError, ValueError):
-            wanted = {float: "a number", int: "a whole number", str: "a text", tuple: "places such as 0,3"}[self.kind]
+            wanted = {float: "a number", int: "a whole number", str: "text", tuple: "positions such as 0,3"}[self.kind]
             raise UserError(f"{self.name}={given!r} is not {wanted}.") from None
 
 
-HIDE = TraceOption("hide", (), "Tokens to hide, by their places from 0: their vectors become zeros.", tuple)
+HIDE = TraceOption("hide", (), "Positions of tokens to hide, from 0: their vectors become zeros.", tuple)
 
-TRUTH = TraceOption("truth", None, "What the answer should be. Its loss is followed back.", object)
+TRUTH = TraceOption("truth", None, "The correct answer. Losses and gradients are computed for it.", object)
 TARGET = TraceOption(
     "target",
     None,
-    "Whose loss is followed back, truth or answer. Without it: the truth where it is known, else the answer.",
+    "Target of losses and gradients: truth or answer. Default: the truth if it is known, else the answer.",
     str,
     ("truth", "answer"),
 )
 
 
 def follows_truth(truth: Any, target: str | None) -> bool:
-    """Whether losses are the truth's, given what is known and what was asked for."""
+    """True if the losses are those of the truth: it is known and the target is not the answer."""
     if truth is None and target == "truth":
-        raise UserError("The truth of this input is not known.", "Give it: truth=…, or look at an example with one.")
+        raise UserError("The truth of this input is not known.", "Give it: truth=…, or inspect an example with one.")
     return truth is not None and target != "answer"
 
 
 def read_options(known: Iterable[TraceOption], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a trace, checked; those not given have their defaults."""
+    """Check the options of a trace and fill in the defaults."""
     named = {option.name: option for option in known}
     for name in given:
         if name not in named:

@@ -1,4 +1,4 @@
-"""Where in a text a unit is most, and least, active."""
+"""The places in a text where a unit is most and least active."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from unrolled.errors import UserError
 from unrolled.see.figures.labels import plain
 from unrolled.see.trace import ModelTrace
 
-BEFORE, AFTER = 30, 10  # tokens around a place
-APART = 5  # steps between two places
+BEFORE, AFTER = 30, 10  # tokens of context
+APART = 5  # least steps between two places
 
 
 @dataclass(frozen=True)
 class Place:
-    """A step, the unit's value there, and what stands around it; blanks and line ends are marked."""
+    """A step, the unit's value there, and the text around it; spaces and line ends are visible."""
 
     step: int
     value: float
@@ -27,7 +27,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Places:
-    """The steps at which a state or gate of a unit is largest, and those at which it is smallest; print it."""
+    """The steps where a state or gate of a unit is largest and smallest; `print` it."""
 
     layer: str
     quantity: str
@@ -48,7 +48,7 @@ class Places:
 
 
 def places(trace: ModelTrace, unit: int, layer: str | None = None, quantity: str = "h", count: int = 20) -> Places:
-    """Finds them, at most `count` of each; no two are within five steps of each other.
+    """Find at most `count` places of each kind, more than five steps apart.
 
     >>> import torch, unrolled
     >>> from unrolled.see import Part
@@ -62,7 +62,7 @@ def places(trace: ModelTrace, unit: int, layer: str | None = None, quantity: str
     if not 0 <= unit < values.shape[1]:
         raise UserError(f"There is no unit {unit}.", f"Expected 0 to {values.shape[1] - 1}.")
     tokens, column = trace.part_of(layer).tokens, values[:, unit].cpu()
-    space = "" if sum(map(len, tokens)) < 1.5 * len(tokens) else " "  # between words, not between letters
+    space = "" if sum(map(len, tokens)) < 1.5 * len(tokens) else " "  # words are joined with spaces, letters without
 
     def place(t: int) -> Place:
         before = "".join(f"{plain(token)}{space}" for token in tokens[max(0, t - BEFORE) : t])
@@ -74,7 +74,7 @@ def places(trace: ModelTrace, unit: int, layer: str | None = None, quantity: str
 
 
 def _peaks(column: Tensor, count: int) -> list[int]:
-    """The largest, one for each rise.
+    """Steps of the `count` largest values, more than `APART` steps apart.
 
     >>> import torch
     >>> _peaks(torch.tensor([0.0, 8.0, 9.0, 7.0, 0.0, 0.0, 0.0, 0.0, 5.0]), count=2)

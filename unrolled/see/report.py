@@ -1,4 +1,4 @@
-"""The page as one file: its modules, plotly's script and everything that was asked, in one HTML without any network."""
+"""The page as one HTML file that works offline: its modules, plotly's script and all recorded answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULES = sorted(entry.name.removesuffix(".js") for entry in PAGE.iterdir() if e
 
 
 def write_report(path: Path, recorded: Mapping[str, Any], title: str) -> None:
-    """Writes what was recorded, by the `key` of each question, with the page that shows it."""
+    """Write recorded answers, by the `key` of their query, together with the page that shows them."""
     check_place(path)
     data = json.dumps(recorded, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     modules = {name: _inside(page_file(f"{name}.js")) for name in MODULES}
@@ -35,22 +35,22 @@ def write_report(path: Path, recorded: Mapping[str, Any], title: str) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Where a report may be put."""
+    """Reject a path that no report can be written to."""
     if path.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{path} is no page: its name ends in {path.suffix!r}.", "Use .html.")
+        raise UserError(f"{path} is not an HTML file: its name ends in {path.suffix!r}.", "Use .html.")
     if not path.parent.is_dir():
-        raise UserError(f"There is no folder {path.parent}.", "Make it first, or choose another place.")
+        raise UserError(f"There is no folder {path.parent}.", "Create it first, or choose another folder.")
     plotly_script()
 
 
 def key(kind: str, query: Mapping[str, str]) -> str:
-    """The name that a question is recorded under; the page makes the same (`source.js`)."""
+    """The key that an answer is recorded under; `source.js` builds the same key."""
     pairs = sorted([name, value] for name, value in query.items() if value != "")
     return json.dumps([kind, *pairs], ensure_ascii=False, separators=(",", ":"))
 
 
 def live_page() -> str:
-    """The page that a server sends; it asks for the rest."""
+    """The page that the server sends; it requests all data from the server."""
     modules = {name: f"/page/{name}.js" for name in MODULES}
     start = '<script type="module" src="/page/main.js"></script>'
     scripts = f'<script src="/plotly.js"></script>\n{import_map(modules)}\n{start}'
@@ -59,7 +59,7 @@ def live_page() -> str:
 
 
 def import_map(modules: Mapping[str, str]) -> str:
-    """What `import "unrolled/…"` means."""
+    """The import map that resolves `import "unrolled/…"`."""
     named = {f"unrolled/{name}": address for name, address in modules.items()}
     return f'<script type="importmap">{json.dumps({"imports": named})}</script>'
 

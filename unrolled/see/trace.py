@@ -1,4 +1,4 @@
-"""What a model did with one input: states, gates, losses, attention and search."""
+"""The trace of a model on one input: states, gates, losses, attention and search."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from unrolled.see.by_hand import ByHand
     from unrolled.see.places import Places
 
-EXACT_STEPS = 512  # as many losses are followed back one by one
-SAMPLED_ROWS = 64  # of more, at most so many, evenly spread
-AT_ONCE = EXACT_STEPS**2  # steps that all followed losses go back together, which bounds the time
-KEPT = 30  # numbers that a trace keeps of each unit at each step
+EXACT_STEPS = 512  # up to this count, the gradient of every loss is computed
+SAMPLED_ROWS = 64  # of more losses, at most this many, evenly spread
+AT_ONCE = EXACT_STEPS**2  # backward steps of all sampled losses together, which bounds the time
+KEPT = 30  # numbers that a trace stores per unit and step
 Guesses = list[tuple[str, float]]
-"""What the model thought likeliest, with probabilities, the best first."""
+"""The likeliest predictions with their probabilities, best first."""
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,33 @@ class Part:
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Where each of `rows` looked among `columns`; of an RNN one layer and head. `grid` cuts an image into regions."""
+    """Attention weights of `rows` over `columns`, (1, 1, T, S) for an RNN. `grid` divides an image into regions."""
 
     rows: list[str]
     columns: list[str]
     weights: Tensor  # (L, N, T, S)
-    grid: tuple[int, int] | None = None  # regions down and across, where the columns are parts of an image
+    grid: tuple[int, int] | None = None  # rows and columns of regions, if the columns are parts of an image
     image: Tensor | None = None  # (height, width) or (height, width, 3), 0 to 1
 
 
 @dataclass(frozen=True)
 class Forecasts:
-    """One target at one horizon: what was forecast for each row, and what came, NaN where it is not known."""
+    """Forecasts and true values of one target at one horizon; unknown true values are NaN."""
 
-    rows: list[int]  # that the numbers are about, from 0
+    rows: list[int]  # row numbers, from 0
     forecast: list[float]
     truth: list[float]
 
 
 class Probe:
-    """Stands between a network's input vectors and its layers: hides some, and lets each be asked for its gradient."""
+    """A hook between a network's input vectors and its layers: hides tokens and exposes input gradients."""
 
     def __init__(self, tokens: Sequence[str], hidden: Sequence[int] = ()) -> None:
         self.tokens, self.hidden = list(tokens), check_places(hidden, len(tokens))
         self.added: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Vectors (1, T, D) as they were, but zeros at the hidden places."""
+        """The vectors (1, T, D) with zeros at the hidden positions."""
         if self.hidden:
             kept = torch.ones(x.shape[1], 1, device=x.device)
             kept[self.hidden] = 0
@@ -80,31 +80,31 @@ class Probe:
 
 @dataclass(frozen=True, repr=False)
 class ModelTrace:
-    """A model's inside on one input. A task fills in what there is; everything else follows from that.
+    """The internals of a model on one input. The task sets the fields; everything else is computed from them.
 
-    `figure(kind)` draws it, `kinds` are those there are; `missing` says why others are not. Layers are named as torch
-    names parameters, "l0", "l0_reverse", with "encoder." or "decoder." before them where there are two.
+    `figure(kind)` draws one of `kinds`; `missing` gives the reasons for the others. Layers are named as torch names
+    parameters, "l0", "l0_reverse", with the prefix "encoder." or "decoder." in models that have both.
     """
 
     task: str
     answer: str
-    losses_of: list[str]  # what each loss is about: the next token, a word's tag, a row
+    losses_of: list[str]  # the target of each loss: the next token, a word's tag, a row
     _losses: Tensor  # (K,), with its graph
     parts: tuple[Part, ...] = ()
     probes: dict[str, Probe] = field(default_factory=dict)
     guesses: list[Guesses] = field(default_factory=list)  # for each loss
-    aligned: str | None = None  # the part, or probe, at whose step t loss t was made
+    aligned: str | None = None  # the part or probe whose step t predicts loss t
     attention: dict[str, AttentionMap] = field(default_factory=dict)
     beams: Beams | None = None
     frames: Frames | None = None  # CTC
-    reasons: dict[str, str] = field(default_factory=dict)  # why there may be no figure of a kind
-    truth: str | None = None  # what the answer should be, where it is known
-    right: bool | None = None  # whether it is
-    follows: str = "answer"  # whose losses these are: the truth's, the answer's, or of what was asked for
-    compared: list[tuple[str, str, str]] = field(default_factory=list)  # of taggers: word, true tag, answered tag
+    reasons: dict[str, str] = field(default_factory=dict)  # figure kind → reason it is unavailable
+    truth: str | None = None  # the correct answer, if known
+    right: bool | None = None  # answer == truth, if known
+    follows: str = "answer"  # the target of the losses: truth, answer, or a requested label or text
+    compared: list[tuple[str, str, str]] = field(default_factory=list)  # of taggers: word, true tag, predicted tag
     forecasts: dict[str, Forecasts] = field(default_factory=dict)
     attribute: Callable[[], Attribution] | None = None
-    notes: tuple[str, ...] = ()  # what to know about the losses
+    notes: tuple[str, ...] = ()  # remarks about the losses
 
     def __repr__(self) -> str:
         loss = float(self.losses.mean())
@@ -112,23 +112,20 @@ class ModelTrace:
 
     @property
     def summary(self) -> str:
-        """The answer, and the truth beside it where it is known."""
+        """The answer, and the truth if it is known."""
         return self.answer if self.truth is None else f"{self.answer} (truth: {self.truth})"
 
     @property
     def attribution(self) -> Attribution:
-        """How much each word speaks for the label whose loss is followed: see `Attribution`."""
+        """The contribution of each word to the label of the loss: see `Attribution`."""
         if self.attribute is None:
-            raise UserError(
-                "There are no words to weigh.", "Words are weighed for labels: look at a classifier that reads text."
-            )
+            raise UserError("This model has no word attribution.", "Only classifiers of text have one.")
         return self.attribute()
 
     @property
     def tokens(self) -> list[str]:
-        """What stood at each step of the input."""
-        first = self.parts[0].tokens if self.parts else next(iter(self.probes.values())).tokens
-        return first
+        """The token at each step of the input."""
+        return self.tokens_of(self.default_layer())
 
     @property
     def losses(self) -> Tensor:
@@ -151,6 +148,10 @@ class ModelTrace:
         name = layer.rpartition(".")[0]
         return next(part for part in self.parts if part.name == name)
 
+    def tokens_of(self, of: str) -> list[str]:
+        """The tokens at the steps of a layer or probe."""
+        return self.probes[of].tokens if of in self.probes else self.part_of(of).tokens
+
     @property
     def gates(self) -> dict[str, dict[str, Tensor]]:
         """`gates["l0"]["f"]`, (T, H)."""
@@ -171,7 +172,7 @@ class ModelTrace:
         return known[quantity][0].detach()
 
     def gradient_rows(self, most: int | None = None) -> list[int]:
-        """The losses that are followed back: all of up to 512, of more at most 64, or `most`, evenly spread."""
+        """The losses with gradients: all of up to 512, of more at most 64, or `most`, evenly spread."""
         count = len(self._losses)
         if most is None:
             most = EXACT_STEPS if count <= EXACT_STEPS else max(4, min(SAMPLED_ROWS, AT_ONCE // len(self.tokens)))
@@ -180,7 +181,7 @@ class ModelTrace:
     def gradients(self, of: str | None = None, most: int | None = None) -> Tensor:
         """‖∂L_t/∂h_j‖, (losses, steps): row t for each of `gradient_rows(most)`, column j for each step of a layer.
 
-        `of` is a layer, the first if none is given, or one of `probes`: input vectors instead of states.
+        `of` is a layer (default: the first) or one of `probes`, for input vectors instead of states.
         """
         of = self.default_layer() if of is None else of
         if of in self.probes:
@@ -197,11 +198,11 @@ class ModelTrace:
         return torch.stack(rows)
 
     def by_distance(self, of: str | None = None) -> Tensor:
-        """The mean of ‖∂L_t/∂h_{t-d}‖ over t, for every distance d, (T,); of a single loss, d counts from the end."""
+        """The mean of ‖∂L_t/∂h_{t-d}‖ over t for every distance d, (T,); see `counts_back`."""
         return by_distance(self.gradients(of), self.gradient_rows(), self.counts_back(of))
 
     def counts_back(self, of: str | None = None) -> bool:
-        """Whether loss t belongs to step t; if not, distances are counted from the last step."""
+        """True if loss t belongs to step t; if not, distances are counted from the last step."""
         of = self.default_layer() if of is None else of
         home = of if of in self.probes else self.part_of(of).name
         return self.aligned == home
@@ -209,16 +210,16 @@ class ModelTrace:
     def units_like(
         self, mark: Sequence[float], layer: str | None = None, quantity: str = "h"
     ) -> list[tuple[int, float]]:
-        """Units whose values go with a mark made on the tokens: (unit, correlation), the strongest first.
+        """Units by their correlation with a mark on the tokens: (unit, correlation), strongest first.
 
-        `mark` has a number for each token: 1 inside quotes and 0 outside, the place in the line, …
+        `mark` has a number for each token: 1 inside quotes and 0 outside, the position in the line, …
         """
         values = self.values(self.default_layer() if layer is None else layer, quantity).double()
         wanted = torch.tensor(list(mark), dtype=torch.float64)
         if len(wanted) != len(values):
             raise UserError(f"The mark has {len(wanted)} numbers.", f"Expected one for each of {len(values)} steps.")
         if float(wanted.std(correction=0)) == 0:
-            raise UserError("The mark is the same everywhere.", "Mark some tokens, and not all of them.")
+            raise UserError("The mark is the same for all tokens.", "Mark some tokens, but not all.")
         centred, wanted = values.cpu() - values.cpu().mean(0), wanted - wanted.mean()
         spread = centred.norm(dim=0) * wanted.norm()
         correlations = torch.where(spread > 0, (centred.T @ wanted) / spread.clamp(min=1e-30), 0.0)
@@ -232,25 +233,25 @@ class ModelTrace:
         return by_hand(self, step, unit, layer)
 
     def places(self, unit: int, layer: str | None = None, quantity: str = "h", count: int = 20) -> Places:
-        """Where a unit is most, and least, active: the steps, and what stands around them; `print` it."""
+        """The steps where a unit is most and least active, with the text around them; `print` it."""
         from unrolled.see.places import places
 
         return places(self, unit, layer, quantity, count)
 
     @property
     def kinds(self) -> list[str]:
-        """What `figure` can draw."""
+        """The kinds that `figure` can draw."""
         from unrolled.see.figures.kinds import DRAWINGS
 
         return [kind for kind in DRAWINGS if self.why_not(kind) is None]
 
     @property
     def missing(self) -> dict[str, str]:
-        """What `figure` cannot draw, and why."""
+        """The kinds that `figure` cannot draw, with the reasons."""
         return {kind: why for kind, why in self.reasons.items() if kind not in self.kinds}
 
     def why_not(self, kind: str) -> str | None:
-        """Why there is no such figure; None: there is."""
+        """Reason a figure is unavailable, or None."""
         from unrolled.see.figures.kinds import NEEDS
 
         if kind not in NEEDS:
@@ -265,15 +266,15 @@ class ModelTrace:
         width: str | float | None = None,
         **options: object,
     ) -> Figure:
-        """Draws one aspect, of one layer where it is one of layers; of many units, those that move most.
+        """Draw one kind of figure; figures of states show one layer and its `units` most active units.
 
-        `width` is in inches, or "column" or "page" of a paper; without it, what is drawn decides.
+        `width` is in inches, or "column" or "page" of a paper; without it, the content decides.
         """
         from unrolled.see.figures.kinds import DRAWINGS
         from unrolled.see.figures.style import read_width, style, text_size
 
         if (reason := self.why_not(kind)) is not None:
-            raise UserError(reason, f"There are: {', '.join(self.kinds)}.")
+            raise UserError(reason, f"Choices: {', '.join(self.kinds)}.")
         if layer is not None and layer not in self.probes:
             self.check_layer(layer)
         inches = read_width(width)
@@ -288,21 +289,20 @@ class ModelTrace:
         width: str | float | None = None,
         only: Sequence[str] | None = None,
     ) -> list[Path]:
-        """Draws everything there is to see, or the figures named in `only`, into a folder: PNG, SVG or PDF."""
+        """Save all figures, or those named in `only`, in a folder: PNG, SVG or PDF."""
         from unrolled.see.figures.kinds import save_all
 
         return save_all(self, Path(folder), format, width, only)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the losses over the tokens, and what else there is to see."""
+        """The notebook view: losses over the tokens and one figure."""
         from unrolled.see.notebook import as_html
 
         return as_html(self)
 
     def default_layer(self) -> str:
-        """The first layer; of a model without any, the first input."""
-        names = [*self.scans, *self.probes]
-        return names[0]
+        """The first layer, or, in a model without layers, the first input."""
+        return [*self.scans, *self.probes][0]
 
     def first_layer(self) -> str:
         """The first recurrent layer."""
@@ -316,7 +316,7 @@ class ModelTrace:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Numbers from 0 to count − 1: all, or at most so many, evenly spread.
+    """All numbers from 0 to count − 1, or at most `most` of them, evenly spread.
 
     >>> spread(5, 9), spread(30, 5)
     ([0, 1, 2, 3, 4], [0, 7, 14, 22, 29])
@@ -327,36 +327,36 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def by_distance(norms: Tensor, rows: Sequence[int], aligned: bool) -> Tensor:
-    """The mean over rows t of column t - d, or of column T - 1 - d where rows are no steps, for every d."""
+    """The mean over rows t of column t − d for every d, or of column T − 1 − d if rows and steps are not aligned."""
     steps = norms.shape[1]
     ends = torch.tensor(rows) if aligned else torch.full((len(rows),), steps - 1)
-    columns = ends[:, None] - torch.arange(steps)  # (R, T): which state is d steps back
+    columns = ends[:, None] - torch.arange(steps)  # (R, T): the state d steps back
     there = (columns >= 0) & (columns < steps)
     found = norms.gather(1, columns.clamp(0, steps - 1)) * there
     return found.sum(0) / there.sum(0).clamp(min=1)
 
 
 def check_places(places: Sequence[int], count: int) -> list[int]:
-    """Places of tokens that a user named."""
+    """Token positions from a user, checked."""
     for place in places:
         if not 0 <= place < count:
-            raise UserError(f"There is no token {place} to hide.", f"Expected places from 0 to {count - 1}.")
+            raise UserError(f"There is no token {place} to hide.", f"Expected positions from 0 to {count - 1}.")
     return list(places)
 
 
 def check_memory(steps: int, network: nn.Module, what: str = "tokens") -> None:
-    """Refuses an input whose trace would not fit, and says what does."""
+    """Reject an input whose trace would not fit into memory."""
     free, each = free_memory(), bytes_per_step(network)
     if steps * each > free:
         raise UserError(
             f"The input has {steps:,} {what}: its trace needs about {steps * each / 2**30:.1f} GiB, "
-            f"and {free / 2**30:.1f} GiB are free for it.",
+            f"and {free / 2**30:.1f} GiB are available.",
             f"Give at most {max(1, free // each):,} {what}.",
         )
 
 
 def bytes_per_step(network: nn.Module) -> int:
-    """What a trace keeps of a step, roughly: gates, states, probes and buffers of every layer, and the scores."""
+    """Estimated bytes of a trace per step: gates, states, probes and buffers of every layer, and the logits."""
     numbers = 0
     for module in network.modules():
         if isinstance(module, DropIn):
@@ -367,5 +367,5 @@ def bytes_per_step(network: nn.Module) -> int:
 
 
 def free_memory() -> int:
-    """Bytes that a trace may take: half of what the machine has free."""
+    """Bytes that a trace may use: half of the machine's free memory."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -1,4 +1,4 @@
-"""Models to look at: one input, several models, the page."""
+"""The inspection page: its server, its reports, and the models and input it shows."""
 
 from unrolled.serve.asked import Asked
 from unrolled.serve.inspection import Inspection

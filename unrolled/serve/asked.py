@@ -18,14 +18,14 @@ from unrolled.tasks.tracer import Example
 
 @dataclass
 class Asked:
-    """Models by name, the first of which is the one that is looked at; the others stand beside it."""
+    """The models by name, the first being the main one, and the input."""
 
     models: dict[str, Model]
     text: str | None = None
     file: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    example: int | None = None  # of the data that the first model was validated on
-    opens: Mapping[str, str] = field(default_factory=dict)  # what the page shows first: layer, step, unit
+    example: int | None = None  # index into the first model's validation data
+    opens: Mapping[str, str] = field(default_factory=dict)  # the page's initial layer, step, unit
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.text, self.file, self.example)) > 1:
@@ -35,7 +35,7 @@ class Asked:
         if self.example is not None:
             found = self._first.tracer.example(self._first.task.read(self._first.config).valid, self.example)
             self._found, self._truth = found if isinstance(found, Example) else (found, None)
-            if isinstance(self._found, str):  # a text can be changed on the page
+            if isinstance(self._found, str):  # a text can be edited on the page
                 self.text = self._found
 
     @property
@@ -44,14 +44,14 @@ class Asked:
 
     @property
     def named(self) -> str | None:
-        """The name of an input that is not a text: of a file, or the number of an example."""
+        """The name of an input that is not a text: a file name or an example number."""
         if self.file is not None:
             return Path(self.file).name
         return None if self.example is None else f"example {self.example}"
 
     @property
     def names(self) -> dict[str, str]:
-        """Short names of the models for pictures, told apart: by their folders, or in full."""
+        """Unique names of the models for figures: their folder names, or full paths if these are not unique."""
         short = {name: Path(name).stem if Path(name).is_file() else Path(name).name for name in self.models}
         if len(set(short.values())) < len(short):
             return {name: name for name in self.models}
@@ -63,7 +63,7 @@ class Asked:
             return self._found
         if self.text is None and self.file is None:
             raise UserError(
-                "There is no input to look at.", "Give a text after the model, --file FILE, or --example N of its data."
+                "There is no input.", "Give a text after the model, --file FILE, or --example N of its data."
             )
         texts = None if self.text is None else [self.text]
         return model.tracer.input(Request(texts=texts, files=() if self.file is None else (self.file,)))
@@ -82,13 +82,13 @@ class Asked:
     def draw(
         self, folder: Path, format: str = "png", width: str | float | None = None, only: Sequence[str] | None = None
     ) -> list[Path]:
-        """Everything there is to see, or the figures in `only`; of several models each in a folder of its own.
+        """Save all figures, or those in `only`; several models get a folder each.
 
         Gradients of several models are also drawn side by side.
         """
         traces = {self.names[name]: self.trace(name) for name in self.models}
         for name, trace in traces.items():
-            tell(trace.notes, name if len(traces) > 1 else "")
+            issue_notes(trace.notes, name if len(traces) > 1 else "")
         if len(traces) == 1:
             return save_all(next(iter(traces.values())), folder, format, width, only)
         made = []
@@ -97,7 +97,7 @@ class Asked:
             if chosen is None or chosen:
                 made += save_all(trace, folder / name, format, width, chosen)
         if only is not None and not made:
-            save_all(next(iter(traces.values())), folder, format, width, only)  # says why there are none
+            save_all(next(iter(traces.values())), folder, format, width, only)  # raises the reason
         make_folder(folder)
         if only is None or "gradients" in only:
             place = folder / f"gradients.{format}"
@@ -106,7 +106,7 @@ class Asked:
         return made
 
 
-def tell(notes: Sequence[str], model: str = "") -> None:
-    """Says what there is to know about a trace's losses; of several models, with the model's name."""
+def issue_notes(notes: Sequence[str], model: str = "") -> None:
+    """Issue the notes of a trace, with the model's name if there are several."""
     for text in notes:
         note(f"{model}: {text}" if model else text)

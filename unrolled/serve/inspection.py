@@ -1,4 +1,4 @@
-"""Views of models, inputs and runs for the page, each a small piece of JSON."""
+"""Views of models, inputs and runs for the page, as JSON."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from unrolled.serve.vectors import nearest, sentence_map, why_no_words, word_map
 from unrolled.tasks.runner import Request
 from unrolled.tasks.tracer import Tracer
 
-KEPT = 6  # traces that are remembered
+KEPT = 6  # cached traces
 
 Query = Mapping[str, str]
 
 
 @dataclass
 class Inspection:
-    """Models to look at, and the input and options that the page opens with."""
+    """Answers the page's queries about the models, with a cache of traces."""
 
     asked: Asked
     _traces: OrderedDict[tuple[Any, ...], ModelTrace] = field(default_factory=OrderedDict)
-    _lock: Any = field(default_factory=threading.Lock)  # torch's graphs are not for several threads at once
+    _lock: Any = field(default_factory=threading.Lock)  # torch's graphs are not thread-safe
 
     def about(self) -> dict[str, Any]:
-        """The models, what each can be asked, and the first input."""
+        """The models with their options, and the initial input."""
         given = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in self.asked.options.items()}
         about, _ = views.finite(
             {
@@ -53,13 +53,13 @@ class Inspection:
         return found
 
     def opening(self, name: str) -> dict[str, str]:
-        """The first query of the page about a model: the input, and its changes."""
+        """The page's first query about a model: the input and its options."""
         about = self.about()
         options = {f"o.{option}": value for option, value in about["options"].items()}
         return {"model": name, "text": about["text"], **options}
 
     def check_opens(self) -> None:
-        """Refuses a layer or unit that the first model does not have, where the page is to open with one."""
+        """Reject an initial layer or unit that the first model does not have."""
         layer, unit = self.asked.opens.get("layer"), int(self.asked.opens.get("unit", 0))
         if (layer is None and not unit) or (self.asked.text is None and self.asked.named is None):
             return
@@ -91,9 +91,9 @@ class Inspection:
         }
 
     def view(self, kind: str, query: Query) -> dict[str, Any]:
-        """One view; all values of the query are texts, as they stand in an address.
+        """Answer a query; all its values are strings, as in a URL.
 
-        Numbers that are not finite are null, and `note` says so.
+        Non-finite numbers become null, with a `note`.
         """
         if kind not in VIEWS:
             raise unknown_name("view", kind, VIEWS)
@@ -111,7 +111,7 @@ class Inspection:
         return self.asked.models[name]
 
     def trace(self, query: Query) -> ModelTrace:
-        """The trace that a query is about; the last few are remembered."""
+        """The trace of a query; the last few are cached."""
         model = self.model(query)
         options = {name.removeprefix("o."): value for name, value in query.items() if name.startswith("o.")}
         options = {name: value for name, value in options.items() if value != ""}
@@ -125,11 +125,11 @@ class Inspection:
         return self._traces[key]
 
     def _given(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
-        """The text of the page, or, if it is empty, the file that the command named; of an example also its truth."""
+        """The text of the query, or, if it is empty, the command's file or example; and an example's truth."""
         text = query.get("text", "")
         if model.runner.reads_files and text not in ("", self.asked.text):
             raise UserError(
-                "The page shows the file that the command named, and no other.",
+                "The page shows only the file given on the command line.",
                 "For another: unrolled inspect MODEL FILE",
             )
         if self.asked.example is not None and text in ("", self.asked.text):
@@ -139,7 +139,7 @@ class Inspection:
 
 
 def _whole(query: Query, name: str, default: int | None = None) -> Any:
-    """A whole number of a query."""
+    """An integer of a query."""
     value = query.get(name, "")
     if value == "" and (default is not None or name in ("last", "bottom", "follow")):
         return default
@@ -151,7 +151,7 @@ def _whole(query: Query, name: str, default: int | None = None) -> Any:
 
 def _layer(query: Query, trace: ModelTrace) -> str:
     if not trace.layers and not trace.probes:
-        raise UserError("This model has no layers to look into.")
+        raise UserError("This model has no layers to inspect.")
     return query.get("layer") or trace.default_layer()
 
 
@@ -180,7 +180,7 @@ def _unit(self: Inspection, query: Query) -> dict[str, Any]:
 
 
 def _gradients(self: Inspection, query: Query) -> dict[str, Any]:
-    """Of one model, or of every model on the same input, side by side."""
+    """Gradients of one model, or of all models on the same input."""
     names = list(self.asked.models) if query.get("all") else [query.get("model") or next(iter(self.asked.models))]
     found = {}
     for name in names:
@@ -209,7 +209,7 @@ def _runs(self: Inspection, query: Query) -> dict[str, Any]:
 
 
 def _map(self: Inspection, query: Query) -> dict[str, Any]:
-    """Words, or, where lines are given, sentences, with a label before a tab."""
+    """A map of words, or of sentences, one per line, each with an optional label before a tab."""
     model, lines = self.model(query), query.get("lines", "")
     if not lines.strip():
         return word_map(model.word_vectors())
@@ -217,7 +217,7 @@ def _map(self: Inspection, query: Query) -> dict[str, Any]:
     texts = [after if tab else before for before, tab, after in rows]
     labels = [before if tab else "" for before, tab, _ in rows]
     if len(texts) < 3:
-        raise UserError(f"A map of {len(texts)} sentences says nothing.", "Give at least three, one on a line.")
+        raise UserError(f"A map needs at least three sentences; there are {len(texts)}.", "Give one per line.")
     return sentence_map(np.asarray(model.embed(texts)), texts, labels)
 
 

@@ -1,4 +1,4 @@
-"""The page on this machine: an address on 127.0.0.1, answers for the page alone."""
+"""The server of the page, on 127.0.0.1, which answers only its own page."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 FIRST_PORT = 8650
-PORTS = 50  # that are tried
-MOST_BYTES = 8 * 2**20  # of a question: a text of some million characters
+PORTS = 50  # ports to try
+MOST_BYTES = 8 * 2**20  # of a query: a text of a few million characters
 KINDS = {**{f"{name}.js": "text/javascript" for name in MODULES}, "style.css": "text/css"}
-# nothing is fetched from anywhere else, whatever a model's tokens look like
+# the page fetches nothing from other sites, even if a model's tokens contain HTML
 POLICY = "default-src 'self' 'unsafe-inline' data: blob:; connect-src 'self'; frame-ancestors 'none'"
 
 
 def make_app(inspection: Inspection, port: int) -> FastAPI:
-    """The service: the page's own files by name, and answers to its questions. It knows no other paths."""
+    """The app: the page's own files by name, and answers to its queries. All other paths are 404."""
     from fastapi import FastAPI, Request
     from fastapi.concurrency import run_in_threadpool
     from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -38,10 +38,10 @@ def make_app(inspection: Inspection, port: int) -> FastAPI:
 
     @app.middleware("http")
     async def guard(request: Request, follow: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Refuses what another site, or a name that points here, may send through the user's browser."""
+        """Reject requests from other sites and DNS rebinding."""
         origin = request.headers.get("origin")
         if request.headers.get("host") not in hosts or origin not in (None, *(f"http://{host}" for host in hosts)):
-            return JSONResponse({"problem": f"This page is at http://{HOST}:{port}/ alone."}, status_code=403)
+            return JSONResponse({"problem": f"This page is only available at http://{HOST}:{port}/."}, status_code=403)
         response = await follow(request)
         response.headers["Content-Security-Policy"] = POLICY
         response.headers["Cache-Control"] = "no-store"
@@ -58,40 +58,40 @@ def make_app(inspection: Inspection, port: int) -> FastAPI:
     @app.get("/page/{name}")
     def file(name: str) -> Response:
         if name not in KINDS:
-            return JSONResponse({"problem": "There is no such file."}, status_code=404)
+            return JSONResponse({"problem": "File not found."}, status_code=404)
         return Response(page_file(name), media_type=KINDS[name])
 
     async def answer(request: Request) -> Response:
         kind = request.path_params["kind"]
         try:
-            query = await _question(request)
+            query = await _query(request)
             found = inspection.about() if kind == "about" else await run_in_threadpool(inspection.view, kind, query)
             return JSONResponse(found)
-        except TooLarge as error:  # what is left of the body is never read
+        except TooLarge as error:  # the rest of the body is not read
             return JSONResponse({"problem": str(error)}, status_code=413, headers={"Connection": "close"})
         except UserError as error:
             return JSONResponse({"problem": str(error)}, status_code=400)
         except Exception as error:
             traceback.print_exc()
-            problem = f"The server failed with {type(error).__name__}: {error}. Its terminal says more."
+            problem = f"The server failed with {type(error).__name__}: {error}. See its terminal for details."
             return JSONResponse({"problem": problem}, status_code=500)
 
-    app.add_route("/api/{kind}", answer, methods=["POST"])  # as it comes: fastapi would read all of a body first
+    app.add_route("/api/{kind}", answer, methods=["POST"])  # a raw route: fastapi would read the whole body first
     return app
 
 
 class TooLarge(UserError):
-    """A question that is longer than any the page asks."""
+    """A query above the size limit."""
 
     def __init__(self, size: str) -> None:
         super().__init__(
-            f"The question has {size}; at most {MOST_BYTES // 2**20} MiB are read.",
+            f"The query has {size}; the limit is {MOST_BYTES // 2**20} MiB.",
             "Give a long text as a file: unrolled inspect MODEL --file FILE",
         )
 
 
-async def _question(request: Any) -> dict[str, str]:
-    """A JSON object of the request as texts; no more than `MOST_BYTES` of it are ever held."""
+async def _query(request: Any) -> dict[str, str]:
+    """The request's JSON object with string values; at most `MOST_BYTES` of it are held in memory."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > MOST_BYTES:
         raise TooLarge(f"{int(declared):,} bytes")
@@ -104,12 +104,12 @@ async def _question(request: Any) -> dict[str, str]:
         query = json.loads(bytes(body) or b"{}")
         if not isinstance(query, dict):
             raise ValueError
-        given = {str(name): str(value) for name, value in query.items() if value is not None}
-        for name, value in given.items():
-            (name + value).encode()  # half a surrogate pair is no text
-    except (ValueError, RecursionError):  # bytes that are no UTF-8 are a ValueError too
-        raise UserError("The question is no JSON object of texts.", 'Expected one such as {"text": "…"}.') from None
-    return given
+        values = {str(name): str(value) for name, value in query.items() if value is not None}
+        for name, value in values.items():
+            (name + value).encode()  # fails on half a surrogate pair
+    except (ValueError, RecursionError):  # invalid UTF-8 is a ValueError too
+        raise UserError("The query is not a JSON object of strings.", 'Expected one such as {"text": "…"}.') from None
+    return values
 
 
 def find_port(wanted: int | None) -> int:
@@ -122,7 +122,7 @@ def find_port(wanted: int | None) -> int:
                 continue
             return port
     if wanted is not None:
-        raise UserError(f"Port {wanted} is in use.", "Leave out --port: the next free one is taken.")
+        raise UserError(f"Port {wanted} is in use.", "Leave out --port to use the next free one.")
     raise UserError(f"The ports from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are all in use.", "Give another: --port.")
 
 
@@ -130,13 +130,13 @@ def check_installed() -> None:
     missing = [name for name in ("fastapi", "uvicorn", "plotly") if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
-            f"The page needs {' and '.join(missing)}, not installed here.",
-            "Install what it needs: pip install 'unrolled[see]'. --figures works without.",
+            f"The page needs packages that are not installed: {', '.join(missing)}.",
+            "Install them: pip install 'unrolled[see]'. --figures works without them.",
         )
 
 
 def serve(inspection: Inspection, port: int | None, browser: bool, say: Callable[[str], None]) -> None:
-    """Serves the page until Ctrl-C; opens a browser where there is one."""
+    """Serve the page until Ctrl-C and open a browser."""
     check_installed()
     inspection.check_opens()
     import uvicorn
@@ -145,12 +145,12 @@ def serve(inspection: Inspection, port: int | None, browser: bool, say: Callable
     address = f"http://{HOST}:{found}/"
 
     class Server(uvicorn.Server):
-        """Says where the page is once it can be opened, and not before."""
+        """Prints the address once the page can be opened."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                say(f"{address}  (Ctrl-C ends)")
+                say(f"{address}  (press Ctrl-C to stop)")
                 if browser:
                     threading.Thread(target=_open, args=(address, say), daemon=True).start()
 
@@ -164,4 +164,4 @@ def _open(address: str, say: Callable[[str], None]) -> None:
     except webbrowser.Error:
         opened = False
     if not opened:
-        say(f"No browser was found: open {address} in one.")
+        say(f"No browser was found. Open {address} yourself.")

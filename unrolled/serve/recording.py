@@ -1,4 +1,4 @@
-"""Everything a report shows: the questions that the page asks on its own, with their answers."""
+"""Reports: the page with recorded answers to all queries that it makes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from unrolled.errors import UserError
 from unrolled.see.report import check_place, key, write_report
 from unrolled.see.views.layers import UNROLLED_STEPS
-from unrolled.serve.asked import tell
+from unrolled.serve.asked import issue_notes
 from unrolled.serve.inspection import Inspection
 
-MOST_STEPS = 200  # worked by hand in a report
+MOST_STEPS = 200  # with equations in a report
 
 
 def save_report(inspection: Inspection, path: Path) -> None:
-    """One self-contained file of all models on the input."""
+    """Write one self-contained HTML file of all models on the input."""
     check_place(path)
     inspection.check_opens()
     about = inspection.about()
@@ -25,10 +25,10 @@ def save_report(inspection: Inspection, path: Path) -> None:
         try:
             found = recorded[key(kind, query)] = inspection.view(kind, query)
             if kind == "overview":
-                tell(found["notes"], inspection.asked.names[query["model"]] if len(about["models"]) > 1 else "")
+                issue_notes(found["notes"], inspection.asked.names[query["model"]] if len(about["models"]) > 1 else "")
         except UserError as error:
             if kind == "overview":
-                raise  # the input itself is wrong; all else is what a model does not have
+                raise  # the input itself is wrong; other errors are views that a model lacks
             recorded[key(kind, query)] = {"problem": str(error)}
     names = ", ".join(model["short"] for model in about["models"])
     write_report(path, recorded, f"{names}: {about['text'][:60]}")

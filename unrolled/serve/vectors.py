@@ -19,7 +19,7 @@ MOST_WORDS = 600  # on a map
 
 
 def why_no_words(model: Model) -> str | None:
-    """Why a model has no word vectors; None: it has."""
+    """Reason a model has no word vectors, or None."""
     try:
         model.word_vectors()
     except UserError as error:
@@ -31,13 +31,13 @@ def nearest(vectors: Vectors, words: str) -> dict[str, Any]:
     """The words nearest to a word, or to a sum such as king - man + woman."""
     terms = [words] if words in vectors else words.split()
     if not terms:
-        raise UserError("There is no word to look up.", "Give one, or a sum: king - man + woman.")
+        raise UserError("No word was given.", "Give one, or a sum: king - man + woman.")
     found = vectors.nearest(terms[0], SHOWN) if len(terms) == 1 else vectors.analogy(terms, SHOWN)
     return {"nearest": [[plain(word), rounded(cosine)] for word, cosine in found]}
 
 
 def word_map(vectors: Vectors) -> dict[str, Any]:
-    """The first words, which are the most frequent of most vocabularies, on a plane."""
+    """A map of the first words, which are the most frequent in most vocabularies."""
     kept = min(MOST_WORDS, len(vectors.words))
     return _points(plane(vectors.matrix[:kept]), [plain(word) for word in vectors.words[:kept]], [])
 
@@ -52,13 +52,13 @@ def _points(points: NDArray[np.float64], names: Sequence[str], labels: Sequence[
 
 
 def plane(matrix: NDArray[Any]) -> NDArray[np.float64]:
-    """Vectors (N, D) on the plane of their two largest variances (N, 2), the signs fixed.
+    """Vectors (N, D) projected on their first two principal components (N, 2), with fixed signs.
 
     >>> plane(np.array([[0.0, 0, 0], [2, 0, 0], [4, 1, 0]])).round(2).tolist()
     [[-2.02, 0.17], [-0.08, -0.32], [2.1, 0.15]]
     """
     if not np.isfinite(matrix).all():
-        raise UserError("Some of the vectors hold NaN or infinity: there is no map of them.")
+        raise UserError("Some vectors contain NaN or infinity and cannot be mapped.")
     centred = np.asarray(matrix, dtype=np.float64) - np.mean(matrix, axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     axes = np.concatenate([axes, np.zeros((max(0, 2 - len(axes)), centred.shape[1]))])[:2]

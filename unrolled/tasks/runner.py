@@ -48,9 +48,9 @@ class Runner:
 
     at_once: ClassVar[int] = 1024  # inputs in a chunk: they are read, then answered together
     reads_files: ClassVar[bool] = False  # an input is the path of a file
-    reads_bytes: ClassVar[bool] = False  # standard input may hold such a file itself
+    reads_bytes: ClassVar[bool] = False  # standard input may be a file itself
     keeps: ClassVar[bool] = False  # input files may be tables with columns to keep
-    keeps_lines: ClassVar[bool] = False  # standard input may be such a table
+    keeps_lines: ClassVar[bool] = False  # standard input may be a table
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -108,30 +108,29 @@ class Runner:
         """Inputs and their answers as lines of a format."""
         columns: list[str] = []
         waiting: list[dict[str, Any]] = []  # errors before the first answer, whose record names the columns
-        good = failed = 0
+        total = failed = 0
         for one, answer in answered:
-            if isinstance(answer, UserError):
+            total += 1
+            if wrong := isinstance(answer, UserError):
                 failed += 1
                 note(str(answer))
-                record = with_kept(one.kept, {"input": str(one.value), "error": str(answer)})
-                if format == "csv" and not columns:
-                    waiting.append(record)
-                    continue
+            if format == "text":
+                yield "\n" if wrong else self.line(one.value, answer)
+                continue
+            found = {"input": str(one.value), "error": str(answer)} if wrong else self.record(one.value, answer)
+            record = with_kept(one.kept, found)
+            if format == "jsonl":
+                yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
+            elif wrong and not columns:
+                waiting.append(record)
             else:
-                good += 1
-                record = with_kept(one.kept, self.record(one.value, answer))
-                if format == "csv" and not columns:
+                if not columns:
                     columns = [*record, *(["error"] if self.reads_files else [])]
                     yield csv_line(columns)
                     yield from (_csv_row(earlier, columns) for earlier in waiting)
-            if format == "csv":
                 yield _csv_row(record, columns)
-            elif format == "jsonl":
-                yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
-            else:
-                yield "\n" if isinstance(answer, UserError) else self.line(one.value, answer)
         if failed:
-            raise UserError(f"{failed} of {failed + good} inputs could not be read.", "The others are above.")
+            raise UserError(f"{failed} of {total} inputs could not be read.", "The others are above.")
 
     def record(self, one: Any, answer: Any) -> dict[str, Any]:
         """An input and its answer, for a program to read."""

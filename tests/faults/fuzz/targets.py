@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import soundfile
 from PIL import Image
 
+from tests.faults.fuzz.agreement import agree, both
+from tests.faults.fuzz.file_bytes import npy, npz, parquet
 from tests.see.models import KINDS, input_of, waves, write_files
 from tests.tasks.recognition import RATE, frames, marks, tone
 from unrolled import api
@@ -176,8 +177,8 @@ def _table_targets(data: Path) -> Iterator[Target]:
     yield Target("train-classify-csv", "text", ".csv", csv.encode(), _reads("classify"))
     yield Target("train-classify-jsonl", "jsonl", ".jsonl", records.encode(), _reads("classify"))
     table = pa.table({"label": [label for label, _ in rows], "text": [text for _, text in rows]})
-    yield Target("train-classify-parquet", "binary", ".parquet", _parquet(table), _reads("classify"))
-    labelled = _npz(frames=np.arange(36, dtype=np.float32).reshape(6, 3, 2), labels=np.array(["a", "b"] * 3))
+    yield Target("train-classify-parquet", "binary", ".parquet", parquet(table), _reads("classify"))
+    labelled = npz(frames=np.arange(36, dtype=np.float32).reshape(6, 3, 2), labels=np.array(["a", "b"] * 3))
     yield Target("train-classify-npz", "zip", ".npz", labelled, _reads("classify"))
     yield Target("train-translate-tsv", "text", ".tsv", pairs, _reads("translate"))
     both = "".join(
@@ -198,13 +199,13 @@ def _table_targets(data: Path) -> Iterator[Target]:
         json.dumps({"tokens": w, "tags": t}) + "\n" for w, t in zip(columns["tokens"], columns["tags"], strict=True)
     )
     yield Target("train-tag-jsonl", "jsonl", ".jsonl", tagged.encode(), _reads("tag"))
-    yield Target("train-tag-parquet", "binary", ".parquet", _parquet(pa.table(columns)), _reads("tag"))
+    yield Target("train-tag-parquet", "binary", ".parquet", parquet(pa.table(columns)), _reads("tag"))
     yield Target("train-forecast-csv", "text", ".csv", (data / "waves.csv").read_bytes(), _reads("forecast"))
     numbers = pa.table({"a": waves()[:, 0], "b": waves()[:, 1]})
-    yield Target("train-forecast-parquet", "binary", ".parquet", _parquet(numbers), _reads("forecast"))
+    yield Target("train-forecast-parquet", "binary", ".parquet", parquet(numbers), _reads("forecast"))
     rows_json = "".join(json.dumps({"a": a, "b": b}) + "\n" for a, b in waves().tolist())
     yield Target("train-forecast-jsonl", "jsonl", ".jsonl", rows_json.encode(), _reads("forecast"))
-    yield Target("train-forecast-npz", "zip", ".npz", _npz(inputs=waves()[None]), _reads("forecast"))
+    yield Target("train-forecast-npz", "zip", ".npz", npz(inputs=waves()[None]), _reads("forecast"))
 
 
 def _media_targets(data: Path, models: Path) -> Iterator[Target]:
@@ -227,10 +228,10 @@ def _media_targets(data: Path, models: Path) -> Iterator[Target]:
             "binary",
             suffix,
             raw.getvalue(),
-            lambda path: _both(lambda: seen.predict(str(path)), lambda: told.predict(str(path))),
+            lambda path: both(lambda: seen.predict(str(path)), lambda: told.predict(str(path))),
         )
     said = [frames(text) for text in ("ab", "ba", "cab", "a")]
-    recognized = _npz(
+    recognized = npz(
         frames=np.concatenate(said), texts=np.array(["ab", "ba", "cab", "a"]), lengths=[len(one) for one in said]
     )
     yield Target("train-recognize-npz", "zip", ".npz", recognized, _reads("recognize"))
@@ -248,14 +249,12 @@ def _media_targets(data: Path, models: Path) -> Iterator[Target]:
         return TASKS["caption"]().read(config)
 
     yield Target("train-caption-zip", "zip", ".zip", packed.getvalue(), caption)
-    named = _npz(
+    named = npz(
         pictures=np.random.default_rng(1).integers(0, 256, (3, 16, 16, 3)).astype(np.uint8),
         names=np.array(["0.png", "1.png", "2.png"]),
     )
     yield Target("train-caption-npz", "zip", ".npz", named, caption)
-    regions = _npz(
-        regions=np.arange(60, dtype=np.float32).reshape(3, 4, 5), names=np.array(["0.png", "1.png", "2.png"])
-    )
+    regions = npz(regions=np.arange(60, dtype=np.float32).reshape(3, 4, 5), names=np.array(["0.png", "1.png", "2.png"]))
     yield Target("train-caption-regions", "zip", ".npz", regions, caption)
     table = "".join(f"{data / 'pictures' / f'{i}.png'}\ta bar above\n" for i in range(4))
     yield Target("train-caption-tsv", "text", ".tsv", table.encode(), _reads("caption"))
@@ -273,7 +272,7 @@ def _run_targets(data: Path, models: Path) -> Iterator[Target]:
         ("tag-crf", ".conllu", b"1\tAda\t_\t_\t_\t_\t_\t_\t_\t_\n2\tmet\t_\t_\t_\t_\t_\t_\t_\t_\n", "text"),
         ("tag-crf", ".jsonl", b'{"tokens": ["Ada", "met"]}\n', "jsonl"),
         ("forecast", ".csv", (data / "waves.csv").read_bytes(), "text"),
-        ("forecast-npz", ".npz", _npz(inputs=waves(20)[None]), "zip"),
+        ("forecast-npz", ".npz", npz(inputs=waves(20)[None]), "zip"),
     ):
         model = _model_of_arrays(data) if kind == "forecast-npz" else api.load(models / f"{kind}.safetensors")
 
@@ -319,7 +318,7 @@ def _search_targets(folder: Path, data: Path) -> Iterator[Target]:
         NGram.train(["the cat sat", "the cat ran", "a dog sat", "a dog ran home", "the dog"], order=3).save(path)
 
     def both(path: Path) -> object:
-        return _agree(lambda backend: _arpa_facts(NGram.load(path, backend=backend)))
+        return agree(lambda backend: _arpa_facts(NGram.load(path, backend=backend)))
 
     yield Target("arpa", "text", ".arpa", path.read_bytes(), both)
     yield Target("arpa-gz", "binary", ".arpa.gz", gzip.compress(path.read_bytes(), mtime=0), both)
@@ -344,14 +343,14 @@ def _search_targets(folder: Path, data: Path) -> Iterator[Target]:
     yield Target("decode-lexicon", "text", ".txt", lexicon.read_bytes(), decode("lexicon"))
     yield Target("decode-lm", "text", ".arpa", path.read_bytes(), decode("lm"))
     yield Target("decode-posteriors", "zip", ".npz", posteriors.read_bytes(), decode("posteriors"))
-    yield Target("decode-posteriors-npy", "npy", ".npy", _npy(table), decode("posteriors"))
+    yield Target("decode-posteriors-npy", "npy", ".npy", npy(table), decode("posteriors"))
     text = b"the cat sat\nthe cat ran\na dog sat\n"
     yield Target(
         "lm-train",
         "text",
         ".txt",
         text,
-        lambda path: _agree(lambda b: _arpa_facts(NGram.train(path, order=2, backend=b))),
+        lambda path: agree(lambda b: _arpa_facts(NGram.train(path, order=2, backend=b))),
     )
     model = NGram.load(folder / "tiny.arpa")
     yield Target("lm-eval", "text", ".txt", text, lambda path: model.evaluate(path))
@@ -419,50 +418,3 @@ def _arpa_facts(model: NGram) -> object:
     sentence = ["the", "cat", "sat", "dog", "x"]
     scores = [round(one.log_prob, 3) for one in model.scores(sentence)]
     return model.order, model.counts, scores
-
-
-def _agree(act: Callable[[Any], object]) -> object:
-    """Both engines must say the same: the same facts, or the same refusal."""
-    said: list[object] = []
-    for backend in ("native", "reference"):
-        try:
-            said.append(repr(act(backend)))
-        except UserError as error:
-            said.append(error)
-    first, second = said
-    assert type(first) is type(second), f"native: {first!s:.300}; reference: {second!s:.300}"
-    assert str(first) == str(second), f"native: {first!s:.300}; reference: {second!s:.300}"
-    if isinstance(first, UserError):
-        raise first
-    return first
-
-
-def _both(*acts: Callable[[], object]) -> object:
-    """All of them; the first refusal at the end."""
-    refused: list[UserError] = []
-    for act in acts:
-        try:
-            act()
-        except UserError as error:
-            refused.append(error)
-    if refused:
-        raise refused[0]
-    return None
-
-
-def _npz(**arrays: Any) -> bytes:
-    raw = io.BytesIO()
-    np.savez(raw, **arrays)
-    return raw.getvalue()
-
-
-def _npy(array: Any) -> bytes:
-    raw = io.BytesIO()
-    np.save(raw, array)
-    return raw.getvalue()
-
-
-def _parquet(table: pa.Table) -> bytes:
-    raw = io.BytesIO()
-    pq.write_table(table, raw)
-    return raw.getvalue()

@@ -217,7 +217,7 @@ def test_models_without_attention_show_none(table: Path, tmp_path: Path) -> None
     rows = tmp_path / "rows.jsonl"
     rows.write_text("\n".join(json.dumps({"image": i, "captions": ["a b"]}) for i in range(36)))
     model = train(rows, tmp_path / "bag", data__images=str(bag), train__max_steps=2)
-    with pytest.raises(UserError, match=r"The regions of this model form no grid that could be drawn."):
+    with pytest.raises(UserError, match=r"The regions of this model form no grid to draw."):
         CaptionRunner(model).drawing(np.zeros((5, 3)))
 
 

@@ -211,7 +211,7 @@ def test_an_aligned_target_is_of_the_same_step(tmp_path: Path) -> None:
     answer = model.predict(u)
     assert answer.shape == (600, 1)
     assert np.mean((answer[100:] - y[100:]) ** 2) < 0.05 * y.var()
-    with pytest.raises(UserError, match="predicts no input: it cannot go on by itself"):
+    with pytest.raises(UserError, match="does not predict its inputs: it cannot roll out"):
         model.predict(u, steps=3)
 
 

@@ -135,7 +135,7 @@ def test_mistakes_in_a_call(model: Model) -> None:
         model.predict([[1, 2], [3, math.nan]])
     with pytest.raises(UserError, match="Rows must be numbers, got"):
         model.predict([["x", "y"]])
-    with pytest.raises(UserError, match="There is no distribution to draw from"):
+    with pytest.raises(UserError, match="This model has no distribution to sample from"):
         model.predict(waves(5), steps=2, sample=True)
     with pytest.raises(UserError, match=r"Row 1, column 'a' is inf\. Expected finite numbers\."):
         model.predict([[math.inf, 2]])
@@ -144,7 +144,7 @@ def test_mistakes_in_a_call(model: Model) -> None:
     ):
         model.predict([[1, 2], [3, 1e39]])
     for steps in (0, -1, 2.5, True, "3"):
-        with pytest.raises(UserError, match=r"steps=.* is no number of steps\. Expected a whole number from 1 on\."):
+        with pytest.raises(UserError, match=r"steps=.* is not a number of steps\. Expected a whole number from 1 on\."):
             model.predict(waves(5), steps=steps)
     for data in (waves(5), None):
         with pytest.raises(UserError, match=r"is (ndarray|NoneType).*Expected the path of a file"):
@@ -163,7 +163,7 @@ def test_a_continuation_without_bounds_is_said(model: Model) -> None:
     with model.stream() as stream:
         stream.feed(waves(5))
         stream.estimate = torch.full_like(stream.estimate, math.inf)
-        with pytest.raises(UserError, match=r"Step 1 of the continuation is no finite number\. Ask for fewer steps\."):
+        with pytest.raises(UserError, match=r"Step 1 of the continuation is not finite\. Ask for fewer steps\."):
             stream.roll_out(3)
 
 

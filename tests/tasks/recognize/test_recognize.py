@@ -28,7 +28,7 @@ from tests.tolerances import assert_close
 from unrolled import Model, api
 from unrolled.jobs import TrainingJob
 from unrolled.search import NGram
-from unrolled.tasks.recognize.batches import features_batch
+from unrolled.tasks.recognize.batches import feature_store, features_batch
 
 
 def test_recordings_are_heard(listener: Model, place: Path) -> None:
@@ -90,7 +90,8 @@ def test_batched_equals_single(kind: str, changes: dict[str, Any], tmp_path: Pat
         api.configure("recognize", [], {**SMALL, **changes, "data.train": str(file), "data.valid": str(file)})
     )
     model = job.model
-    store = job.task._store(job.config, job.assets, job.data.train)  # type: ignore[attr-defined]
+    config: Any = job.config
+    store = feature_store(config, job.assets, job.data.train)
     features = [job.assets.reader.features(store[i]) for i in range(3)]
     model.network.eval()
     with torch.no_grad():

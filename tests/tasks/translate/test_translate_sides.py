@@ -119,8 +119,8 @@ def test_label_smoothing_is_torchs_and_only_in_training(file: Path, tmp_path: Pa
     train = task.batches(model.config, model.assets, pairs, training=True)[0]
     valid = task.batches(model.config, model.assets, pairs, training=False)[0]
     scores, targets = real_scores(model.network.eval(), valid)
-    for batch, smoothing in ((train, 0.2), (valid, 0.0)):
-        loss = task.loss(model.network, batch, None)
+    for batch, smoothing, training in ((train, 0.2, Training(model.config.train)), (valid, 0.0, None)):
+        loss = task.loss(model.network, batch, None, training)
         wanted = torch.nn.functional.cross_entropy(scores, targets, reduction="sum", label_smoothing=smoothing)
         assert float(loss.sum.detach()) == pytest.approx(float(wanted.detach()), rel=1e-5)
         assert int(loss.count) == sum(len(t.split()) + 1 for _, t in numbers())

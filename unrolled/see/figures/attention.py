@@ -1,4 +1,4 @@
-"""Pictures of attention: one matrix, layers and heads side by side, or maps over an image for each word."""
+"""Figures of attention: one matrix, a grid of layers and heads, or maps over an image."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def draw_attention(
     map: str | None = None,
     head: tuple[int, int] | None = None,
 ) -> Picture:
-    """One of the trace's maps, the first if none is named; of many heads `head`, (layer, head) from 1, is outlined."""
+    """One of the trace's maps (default: the first); `head`, (layer, head) from 1, is outlined."""
     name = next(iter(trace.attention)) if map is None else map
     if name not in trace.attention:
         raise unknown_name("attention map", name, trace.attention)
     found = trace.attention[name]
     if found.grid is not None:
-        looked = found.weights[-1].mean(0).view(-1, *found.grid).cpu().numpy()  # of many heads, the last layer's mean
+        looked = found.weights[-1].mean(0).view(-1, *found.grid).cpu().numpy()  # mean over the last layer's heads
         picture = None if found.image is None else (255 * found.image).round().byte().numpy()
         return attention_maps(picture, found.rows, looked, compared(trace) or trace.answer, width)
     title = f"{name}\n{compared(trace)}".strip()
@@ -56,7 +56,7 @@ def attention_figure(
     title: str = "",
     width: str | float | None = None,
 ) -> Picture:
-    """The matrix of attention (target, source): a row for each word written, dark where it looked.
+    """The attention matrix (target, source): a row for each target token, dark where the weight is large.
 
     >>> figure = attention_figure(["ein", "Hund"], ["a", "dog"], np.eye(2))
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
@@ -109,7 +109,7 @@ def _matrix(
 def heads_figure(
     found: AttentionMap, title: str = "", width: str | float | None = None, head: tuple[int, int] | None = None
 ) -> Picture:
-    """Layers under each other, heads side by side; `head`, (layer, head) from 1, is outlined."""
+    """A grid with a row per layer and a column per head; `head`, (layer, head) from 1, is outlined."""
     inches = read_width(width)
     layers, heads = found.weights.shape[:2]
     if head is not None and not (len(head) == 2 and 1 <= head[0] <= layers and 1 <= head[1] <= heads):
@@ -156,7 +156,7 @@ def _heads(found: AttentionMap, title: str, width: float | None, outlined: tuple
 
 
 def without_specials(found: AttentionMap) -> AttentionMap:
-    """A map without begin, end and other special tokens; what they had is left out, not shared among the rest."""
+    """A map without special tokens; their weights are dropped, not redistributed."""
     rows = [i for i, token in enumerate(found.rows) if token not in SPECIAL]
     across = [i for i, token in enumerate(found.columns) if token not in SPECIAL]
     weights: Tensor = found.weights[:, :, rows][..., across]

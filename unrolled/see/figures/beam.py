@@ -1,4 +1,4 @@
-"""A search as a picture: a tree from left to right."""
+"""The figure of a search: a tree from left to right."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from unrolled.see.figures.canvas import Picture
 
 COLOURS = {"winner": "#d55e00", "kept": "#0072b2", "ended": "#009e73", "cut": "#cc79a7", "pruned": "0.7"}
-WIDEST = 30.0  # inches of a tree, unless a width is asked for
-HIGHEST = 9.0  # inches of one that is to fit on a page
+WIDEST = 30.0  # inches of a tree without a requested width
+HIGHEST = 9.0  # inches of a tree that fits on a page
 SMALLEST = 4.0  # points
 LONGEST = 14  # letters of a token
 
 
 @dataclass(frozen=True)
 class Room:
-    """What fits: inches of a step and of a leaf, points of tokens, and whether edges have numbers, tokens boxes."""
+    """Sizes of a tree: inches per step and leaf, text size, and flags for edge numbers and pruned tokens."""
 
     step: float
     leaf: float
     points: float
     numbers: bool
-    pruned: bool  # whether what led nowhere is named
+    pruned: bool
 
 
 def draw_beams(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
-    """Tokens at their steps, numbers on the edges; what led nowhere is grey, the winner stands out.
+    """Tokens at their steps, numbers on the edges; pruned tokens are grey, the winner is highlighted.
 
-    Of a search over frames a token stands at the frame where it came up, and a band shows how long it was held.
-    Where a width leaves no room for the numbers they are left out, then the tokens that led nowhere.
+    In a CTC search a token is at the frame where it appeared, and a band shows how long the search held it.
+    In a narrow figure the numbers are left out first, then the pruned tokens.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -64,7 +64,6 @@ def draw_beams(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
     for fate, colour in COLOURS.items():
         if any(node.fate == fate for node in beams.nodes):
             axis.plot([], [], color=colour, label=fate)
-    # above the picture, however high it is
     axis.legend(
         loc="lower right", ncols=5, bbox_to_anchor=(1.0, 1.0), frameon=False, columnspacing=0.8, handlelength=1.0,
         handletextpad=0.4, borderaxespad=0.1,
@@ -73,32 +72,32 @@ def draw_beams(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
     beyond = (0.35 * longest + 0.5) * room.points / 72 / room.step  # of the last token, in steps
     axis.set(xlim=(-0.15 / room.step, beams.steps + beyond), ylim=(leaves - 0.4, -0.6))
     axis.set_yticks([])
-    said = "" if not room.numbers else "; on the edges, log-probabilities"
+    edges = "" if not room.numbers else "; on the edges, log-probabilities"
     if beams.frames is None:
-        axis.set_xlabel(f"step{said}")
+        axis.set_xlabel(f"step{edges}")
         axis.xaxis.set_major_locator(MaxNLocator(nbins=max(2, min(beams.steps, 20)), integer=True))
     else:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        said = "" if not room.numbers else "; on the edges, its largest share among all that was held"
-        long = f"frames read; a band: held so long{said}"
-        axis.set_xlabel(long if 0.55 * size * len(long) < 72 * wide else "frames read; a band: held so long")
+        edges = "" if not room.numbers else "; on the edges, the largest share of the held probability"
+        long = f"frames read; bands: frames that held the token{edges}"
+        axis.set_xlabel(long if 0.55 * size * len(long) < 72 * wide else "frames read; bands: frames held")
     for side in ("top", "left", "right"):
         axis.spines[side].set_visible(False)
     return figure
 
 
 def _draw_node(axis: Axes, beams: Beams, number: int, height: float, start: tuple[float, float], room: Room) -> None:
-    """A token, the edge that leads to it from `start`, and the number on it."""
+    """A token, its edge from `start`, and the number on the edge."""
     node, (x, y) = beams.nodes[number], start
     colour, front = COLOURS[node.fate], 3 if node.fate == "winner" else 2
     thin = room.points / 8
     line: dict[str, Any] = {"color": colour, "lw": (2.2 if node.fate == "winner" else 0.9) * thin, "zorder": front}
     token = short(plain(node.token), LONGEST)
     beside = min((0.33 * columns(token) + 2.1) * room.points / 72 / room.step, 0.5 * (node.step - x))
-    if beams.frames is None:  # the last part is level, and has the number: no two of them meet
+    if beams.frames is None:  # the last part is horizontal and has the number, so that numbers do not overlap
         knee = node.step - (min(1.7 * beside, 0.7) if room.numbers else 0.0)
         axis.plot([x, knee, node.step], [y, height, height], solid_joinstyle="round", **line)
-    else:  # edges are long, and straight ones would run through other tokens
+    else:  # long straight edges would cross other tokens
         axis.plot([x, x, node.step], [y, height, height], **line)
         axis.plot([node.step, node.last], [height, height], color=colour, lw=7 * thin, alpha=0.25, zorder=1)
     if node.fate == "pruned" and not room.pruned:
@@ -115,7 +114,7 @@ def _draw_node(axis: Axes, beams: Beams, number: int, height: float, start: tupl
 
 
 def room_for(beams: Beams, width: float | None) -> Room:
-    """Room for tokens, and for the number between two of them where there is any."""
+    """Sizes for the tokens and, if they fit, the numbers between them."""
     size = text_size(width)
     leaves = max(beams.places) + 1
     longest = max((columns(short(plain(node.token), LONGEST)) for node in beams.nodes), default=1)
@@ -137,7 +136,7 @@ def room_for(beams: Beams, width: float | None) -> Room:
 
 
 def _nearest(beams: Beams) -> float:
-    """The fewest steps between a token and the one before it: in frames, the tenth smallest part of them."""
+    """Steps between a token and its parent: 1, or, in a CTC search, the 10th percentile."""
     if beams.frames is None:
         return 1.0
     before = [0 if node.parent < 0 else beams.nodes[node.parent].step for node in beams.nodes]

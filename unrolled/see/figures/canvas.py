@@ -1,4 +1,4 @@
-"""The sheet that pictures are drawn on, and what several of them draw: heat maps, lines, axes of logarithms."""
+"""The figure class, and shared elements of figures: heat maps, lines, logarithmic axes, legends."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 
 from unrolled.see.figures.style import style
 
-SCREEN, PRINT = 150, 300  # dots in an inch
-MOST_CELLS = 8000  # of a heat map that is drawn as shapes; more would make a large file, and are an image
-MARKED = 60  # points on a line that are marked one by one
+SCREEN, PRINT = 150, 300  # dots per inch
+MOST_CELLS = 8000  # of a heat map drawn as vector shapes; larger ones are images, to keep files small
+MARKED = 60  # points on a line that get markers
 
 
 class Picture(Figure):
-    """A figure that keeps the text size it was drawn with, and is written with fonts of Type 42."""
+    """A figure that keeps its text size and is saved with Type 42 fonts."""
 
     def __init__(self, width: float, height: float, printed: bool = False) -> None:
-        """`printed`: it has a width that was asked for, and 300 dots in an inch."""
+        """Create it in inches; `printed` figures have 300 dots per inch."""
         super().__init__(figsize=(width, height), layout="constrained")
         self.points = float(matplotlib.rcParams["font.size"])
         self.dots = PRINT if printed else SCREEN
@@ -39,7 +39,7 @@ class Picture(Figure):
             super().draw(renderer)
 
     def savefig(self, fname: Any, *, transparent: bool | None = None, **options: Any) -> None:
-        """As matplotlib's; images inside a PDF, SVG or PS have at least 300 dots in an inch."""
+        """Save as matplotlib does; images inside a PDF, SVG or PS have at least 300 dots per inch."""
         dots = options.pop("dpi", None) or self.dots
         kind = options.get("format") or (Path(fname).suffix[1:] if isinstance(fname, (str, Path)) else "png")
         if str(kind).lower() in ("pdf", "svg", "ps", "eps", "svgz"):
@@ -61,9 +61,9 @@ def heat(
     high: float | None = None,
     extent: tuple[float, float, float, float] | None = None,
 ) -> ScalarMappable:
-    """A table in colours, its first row at the top; NaN is left blank.
+    """A heat map with the first row at the top; NaN is left blank.
 
-    The cells are shapes, sharp at any size, or an image where they are many. `extent` is as that of imshow.
+    Its cells are vector shapes, or, in a large table, an image. `extent` is that of imshow.
     """
     rows, columns = table.shape
     left, right, bottom, top = extent or (-0.5, columns - 0.5, rows - 0.5, -0.5)
@@ -81,7 +81,7 @@ def heat(
 
 
 def lines(axis: Axes, series: Mapping[str, NDArray[Any]], most: int = 8) -> None:
-    """A line for each; of one step, a bar for each. Where there are many, those that vary most are named."""
+    """One line per series, or bars for a single step. Of many, the `most` that vary most are labelled."""
     series = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
     if all(len(values) == 1 for values in series.values()):
         axis.barh(range(len(series)), [values[0] for values in series.values()], color="C0", height=0.6)
@@ -102,7 +102,7 @@ def lines(axis: Axes, series: Mapping[str, NDArray[Any]], most: int = 8) -> None
 
 
 def log_axis(axis: Axes, values: NDArray[Any] | Sequence[float]) -> None:
-    """A logarithmic y axis for these values with few labels that do not collide; a straight one where it says more."""
+    """A logarithmic y axis with few labels; linear if the values vary by less than a factor of three."""
     numbers = np.asarray(values, dtype=np.float64)
     positive = numbers[np.isfinite(numbers) & (numbers > 0)]
     if not len(positive) or positive.max() / positive.min() < 3:
@@ -118,7 +118,7 @@ def log_axis(axis: Axes, values: NDArray[Any] | Sequence[float]) -> None:
 
 
 def power(value: float) -> str:
-    """A number as a power of ten, for the ticks of an axis.
+    """A number as a power of ten, for axis ticks.
 
     >>> print(power(1e-5), power(2e-5))
     $10^{-5}$ $2{\\cdot}10^{-5}$
@@ -129,12 +129,12 @@ def power(value: float) -> str:
 
 
 def say_empty(axis: Axes, text: str) -> None:
-    """Says inside a panel why it shows nothing."""
+    """Write the reason into an empty panel."""
     axis.text(0.5, 0.65, text, transform=axis.transAxes, ha="center", va="center", color="0.4", zorder=9)
 
 
 def say_if_zero(axis: Axes, norms: NDArray[Any]) -> bool:
-    """Says inside a panel of logarithms that all it would show is exactly 0, and whether it did."""
+    """Write into a logarithmic panel if all norms are exactly 0; return True if so."""
     zero = bool((norms == 0).all())
     if zero:
         say_empty(axis, "every gradient is exactly 0")
@@ -142,7 +142,7 @@ def say_if_zero(axis: Axes, norms: NDArray[Any]) -> bool:
 
 
 def legend(axis: Axes) -> None:
-    """Above the panel at its right end, in as many rows as it needs beside the title; inside where there is no room."""
+    """A legend above the right end of the panel, or inside it if there is no room."""
     names = axis.get_legend_handles_labels()[1]
     if not names:
         return
@@ -154,7 +154,7 @@ def legend(axis: Axes) -> None:
     if columns < 1 or -(-len(names) // columns) > (1 if title else 4):
         axis.legend(loc="best", framealpha=0.7, handlelength=1.2)
         return
-    columns = -(-len(names) // -(-len(names) // columns))  # rows of about one length
+    columns = -(-len(names) // -(-len(names) // columns))  # rows of similar length
     axis.legend(
         loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, ncols=columns, borderaxespad=0.1,
         handlelength=1.2, columnspacing=0.9, handletextpad=0.4, labelspacing=0.2,

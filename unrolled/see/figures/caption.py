@@ -1,4 +1,4 @@
-"""Where a captioner looked: the picture once for each word, bright where the attention was."""
+"""Attention of a captioner: the image once for each word, bright where the attention was."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 6
 NARROWEST = 1.05  # inches of a panel
-DARK = 0.12  # the light on what was not looked at
-DUSK = 70  # the grey that a picture fades to without light: ink stays visible on it, and so does paper
+DARK = 0.12  # brightness of regions without attention
+DUSK = 70  # grey of regions without attention: dark and bright lines stay visible on it
 
 
 def attention_maps(
@@ -31,10 +31,10 @@ def attention_maps(
     title: str = "",
     width: str | float | None = None,
 ) -> Picture:
-    """One panel for each token: the picture (H, W, 3), or none, under the attention (tokens, rows, columns).
+    """One panel for each token: the image (H, W, 3), or None, under the attention (tokens, rows, columns).
 
-    The map is made as large as the picture and lights it: clear is what that token looked at most, what it did not
-    look at fades to grey. The picture itself comes first. Without one the map alone is drawn, white and black.
+    The map is scaled to the image: regions with the most attention are clear, the others fade to grey. The first
+    panel is the image itself. Without an image the map alone is drawn, in greyscale.
 
     >>> figure = attention_maps(np.zeros((8, 8, 3), np.uint8), ["a", "dog"], np.ones((2, 4, 4)) / 16)
     >>> [axis.get_title() for axis in figure.axes[:3]]
@@ -87,7 +87,7 @@ def _maps(
 
 
 def enlarged(weights: NDArray[np.floating[Any]], height: int, width: int) -> NDArray[np.float32]:
-    """A map (rows, columns) at the size of its picture, smooth between the middles of the regions.
+    """A map (rows, columns) scaled to the size of its image by bilinear interpolation.
 
     >>> enlarged(np.eye(2), 4, 4).round(2)[0].tolist()
     [1.0, 0.75, 0.25, 0.0]

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from unrolled.see.figures.canvas import Picture
 
-MOST_POINTS = 1500  # of updates; of more, the largest of neighbours
-MOST_MEDIANS = 300  # of a layer
-MOST_LAYERS = 10  # that are named
+MOST_POINTS = 1500  # of updates; of more, the maximum over neighbours
+MOST_MEDIANS = 300  # points of a layer
+MOST_LAYERS = 10  # in the legend
 CLIPPED, GREY = "#d55e00", "0.75"
 
 
@@ -55,7 +55,7 @@ def _drawn(rows: list[dict[str, Any]], updates: Updates, metric: str) -> Picture
 
 
 def _draw_scores(axis: Axes, rows: list[dict[str, Any]], metric: str) -> None:
-    """The training loss, and the score; one that is no loss has an axis of its own."""
+    """The training loss and the score, on two axes unless the score is a loss."""
     from unrolled.see.figures.canvas import say_empty
 
     steps, loss = [row["step"] for row in rows], metric == "loss" or metric.startswith("nats_per_")
@@ -72,7 +72,7 @@ def _draw_scores(axis: Axes, rows: list[dict[str, Any]], metric: str) -> None:
     else:
         axis.set_ylabel("training loss", color="C0")
         if len(rows) == 1 and (only := float(_numbers(rows, "train_loss")[0])) > 0:
-            axis.set_ylim(0, 1.3 * only)  # so that it does not lie under the score
+            axis.set_ylim(0, 1.3 * only)  # keeps the point apart from the score
         other.set_ylabel(f"validation {metric}; ★ the best", color="C1")
     axis.grid(alpha=0.3)
     if not any(np.isfinite(_numbers(rows, name)).any() for name in ("train_loss", metric)):
@@ -80,16 +80,16 @@ def _draw_scores(axis: Axes, rows: list[dict[str, Any]], metric: str) -> None:
 
 
 def _numbers(rows: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
-    """A column; what is missing, or no number, is NaN."""
+    """A column; missing and non-numeric values are NaN."""
     values = [row.get(name) for row in rows]
     return np.array([value if isinstance(value, (int, float)) else np.nan for value in values], dtype=np.float64)
 
 
 def draw_norms(axis: Axes, updates: Updates) -> None:
-    """The norm of every layer's gradient before clipping, of all of them together, and which updates were clipped.
+    """Gradient norms before clipping, per layer and in total, with clipped updates marked.
 
-    Of many updates layers are drawn by their medians, so that they can be told apart. Of many layers those with the
-    largest gradients are named and the others are grey.
+    Layers with many updates are drawn as medians, which keeps them distinguishable. Of many layers, those with the
+    largest gradients are labelled and the others are grey.
     """
     from unrolled.see.figures.canvas import log_axis, say_empty
 
@@ -120,12 +120,13 @@ def draw_norms(axis: Axes, updates: Updates) -> None:
 
 
 def _mark(count: int) -> str:
-    """A single update is a point: a line would not be seen."""
+    """The line style: a single update needs a marker to be visible."""
     return "o-" if count == 1 else "-"
 
 
 def _medians(values: NDArray[Any], every: int) -> NDArray[Any]:
-    """
+    """Medians over groups of `every` values.
+
     >>> _medians(np.array([1.0, 9, 2, 4, 5]), 3)
     array([2. , 4.5])
     """

@@ -1,4 +1,4 @@
-"""Forecasts against what came."""
+"""The figure of forecasts against true values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unrolled.see.figures.labels import drawable, fonts
-from unrolled.see.figures.style import USUAL, text_size
+from unrolled.see.figures.style import text_size, width_of
 from unrolled.see.trace import ModelTrace
 
 if TYPE_CHECKING:
@@ -19,26 +19,26 @@ MOST_HORIZONS = 4  # lines beside the truth
 
 
 def draw_forecast(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
-    """A panel for each target: what came, and what was forecast of it, at the rows that the numbers are about."""
+    """A panel for each target: true values and forecasts over the rows."""
     from matplotlib.ticker import MaxNLocator
 
     from unrolled.see.figures.canvas import MARKED, Picture, legend
 
-    targets = _by_target(getattr(trace, "forecasts", {}))
+    targets = _by_target(trace.forecasts)
     some = dict(list(targets.items())[:MOST_TARGETS])
     size = text_size(width)
     steps = max(len(one.rows) for found in some.values() for one in found.values())
-    wide = width or min(USUAL, 2.5 + 0.16 * max(steps, 30))
+    wide = width_of(steps, width)
     figure = Picture(wide, (0.04 + 0.2 * len(some)) * size, width is not None)
     axes = figure.subplots(len(some), 1, sharex=True, squeeze=False)[:, 0]
     mark = "o" if steps <= MARKED else ""
     for axis, (name, found) in zip(axes, some.items(), strict=True):
-        known, truth = _came(found)
+        known, truth = _true_values(found)
         if np.isfinite(truth).any():
             axis.plot(known, truth, f"{mark}-", color="black", label="truth")
         for number, (horizon, one) in enumerate(_spread(found)):
-            said = "forecast" if not horizon else f"forecast {horizon} ahead"
-            axis.plot(one.rows, one.forecast, f"{mark}--", color=f"C{number}", label=said, alpha=0.9)
+            label = "forecast" if not horizon else f"forecast {horizon} ahead"
+            axis.plot(one.rows, one.forecast, f"{mark}--", color=f"C{number}", label=label, alpha=0.9)
         axis.set_ylabel(drawable(name), family=fonts())
         axis.grid(alpha=0.3)
     legend(axes[0])
@@ -53,7 +53,7 @@ def draw_forecast(trace: ModelTrace, layer: str | None = None, units: int = 48, 
 
 
 def _by_target(forecasts: dict[str, Any]) -> dict[str, dict[int, Any]]:
-    """target → horizon → its forecasts; the horizon stands after a +, and is 0 where a target is that of its row.
+    """target → horizon → forecasts; the horizon follows a +, and is 0 without one.
 
     >>> _by_target({"load+1": "a", "load+24": "b", "c++": "d"})
     {'load': {1: 'a', 24: 'b'}, 'c++': {0: 'd'}}
@@ -66,8 +66,8 @@ def _by_target(forecasts: dict[str, Any]) -> dict[str, dict[int, Any]]:
     return found
 
 
-def _came(found: dict[int, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that any horizon knows the truth of, in order."""
+def _true_values(found: dict[int, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows with a known true value at any horizon, in order, and these values."""
     known: dict[int, float] = {}
     for one in found.values():
         known |= {row: value for row, value in zip(one.rows, one.truth, strict=True) if np.isfinite(value)}
@@ -76,7 +76,7 @@ def _came(found: dict[int, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spread(found: dict[int, Any]) -> list[tuple[int, Any]]:
-    """The first horizon, the last, and some between."""
+    """At most `MOST_HORIZONS` evenly spaced horizons."""
     horizons = sorted(found)
     if len(horizons) > MOST_HORIZONS:
         places = np.linspace(0, len(horizons) - 1, MOST_HORIZONS).round().astype(int)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def draw_lattice(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
-    """Which state the path to the text is in at each moment, and the likeliest path; above it, the posteriors."""
+    """State probabilities of the text over time and the likeliest path, below the posteriors."""
     from unrolled.see.figures.canvas import Picture, heat, legend
 
     frames = trace.frames
@@ -33,7 +33,7 @@ def draw_lattice(trace: ModelTrace, layer: str | None = None, units: int = 48, w
     above.set_title("posteriors", loc="left")
     image = heat(axis, frames.lattice.T.cpu().numpy(), "viridis", 0, 1, (0, reading.end, states - 0.5, -0.5))
     labels = ["·" if name == frames.labels[BLANK] else shown(name) for name in frames.states]
-    every = 1 if 72 * deep >= 6 * states else 2  # where there is no room, blanks are not named
+    every = 1 if 72 * deep >= 6 * states else 2  # without room, blanks are not labelled
     points = max(4.0, min(0.75 * size, 72 * deep * every / states / 1.1))
     axis.set_yticks(range(every - 1, states, every), labels[every - 1 :: every], fontsize=points, family=fonts())
     middles = (np.arange(steps) + 0.5) * (reading.end / max(1, steps))
@@ -46,7 +46,7 @@ def draw_lattice(trace: ModelTrace, layer: str | None = None, units: int = 48, w
 
 
 def draw_frames(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
-    """What was heard or seen, spikes and blanks over time, and all probabilities."""
+    """The input signal, spikes and blanks over time, and all probabilities."""
     assert trace.frames is not None
     return recognition_figure(_reading(trace, trace.frames), width)
 
@@ -58,7 +58,7 @@ def _reading(trace: ModelTrace, frames: Frames) -> RecognitionRow:
         posteriors=frames.posteriors.cpu().numpy(),
         names=frames.labels,
         labels=frames.spans,
-        text=getattr(trace, "summary", trace.answer),
+        text=trace.summary,
         unit=frames.unit,
         end=frames.end or float(len(frames.posteriors)),
     )

@@ -1,4 +1,4 @@
-"""How far back losses reach: ‖∂L_t/∂h_j‖ of one model or several, and by distance."""
+"""Gradients ‖∂L_t/∂h_j‖ of one or several models, as heat maps and by distance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unrolled.see.figures.labels import drawable, fonts
 from unrolled.see.figures.steps import naming
-from unrolled.see.figures.style import USUAL, read_width, style, text_size
+from unrolled.see.figures.style import USUAL, read_width, style, text_size, width_of
 from unrolled.see.trace import ModelTrace, by_distance
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unrolled.see.figures.canvas import Picture
 
 NORM = r"$\Vert\partial L_t/\partial h_j\Vert$"
-MOST_NAMED = 40  # steps that are named on both sides of a square
+MOST_NAMED = 40  # steps that are labelled on both axes of a heat map
 
 
 def draw_gradients(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
@@ -29,9 +29,9 @@ def draw_gradients(trace: ModelTrace, layer: str | None = None, units: int = 48,
 def compare_gradients(
     traces: dict[str, ModelTrace], layer: str | None = None, width: str | float | None = None
 ) -> Picture:
-    """‖∂L_t/∂h_j‖ of several models side by side, and their curves by distance in one picture.
+    """‖∂L_t/∂h_j‖ of several models side by side, and their curves by distance.
 
-    Of models with a single loss, the norm at every step, in one panel.
+    For models with a single loss, the norm at every step, in one panel.
     """
     width = read_width(width)
     found = {name: (trace, layer or trace.default_layer()) for name, trace in traces.items()}
@@ -42,13 +42,13 @@ def compare_gradients(
 
 
 def _single(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> Picture:
-    """One loss: its gradient at every step."""
+    """The gradient of a single loss at every step."""
     from unrolled.see.figures.canvas import Picture, lines, log_axis, say_if_zero
 
-    longest = max(len(_tokens(*pair)) for pair in found.values())
-    wide = width or min(USUAL, 2.5 + 0.16 * max(longest, 30))
-    size = text_size(width)
-    named = naming(max((_tokens(*pair) for pair in found.values()), key=len), wide - 0.1 * size, 0.83 * size)
+    tokens = max((trace.tokens_of(of) for trace, of in found.values()), key=len)
+    longest = len(tokens)
+    wide, size = width_of(longest, width), text_size(width)
+    named = naming(tokens, wide - 0.1 * size, 0.83 * size)
     figure = Picture(wide, (0.28 if longest > 1 else 0.12) * size + named.height, width is not None)
     axis = figure.subplots()
     rows = {name: trace.gradients(of)[0] for name, (trace, of) in found.items()}
@@ -73,11 +73,11 @@ def _single(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> Pi
 
 
 def _squares(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> Picture:
-    """A square for each model, losses down and steps across, in one scale; then the means by distance."""
+    """A heat map per model, losses × steps, on a common scale; then the means by distance."""
     from unrolled.see.figures.canvas import Picture, heat, say_if_zero
 
     size, count = text_size(width), len(found)
-    stacked = width is not None and width / (count + 1) < 2.2  # in a column, under each other
+    stacked = width is not None and width / (count + 1) < 2.2  # a narrow figure is stacked
     wide = width or min(USUAL + 2.0 * (count - 1), 4.6 * (count + 1))
     each = wide if stacked else wide / (count + 1)
     high = min(0.8 * each, 4.4)
@@ -101,13 +101,13 @@ def _squares(found: dict[str, tuple[ModelTrace, str]], width: float | None) -> P
 def _label_square(axis: Axes, trace: ModelTrace, of: str, name: str, wide: float, high: float, size: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    kind, rows, tokens = _kind(trace, of), trace.gradient_rows(), _tokens(trace, of)
+    kind, rows, tokens = _kind(trace, of), trace.gradient_rows(), trace.tokens_of(of)
     axis.set(xlabel=f"{kind} $j$", ylabel="loss $t$")
     axis.set_title(f"{name or f'every loss to every {kind}'}, {of}", family=fonts())
     if len(rows) < len(trace.losses):
         axis.set_ylabel(f"loss $t$, {len(rows)} of {len(trace.losses)}")
     across = naming(tokens, wide, 0.83 * size)
-    down = naming([trace.losses_of[t] for t in rows], high, 0.83 * size)  # as they would stand side by side
+    down = naming([trace.losses_of[t] for t in rows], high, 0.83 * size)  # sized as if they were along the x axis
     if max(len(tokens), len(rows)) <= MOST_NAMED and across.names and down.names:
         across.write(axis)
         axis.set_yticks(range(len(rows)), down.names, family=fonts("DejaVu Sans Mono"), fontsize=down.size)
@@ -146,21 +146,17 @@ def _kind(trace: ModelTrace, of: str) -> str:
     return "input" if of in trace.probes else "state"
 
 
-def _tokens(trace: ModelTrace, of: str) -> list[str]:
-    return trace.probes[of].tokens if of in trace.probes else trace.part_of(of).tokens
-
-
 def _positive(norms: Tensor) -> np.ndarray:
     return torch.where(norms > 0, norms, torch.nan).double().cpu().numpy()
 
 
 def _logarithm(norms: Tensor) -> Tensor:
-    """log10, NaN where nothing flows, floored at 1e-12."""
+    """log10, floored at 1e-12, NaN where the gradient is 0."""
     return torch.where(norms > 0, norms.clamp(min=1e-12).log10(), torch.nan)
 
 
 def _range(shades: list[Tensor]) -> tuple[float, float]:
-    """The scale of all of them; where nothing flows, any."""
+    """The common colour scale."""
     known = torch.cat([shade[shade.isfinite()] for shade in shades])
     if not len(known):
         return -1.0, 0.0

@@ -1,4 +1,4 @@
-"""Traces as pictures for a paper: one function for each kind, in one table."""
+"""All kinds of figures of a trace, and saving them in a folder."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from unrolled.see.figures.attention import draw_attention
 from unrolled.see.figures.beam import draw_beams
 from unrolled.see.figures.forecast import draw_forecast
 from unrolled.see.figures.frames import draw_frames, draw_lattice
-from unrolled.see.figures.gradients import compare_gradients, draw_gradients
+from unrolled.see.figures.gradients import draw_gradients
 from unrolled.see.figures.labels import GATES, SQUASHED, drawable, fonts
 from unrolled.see.figures.steps import naming, numbered, short
-from unrolled.see.figures.style import USUAL, read_width, text_size
+from unrolled.see.figures.style import read_width, text_size, width_of
 from unrolled.see.figures.titles import title_of, whose
 from unrolled.see.flow import contributions, largest_singular_values
 from unrolled.see.trace import ModelTrace
-from unrolled.see.units import liveliest
+from unrolled.see.units import most_active, norms_and_means
 from unrolled.training.checkpoint import write_atomically
 
 if TYPE_CHECKING:
     from unrolled.see.figures.canvas import Picture
 
-__all__ = ["DRAWINGS", "NEEDS", "compare_gradients", "make_folder", "save_all"]
 FORMATS = ("png", "svg", "pdf")
 
 
 def draw_losses(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
-    """The loss of every step, over what it is about; of a single loss, what the model thought likely."""
+    """The loss of every step over its target; for a single loss, the likeliest predictions."""
     if len(trace.losses) == 1:
         return _draw_guesses(trace, width)
     from unrolled.see.figures.canvas import Picture
 
-    wide, size = _wide(len(trace.losses), width), text_size(width)
+    wide, size = width_of(len(trace.losses), width), text_size(width)
     named = naming(trace.losses_of, wide - 0.08 * size, 0.83 * size)
     title = title_of(trace, wide, size)
     figure = Picture(wide, (0.22 + 0.017 * title.count("\n")) * size + named.height, width is not None)
@@ -51,7 +50,7 @@ def draw_losses(trace: ModelTrace, layer: str | None = None, units: int = 48, wi
 
 
 def _draw_guesses(trace: ModelTrace, width: float | None) -> Picture:
-    """The likeliest answers as bars with their probabilities; where there are none, the loss alone."""
+    """The likeliest answers as bars with their probabilities, or, without any, the loss."""
     from unrolled.see.figures.canvas import Picture
 
     wide, size = width or 6.0, text_size(width)
@@ -92,14 +91,14 @@ def draw_gates(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
 def _heat(
     trace: ModelTrace, layer: str, rows: dict[str, Tensor], units: int, kind: str, width: float | None
 ) -> Picture:
-    """A panel for each, with the same units in the same order in all of them: those that move most, numbered."""
+    """One panel per gate or state, all with the same most active units, numbered."""
     if not rows:
         raise UserError("A vanilla RNN has no gates.", 'Use figure("states").')
     from unrolled.see.figures.canvas import Picture, heat
 
     chosen = chosen_units(trace, layer, units)
     tokens = trace.part_of(layer).tokens
-    wide, size = _wide(len(tokens), width), text_size(width)
+    wide, size = width_of(len(tokens), width), text_size(width)
     named = naming(tokens, wide - 0.13 * size, 0.83 * size)
     panel = (0.11 + 0.0022 * max(map(len, chosen.values()))) * size  # inches
     figure = Picture(wide, 0.04 * size + (panel + 0.03 * size) * len(rows) + named.height, width is not None)
@@ -121,19 +120,19 @@ def _heat(
 
 
 def chosen_units(trace: ModelTrace, layer: str, most: int) -> dict[int, list[int]]:
-    """The units that all panels of a layer show, by the width of what they are units of: h may be a projection."""
+    """The units that all panels of a layer show, by layer width: h may be a projection."""
     scan = trace.scans[layer]
     inside = {name: values[0].detach().cpu() for name, values in {**scan.states, **scan.gates}.items()}
     widths = dict.fromkeys(values.shape[1] for values in inside.values())
     return {
-        width: liveliest({name: values for name, values in inside.items() if values.shape[1] == width}, most)
+        width: most_active({name: values for name, values in inside.items() if values.shape[1] == width}, most)
         for width in widths
     }
 
 
 def _which(chosen: Sequence[int], count: int) -> str:
     if len(chosen) < count:
-        return f"the {len(chosen)} liveliest of {count} units"
+        return f"the {len(chosen)} most active of {count} units"
     return f"all {count} units" if count > 1 else "its only unit"
 
 
@@ -141,17 +140,12 @@ def draw_norms(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
     """‖h‖ of every layer, and the mean of every gate, over the steps of each part."""
     from unrolled.see.figures.canvas import Picture, legend, lines
 
-    panels = []  # (part, what is on its axis, lines)
+    panels = []  # (part, axis label, lines)
     for part in trace.parts:
-        states, gates = {}, {}
-        for name, scan in part.trace.scans.items():
-            for state, values in scan.states.items():
-                states[f"‖{state}‖ {name}"] = values[0].detach().norm(dim=-1).cpu().numpy()
-            for gate, values in scan.gates.items():
-                if gate in SQUASHED:
-                    gates[f"{gate} {name}"] = values[0].detach().mean(-1).cpu().numpy()
-        panels += [(part, what, found) for what, found in (("norm", states), ("mean of gate", gates)) if found]
-    wide, size = _wide(max(len(part.tokens) for part in trace.parts), width), text_size(width)
+        for what, values in zip(("norm", "mean of gate"), norms_and_means(part), strict=True):
+            if values:
+                panels.append((part, what, {name: value.cpu().numpy() for name, value in values.items()}))
+    wide, size = width_of(max(len(part.tokens) for part in trace.parts), width), text_size(width)
     named = {part.name: naming(part.tokens, wide - 0.08 * size, 0.83 * size) for part in trace.parts}
     heights = [
         (0.22 if len(part.tokens) > 1 else 0.08 + 0.022 * len(found)) * size + named[part.name].height
@@ -176,17 +170,17 @@ def draw_norms(trace: ModelTrace, layer: str | None = None, units: int = 48, wid
 
 
 def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48, width: float | None = None) -> Picture:
-    """Each step's largest singular value, and its share of the shared weights' gradient."""
+    """Each step's largest singular value, and its share of the weights' gradient."""
     from unrolled.see.figures.canvas import Picture, legend, lines, log_axis, say_if_zero
 
     layer = layer or trace.layers[0]
     tokens = trace.part_of(layer).tokens
-    wide, size = _wide(len(tokens), width), text_size(width)
+    wide, size = width_of(len(tokens), width), text_size(width)
     named = naming(tokens, wide - 0.1 * size, 0.83 * size)
     heights = [1, 1] if len(tokens) > 1 else [1, 2]
     figure = Picture(wide, (0.5 if len(tokens) > 1 else 0.28) * size + named.height, width is not None)
     above, below = figure.subplots(2, 1, sharex=len(tokens) > 1, height_ratios=heights)
-    earlier = "t+1" if layer.endswith("_reverse") else "t-1"  # where the state that a step reads comes from
+    earlier = "t+1" if layer.endswith("_reverse") else "t-1"  # the step of the input state
     stretch = rf"$\sigma_{{\max}}$ of $\partial s_t/\partial s_{{{earlier}}}$"
     share = r"$\Vert\nabla_{W(t)} L\Vert$"
     lines(above, {"": largest_singular_values(trace, layer).cpu().numpy()})
@@ -199,7 +193,7 @@ def draw_flow(trace: ModelTrace, layer: str | None = None, units: int = 48, widt
     shares = {name: np.where(found > 0, found, np.nan) for name, found in norms.items()}
     lines(below, shares)
     say_if_zero(below, np.concatenate([*norms.values()]))
-    above.set_title(f"layer {layer}: above 1 a step can stretch gradients")
+    above.set_title(f"layer {layer}: above 1 a step can amplify gradients")
     if len(tokens) == 1:
         above.axvline(1.0, color="0.5", ls="--", lw=1)
         above.set_xlabel(stretch)
@@ -232,7 +226,7 @@ DRAWINGS: dict[str, Callable[..., Any]] = {
 }
 NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
     "losses": lambda trace: True,
-    "forecast": lambda trace: bool(getattr(trace, "forecasts", {})),
+    "forecast": lambda trace: bool(trace.forecasts),
     "states": lambda trace: bool(trace.parts),
     "gates": lambda trace: any(scan.gates for scan in trace.scans.values()),
     "norms": lambda trace: bool(trace.parts),
@@ -243,7 +237,7 @@ NEEDS: dict[str, Callable[[ModelTrace], bool]] = {
     "frames": lambda trace: trace.frames is not None,
     "lattice": lambda trace: trace.frames is not None and trace.frames.lattice is not None,
 }
-OF_LAYERS = ("states", "gates", "gradients", "flow")  # drawn once for every layer
+OF_LAYERS = ("states", "gates", "gradients", "flow")  # drawn once per layer
 
 
 def save_all(
@@ -253,7 +247,7 @@ def save_all(
     width: str | float | None = None,
     only: Sequence[str] | None = None,
 ) -> list[Path]:
-    """Every picture there is of a trace, or those named, into a folder; those of layers once for each."""
+    """Save all figures of a trace, or those named in `only`; figures of layers once per layer."""
     width = read_width(width)
     kinds = trace.kinds if only is None else check_kinds(trace, only)
     if format not in FORMATS:
@@ -275,12 +269,12 @@ def save_all(
 
 
 def check_kinds(trace: ModelTrace, only: Sequence[str]) -> list[str]:
-    """The figures that a user named, each of which this trace has."""
+    """Reject figures that this trace does not have."""
     for kind in only:
         if (reason := trace.why_not(kind)) is not None:
-            raise UserError(reason, f"There are: {', '.join(trace.kinds)}.")
+            raise UserError(reason, f"Choices: {', '.join(trace.kinds)}.")
     if not only:
-        raise UserError("No figure is named.", f"There are: {', '.join(trace.kinds)}.")
+        raise UserError("No figure is named.", f"Choices: {', '.join(trace.kinds)}.")
     return list(dict.fromkeys(only))
 
 
@@ -294,14 +288,10 @@ def save_figure(figure: Any, folder: Path, name: Sequence[str], format: str) -> 
 
 
 def make_folder(folder: Path) -> None:
-    """The folder that pictures go to."""
+    """Create the folder for the figures."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file.", "Give a folder for the figures.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{folder} cannot be made: {error.strerror}.", "Choose another folder.") from None
-
-
-def _wide(steps: int, width: float | None) -> float:
-    return width or min(USUAL, 2.5 + 0.16 * max(steps, 30))
+        raise UserError(f"{folder} cannot be created: {error.strerror}.", "Choose another folder.") from None

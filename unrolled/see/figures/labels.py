@@ -1,4 +1,4 @@
-"""How tokens, gates and layers are written in pictures."""
+"""Labels of tokens and gates in figures, and the fonts to draw them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ GATES = {
     "h": "h, state",
     "c": "c, memory",
 }
-SQUASHED = ("i", "f", "o", "r", "z")  # between 0 and 1; all else has a sign
-OWN = ("DejaVu Sans", "DejaVu Sans Mono")  # they come with matplotlib
-# for characters that they lack, where one of these is installed
+SQUASHED = ("i", "f", "o", "r", "z")  # between 0 and 1; other quantities are signed
+OWN = ("DejaVu Sans", "DejaVu Sans Mono")  # included in matplotlib
+# used, if installed, for characters that the fonts above lack
 FALLBACKS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -51,7 +51,7 @@ BOX = "□"
 
 
 def plain(token: str) -> str:
-    """A token as it can be shown: blanks and line ends are marked.
+    """A token with visible spaces, tabs and line ends.
 
     >>> plain("a b\\n")
     'a␣b↵'
@@ -60,31 +60,31 @@ def plain(token: str) -> str:
 
 
 def shown(token: str) -> str:
-    """The same for matplotlib."""
+    """The same token for matplotlib."""
     return drawable(plain(token))
 
 
 def drawable(text: str) -> str:
-    """A text as matplotlib can draw it with `fonts`: dollars are no formulas, a box stands for what no font has."""
+    """A text for matplotlib and `fonts`: dollars are escaped, characters without a glyph are boxes."""
     if not text.isascii():
         known = _characters()
         if any(ord(letter) not in known for letter in text):
             text = "".join(letter if ord(letter) in known else BOX for letter in text)
-            _tell_of_boxes()
+            _note_missing_glyphs()
     return text.replace("$", r"\$")
 
 
 @cache  # once, not for every label
-def _tell_of_boxes() -> None:
+def _note_missing_glyphs() -> None:
     note(
-        "No font of this machine has some characters of the picture: boxes stand for them. Install one that has them, "
-        "such as Noto Sans CJK for Chinese, Japanese and Korean."
+        "The installed fonts lack some characters of the figure, which are drawn as boxes. Install a font that has "
+        "them, such as Noto Sans CJK for Chinese, Japanese and Korean."
     )
 
 
 @cache
 def fonts(family: str = OWN[0]) -> list[str]:
-    """Fonts to look through for a character, those of this machine."""
+    """Installed fonts in the order of lookup."""
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
@@ -93,7 +93,7 @@ def fonts(family: str = OWN[0]) -> list[str]:
 
 @cache
 def _characters() -> frozenset[int]:
-    """All that `fonts` can draw."""
+    """Code points of all characters that `fonts` can draw."""
     from matplotlib import font_manager
 
     places = [font_manager.findfont(font_manager.FontProperties(family=[name])) for name in fonts()]

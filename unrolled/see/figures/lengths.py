@@ -1,4 +1,4 @@
-"""Scores against the length of the source, and where pictures may be put."""
+"""The figure of scores against the source length, and the check of figure paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = (".png", ".svg", ".pdf")
 
 
 def length_figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str = "bleu") -> Picture:
-    """A score against the length of the source, a line for each model: name → what `by_length` gave.
+    """A score against the source length, a line for each model: name → result of `by_length`.
 
     >>> figure = length_figure({"a": {"1-5": {"bleu": 30.0, "sentences": 9}, "6-10": {"bleu": 20.0, "sentences": 4}}})
     >>> figure.axes[0].get_ylabel()
@@ -51,12 +51,12 @@ def _figure(tables: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str
 
 
 def check_picture(path: str | Path) -> Path:
-    """A place for a picture: its ending says its kind, and its folder is there."""
+    """Check the path of a figure: its suffix is a known format, and its folder exists."""
     path = Path(path)
     if path.suffix.lower() not in KINDS:
-        raise UserError(f"{path} is no picture: its name ends in {path.suffix!r}.", f"Use {', '.join(KINDS)}.")
+        raise UserError(f"{path} is not an image file: its name ends in {path.suffix!r}.", f"Use {', '.join(KINDS)}.")
     if not path.parent.is_dir():
-        raise UserError(f"There is no folder {path.parent}.", "Make it first, or choose another place.")
+        raise UserError(f"There is no folder {path.parent}.", "Create it first, or choose another folder.")
     return path
 
 

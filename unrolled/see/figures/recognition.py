@@ -1,4 +1,4 @@
-"""Pictures of a reading: labels over time under what was heard or seen."""
+"""Figures of a transcription: the input signal with labels over time."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
     from unrolled.see.figures.canvas import Picture
 
-VISIBLE = 0.05  # a label that never is more probable than this is left out of the picture
+VISIBLE = 0.05  # labels that never exceed this probability are left out
 
 
 class RecognitionRow(NamedTuple):
-    """What is drawn. Times are in `unit`, from 0 to `end`."""
+    """The input of the figure. Times are in `unit`, from 0 to `end`."""
 
-    signal: NDArray[Any]  # (T, D): a spectrogram, the columns of a line, or frames; empty: none is drawn
+    signal: NDArray[Any]  # (T, D): a spectrogram, pixel columns of a line, or frames; may be empty
     kind: str  # audio, line or frames
     posteriors: NDArray[np.floating[Any]]  # (S, V) probabilities, the blank first
     names: Sequence[str]  # of the labels
-    labels: Sequence[tuple[str, float, float]]  # the reading: each label, from when to when
+    labels: Sequence[tuple[str, float, float]]  # the transcription: label, start, end
     text: str
     unit: str
     end: float
 
 
 def recognition_figure(reading: RecognitionRow, width: str | float | None = None) -> Picture:
-    """Three panels over one time: the signal with the reading below it; spikes; all probabilities.
+    """Three panels over one time axis: the signal with labels below it; spikes; all probabilities.
 
     Without a signal, the last two.
 
@@ -70,7 +70,7 @@ def _panels(reading: RecognitionRow, width: float | None) -> Picture:
 
 
 def visible(reading: RecognitionRow) -> list[int]:
-    """The labels to show: those of the reading, and what else was ever probable; the blank is the first."""
+    """The labels to show: the blank, those of the transcription, and other probable ones."""
     read = {name for name, _, _ in reading.labels}
     most = reading.posteriors.max(axis=0)
     chosen = [i for i, name in enumerate(reading.names) if i and (name in read or most[i] > VISIBLE)]
@@ -79,7 +79,7 @@ def visible(reading: RecognitionRow) -> list[int]:
 
 
 def draw_signal(axis: Axes, reading: RecognitionRow, inches: float, size: float) -> None:
-    """What was heard or seen, and below it each label where it was read, as large as there is room between them."""
+    """The signal, with each label below its time, as large as the space between labels allows."""
     signal = reading.signal.reshape(len(reading.signal), -1).T
     lines = reading.kind == "line"
     axis.imshow(
@@ -102,7 +102,7 @@ def draw_signal(axis: Axes, reading: RecognitionRow, inches: float, size: float)
 
 
 def _room(reading: RecognitionRow, inches: float, size: float) -> float:
-    """Points of the labels below the signal: no two of them touch, unless they would be too small to read."""
+    """Text size of the labels below the signal: they do not overlap unless they would be too small to read."""
     inch = inches / max(reading.end, 1e-9)
     for (name, start, end), (after, first, last) in itertools.pairwise(reading.labels):
         apart = 72 * inch * ((first + last) - (start + end)) / 2
@@ -111,7 +111,7 @@ def _room(reading: RecognitionRow, inches: float, size: float) -> float:
 
 
 def draw_spikes(axis: Axes, reading: RecognitionRow, rows: Sequence[int]) -> None:
-    """A curve for each label: long silence of the blank, and spikes."""
+    """One probability curve for each label and the blank."""
     from unrolled.see.figures.canvas import legend
 
     steps = len(reading.posteriors)

@@ -1,4 +1,4 @@
-"""The names of steps under a picture: upright where they fit, turned where not, numbers where there are too many."""
+"""Labels of steps along an axis: horizontal if they fit, else vertical; numbers if there are too many."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SMALLEST = 5.0  # points
-WIDE = 0.602  # of a letter of DejaVu Sans Mono, against its size
-LONGEST = 18  # letters of a name
-FEW = 0.15  # of the names may be turned among upright ones
+WIDE = 0.602  # width of a DejaVu Sans Mono letter, relative to its size
+LONGEST = 18  # letters of a label
+FEW = 0.15  # largest share of vertical labels among horizontal ones
 
 
 @dataclass(frozen=True)
 class Naming:
-    """How names are written along an axis: their size, which of them are turned, and how high they are, in inches.
+    """Labels along an axis: their size in points, the vertical ones, and their height in inches.
 
     Without `names` the steps are numbered.
     """
@@ -31,7 +31,7 @@ class Naming:
     height: float
 
     def write(self, axis: Axes, top: bool = False) -> None:
-        """Names the steps of an x axis."""
+        """Label the steps of an x axis."""
         from matplotlib.ticker import MaxNLocator
 
         if top:
@@ -49,7 +49,7 @@ class Naming:
 
 
 def naming(tokens: Sequence[str], inches: float, size: float) -> Naming:
-    """How to name steps along so many inches with text of at most `size` points.
+    """Choose labels for steps along an axis of `inches` with text of at most `size` points.
 
     >>> naming(["<bos>", *"the green car"], 4.0, 8).turned[:3]
     [True, False, False]
@@ -83,12 +83,12 @@ def _sizes(size: float, smallest: float) -> list[float]:
 
 
 def short(text: str, most: int = LONGEST) -> str:
-    """A name of at most so many letters."""
+    """The text, cut to at most `most` letters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def columns(text: str) -> int:
-    """How many columns a text takes in a font of one width: two for a Chinese character.
+    """The columns of a text in a monospaced font: two for a Chinese character.
 
     >>> columns("ab"), columns("一")
     (2, 2)
@@ -97,7 +97,7 @@ def columns(text: str) -> int:
 
 
 def numbered(axis: Axes, units: Sequence[int], inches: float, size: float) -> None:
-    """Numbers some rows of a y axis with their units, as many as fit."""
+    """Label rows of a y axis with their unit numbers, as many as fit."""
     every = max(1, -(-len(units) * 1.15 * size // (72 * inches)))
     every = next((nice for nice in (1, 2, 4, 5, 8, 10, 20, 50, 100) if nice >= every), int(every))
     places = range(0, len(units), every)

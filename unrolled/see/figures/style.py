@@ -1,4 +1,4 @@
-"""How wide pictures are and how large their text is; matplotlib keeps its own warnings to itself."""
+"""Width and text size of figures; matplotlib's own warnings are suppressed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from unrolled.errors import Note, UserError
 
-WIDTHS = {"column": 3.3, "page": 6.9}  # inches: one column of a paper of two, and both
-NARROWEST, WIDEST = 2.0, 60.0  # inches that can be asked for
-USUAL = 12.0  # inches; no picture is wider unless it is asked to be
-SIZE = 10.0  # points, the text of a picture for the screen
+WIDTHS = {"column": 3.3, "page": 6.9}  # inches: one column of a two-column paper, and both
+NARROWEST, WIDEST = 2.0, 60.0  # inches that a user can request
+USUAL = 12.0  # largest default width in inches
+SIZE = 10.0  # points, the text size on a screen
 
 
 def read_width(given: str | float | None) -> float | None:
-    """A width in inches, from a number or a name; None: as wide as what is drawn needs.
+    """A width in inches, from a number or a name; None: the content decides.
 
     >>> read_width("column"), read_width("5.5"), read_width(None)
     (3.3, 5.5, None)
@@ -32,14 +32,19 @@ def read_width(given: str | float | None) -> float | None:
     try:
         inches = float(given)
     except (TypeError, ValueError):
-        raise UserError(f"width={given!r} is no width.", expected) from None
+        raise UserError(f"width={given!r} is not a width.", expected) from None
     if not (math.isfinite(inches) and NARROWEST <= inches <= WIDEST):
         raise UserError(f"width={given!r} is out of range.", expected)
     return inches
 
 
+def width_of(steps: int, width: float | None) -> float:
+    """The requested width, or one that fits the number of steps."""
+    return width or min(USUAL, 2.5 + 0.16 * max(steps, 30))
+
+
 def text_size(width: float | None) -> float:
-    """Points of the text in a picture so wide: about 7 in a column, 8 over a page, 10 on a screen.
+    """Text size in points for a figure width: about 7 in a column, 8 on a page, 10 on a screen.
 
     >>> [round(text_size(width), 1) for width in (3.3, 6.9, None)]
     [7.3, 8.2, 10.0]
@@ -49,7 +54,7 @@ def text_size(width: float | None) -> float:
 
 @contextmanager
 def style(size: float) -> Iterator[None]:
-    """What is drawn or written inside has text of so many points, and fonts that a publisher takes (Type 42)."""
+    """Draw and save figures with this text size and Type 42 fonts, which publishers require."""
     with quiet():
         import matplotlib
 
@@ -81,13 +86,13 @@ def _settings(size: float) -> Any:
         "ps.fonttype": 42,
         "svg.fonttype": "none",
         "text.usetex": False,
-        "savefig.bbox": None,  # the page is as wide as it was asked to be
+        "savefig.bbox": None,  # tight boxes would change the requested width
     }
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Warnings and log lines of matplotlib and its font tools are swallowed; our own notes go on."""
+    """Suppress warnings and log lines of matplotlib and its font tools, but not our own notes."""
     loggers = [logging.getLogger(name) for name in ("matplotlib", "fontTools")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""What stands above a picture: the task, the answer, and the truth where it is known."""
+"""Titles of figures: the task, the answer, and the truth if it is known."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from unrolled.see.figures.steps import columns
 if TYPE_CHECKING:
     from unrolled.see.trace import ModelTrace
 
-WHOSE = {"answer": " of the answer", "label": " of the label asked for", "text": " of the text asked for"}
+WHOSE = {"answer": " of the answer", "label": " of the requested label", "text": " of the requested text"}
 
 
 def title_of(trace: ModelTrace, wide: float, size: float) -> str:
-    """Task, answer and truth on one line; the truth on a line of its own where one is too short."""
+    """Task, answer and truth on one line, or the truth on a second line if they do not fit."""
     text = f"{trace.task}: {' '.join(trace.answer.split()) or '(nothing)'}"
     room = int(72 * (wide - 0.6) / (0.58 * size))
     truth = None if trace.truth is None else " ".join(trace.truth.split())
@@ -28,24 +28,24 @@ def title_of(trace: ModelTrace, wide: float, size: float) -> str:
 
 
 def compared(trace: ModelTrace) -> str:
-    """The answer and the truth, each on a line; nothing where the truth is not known."""
+    """The answer and the truth on two lines; empty if the truth is unknown."""
     return "" if trace.truth is None else f"answer: {trace.answer or '(nothing)'}\ntruth: {trace.truth}"
 
 
 def wrapped(text: str, wide: float, size: float) -> str:
-    """Lines of a title as matplotlib can draw them, each on at most two lines of a picture `wide` inches wide."""
+    """A title for matplotlib, each of its lines wrapped to at most two lines of `wide` inches."""
     room = max(12, int(72 * wide / (0.6 * size)))
     lines = [textwrap.wrap(line, room, max_lines=2, placeholder=" …") for line in text.splitlines()]
     return drawable("\n".join(line for some in lines for line in some))
 
 
 def whose(trace: ModelTrace) -> str:
-    """Whose loss is shown, where a truth is known and the loss is not the truth's."""
+    """The target of the loss, if a truth is known and the loss is not that of the truth."""
     return "" if trace.truth is None else WHOSE.get(trace.follows, "")
 
 
 def cut(text: str, room: int) -> str:
-    """A text of at most so many columns.
+    """The text, cut to at most `room` columns.
 
     >>> cut("one fine day", 8), cut("short", 8)
     ('one fin…', 'short')

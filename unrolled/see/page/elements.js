@@ -4,7 +4,7 @@ export function make(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-// The same for drawings.
+// The same for SVG elements.
 export function draw(tag, attributes = {}, ...children) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
@@ -34,17 +34,17 @@ export function number(label, value, most, onpick) {
   return make("label", {}, `${label} `, field);
 }
 
-// A number as text; what the server could not say is a dash.
-export function said(value, digits = 4) { return value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−"); }
+// A number as text; a gap is a dash.
+export function formatted(value, digits = 4) { return value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−"); }
 
-// The largest of many numbers, gaps left out; spreading them into Math.max fails for some hundred thousand.
+// The largest of many numbers, without gaps; Math.max(...values) fails for several hundred thousand.
 export function largest(values, least = -Infinity) {
   let most = least;
   for (const value of values) if (value !== null && value > most) most = value;
   return most;
 }
 
-// Tokens as buttons. `shade` gives each a number from 0 to 1, or `colour` its background; `about` the text on hover.
+// Tokens as buttons. `shade` returns 0 to 1 for each, or `colour` its background; `about` the text on hover.
 export function tokenStrip(tokens, { shade = () => 0, colour, about = () => "", pressed = () => false, hidden = () => false, mark = () => "", first = 0, onpick = () => {} }) {
   const strip = make("div", { class: "tokens", role: "group", "aria-label": "tokens" });
   tokens.forEach((token, place) => {
@@ -71,11 +71,11 @@ export function tokenStrip(tokens, { shade = () => 0, colour, about = () => "", 
   return strip;
 }
 
-// Which part of many tokens is shown, and buttons to the next; nothing where all are.
+// The range of tokens that is shown, with paging buttons; null if all are.
 export function pager(first, shown, all, onpick) {
   if (shown >= all) return null;
   const to = (label, place, there) => make("button", { type: "button", disabled: !there, onclick: () => onpick(place) }, label);
   return make("div", { class: "line quiet pager" },
     `tokens ${first.toLocaleString("en")} to ${(first + shown - 1).toLocaleString("en")} of ${all.toLocaleString("en")}`,
-    to("← before", Math.max(0, first - shown), first > 0), to("after →", first + shown, first + shown < all));
+    to("← previous", Math.max(0, first - shown), first > 0), to("next →", first + shown, first + shown < all));
 }

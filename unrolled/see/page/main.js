@@ -1,4 +1,4 @@
-// The page: which model, which input, which view.
+// The page: model, input, options and the current view.
 
 import { make } from "unrolled/elements";
 import { ask, isReport, notes } from "unrolled/source";
@@ -25,7 +25,7 @@ function fillHeader() {
   const text = document.getElementById("text");
   text.value = state.text ?? "";
   document.getElementById("long").hidden = !tooLong();
-  text.placeholder = model().fixed ? about.file ?? "" : about.file ? `empty: ${about.file}` : "a text to look at";
+  text.placeholder = model().fixed ? about.file ?? "" : about.file ? `empty: ${about.file}` : "a text to inspect";
   text.disabled = isReport || model().fixed;
   document.querySelector("#input button").disabled = text.disabled;
   if (isReport) document.getElementById("changes").remove();
@@ -38,7 +38,7 @@ function fillOptions() {
     const name = `o.${option.name}`;
     const pick = () => change({ ...typed(), [name]: field.value });
     const field = option.choices.length
-      ? make("select", { name, title: option.help, onchange: pick }, ...["", ...option.choices].map((one) => make("option", { value: one, selected: one === (state[name] ?? "") }, one || "as known")))
+      ? make("select", { name, title: option.help, onchange: pick }, ...["", ...option.choices].map((one) => make("option", { value: one, selected: one === (state[name] ?? "") }, one || "default")))
       : make("input", {
         type: option.kind === "float" || option.kind === "int" ? "number" : "text", step: option.kind === "int" ? 1 : "any",
         name, value: state[name] ?? "", placeholder: option.default, title: option.help, onchange: pick,
@@ -48,7 +48,7 @@ function fillOptions() {
   document.getElementById("changes").open = model().options.some((option) => state[`o.${option.name}`]);
 }
 
-// What stands in the input, looked at or not: nothing else that is changed may lose it.
+// Text that was typed but not submitted: other changes must keep it.
 function typed() {
   const text = document.getElementById("text");
   return text.disabled || text.value === (state.text ?? "") ? {} : { text: text.value, from: "", first: "", last: "" };
@@ -64,7 +64,7 @@ document.getElementById("text").addEventListener("keydown", (event) => {
   document.getElementById("input").requestSubmit();
 });
 
-// Larger text for a lecture hall, smaller text for more of it.
+// Text size of the whole page.
 function resize(factor) {
   remember({ zoom: Math.min(3, Math.max(0.5, Number(state.zoom ?? 1) * factor)).toFixed(2) });
   zoom(state.zoom);
@@ -99,7 +99,7 @@ tabs.addEventListener("keydown", (event) => {
   document.getElementById(next.id).focus();
 });
 
-// Answer and truth in a line, above every view of an input.
+// Answer and truth on one line, above every view of an input.
 function beside({ answer, truth, right, follows }) {
   const short = (text) => (text.length > 160 ? `${text.slice(0, 159)}…` : text || "(nothing)");
   const judged = right === null ? "" : right ? " ✓ right" : " ✗ wrong";
@@ -118,15 +118,15 @@ async function draw() {
   const place = make("div");
   try {
     if (view.needsInput && !state.text && !about.file) throw new Error(model().fixed
-      ? `This model looks at files. Name one: unrolled inspect ${model().name} FILE. Or take an example of its own data: --example 0`
-      : "Give an input above, then look.");
+      ? `This model reads files. Name one: unrolled inspect ${model().name} FILE. Or use an example from its data: --example 0`
+      : "Enter an input above.");
     if (overview === null && (view.needsInput || state.text || about.file)) {
       panel.replaceChildren(make("p", { class: "quiet" }, "…"));
       overview = await ask("overview", { ...traced(), from: state.from }).catch((problem) => { if (view.needsInput) throw problem; return null; });
       if (turn !== drawing) return;
     }
     fillTabs();
-    panel.replaceChildren(place);  // before it is filled: charts take the width that they find
+    panel.replaceChildren(place);  // before it is filled: charts measure their container
     const reason = usable(view);
     if (overview !== null && view.needsInput && shown() !== "overview") place.append(beside(overview));
     if (reason !== null) place.append(make("p", { class: "problem" }, reason));

@@ -1,4 +1,4 @@
-// Plotly's charts in one manner: colours that everyone can tell apart, values on hover, room for labels, words for all of it.
+// Plotly charts with a common style: accessible colours, values on hover, room for labels, text descriptions.
 
 import { largest, make } from "unrolled/elements";
 import { colours, grid, ink, rem } from "unrolled/theme";
@@ -6,7 +6,7 @@ import { colours, grid, ink, rem } from "unrolled/theme";
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const MOST_LABELS = 120;
-const MOST_IN_A_ROW = 8;  // names of a legend above a chart; more stand beside it, and scroll
+const MOST_IN_A_ROW = 8;  // names in a legend above a chart; longer legends are beside it and scroll
 
 function axis(given) {
   const title = given?.title?.text ? { ...given.title, standoff: rem(0.7) } : given?.title;
@@ -21,18 +21,18 @@ export function layout({ xaxis, yaxis, ...extra }) {
   };
 }
 
-// How wide a chart will be: as wide as the page, or as it asks.
+// The width of a chart: that of the page, or a larger requested one.
 function pixels(width) { return Math.max(width ?? 0, document.getElementById("view").clientWidth - rem(6)); }
 
-// An axis whose places are named by tokens; of many, some are named. They stand upright where there is room.
+// An axis labelled with tokens, some of them if there are many; horizontal if there is room.
 export function tokenAxis(places, tokens, extra = {}, { most = MOST_LABELS, width } = {}) {
   const every = Math.ceil(tokens.length / Math.max(1, Math.min(most, Math.floor(pixels(width) / rem(0.85)))));
   const kept = places.map((_, i) => i).filter((i) => i % every === 0);
   const half = places.length > 1 ? (places[1] - places[0]) / 2 : 0.5;
-  const room = pixels(width) / Math.max(1, kept.length) / rem(0.46);  // letters that fit between two names
+  const room = pixels(width) / Math.max(1, kept.length) / rem(0.46);  // letters that fit between two labels
   const upright = kept.every((i, n) => n === 0 || (tokens[i].length + tokens[kept[n - 1]].length) / 2 <= room);
   return {
-    range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same under a heat map and under curves
+    range: places.length ? [places[0] - half, places.at(-1) + half] : undefined,  // the same for heat maps and curves
     tickmode: "array", tickvals: kept.map((i) => places[i]), ticktext: kept.map((i) => shortened(tokens[i])),
     tickfont: { family: "monospace", size: rem(0.72) }, tickangle: upright ? 0 : -90, automargin: !upright || extra.autorange === "reversed" || extra.side === "top", ...extra,
   };
@@ -40,7 +40,7 @@ export function tokenAxis(places, tokens, extra = {}, { most = MOST_LABELS, widt
 
 function shortened(token) { return token.length > 24 ? `${token.slice(0, 23)}…` : token; }
 
-// A logarithmic axis whose ticks are whole numbers: powers of ten, or 1, 2 and 5 times one where they are few.
+// A logarithmic axis with round ticks: powers of ten, or multiples in a small range.
 export function logAxis(series, extra = {}) {
   const values = series.flat().filter((value) => value > 0);
   if (!values.length) return { type: "log", showticklabels: false, ...extra };
@@ -55,7 +55,7 @@ export function logAxis(series, extra = {}) {
   return { type: "log", range: [low - pad, high + pad], tickmode: "array", tickvals: ticks.map(([value]) => value), ticktext: ticks.map(([, text]) => text), ...extra };
 }
 
-// Round numbers between two powers of ten: as few as make three ticks.
+// Round numbers between two powers of ten: the coarsest set with three ticks.
 function between(decades, low, high) {
   const inside = (times) => decades.flatMap((power) => times.map((one) => one * 10 ** power)).filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);
   const found = [[1, 2, 5], [1, 1.5, 2, 3, 5, 7], [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9]].map(inside);
@@ -64,9 +64,9 @@ function between(decades, low, high) {
 
 function plain(value) { return value >= 0.001 && value < 10000 ? String(Number(value.toPrecision(2))) : value.toExponential(0).replace("e", "·10<sup>").replace("+", "") + "</sup>"; }
 
-// Room for a chart that scrolls if it is wide, and says so; its title stands above and does not scroll.
+// The container of a chart: scrolls if it is wide, with a hint; the title above does not scroll.
 function place(parent, title, height, width, most) {
-  const caption = make("figcaption"), cue = make("p", { class: "quiet cue", hidden: true }, "It is wider than the page: scroll sideways →");
+  const caption = make("figcaption"), cue = make("p", { class: "quiet cue", hidden: true }, "Wider than the page: scroll sideways →");
   const inner = make("div", { class: "plot", role: "img" }), outer = make("div", { class: "scroll" }, inner);
   inner.style.height = `${height * rem() / 16}px`;
   if (most) inner.style.maxWidth = `${most}px`;
@@ -90,7 +90,7 @@ function name(inner, title, about) {
 
 function short(value) { return value === null || !Number.isFinite(value) ? "unknown" : Number(value.toPrecision(4)); }
 
-// What a heat map shows, in words.
+// The text description of a heat map.
 function heatInWords(z, rows, columns) {
   let low = Infinity, high = -Infinity, where = "";
   z.forEach((row, y) => row.forEach((value, x) => {
@@ -101,7 +101,7 @@ function heatInWords(z, rows, columns) {
   return `Heat map of ${z.length} rows and ${z[0]?.length ?? 0} columns, from ${short(low)} to ${short(high)}, largest at ${where}`;
 }
 
-// What lines show, in words; of many, the first few.
+// The text description of lines, at most six of them.
 function linesInWords(data) {
   const words = data.filter((one) => one.y?.length && one.name).slice(0, 6).map((one) => {
     const values = one.y.filter((value) => value !== null && Number.isFinite(value));
@@ -115,7 +115,7 @@ export function heat(parent, { z, x, y, title, colours: scale, low, high, xaxis,
   name(inner, title, empty ?? heatInWords(z, names.rows, names.columns));
   const data = [{
     type: "heatmap", z, x, y, colorscale: scale, zmin: low, zmax: high, hovertemplate: `${hover}<extra></extra>`, hoverongaps: false,
-    colorbar: {  // where the chart begins: at its end it would scroll out of sight
+    colorbar: {  // at the left end: at the right it would scroll out of sight
       orientation: "h", thickness: rem(0.6), len: Math.min(rem(18), pixels(0) * 0.6), lenmode: "pixels", x: 0, xanchor: "left", y: below ? -0.02 : 1.01, yanchor: below ? "top" : "bottom",
       title: { text: bar ?? "", side: "top", font: { size: rem(0.72) } }, tickfont: { size: rem(0.7) }, outlinewidth: 0, xpad: 0,
     },
@@ -124,7 +124,7 @@ export function heat(parent, { z, x, y, title, colours: scale, low, high, xaxis,
   return inner;
 }
 
-// Lines over x; `extra` are further traces. A chart that is given `again` is redrawn in its place, as far as it is zoomed in.
+// Lines over x; `extra` are further traces. A chart passed as `again` is redrawn in place and keeps its zoom.
 export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, width, shapes, marks = true, extra = [], again, palette = colours(), empty }) {
   const inner = again ?? place(parent, title, height, width);
   const data = Object.entries(series).map(([name, y], i) => ({
@@ -137,7 +137,7 @@ export function curves(parent, series, { title, x, xaxis, yaxis, height = 280, w
   return inner;
 }
 
-// Says inside a chart why it shows nothing, where a wide one begins.
+// The reason inside an empty chart, at its left end.
 function inTheMiddle(text) {
   return text ? [{ text, xref: "paper", yref: "paper", x: 0, xanchor: "left", xshift: rem(8), y: 0.5, showarrow: false, font: { size: rem(0.9) } }] : [];
 }

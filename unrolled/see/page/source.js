@@ -1,11 +1,11 @@
-// Where views come from: the server, or, in a report, what was written into the page.
+// The data of views: from the server, or, in a report, recorded in the page.
 
 const written = document.getElementById("recorded");
 const recorded = written === null ? null : JSON.parse(written.textContent);
 
 export const isReport = recorded !== null;
 
-// The same in Python: see `report.key`.
+// Must match `report.key` in Python.
 export function key(kind, query) {
   const pairs = Object.entries(query).filter(([, value]) => value !== "" && value != null);
   return JSON.stringify([kind, ...pairs.map(([name, value]) => [name, String(value)]).sort()]);
@@ -13,18 +13,18 @@ export function key(kind, query) {
 
 export class Problem extends Error {}
 
-// What the server said about its answers, such as numbers that are NaN.
+// The server's notes about its answers, such as NaN values.
 export const notes = new Set();
 
 export async function ask(kind, query = {}) {
-  const found = isReport ? looked(kind, query) : await fetched(kind, query);
+  const found = isReport ? recall(kind, query) : await fetched(kind, query);
   if (found.note) notes.add(found.note);
   return found;
 }
 
-function looked(kind, query) {
+function recall(kind, query) {
   const found = recorded[key(kind, query)];
-  if (found === undefined) throw new Problem("This report does not hold that. Open the model itself: unrolled inspect MODEL");
+  if (found === undefined) throw new Problem("This report does not contain that view. Open the model itself: unrolled inspect MODEL");
   if (found.problem) throw new Problem(found.problem);
   return { ...found };
 }

@@ -1,6 +1,6 @@
-// What the page shows, kept in its address: a link opens the same view again.
+// The state of the page, stored in its URL: a link opens the same view.
 
-const LONGEST = 50000;  // characters of a text that an address can hold
+const LONGEST = 50000;  // longest text in the URL, in characters
 const listeners = [];
 export const state = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 
@@ -9,7 +9,7 @@ export function change(updates) {
   for (const listener of listeners) listener(updates);
 }
 
-// The same, for a view that shows the change itself.
+// The same without listeners, for a view that redraws itself.
 export function remember(updates) {
   for (const [name, value] of Object.entries(updates)) {
     if (value === "" || value === null || value === undefined) delete state[name];
@@ -19,7 +19,7 @@ export function remember(updates) {
   history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
 }
 
-// Whether a link to this page would lack the text.
+// True if the text is not in the URL.
 export function tooLong() { return (state.text ?? "").length > LONGEST; }
 
 export function onChange(listener) { listeners.push(listener); }
@@ -29,7 +29,7 @@ addEventListener("hashchange", () => {
   change(Object.fromEntries(new URLSearchParams(location.hash.slice(1))));
 });
 
-// The part of the state that says which trace is looked at.
+// The part of the state that selects the trace.
 export function traced() {
   const query = { model: state.model, text: state.text };
   for (const [name, value] of Object.entries(state)) if (name.startsWith("o.")) query[name] = value;

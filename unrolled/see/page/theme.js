@@ -1,4 +1,4 @@
-// Light or dark, and how large text is: what plotly must be told, since it does not follow the style sheet.
+// Colours and text size for plotly, which ignores the style sheet.
 
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 
@@ -6,7 +6,7 @@ export function dark() { return darkness.matches; }
 
 export function onTheme(listener) { darkness.addEventListener("change", listener); }
 
-// Pixels of so many rem, as large as the user and the page's own buttons make text.
+// Rem to pixels, at the current text size.
 export function rem(count = 1) { return count * parseFloat(getComputedStyle(document.documentElement).fontSize); }
 
 export function zoom(factor) { document.documentElement.style.setProperty("--zoom", factor || 1); }

@@ -1,4 +1,4 @@
-// Attention: one matrix, or layers × heads with one of them large; maps over an image.
+// Attention: one matrix, or a grid of layers × heads with one enlarged; maps over an image.
 
 import { choice, make } from "unrolled/elements";
 import { ask } from "unrolled/source";
@@ -6,14 +6,14 @@ import { change, traced } from "unrolled/state";
 import { heat, tokenAxis } from "unrolled/plot";
 import { dark, greys } from "unrolled/theme";
 
-// As in the figures: the light on what was not looked at, and the grey that a picture fades to.
+// As in the figures: brightness and grey of regions without attention.
 const DARK = 0.12, DUSK = "rgb(70, 70, 70)";
 
 export default {
   title: "Attention",
-  help: "Where each step looked",
+  help: "Attention weights of each step",
   needsInput: true,
-  reason: (overview) => (overview === null || overview.kinds.includes("attention") ? null : overview.missing.attention ?? "There is none."),
+  reason: (overview) => (overview === null || overview.kinds.includes("attention") ? null : overview.missing.attention ?? "This model has no attention."),
   async show(place, { overview, state }) {
     const maps = Object.keys(overview.attention);
     const map = maps.includes(state.map) ? state.map : maps[0];
@@ -28,7 +28,7 @@ export default {
       const grid = make("div", { class: "heads" });
       grid.style.gridTemplateColumns = `repeat(${heads}, minmax(5rem, 12rem))`;
       found.weights.forEach((row, l) => row.forEach((weights, h) => grid.append(make("button", {
-        type: "button", "aria-pressed": l === layer && h === head ? "true" : "false", title: "make it large", "aria-label": `layer ${l + 1}, head ${h + 1}`,
+        type: "button", "aria-pressed": l === layer && h === head ? "true" : "false", title: "enlarge", "aria-label": `layer ${l + 1}, head ${h + 1}`,
         onclick: () => change({ alayer: l, ahead: h }),
       }, thumbnail(weights), make("div", { class: "quiet" }, `layer ${l + 1}, head ${h + 1}`)))));
       place.append(make("div", { class: "scroll" }, grid));
@@ -40,7 +40,7 @@ export default {
       z: found.weights[layer][head], x: columns, y: rows, colours: greys(), low: 0, high: 1, bar: "attention", below: true, names: { rows: found.rows.map((row) => `row ${row}`), columns: found.columns },
       title: layers * heads > 1 ? `${map}, layer ${layer + 1}, head ${head + 1}` : map,
       xaxis: tokenAxis(columns, found.columns, { side: "top", title: { text: "" } }, { width: Math.max(width, Math.min(240 + 44 * columns.length, innerWidth)) - 160 }), yaxis: tokenAxis(rows, found.rows, { autorange: "reversed", tickangle: 0 }),
-      hover: "row %{y} looks at %{x}: %{z:.4f}", height: 200 + 24 * Math.max(4, rows.length), width, most: 240 + 44 * columns.length,
+      hover: "row %{y} attends to %{x}: %{z:.4f}", height: 200 + 24 * Math.max(4, rows.length), width, most: 240 + 44 * columns.length,
     });
   },
 };
@@ -56,13 +56,13 @@ function thumbnail(weights) {
   return canvas;
 }
 
-// The picture once for each word, bright where that word looked.
+// The image once for each word, bright where the attention is.
 async function images(place, found, layer, head) {
   const [down, across] = found.grid;
   const picture = found.image ? await loaded(found.image) : null;
   const width = picture ? picture.width : 16 * across, height = picture ? picture.height : 16 * down;
   const words = make("div", { class: "pictures" });
-  if (found.image) words.append(make("figure", { id: "unmasked" }, make("img", { src: found.image, alt: "the picture itself" }), make("figcaption", {}, "the picture")));
+  if (found.image) words.append(make("figure", { id: "unmasked" }, make("img", { src: found.image, alt: "the image" }), make("figcaption", {}, "the image")));
   found.rows.forEach((word, i) => {
     const weights = found.weights[layer][head][i], most = Math.max(...weights, 1e-12);
     const light = make("canvas", { width: across, height: down });
@@ -71,7 +71,7 @@ async function images(place, found, layer, head) {
       small.fillStyle = `rgba(255, 255, 255, ${DARK + (1 - DARK) * weight / most})`;
       small.fillRect(n % across, Math.floor(n / across), 1, 1);
     });
-    const canvas = make("canvas", { width, height, role: "img", "aria-label": `where “${word}” looked`, title: `most: ${most.toFixed(4)}` });
+    const canvas = make("canvas", { width, height, role: "img", "aria-label": `attention of “${word}”`, title: `largest weight: ${most.toFixed(4)}` });
     const context = canvas.getContext("2d");
     context.imageSmoothingEnabled = picture !== null;
     context.drawImage(light, 0, 0, width, height);

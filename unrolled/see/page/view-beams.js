@@ -1,6 +1,6 @@
-// A search as a tree that grows step by step, or, over frames, frame by frame.
+// A search as a tree that grows by step, or, in CTC, by frame.
 
-import { largest, make, said } from "unrolled/elements";
+import { formatted, largest, make } from "unrolled/elements";
 import { ask } from "unrolled/source";
 import { remember, traced } from "unrolled/state";
 import { draw } from "unrolled/plot";
@@ -15,24 +15,24 @@ export default {
   title: "Search",
   help: "The search as a tree",
   needsInput: true,
-  reason: (overview) => (overview === null || overview.kinds.includes("beams") ? null : overview.missing.beams ?? "There is no search."),
+  reason: (overview) => (overview === null || overview.kinds.includes("beams") ? null : overview.missing.beams ?? "This model has no search."),
   async show(place, { state }) {
     const found = await ask("beams", traced());
-    const told = make("span"), slider = make("input", { type: "range", min: 1, max: found.steps, id: "until", oninput: () => grow(Number(slider.value)) });
-    const play = make("button", { type: "button", id: "play", onclick: () => playing(slider, found.steps, grow) }, "grow");
+    const caption = make("span"), slider = make("input", { type: "range", min: 1, max: found.steps, id: "until", oninput: () => grow(Number(slider.value)) });
+    const play = make("button", { type: "button", id: "play", onclick: () => playing(slider, found.steps, grow) }, "play");
     const charts = make("div"), held = make("div");
     let chart;
     const grow = (until) => {
       slider.value = until;
       remember({ until: until === found.steps ? "" : until });
-      told.textContent = found.frames ? `what is held after frame ${until} ` : `grown until step ${until} `;
+      caption.textContent = found.frames ? `held after frame ${until} ` : `up to step ${until} `;
       chart = tree(charts, found, until, chart);
       if (found.frames) live(held, found.nodes, until);
     };
-    place.append(make("div", { class: "line" }, make("label", {}, told, slider), play), charts);
+    place.append(make("div", { class: "line" }, make("label", {}, caption, slider), play), charts);
     if (found.frames) {
-      place.append(make("p", { class: "quiet" }, "Each token continues the one to its left, and stands at the frame where its beginning came up. "
-        + "Bands: as long as it was held. Full circles: held now, with their shares of the probability of all that is held; hollow ones are not."), held);
+      place.append(make("p", { class: "quiet" }, "Each token extends the one to its left, at the frame where its prefix appeared. "
+        + "Bands: frames that held it. Full circles: held now, with their shares of the held probability; hollow circles: not held."), held);
     }
     grow(Math.min(Number(state.until ?? found.steps), found.steps));
     const rows = found.outputs.map(([text, score, log], i) => make("tr", {}, make("td", {}, String(i + 1)), make("td", {}, text), make("td", {}, String(score)), make("td", {}, String(log))));
@@ -41,7 +41,7 @@ export default {
   },
 };
 
-// From the start to the end, a step at a time, as long as it is looked at.
+// Plays the tree step by step while it is visible.
 function playing(slider, steps, grow) {
   clearInterval(timer);
   let until = 0;
@@ -51,7 +51,7 @@ function playing(slider, steps, grow) {
   }, Math.max(60, Math.min(600, 12000 / steps)));
 }
 
-// The share of a node's beginning after a frame; 0 where it is not held, null where there are no shares.
+// The share of a node's prefix after a frame; 0 if it is not held, null if there are no shares.
 function share(node, frame) { return node.shares.length ? node.shares[frame - node.step] ?? 0 : null; }
 
 function text(nodes, node) { return (node.parent < 0 ? "" : text(nodes, nodes[node.parent])) + node.token; }
@@ -69,7 +69,7 @@ function tree(place, { nodes, frames, steps }, until, again) {
   for (const node of shown) {
     const from = node.parent < 0 ? { step: 0, height: root } : nodes[node.parent];
     const edge = edges[node.fate] ??= { x: [], y: [] };
-    if (frames) {  // edges are long, and straight ones would run through other tokens
+    if (frames) {  // long straight edges would cross other tokens
       edge.x.push(from.step, from.step, node.step, null);
       edge.y.push(from.height, node.height, node.height, null);
       const band = bands[node.fate] ??= { x: [], y: [] };
@@ -80,7 +80,7 @@ function tree(place, { nodes, frames, steps }, until, again) {
       edge.y.push(from.height, node.height, null);
     }
     const number = { showarrow: false, font: { size: 10, color: ink() }, bgcolor: back() };
-    if (!frames) numbers.push({ ...number, x: node.step - 0.42, y: from.height + (node.height - from.height) * 0.58, text: said(node.edge, 2) });
+    if (!frames) numbers.push({ ...number, x: node.step - 0.42, y: from.height + (node.height - from.height) * 0.58, text: formatted(node.edge, 2) });
     else if (share(node, until) > 0) numbers.push({ ...number, x: node.step, y: node.height, yshift: -12, text: share(node, until).toFixed(2) });
   }
   const lines = ORDER.filter((fate) => edges[fate]).flatMap((fate) => [
@@ -91,7 +91,7 @@ function tree(place, { nodes, frames, steps }, until, again) {
   return draw(place, [...lines, markers(nodes, shown, frames, until)], {
     annotations: shown.length <= MOST_NUMBERS ? numbers : [], legend: { orientation: "h", y: 1, yanchor: "bottom" },
     xaxis: { title: { text: frames ? "frames read" : "step" }, range: [-0.01 * steps - 0.3, 1.01 * steps + 0.7], zeroline: false, ...(frames ? {} : { dtick: 1 }) },
-    yaxis: { visible: false, range: [leaves - 0.4, -0.9] }, about: `The tree of the search with ${shown.length} nodes after ${frames ? "frame" : "step"} ${until}; the outputs stand below`,
+    yaxis: { visible: false, range: [leaves - 0.4, -0.9] }, about: `Search tree with ${shown.length} nodes after ${frames ? "frame" : "step"} ${until}; outputs are listed below`,
   }, Math.min(1600, 150 + 30 * leaves), Math.min(4000, frames ? 8 * steps : 90 * steps), again);
 }
 

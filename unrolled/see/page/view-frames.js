@@ -1,4 +1,4 @@
-// CTC: posteriors over time under what was heard or seen, spikes, blanks, the lattice: one time axis for all.
+// CTC: the signal, posteriors, spikes and the lattice on one time axis.
 
 import { make } from "unrolled/elements";
 import { ask } from "unrolled/source";
@@ -15,7 +15,7 @@ export default {
     const found = await ask("frames", traced());
     charts(place, found, overview);
     place.append(make("p", { id: "spikes" }, `Spikes: ${found.spikes.map(([t, label]) => `${label} at ${t}`).join(", ") || "none"}`),
-      make("p", {}, "What a search holds after each frame, as a tree: ", make("button", { type: "button", onclick: () => change({ view: "beams" }) }, "Search")));
+      make("p", {}, "The prefixes of the search after each frame, as a tree: ", make("button", { type: "button", onclick: () => change({ view: "beams" }) }, "Search")));
   },
 };
 
@@ -48,12 +48,12 @@ function charts(place, found, overview) {
   }
   const whose = overview.follows === "truth" ? "the truth" : overview.follows === "text" ? "the text" : "the answer";
   draw(place, data, {
-    title: `${found.picture ? "What was read; the" : "The"} posteriors${found.lattice ? `; and the state that the path to ${whose} is in, from 0 (dark) to 1 (bright)` : ""}. Grey: labels that it does not say`,
+    title: `${found.picture ? "Input signal and" : "The"} posteriors${found.lattice ? `; below, state probabilities of ${whose}, from 0 (dark) to 1 (bright)` : ""}. Grey: labels outside the alignment`,
     about: `Over ${steps} frames the labels peak in this order: ${found.spikes.map(([t, label, p]) => `${label} at frame ${t} with ${p}`).join(", ") || "none"}`, ...shown,
   }, all + 120, Math.min(4000, 3 * steps));
 }
 
-// The labels that the alignment says and the blank have colours and names; the others are grey, and named on hover.
+// Labels of the alignment and the blank are coloured; the others are grey, with names on hover.
 function lines(found, x) {
   const spoken = new Set([found.blank, ...found.spikes.map(([, label]) => label)]);
   const order = Object.keys(found.curves).sort((a, b) => spoken.has(a) - spoken.has(b));

@@ -1,6 +1,6 @@
-// What the model made of the input and what it should have made of it, token by token.
+// The answer, the truth, and the loss of every token.
 
-import { choice, largest, make, pager, said, tokenStrip } from "unrolled/elements";
+import { choice, formatted, largest, make, pager, tokenStrip } from "unrolled/elements";
 import { ask, isReport } from "unrolled/source";
 import { change, traced } from "unrolled/state";
 import { curves, tokenAxis } from "unrolled/plot";
@@ -8,7 +8,7 @@ import { colours, tint } from "unrolled/theme";
 
 export default {
   title: "Overview",
-  help: "The answer and the truth, the loss of every step, and what the model expected",
+  help: "The answer and the truth, the loss of every step, and the likeliest predictions",
   needsInput: true,
   reason: () => null,
   async show(place, { overview, model, state }) {
@@ -21,7 +21,7 @@ export default {
     if (overview.compared.length) compared(place, overview);
     for (const [name, one] of Object.entries(overview.forecasts)) forecast(place, name, one);
     if (overview.forecasts_in_all > Object.keys(overview.forecasts).length) {
-      place.append(make("p", { class: "quiet" }, `These are ${Object.keys(overview.forecasts).length} of ${overview.forecasts_in_all} forecasts. trace.forecasts in Python has all.`));
+      place.append(make("p", { class: "quiet" }, `These are ${Object.keys(overview.forecasts).length} of ${overview.forecasts_in_all} forecasts. See trace.forecasts in Python for all.`));
     }
     losses(place, overview);
     if (overview.attributes) await attribution(place);
@@ -30,7 +30,7 @@ export default {
   },
 };
 
-// Not by colour alone: it says whether the answer is right.
+// In words, not by colour alone.
 function verdict(place, overview) {
   const known = overview.truth !== null;
   const box = make("dl", { id: "answer", class: `verdict ${overview.right === null ? "" : overview.right ? "right" : "wrong"}` },
@@ -39,14 +39,14 @@ function verdict(place, overview) {
   place.append(box);
 }
 
-const WHOSE = { truth: "of the truth", answer: "of the model's own answer", label: "of the label that was asked for", text: "of the text that was asked for" };
+const WHOSE = { truth: "of the truth", answer: "of the model's own answer", label: "of the requested label", text: "of the requested text" };
 
 function losses(place, overview) {
-  const detail = make("div", { id: "detail", class: "quiet" }, overview.guesses.length ? "Pick a token to see what the model expected there." : "");
+  const detail = make("div", { id: "detail", class: "quiet" }, overview.guesses.length ? "Pick a token to see the likeliest predictions there." : "");
   const unit = overview.task === "forecast" ? "" : ", in nats";
   const whose = overview.task === "generate" && overview.follows === "truth" ? "" : ` ${WHOSE[overview.follows]}`;
   if (overview.steps === 1) {
-    place.append(make("h2", {}, `Loss${whose}${unit}: ${said(overview.losses[0])} for “${overview.losses_of[0]}”${overview.guesses.length && overview.losses[0] !== null ? `, p = ${(100 * Math.exp(-overview.losses[0])).toFixed(1)} %` : ""}`), detail);
+    place.append(make("h2", {}, `Loss${whose}${unit}: ${formatted(overview.losses[0])} for “${overview.losses_of[0]}”${overview.guesses.length && overview.losses[0] !== null ? `, p = ${(100 * Math.exp(-overview.losses[0])).toFixed(1)} %` : ""}`), detail);
     if (overview.guesses.length) expected(detail, overview, 0); else detail.remove();
     return;
   }
@@ -56,25 +56,25 @@ function losses(place, overview) {
   if (pages) place.append(pages);
   place.append(tokenStrip(overview.losses_of, {
     shade: (i) => overview.losses[i] / worst,
-    about: (i) => `step ${overview.first + i}: loss ${said(overview.losses[i])}`,
+    about: (i) => `step ${overview.first + i}: loss ${formatted(overview.losses[i])}`,
     mark: (i) => (overview.compared[i] && overview.compared[i][1] !== overview.compared[i][2] ? "wrong-token" : ""),
     first: overview.first,
     onpick: (i) => expected(detail, overview, i),
   }), detail);
   const { x, y, tokens, each } = overview.curve, width = Math.min(4000, 12 * tokens.length);
   curves(place, { loss: y }, {
-    title: each > 1 ? `Means of ${each.toLocaleString("en")} steps, of ${overview.steps.toLocaleString("en")}` : "", x, width,
+    title: each > 1 ? `Means over ${each.toLocaleString("en")} steps, of ${overview.steps.toLocaleString("en")}` : "", x, width,
     xaxis: tokenAxis(x, tokens, {}, { width }), yaxis: { title: { text: "loss" }, rangemode: "tozero" }, marks: y.length < 500,
   });
 }
 
 function expected(detail, overview, i) {
   const guesses = overview.guesses[i] ?? overview.guesses[0];
-  if (!guesses) { detail.textContent = `loss ${said(overview.losses[i])}`; return; }
+  if (!guesses) { detail.textContent = `loss ${formatted(overview.losses[i])}`; return; }
   const wanted = overview.losses_of[i].split(", ");
   const rows = guesses.map(([token, chance]) => make("tr", {}, make("td", {}, token), make("td", {}, chance === null ? "–" : `${(100 * chance).toFixed(1)} %`),
     make("td", {}, bar(chance)), make("td", {}, overview.follows === "truth" && wanted.includes(token) ? "← truth" : "")));
-  detail.replaceChildren(overview.steps === 1 ? "Likeliest:" : `Step ${overview.first + i}, “${overview.losses_of[i]}”, loss ${said(overview.losses[i])}. Likeliest:`, make("table", {}, ...rows));
+  detail.replaceChildren(overview.steps === 1 ? "Likeliest:" : `Step ${overview.first + i}, “${overview.losses_of[i]}”, loss ${formatted(overview.losses[i])}. Likeliest:`, make("table", {}, ...rows));
 }
 
 function bar(share) {
@@ -94,7 +94,7 @@ function compared(place, overview) {
 function forecast(place, name, one) {
   const known = one.truth.some((value) => value !== null);
   curves(place, { forecast: one.forecast, ...(known ? { truth: one.truth } : {}) }, {
-    title: `${name}: what was forecast for each row${known ? ", and what came" : "; what came is not known"}${one.rows.length < one.rows_in_all ? `, the last ${one.rows.length} of ${one.rows_in_all}` : ""}`,
+    title: `${name}: forecasts${known ? " and true values" : "; true values are unknown"}${one.rows.length < one.rows_in_all ? `, the last ${one.rows.length} of ${one.rows_in_all}` : ""}`,
     x: one.rows, xaxis: { title: { text: "row" } }, yaxis: {}, marks: one.rows.length < 200,
   });
 }
@@ -102,19 +102,19 @@ function forecast(place, name, one) {
 async function attribution(place) {
   const found = await ask("attribution", traced());
   const most = largest(found.scores.map((score) => (score === null ? null : Math.abs(score))), 1e-9);
-  const groups = found.words_each > 1 ? ` The text is long: ${found.words_each} neighbouring words are left out together.` : "";
-  place.append(make("h2", {}, `Which words speak for “${found.label}”?`),
-    make("p", { class: "quiet" }, `log p(${found.label}) with all words, less the same without the word: blue speaks for it, red against.${groups}`),
-    make("div", { id: "attribution" }, tokenStrip(found.words, { colour: (i) => tint(found.scores[i] / most), about: (i) => said(found.scores[i]) })));
+  const groups = found.words_each > 1 ? ` In this long text, ${found.words_each} neighbouring words are removed together.` : "";
+  place.append(make("h2", {}, `Word attribution for “${found.label}”`),
+    make("p", { class: "quiet" }, `log p(${found.label}) with all words minus log p without the word: blue supports the label, red opposes it.${groups}`),
+    make("div", { id: "attribution" }, tokenStrip(found.words, { colour: (i) => tint(found.scores[i] / most), about: (i) => formatted(found.scores[i]) })));
   const order = found.words.map((_, i) => i).sort((a, b) => Math.abs(found.scores[b]) - Math.abs(found.scores[a])).slice(0, 8);
-  place.append(make("table", { id: "weights" }, ...order.map((i) => make("tr", {}, make("td", {}, found.words[i]), make("td", {}, said(found.scores[i]))))));
+  place.append(make("table", { id: "weights" }, ...order.map((i) => make("tr", {}, make("td", {}, found.words[i]), make("td", {}, formatted(found.scores[i]))))));
 }
 
 function hiding(place, overview, model, state) {
   const [name, tokens] = Object.entries(overview.inputs)[0] ?? [];
   if (!tokens || isReport || !model.options.some((option) => option.name === "hide")) return;
   const hidden = new Set((state["o.hide"] ?? "").split(",").filter((one) => one !== ""));
-  place.append(make("h2", {}, `What if a token of the ${name} were hidden? Pick it.`), tokenStrip(tokens, {
+  place.append(make("h2", {}, `Pick tokens of the ${name} to hide`), tokenStrip(tokens, {
     hidden: (i) => hidden.has(String(i)),
     pressed: (i) => hidden.has(String(i)),
     onpick: (i) => {

@@ -1,4 +1,4 @@
-// Training runs: curves, gradient norms with clipping marked, samples; drawn again while a run goes on.
+// Training runs: curves, gradient norms with clipping marked, samples; updated while a run continues.
 
 import { choice, make } from "unrolled/elements";
 import { ask, isReport } from "unrolled/source";
@@ -7,9 +7,9 @@ import { curves, logAxis } from "unrolled/plot";
 import { colours, ink } from "unrolled/theme";
 
 const SECONDS = 5;
-const FEW = 60;  // clipped updates with large marks
+const FEW = 60;  // up to this many clipped updates have large markers
 const NOT_FIRST = ["epoch", "tokens", "clipped", "lr", "grad_norm_max"];
-const updates = () => ({ title: { text: "updates" }, zeroline: false });  // plotly writes into what it is given
+const updates = () => ({ title: { text: "updates" }, zeroline: false });  // a new object each time, because plotly modifies it
 let timer = null;
 
 export default {
@@ -22,18 +22,18 @@ export default {
     const { runs } = await ask("runs");
     const names = numbers(runs);
     const chosen = names.includes(state.metric) ? state.metric : null;
-    place.append(make("div", { class: "line" }, choice("number", [["", "the first few"], ...names], chosen ?? "", (value) => change({ metric: value }))));
+    place.append(make("div", { class: "line" }, choice("metric", [["", "the first few"], ...names], chosen ?? "", (value) => change({ metric: value }))));
     const charts = draw(place, runs, chosen);
-    const said = make("div");
-    place.append(said);
-    samples(said, runs, state);
-    if (!isReport) watch(runs, (now) => { draw(place, now, chosen, charts); samples(said, now, state); });
+    const texts = make("div");
+    place.append(texts);
+    samples(texts, runs, state);
+    if (!isReport) watch(runs, (now) => { draw(place, now, chosen, charts); samples(texts, now, state); });
   },
 };
 
 function numbers(runs) { return [...new Set(Object.values(runs).flatMap((run) => Object.keys(run.columns)))]; }
 
-// The charts there are by their names; those of `charts` are drawn again.
+// All charts by name; those in `charts` are redrawn in place.
 function draw(place, runs, chosen, charts = {}) {
   const x = Object.fromEntries(Object.entries(runs).map(([name, run]) => [name, run.step]));
   const chart = (key, series, options) => { charts[key] = curves(place, series, { ...options, again: charts[key] }); };
@@ -52,16 +52,16 @@ function draw(place, runs, chosen, charts = {}) {
   return charts;
 }
 
-// Every layer's norm before clipping, all of them together, and the updates that were clipped.
+// The norm of every layer before clipping, the total norm, and the clipped updates.
 function norms(name, made) {
   const CLIPPED = colours()[1], ALL = ink();
   const at = (values) => made.clipped.map((i) => values[i]);
   const extra = [
-    { type: "scatter", mode: "lines", name: "all together", x: made.step, y: made.norm, line: { color: ALL, width: 1.8 }, hovertemplate: "all together: %{y:.4g}<extra>%{x}</extra>" },
+    { type: "scatter", mode: "lines", name: "total", x: made.step, y: made.norm, line: { color: ALL, width: 1.8 }, hovertemplate: "total: %{y:.4g}<extra>%{x}</extra>" },
     { type: "scatter", mode: "markers", name: "clipped", x: at(made.step), y: at(made.norm), marker: { color: CLIPPED, size: made.clipped.length > FEW ? 4 : 7, symbol: "triangle-down" }, hovertemplate: "clipped at %{y:.4g}<extra>%{x}</extra>" },
   ];
   const line = { type: "line", xref: "paper", x0: 0, x1: 1, y0: made.limit, y1: made.limit, line: { color: CLIPPED, width: 1, dash: "dash" } };
-  const each = made.each > 1 ? `, the largest of each ${made.each} updates` : "";
+  const each = made.each > 1 ? `, maximum over every ${made.each} updates` : "";
   const how = made.limit == null ? "" : `; clip_norm ${made.limit}`;
   return {
     title: `${name}: gradient norms by layer before clipping${each}${how}; ${made.clipped_in_all} of ${made.made} updates clipped`,
@@ -76,13 +76,13 @@ function samples(place, runs, state) {
     if (!run.samples.length) continue;
     const last = run.samples.length - 1, number = Math.min(Number(state.sample ?? last), last);
     const [step, texts] = run.samples[number];
-    place.append(make("h2", {}, `${name}, what it did after ${step} updates`),
+    place.append(make("h2", {}, `${name}, samples after ${step} updates`),
       choice("after", run.samples.map(([s], i) => [String(i), String(s)]), String(number), (value) => change({ sample: value })),
       ...texts.slice(0, 5).map((text) => make("pre", {}, text)));
   }
 }
 
-// Draws again when a run has got further, as long as the view is open: in place, or, where there is more to draw, anew.
+// Redraws while the view is open: in place, or completely if there are new charts.
 function watch(before, drawn) {
   timer = setTimeout(async () => {
     if (new URLSearchParams(location.hash.slice(1)).get("view") !== "runs") return;

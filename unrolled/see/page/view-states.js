@@ -1,13 +1,13 @@
-// States and gates over the input; the text coloured by a unit; units sorted by what they go with; their places.
+// States and gates over the input; the text coloured by a unit; units by correlation with a mark; their places.
 
-import { choice, make, number, pager, said, tokenStrip } from "unrolled/elements";
+import { choice, formatted, make, number, pager, tokenStrip } from "unrolled/elements";
 import { ask, isReport } from "unrolled/source";
 import { change, remember, traced } from "unrolled/state";
 import { curves, heat, tokenAxis } from "unrolled/plot";
 import { SQUASHED, signed, tint } from "unrolled/theme";
 
 const MARKS = ["inside quotes", "place in the line", "place in the word"];
-let longText = "";  // what was pasted for `places`: it outlives a change of the unit
+let longText = "";  // pasted for `places`; kept when the unit changes
 
 export default {
   title: "States and gates",
@@ -22,23 +22,23 @@ export default {
     place.append(make("div", { class: "line" },
       choice("layer", overview.layers.map((one) => one.name), layer.name, (value) => change({ layer: value, first: "", last: "" })),
       choice("quantity", Object.entries(layer.quantities).map(([name, one]) => [name, one.title]), quantity, (value) => change({ quantity: value })),
-      choice("units", [["natural", "all, by number"], ["lively", "the liveliest, by number"], ...(isReport ? [] : [["mark", "by my mark"]])], order,
+      choice("units", [["natural", "all, by number"], ["lively", "most active, by number"], ...(isReport ? [] : [["mark", "by correlation with the mark"]])], order,
         (value) => change({ order: value, top: "", bottom: "" })),
-      state.first || state.top ? make("button", { type: "button", onclick: () => change({ first: "", last: "", top: "", bottom: "" }) }, "whole picture") : null,
+      state.first || state.top ? make("button", { type: "button", onclick: () => change({ first: "", last: "", top: "", bottom: "" }) }, "reset zoom") : null,
     ));
     const query = { ...traced(), layer: layer.name, quantity, first: state.first, last: state.last, top: state.top, bottom: state.bottom, order };
     let found, problem = null;
     try { found = await ask("values", order === "mark" ? { ...query, mark: state.mark } : query); } catch (error) {
       if (order !== "mark") throw error;
-      problem = error.message;  // a mark that marks nothing: the picture stays, in the units' own order
+      problem = error.message;  // an invalid mark: show the units in natural order
       found = await ask("values", { ...query, order: "natural" });
     }
     if (!isReport) marker(place, part, state.mark ?? "", found.marks, problem);
     const coloured = make("div", { id: "coloured" });
     picture(place, found, layer.quantities[quantity].title, (unit) => { remember({ unit }); colour(coloured, { layer, quantity, found, state, first: 0 }); });
     if (found.correlations.length) {
-      const best = found.units.slice(0, 10).map((unit, i) => `${unit} (${said(found.correlations[i], 2)})`);
-      place.append(make("p", { id: "correlations" }, `Units that go most with the mark, with their correlations: ${best.join(", ")}`));
+      const best = found.units.slice(0, 10).map((unit, i) => `${unit} (${formatted(found.correlations[i], 2)})`);
+      place.append(make("p", { id: "correlations" }, `Units with the largest correlations with the mark: ${best.join(", ")}`));
     }
     place.append(coloured);
     await colour(coloured, { layer, quantity, found, state, first: 0 });
@@ -54,7 +54,7 @@ export default {
 function marker(place, part, mark, marks, problem) {
   const chosen = new Set(mark.startsWith("@") ? mark.slice(1).split(",").map(Number) : []);
   const most = marks.reduce((a, b) => Math.max(a, b), 1);
-  const box = make("details", { id: "marker", open: mark !== "" }, make("summary", {}, "Mark tokens, and sort the units by what goes with the mark"));
+  const box = make("details", { id: "marker", open: mark !== "" }, make("summary", {}, "Mark tokens and sort the units by correlation with the mark"));
   box.append(make("div", { class: "line" }, ...MARKS.map((name) => make("button", { type: "button", "aria-pressed": mark === name ? "true" : "false", onclick: () => change({ mark: name, order: "mark" }) }, name)),
     make("button", { type: "button", onclick: () => change({ mark: "", order: "" }) }, "no mark")));
   if (problem) box.append(make("p", { class: "problem" }, `${mark}: ${problem}`));
@@ -102,12 +102,12 @@ function picture(place, found, title, onrow) {
   });
 }
 
-// The text, each token in the colour of one unit's value there.
+// The text, coloured by the value of one unit.
 async function colour(box, { layer, quantity, found, state, first }) {
   const unit = Math.min(Number(state.unit ?? 0), layer.quantities[quantity].units - 1);
   const row = found.units.indexOf(unit);
   let values;
-  if (isReport) {  // it holds no more than the picture
+  if (isReport) {  // it contains only the heat map
     if (row < 0 || found.units_each > 1 || found.steps_each > 1) return;
     values = { tokens: found.tokens, values: found.z[row], first: 0, steps: found.tokens.length, largest: found.z[row].reduce((a, b) => Math.max(a, Math.abs(b)), 0), signed: found.signed };
   } else values = await ask("unit", { ...traced(), layer: layer.name, quantity, unit, from: first });
@@ -116,8 +116,8 @@ async function colour(box, { layer, quantity, found, state, first }) {
   box.replaceChildren(make("h2", {}, `The text by ${layer.quantities[quantity].title} of unit ${unit}`),
     make("div", { class: "line" },
       number("unit", unit, most_unit, (value) => { remember({ unit: value }); colour(box, { layer, quantity, found, state, first }); }),
-      make("span", { class: "quiet" }, values.signed ? `blue: above 0, red: below 0; full colour at ${said(most)}` : "blue: 1, none: 0")),
-    tokenStrip(values.tokens, { colour: (i) => tint(values.values[i] === null ? null : values.values[i] / most), about: (i) => `step ${values.first + i}: ${said(values.values[i])}`, first: values.first, onpick: (i) => change({ view: "step", step: values.first + i, unit, layer: layer.name }) }));
+      make("span", { class: "quiet" }, values.signed ? `blue: above 0, red: below 0; full colour at ${formatted(most)}` : "blue: 1, none: 0")),
+    tokenStrip(values.tokens, { colour: (i) => tint(values.values[i] === null ? null : values.values[i] / most), about: (i) => `step ${values.first + i}: ${formatted(values.values[i])}`, first: values.first, onpick: (i) => change({ view: "step", step: values.first + i, unit, layer: layer.name }) }));
   const pages = pager(values.first, values.tokens.length, values.steps, (next) => colour(box, { layer, quantity, found, state, first: next }));
   if (pages) box.append(pages);
 }
@@ -133,12 +133,12 @@ function activations(place, state, layer, quantity) {
     if (long.value) query.text = long.value;
     try {
       const found = await ask("places", query);
-      const row = (one) => make("tr", {}, make("td", {}, said(one.value)), make("td", {}, String(one.step)),
+      const row = (one) => make("tr", {}, make("td", {}, formatted(one.value)), make("td", {}, String(one.step)),
         make("td", { class: "equation" }, one.before, make("mark", {}, one.token), one.after));
       table.replaceChildren(make("h2", {}, "most"), make("table", {}, ...found.most.map(row)), make("h2", {}, "least"), make("table", {}, ...found.least.map(row)));
     } catch (problem) { table.replaceChildren(make("p", { class: "problem" }, problem.message)); }
   };
-  place.append(make("h2", {}, "Where is a unit most active?"), make("div", { class: "line", id: "places-form" },
+  place.append(make("h2", {}, "Places where a unit is most active"), make("div", { class: "line", id: "places-form" },
     number("unit", state.unit ?? 0, most, (value) => { remember({ unit: value }); }),
-    make("label", {}, "text of a file ", file), make("button", { type: "button", id: "find-places", onclick: look }, "Find")), long, make("div", { class: "scroll" }, table));
+    make("label", {}, "text from a file ", file), make("button", { type: "button", id: "find-places", onclick: look }, "Find")), long, make("div", { class: "scroll" }, table));
 }

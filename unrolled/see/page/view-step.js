@@ -8,7 +8,7 @@ import { ask, isReport } from "unrolled/source";
 import { change, traced } from "unrolled/state";
 
 const WINDOW = 8;  // steps side by side; the same as in Python
-let move = null;  // what the arrow keys do while this view is shown
+let move = null;  // handler of the arrow keys in this view
 
 export default {
   title: "One step by hand",
@@ -26,23 +26,23 @@ export default {
       choice("layer", overview.layers.map((one) => one.name), layer.name, (value) => change({ layer: value })),
       number("step", step, layer.steps - 1, (value) => change({ step: value })),
       isReport ? null : number("unit", unit, units - 1, (value) => change({ unit: value })),
-      make("button", { type: "button", "aria-label": "step before", disabled: step === 0, onclick: () => move(-1) }, "←"),
-      make("button", { type: "button", "aria-label": "step after", disabled: step === part.steps - 1, onclick: () => move(1) }, "→"),
-      make("span", { class: "quiet" }, "or the keys ← →")));
+      make("button", { type: "button", "aria-label": "previous step", disabled: step === 0, onclick: () => move(-1) }, "←"),
+      make("button", { type: "button", "aria-label": "next step", disabled: step === part.steps - 1, onclick: () => move(1) }, "→"),
+      make("span", { class: "quiet" }, "or press ← →")));
     const [seen, found] = await Promise.all([
       ask("unrolled", { ...traced(), part: layer.part, unit, first: step - (step % WINDOW) }),
       ask("step", { ...traced(), layer: layer.name, step, unit }),
     ]);
     const first = step - (step % WINDOW);
-    place.append(make("h2", {}, `The network unrolled, steps ${first} to ${first + seen.tokens.length - 1} of ${part.steps.toLocaleString("en")}: unit ${unit} on every wire; pick a cell`),
+    place.append(make("h2", {}, `The network unrolled, steps ${first} to ${first + seen.tokens.length - 1} of ${part.steps.toLocaleString("en")}: values of unit ${unit}; pick a cell`),
       make("div", { class: "scroll" }, unrolledDiagram(seen, { step, layer: layer.name, unit, onpick: (next, name) => change({ step: next, layer: name }) })));
     const here = seen.layers.find((one) => one.name === layer.name), at = step - first;
     const pick = (table) => Object.fromEntries(Object.entries(table).filter(([, values]) => values).map(([name, values]) => [name, values[at]]));
-    place.append(make("h2", {}, `Step ${step}, “${found.token}” just read, unit ${unit} of ${layer.name}`),
+    place.append(make("h2", {}, `Step ${step}, input “${found.token}”, unit ${unit} of ${layer.name}`),
       make("div", { class: "beside" }, equations(found), cellDiagram(pick(here.values), pick(here.entering), here.reverse ? "t+1" : "t−1")),
-      make("p", { class: "quiet" }, `x is the vector of what was read; ${here.reverse ? "this layer reads backwards: h and c with t+1 are what the next step left" : "h and c with t−1 are what the step before left"}. W, U and b are the layer's weights: the products shown are this unit's row of them.`));
+      make("p", { class: "quiet" }, `x is the input vector; ${here.reverse ? "this layer reads backwards: h and c with t+1 are the states of the next step" : "h and c with t−1 are the states of the previous step"}. W, U and b are the layer's weights; the products shown are those of this unit's row.`));
     place.append(tokenStrip(part.tokens, { pressed: (i) => i === step, onpick: (i) => change({ step: i }) }));
-    if (part.steps > part.tokens.length) place.append(make("p", { class: "quiet" }, `The first ${part.tokens.length.toLocaleString("en")} of ${part.steps.toLocaleString("en")} tokens: type a later step's number.`));
+    if (part.steps > part.tokens.length) place.append(make("p", { class: "quiet" }, `The first ${part.tokens.length.toLocaleString("en")} of ${part.steps.toLocaleString("en")} tokens. Type the number of a later step.`));
   },
 };
 

@@ -1,6 +1,6 @@
 // Embeddings: neighbours, sums of words, and a map of words or sentences.
 
-import { largest, make, said } from "unrolled/elements";
+import { formatted, largest, make } from "unrolled/elements";
 import { ask, isReport } from "unrolled/source";
 import { change } from "unrolled/state";
 import { draw } from "unrolled/plot";
@@ -20,9 +20,9 @@ export default {
     }
     place.append(table);
     if (state.words && !isReport && model.words === null) await answer(table, "words", { model: model.name, words: state.words }, (found) =>
-      make("table", {}, ...found.nearest.map(([word, cosine]) => make("tr", {}, make("td", {}, word), make("td", {}, said(cosine))))));
+      make("table", {}, ...found.nearest.map(([word, cosine]) => make("tr", {}, make("td", {}, word), make("td", {}, formatted(cosine))))));
     if (!isReport && model.sentences) {
-      const lines = make("textarea", { id: "lines", rows: 3, placeholder: `sentences, one on a line, with a label and a tab before each if you like${model.words === null ? "; empty: a map of words" : ""}` });
+      const lines = make("textarea", { id: "lines", rows: 3, placeholder: `sentences, one per line, optionally after a label and a tab${model.words === null ? "; empty: a map of words" : ""}` });
       lines.value = state.lines ?? "";
       place.append(make("h2", {}, "A map"), make("form", { class: "line", onsubmit: (event) => { event.preventDefault(); change({ lines: lines.value }); } },
         make("label", { class: "wide" }, "sentences ", lines), make("button", { type: "submit" }, "Map")));
@@ -40,7 +40,7 @@ async function answer(box, kind, query, shown) {
   } catch (problem) { box.append(make("p", { class: "problem" }, problem.message)); }
 }
 
-// The points, the first ones first, whose names have room on the map.
+// The points whose names have room on the map; earlier ones take precedence.
 function spaced({ x, y, names }) {
   const span = (values) => largest(values) + largest(values.map((value) => -value));
   const width = span(x) / 1000 || 1, height = span(y) / 460 || 1;  // of a pixel
@@ -63,5 +63,5 @@ function points(box, found) {
       textposition: "top center", textfont: { size: 10 }, marker: { size: 8, color: colours()[i % colours().length], symbol: i % 8 }, hovertemplate: "%{customdata}<extra></extra>",
     };
   });
-  draw(box, traces, { title: `${found.names.length} vectors on the plane of their two largest variances${found.names.length > shown.size ? "; point at one for its name" : ""}`, xaxis: { zeroline: false }, yaxis: { zeroline: false }, showlegend: labels.length > 1 }, 560);
+  draw(box, traces, { title: `${found.names.length} vectors on their first two principal components${found.names.length > shown.size ? "; hover for names" : ""}`, xaxis: { zeroline: false }, yaxis: { zeroline: false }, showlegend: labels.length > 1 }, 560);
 }

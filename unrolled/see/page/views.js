@@ -1,4 +1,4 @@
-// The views of the page, in the order of their tabs. A view says why it cannot be shown, and shows itself.
+// The views of the page, in the order of their tabs.
 
 import attention from "unrolled/view-attention";
 import beams from "unrolled/view-beams";

@@ -1,4 +1,4 @@
-"""What happened in a model's layers as plain data for the page: states, gates, gradients, however long the input is."""
+"""States, gates and gradients of a model's layers as plain data for the page, of bounded size."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unrolled.errors import UserError
+from unrolled.errors import UserError, unknown_name
 from unrolled.see.figures.labels import SQUASHED, plain
 from unrolled.see.flow import contributions, largest_singular_values
-from unrolled.see.trace import ModelTrace, by_distance, spread
-from unrolled.see.units import liveliest
+from unrolled.see.trace import ModelTrace, Part, by_distance, spread
+from unrolled.see.units import most_active, norms_and_means
 from unrolled.see.views.trace import MOST_COLUMNS, MOST_TOKENS, binned, matrix, means_of, named, numbers, rounded, width
 
-MOST_UNITS = 48  # of the liveliest
+MOST_UNITS = 48  # most active units that are sent
 UNROLLED_STEPS = 8  # drawn side by side
-FLOW_STEPS = 512  # steps whose Jacobians and shares are shown; of more, evenly spread ones
+FLOW_STEPS = 512  # steps with Jacobians and shares; longer inputs are sampled evenly
 
 
 def values(
@@ -32,23 +32,23 @@ def values(
     top: int = 0,
     bottom: int | None = None,
 ) -> dict[str, Any]:
-    """A gate or state between two steps, (units, steps); many units or steps are sent as means over neighbours.
+    """A gate or state between two steps, (units, steps); many units or steps are averaged over neighbours.
 
-    `order` is natural, lively (those that move most, the same ones for all gates and states of a layer) or mark (those
-    that go most with it first); `top` and `bottom` are places in that order.
+    `order` is natural, lively (the most active units, the same for all gates and states of a layer) or mark (by
+    correlation with it); `top` and `bottom` are positions in that order.
     """
     whole = trace.values(layer, quantity)
     tokens = trace.part_of(layer).tokens
     last = len(whole) if last is None else min(last, len(whole))
     if not 0 <= first < last:
-        raise UserError(f"There are no steps from {first} to {last}.", f"Expected some of 0 to {len(whole)}.")
+        raise UserError(f"There are no steps from {first} to {last}.", f"Expected a range within 0 to {len(whole)}.")
     correlations: list[float] = []
     if order == "mark":
         pairs = trace.units_like(mark, layer, quantity)
         units, correlations = [unit for unit, _ in pairs], [rounded(value) for _, value in pairs]
     elif order == "lively":
         panels = {**trace.states[layer], **trace.gates[layer]}
-        units = [unit for unit in liveliest(panels, MOST_UNITS) if unit < whole.shape[1]]
+        units = [unit for unit in most_active(panels, MOST_UNITS) if unit < whole.shape[1]]
     elif order == "natural":
         units = list(range(whole.shape[1]))
     else:
@@ -70,7 +70,7 @@ def values(
 
 
 def unit(trace: ModelTrace, layer: str, quantity: str, unit: int, first: int = 0) -> dict[str, Any]:
-    """A gate or state of one unit at every token from `first` on, to colour the text with; at most `MOST_TOKENS`."""
+    """A gate or state of one unit at up to `MOST_TOKENS` tokens from `first` on, to colour the text with."""
     values = trace.values(layer, quantity)
     if not 0 <= unit < values.shape[1]:
         raise UserError(f"There is no unit {unit}.", f"Expected 0 to {values.shape[1] - 1}.")
@@ -86,10 +86,8 @@ def unit(trace: ModelTrace, layer: str, quantity: str, unit: int, first: int = 0
 
 
 def unrolled(trace: ModelTrace, part: str, unit: int, first: int = 0) -> dict[str, Any]:
-    """The layers of a part over a few steps, with one unit's numbers on every wire between them."""
-    found = next((one for one in trace.parts if one.name == part), None)
-    if found is None:
-        raise UserError(f"There is no part {part!r}.", f"Expected one of: {[one.name for one in trace.parts]}.")
+    """The layers of a part over a few steps, with one unit's values on every connection between them."""
+    found = _part(trace, part)
     window = slice(max(0, first), max(0, first) + UNROLLED_STEPS)
     layers = []
     for name, scan in found.trace.scans.items():
@@ -110,29 +108,30 @@ def unrolled(trace: ModelTrace, part: str, unit: int, first: int = 0) -> dict[st
         "each": UNROLLED_STEPS,
         "tokens": named(found.tokens, window),
         "layers": layers,
-        "said": [plain(row[0][0]) for row in trace.guesses[window]] if trace.aligned == part else [],
+        "predicted": [plain(row[0][0]) for row in trace.guesses[window]] if trace.aligned == part else [],
     }
 
 
+def _part(trace: ModelTrace, name: str) -> Part:
+    parts = {part.name: part for part in trace.parts}
+    if name not in parts:
+        raise unknown_name("part", name, parts)
+    return parts[name]
+
+
 def _column(values: Tensor, unit: int, window: slice) -> list[float] | None:
-    """One unit's numbers; None where a layer has no such unit."""
+    """One unit's values, or None if the layer has no such unit."""
     return numbers(values[window, unit].detach()) if unit < values.shape[1] else None
 
 
 def norms(trace: ModelTrace, part: str) -> dict[str, Any]:
-    """‖state‖ and the mean of every gate of a part's layers; of many steps, means over neighbours."""
-    found = next(one for one in trace.parts if one.name == part)
-    states: dict[str, Any] = {}
-    gates: dict[str, Any] = {}
-    starts: list[int] = []
-    for name, scan in found.trace.scans.items():
-        for key, values in scan.states.items():
-            means, starts = means_of(values[0].detach().norm(dim=-1)[:, None], MOST_TOKENS)
-            states[f"‖{key}‖ {name}"] = numbers(means[:, 0])
-        for key, values in scan.gates.items():
-            if key in SQUASHED:
-                means, starts = means_of(values[0].detach().mean(-1)[:, None], MOST_TOKENS)
-                gates[f"{key} {name}"] = numbers(means[:, 0])
+    """‖state‖ and the mean of every gate of a part's layers; many steps are averaged over neighbours."""
+    found = _part(trace, part)
+    states, gates = (
+        {name: numbers(means_of(values, MOST_TOKENS)[0]) for name, values in some.items()}
+        for some in norms_and_means(found)
+    )
+    starts = means_of(torch.zeros(len(found.tokens)), MOST_TOKENS)[1]
     return {
         "states": states,
         "gates": gates,
@@ -143,16 +142,15 @@ def norms(trace: ModelTrace, part: str) -> dict[str, Any]:
 
 
 def gradients(trace: ModelTrace, of: str, most: int | None = None) -> dict[str, Any]:
-    """log10 ‖∂L_t/∂h_j‖, null where nothing flows, and its mean by distance; `most` losses are followed."""
+    """log10 ‖∂L_t/∂h_j‖ of at most `most` losses, null where the gradient is 0, and its mean by distance."""
     table, rows = trace.gradients(of, most), trace.gradient_rows(most)
-    tokens = trace.probes[of].tokens if of in trace.probes else trace.part_of(of).tokens
+    tokens = trace.tokens_of(of)
     size = math.ceil(table.shape[1] / MOST_COLUMNS)
-    largest = torch.stack(
-        [part.amax(1) for part in torch.split(table, size, dim=1)], dim=1
-    )  # a mean would hide what is rare
+    # the maximum, because a mean would hide rare large gradients
+    largest = torch.stack([part.amax(1) for part in torch.split(table, size, dim=1)], dim=1)
     logarithms = torch.where(largest == 0, -torch.inf, largest.clamp(min=1e-30).log10())
     back = trace.counts_back(of)
-    distances, starts = means_of(by_distance(table, rows, back)[:, None], MOST_TOKENS)
+    distances, starts = means_of(by_distance(table, rows, back), MOST_TOKENS)
     return {
         "z": [[None if value == -math.inf else value for value in row] for row in matrix(logarithms)],
         "zero": bool((table == 0).all()),
@@ -160,7 +158,7 @@ def gradients(trace: ModelTrace, of: str, most: int | None = None) -> dict[str, 
         "rows": rows,
         "steps": list(range(0, table.shape[1], size)),
         "tokens": [plain(token) for token in tokens[::size]],
-        "distance": numbers(distances[:, 0]),
+        "distance": numbers(distances),
         "distances": starts,
         "distance_of": "t − j" if back else "from the last step",
         "losses_in_all": len(trace.losses),

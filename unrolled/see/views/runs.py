@@ -18,13 +18,13 @@ from unrolled.errors import note
 from unrolled.training.folder import CONFIG, METRICS, SAMPLES
 from unrolled.training.updates import COLUMNS, UPDATES
 
-MOST_UPDATES = 500  # sent at once; of more, the largest of neighbours
+MOST_UPDATES = 500  # sent at once; of more, the maximum over neighbours
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Updates:
-    """Every update of a run so far, and the norms of its gradients before clipping; not finite ones are NaN."""
+    """Every update of a run so far, with gradient norms before clipping; non-finite values are NaN."""
 
     step: NDArray[np.int64]
     loss: Numbers
@@ -36,7 +36,7 @@ class Updates:
 
     @classmethod
     def read(cls, folder: Path) -> Updates | None:
-        """What a run folder has; None before the first."""
+        """Read the updates of a run folder; None before the first update."""
         path = folder / UPDATES
         whole = _whole_lines(path)
         if whole.count("\n") < 2:
@@ -47,7 +47,7 @@ class Updates:
             if missing := set(COLUMNS) - set(columns):
                 raise ValueError(f"there is no column {min(missing)}")
         except (ValueError, TypeError, KeyError, pyarrow.ArrowException) as error:
-            note(f"{path} is damaged and is not shown: {(str(error).splitlines() or [''])[0][:200]}.")
+            note(f"{path} is damaged and not shown: {(str(error).splitlines() or [''])[0][:200]}.")
             return None
         finite = {name: np.where(np.isfinite(values), values, np.nan) for name, values in columns.items()}
         return cls(
@@ -61,12 +61,12 @@ class Updates:
         )
 
     def thinned(self, most: int = MOST_UPDATES) -> tuple[Updates, int]:
-        """At most so many, each the largest of its neighbours and clipped if one was; and how many each stands for."""
+        """At most `most` updates, each the maximum over `each` neighbours (clipped if one was), and `each`."""
         each = -(-len(self.step) // most)
         starts = np.arange(0, len(self.step), each)
 
         def largest(values: Any) -> Any:
-            return np.fmax.reduceat(values, starts)  # NaN only where all are
+            return np.fmax.reduceat(values, starts)  # NaN only if all neighbours are NaN
 
         step, loss, rate, norm = map(largest, (self.step, self.loss, self.rate, self.norm))
         clipped = np.logical_or.reduceat(self.clipped, starts)
@@ -75,26 +75,26 @@ class Updates:
 
 
 def run_rows(folder: Path) -> dict[str, Any]:
-    """The evaluations of a run so far, a column for each number, what it said at each of them, and its updates."""
+    """The evaluations of a run so far, one column per metric, with their samples and the updates."""
     rows = evaluations(folder)
     names = [name for name in (rows[0] if rows else {}) if isinstance(rows[0][name], (int, float))]
-    said = {row["step"]: row["samples"] for row in _records(folder / SAMPLES) if _is_texts(row.get("samples"))}
+    samples = {row["step"]: row["samples"] for row in _records(folder / SAMPLES) if _is_texts(row.get("samples"))}
     return {
         "step": [row["step"] for row in rows],
         "best": [row["step"] for row in rows if row.get("best")],
         "columns": {name: [_number(row.get(name)) for row in rows] for name in names if name not in ("step", "best")},
-        "samples": [[step, texts] for step, texts in sorted(said.items())],
+        "samples": [[step, texts] for step, texts in sorted(samples.items())],
         "updates": _as_lists(Updates.read(folder)),
     }
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
-    """What a run wrote down at each evaluation."""
+    """The records that a run wrote at each evaluation."""
     return _records(folder / METRICS)
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of JSON objects that have a step; what is damaged is left out, and said."""
+    """The JSON objects with a step in a file of lines; damaged lines are skipped with a note."""
     found = []
     for number, line in enumerate(_whole_lines(path).split("\n")[:-1], 1):
         try:
@@ -104,7 +104,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
         if isinstance(record, dict) and type(record.get("step")) is int:
             found.append(record)
         else:
-            note(f"{path}:{number} is damaged and is not shown.")
+            note(f"{path}:{number} is damaged and not shown.")
     return found
 
 
@@ -117,7 +117,7 @@ def _number(value: Any) -> Any:
 
 
 def _limit(config: Path) -> float | None:
-    """train.clip_norm, where the config can be read."""
+    """train.clip_norm, or None if the config cannot be read."""
     try:
         section = tomllib.loads(config.read_text()).get("train", {})
     except (OSError, ValueError, RecursionError):
@@ -148,7 +148,7 @@ def _as_lists(updates: Updates | None) -> dict[str, Any] | None:
 
 
 def _whole_lines(path: Path) -> str:
-    """The whole lines of a file that may be growing, or may not be there yet."""
+    """The complete lines of a file that may still grow or not exist yet."""
     if not path.exists():
         return ""
     whole, end, _ = path.read_text(errors="replace").rpartition("\n")

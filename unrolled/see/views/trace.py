@@ -1,4 +1,4 @@
-"""Traces as plain data for the page and the HTML report: small enough to send, however long the input is."""
+"""Traces as plain data of bounded size for the page and the HTML report."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from unrolled.see.figures.labels import GATES, plain
 from unrolled.see.frames import BLANK, Frames
 from unrolled.see.trace import Forecasts, ModelTrace
 
-MOST_COLUMNS = 400  # steps that are sent at once; of more, means over neighbours
+MOST_COLUMNS = 400  # steps sent at once; more are averaged over neighbours
 MOST_ROWS = 256  # units
-MOST_TOKENS = 2000  # named at once
+MOST_TOKENS = 2000  # sent at once
 MOST_FORECASTS = 24  # targets and horizons
 
 
 def overview(trace: ModelTrace, first: int = 0) -> dict[str, Any]:
-    """What the input became, what it should have become, the loss of each step, and what there is to see.
+    """The answer, the truth, the loss of each step, and the views that are available.
 
-    Tokens are named from `first` on, at most `MOST_TOKENS`; the curve of the losses is of all.
+    At most `MOST_TOKENS` tokens are sent, from `first` on; the loss curve covers all of them.
     """
     window = slice(max(0, first), max(0, first) + MOST_TOKENS)
-    means, starts = means_of(trace.losses[:, None], MOST_TOKENS)
+    means, starts = means_of(trace.losses, MOST_TOKENS)
     return {
         "task": trace.task,
         "answer": trace.answer,
@@ -44,7 +44,7 @@ def overview(trace: ModelTrace, first: int = 0) -> dict[str, Any]:
         "losses": numbers(trace.losses[window]),
         "curve": {
             "x": starts,
-            "y": numbers(means[:, 0]),
+            "y": numbers(means),
             "tokens": [plain(trace.losses_of[start]) for start in starts],
             "each": width(len(trace.losses), starts),
         },
@@ -67,7 +67,7 @@ def overview(trace: ModelTrace, first: int = 0) -> dict[str, Any]:
 
 
 def _forecast(found: Forecasts) -> dict[str, Any]:
-    """The last rows of one target, what is not known as null."""
+    """The last rows of one target, unknown values as null."""
     last = slice(-MOST_TOKENS, None)
     return {
         "rows": found.rows[last],
@@ -78,7 +78,7 @@ def _forecast(found: Forecasts) -> dict[str, Any]:
 
 
 def attribution(trace: ModelTrace) -> dict[str, Any]:
-    """How much each word speaks for the label that is followed."""
+    """The contribution of each word to the label."""
     found = trace.attribution
     return {
         "label": found.label,
@@ -100,7 +100,7 @@ def _layer(trace: ModelTrace, name: str) -> dict[str, Any]:
 
 
 def binned(table: Tensor, rows: int = MOST_ROWS, columns: int = MOST_COLUMNS) -> tuple[Tensor, list[int], list[int]]:
-    """At most so many rows and columns, each the mean of neighbours; and where each of them begins.
+    """At most `rows` × `columns` means over neighbours, and the first row and column of each mean.
 
     >>> binned(torch.arange(6.0).view(2, 3), rows=1, columns=2)
     (tensor([[2.0000, 3.5000]]), [0], [0, 2])
@@ -133,7 +133,7 @@ def attention(trace: ModelTrace, map: str, specials: bool = True) -> dict[str, A
 
 
 def _png(image: Tensor) -> str:
-    """A picture as an address that holds it."""
+    """A data URL of an image."""
     from matplotlib.image import imsave
 
     file = io.BytesIO()
@@ -166,7 +166,7 @@ def beams(trace: ModelTrace) -> dict[str, Any]:
 
 
 def frames(trace: ModelTrace) -> dict[str, Any]:
-    """CTC posteriors of the labels that matter, the alignment's spikes, and what was heard or seen."""
+    """CTC posteriors of the likely labels, the alignment's spikes, and the input signal."""
     found = trace.frames
     assert found is not None
     likely = [i for i, most in enumerate(found.posteriors.amax(0).tolist()) if most >= 0.05 or i == BLANK]
@@ -184,7 +184,7 @@ def frames(trace: ModelTrace) -> dict[str, Any]:
 
 
 def _picture(found: Frames) -> list[list[float]] | None:
-    """What was heard or seen with time from left to right, the lowest row first."""
+    """The input signal with time from left to right, the lowest row first."""
     if found.signal is None or found.signal.shape[1] < 2:
         return None
     rows = found.signal.T
@@ -193,7 +193,7 @@ def _picture(found: Frames) -> list[list[float]] | None:
 
 
 def step(trace: ModelTrace, layer: str, step: int, unit: int) -> dict[str, Any]:
-    """One step of one unit by hand."""
+    """The equations of one step of one unit with their numbers."""
     found = trace.by_hand(step, unit, layer)
     return {
         "token": plain(found.token),
@@ -202,7 +202,7 @@ def step(trace: ModelTrace, layer: str, step: int, unit: int) -> dict[str, Any]:
 
 
 def numbers(tensor: Tensor) -> list[float]:
-    """A row of numbers."""
+    """A tensor (N,) as rounded numbers."""
     return [rounded(value) for value in tensor.detach().float().cpu().tolist()]
 
 
@@ -211,12 +211,12 @@ def matrix(tensor: Tensor) -> list[list[float]]:
 
 
 def rounded(value: float) -> float:
-    """Four significant digits: more cannot be seen."""
+    """The value with four significant digits: more are not visible."""
     return float(f"{value:.4g}")
 
 
 def finite(data: Any) -> tuple[Any, int]:
-    """The same data with null for every number that JSON cannot say, NaN and infinities; and how many there were.
+    """The same data with None for NaN and infinities, which JSON lacks, and their count.
 
     >>> finite({"a": [1.0, float("nan")], "b": "text"})
     ({'a': [1.0, None], 'b': 'text'}, 1)

@@ -10,7 +10,7 @@ from unrolled.data.readers.media.captions import Captioned
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
 from unrolled.model import Model
-from unrolled.tasks.caption.batches import CaptionAssets, view_batch
+from unrolled.tasks.caption.batches import CaptionAssets, PictureCaption, view_batch
 from unrolled.tasks.caption.predict import CaptionAnswer, describe
 from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.targets import with_targets
@@ -48,16 +48,16 @@ def search_table(table: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def exposure(model: Model, pictures: Sequence[Captioned]) -> Evaluation:
-    """Scores of greedy captions, with the exposure gap; a few are shown."""
+def exposure(model: Model, captions: Sequence[PictureCaption]) -> Evaluation:
+    """Scores of greedy captions of pictures, each with its first caption, and the exposure gap; a few are shown."""
     assets: CaptionAssets = model.assets
     run = FreeRun(assets.target, forbid_unknown=True)  # as `eval --beam 1` writes
-    for first in range(0, len(pictures), AT_ONCE):
-        part = pictures[first : first + AT_ONCE]
-        ids = [assets.target.ids(example.captions[0]) for example in part]
-        batch = with_targets(view_batch([example.view for example in part]), assets.target, ids)
+    for first in range(0, len(captions), AT_ONCE):
+        part = captions[first : first + AT_ONCE]
+        ids = [one.ids for one in part]
+        batch = with_targets(view_batch([one.example.view for one in part]), assets.target, ids)
         run.add(model.network.eval(), batch.to(model.device), ids, assets.most_tokens)
-    outputs = run.texts
+    outputs, pictures = run.texts, [one.example for one in captions]
     shown = samples([one.captions[0] for one in pictures], outputs, [one.name for one in pictures])
     return Evaluation({**_numbers(_scores(model, outputs, pictures)), **run.rates()}, shown)
 

@@ -144,7 +144,7 @@ class Caption(Task):
         assert isinstance(model.config, CaptionConfig)
         mean, _ = mean_loss(self, model, batches)
         captions: list[Any] = list(batches.examples)
-        pictures = [one.example for one in captions if one.is_first]
+        pictures = [one for one in captions if one.is_first]
         every = max(1, len(pictures) // model.config.train.valid_free)
         free = exposure(model, pictures[::every])
         return Evaluation({"nats_per_token": mean, **free.scores}, free.samples)

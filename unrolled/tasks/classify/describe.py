@@ -31,7 +31,7 @@ class ClassifyDescription(Description):
             **_about_answers(assets, data),
             "reads": str(assets.reader),
             "length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)}",
-            "valid tokens unknown": sum(assets.reader.unknowns(example.input) for example in data.valid),
+            "valid tokens unknown": sum(assets.reader.unknowns(one.steps) for one in assets.encoded(data.valid)),
             "valid inputs also in train": f"{shared} of {len(data.valid)}",
         }
 

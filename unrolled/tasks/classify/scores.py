@@ -14,7 +14,7 @@ from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import note
 from unrolled.metrics import ClassScores, class_scores, label_scores
 from unrolled.model import Model
-from unrolled.tasks.classify.assets import ClassifyAssets
+from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
 from unrolled.tasks.classify.predict import multi_label, numbers, probabilities_of
 from unrolled.tasks.classify.regression import number_scores, numbers_of
 from unrolled.tasks.runner import plain_scores, table_of
@@ -38,9 +38,15 @@ def judged(
     return *class_scores(truth, probabilities.argmax(axis=1), len(assets.labels) + len(unseen)), known
 
 
+def _encoded(batches: Buckets) -> Sequence[Encoded]:
+    examples: Any = batches.examples
+    found: Sequence[Encoded] = examples
+    return found
+
+
 def evaluation(model: Model, batches: Buckets) -> dict[str, float]:
     """Scores on batches of examples."""
-    examples: list[Labelled] = [one.example for one in batches.examples]  # type: ignore[attr-defined]
+    examples: list[Labelled] = [one.example for one in _encoded(batches)]
     if model.assets.scale is not None:
         return number_scores(numbers_of(examples), numbers(model, batches))
     probabilities, loss = probabilities_of(model, batches)
@@ -56,7 +62,7 @@ def score_examples(model: Model, examples: list[Labelled], batches: Buckets) -> 
     multi = multi_label(model)
     if empty := [e.place for e in examples if not len(e.input)]:
         note(f"Empty inputs count like all others. There are {len(empty)}, the first at {empty[0]}.")
-    unknown = sum(assets.reader.unknowns(e.input) for e in examples)
+    unknown = sum(assets.reader.unknowns(one.steps) for one in _encoded(batches))
     if assets.scale is not None:
         truth, found = numbers_of(examples), numbers(model, batches)
         usual = number_scores(truth, np.full(len(truth), assets.scale[0]))["rmse"]

@@ -111,7 +111,7 @@ class Classify(Task):
         inputs = [example.input for example in data.train]
         reader = Reader.train(config.data, inputs) if init is None else init.reader.extended(inputs)
         if config.data.kind == "number":
-            numbers_of(data.valid)  # what is none is said before training
+            numbers_of(data.valid)  # reports a label that is not a number before training
             return ClassifyAssets((), (), reader, init.scale if init is not None else scale_of(numbers_of(data.train)))
         counts = Counter(label for example in data.train for label in example.labels)
         if len(counts) < 2 and not (counts and config.data.multi_label):

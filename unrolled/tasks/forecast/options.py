@@ -32,7 +32,7 @@ RUN = (
     SEED,
     Option("steps", "Continue for this many steps from the model's own predictions", int, minimum=1),
     Option("sample", "With --steps: sample from the predicted distribution", bool),
-    Option("hold_inputs", "With --steps: keep inputs that are not predicted at their last values", bool),
+    Option("hold_inputs", "With --steps: repeat the last values of inputs that are not predicted", bool),
     Option("interval", "Add the bounds of this share of the distribution, such as 0.9", float, metavar="P"),
 )
 EVAL = ()

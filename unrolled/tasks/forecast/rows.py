@@ -1,4 +1,4 @@
-"""`unrolled run` for a forecaster: rows of numbers in, a line of predictions out for each, as they come."""
+"""Rows of numbers for `unrolled run`, and a line of predictions for each as it arrives."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Streams:
             self.cells[source, one.key] = _cells(one, len(one.values) - 1, sheet.keys)
 
     def later(self, key: tuple[int, str], step: int) -> dict[str, Any]:
-        """The cells of series and time so many steps after the last row."""
+        """The cells of series and time, `step` steps after the last row."""
         frame: ColumnScaling = self.model.assets
         cells = {name: cell for name, cell in self.cells[key].items() if name not in frame.time}
         if len(frame.time) != 1 or frame.step is None or frame.time[0] not in self.cells[key]:

@@ -18,7 +18,7 @@ from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster, ForecastStepper
 
 AT_ONCE = 4096  # rows
-PATHS = 500  # that are drawn for the intervals of a roll-out
+PATHS = 500  # sampled for the intervals of a roll-out
 
 
 class Interval(NamedTuple):
@@ -78,7 +78,7 @@ class RowStream:
     def roll_out(
         self, steps: int, *, sample: bool = False, seed: int | None = None, hold_inputs: bool = False
     ) -> Numbers:
-        """The next rows of the targets (steps, K), each read as if it had come; the stream goes on from there.
+        """A roll-out: the next rows of the targets (steps, K), each read as the next input; the stream continues there.
 
         Inputs that are not predicted have no known future: with `hold_inputs` they stay at their last values, without
         it they are an error.
@@ -93,9 +93,9 @@ class RowStream:
             estimate = self.estimate[following]
             guess = output.draw(estimate, generator) if sample else output.guess(estimate)  # (K,)
             if guess is None:
-                raise UserError("There is no distribution to draw from.", "Train with model.loss=gaussian.")
+                raise UserError("This model has no distribution to sample from.", "Train with model.loss=gaussian.")
             if not bool(guess.isfinite().all()):
-                raise UserError(f"Step {step} of the continuation is no finite number.", "Ask for fewer steps.")
+                raise UserError(f"Step {step} of the continuation is not finite.", "Ask for fewer steps.")
             result.append(guess.cpu().numpy())
             features = self._network.with_guess(features, guess[None].cpu())
             self._advance(features.numpy())
@@ -104,7 +104,7 @@ class RowStream:
     def spread(
         self, steps: int, level: float, *, seed: int | None = None, hold_inputs: bool = False
     ) -> tuple[Numbers, Numbers]:
-        """The bounds (steps, K) of the middle `level` of many continuations that are drawn; the stream stays."""
+        """The bounds (steps, K) of the middle `level` of many sampled roll-outs; the stream does not move."""
         self._check_roll_out(steps, hold_inputs)
         assert self.estimate is not None
         assert self._features is not None
@@ -116,7 +116,7 @@ class RowStream:
         for _ in range(steps):
             drawn = network.output.draw(estimate[:, network.layout.next], generator)
             if drawn is None:
-                raise UserError("There is no distribution to draw from.", "Train with model.loss=gaussian.")
+                raise UserError("This model has no distribution to sample from.", "Train with model.loss=gaussian.")
             result.append(drawn.cpu().numpy())
             x = network.with_guess(x, drawn)
             with torch.no_grad():
@@ -134,7 +134,7 @@ class RowStream:
 
     def _check_roll_out(self, steps: int, hold_inputs: bool) -> None:
         if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-            raise UserError(f"steps={steps!r} is no number of steps.", "Expected a whole number from 1 on.")
+            raise UserError(f"steps={steps!r} is not a number of steps.", "Expected a whole number from 1 on.")
         check_roll_out(self._frame)
         check_held(self._frame, hold_inputs)
         if self.estimate is None:
@@ -214,7 +214,8 @@ def check_roll_out(frame: ColumnScaling) -> None:
     """Refuses what cannot be continued on its own predictions."""
     if frame.roles.aligned:
         raise UserError(
-            "A model of aligned targets predicts no input: it cannot go on by itself.", "Feed it rows, without steps."
+            "A model of aligned targets does not predict its inputs: it cannot roll out.",
+            "Feed it rows, without steps.",
         )
     if 1 not in frame.roles.horizons:
         raise UserError(
@@ -230,7 +231,7 @@ def check_held(frame: ColumnScaling, hold_inputs: bool) -> None:
     held = [name for name in frame.roles.inputs if name not in frame.roles.targets]
     if not held:
         if hold_inputs:
-            note("The model predicts all of its inputs: there is none to hold, and holding inputs changes nothing.")
+            note("The model predicts all of its inputs: hold_inputs changes nothing.")
         return
     names = ", ".join(map(repr, held[:10]))
     if not hold_inputs:
@@ -245,4 +246,4 @@ def check_held(frame: ColumnScaling, hold_inputs: bool) -> None:
 
 def check_level(level: Any) -> None:
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise UserError(f"interval={level!r} is no probability.", "Expected a number between 0 and 1, such as 0.9.")
+        raise UserError(f"interval={level!r} is not a probability.", "Expected a number between 0 and 1, such as 0.9.")

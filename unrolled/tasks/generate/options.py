@@ -19,7 +19,9 @@ STOP = Option("stop", "Stop before this text; repeatable", tuple, default=(), me
 SEED = shared.SEED
 WORDS = shared.WORDS
 SCORERS = shared.SCORERS
-WEIGHTS = Option("weights", "Of the recurrent layers on a CPU: fp32, or for speed fp16, int16 or int8", default="fp32")
+WEIGHTS = Option(
+    "weights", "Format of recurrent weights on a CPU: fp32, or for speed fp16, int16 or int8", default="fp32"
+)
 
 TRAIN = ()
 RUN = (MAX_TOKENS, TEMPERATURE, TOP_K, TOP_P, MIN_P, REPETITION_PENALTY, STOP, SEED, WORDS, WEIGHTS, SCORERS)

@@ -111,6 +111,8 @@ class Generate(Task):
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
         """Mean loss over a stream, the state carried from batch to batch, every token scored once; and a text."""
         scores = self._scores(model, batches)
+        if not math.isfinite(scores["nats_per_token"]):
+            return Evaluation(scores)  # there is no distribution to sample from
         with torch.autocast(model.device.type, enabled=False):
             return Evaluation(scores, [self.predict(model, "", max_tokens=200, temperature=0.8, seed=0)])
 

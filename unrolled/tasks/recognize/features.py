@@ -124,7 +124,7 @@ class InputReader:
         try:
             return np.load(io.BytesIO(data), allow_pickle=False)
         except (ValueError, EOFError, OSError):
-            raise UserError("Standard input is no array that can be read.", "Write it with numpy.save.") from None
+            raise UserError("Standard input is not a readable array.", "Write it with numpy.save.") from None
 
     def needs_rate(self, one: Any) -> bool:
         """True if an input has no rate of its own: samples without one, and files of raw samples."""

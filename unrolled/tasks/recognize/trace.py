@@ -145,7 +145,7 @@ def _followed(
 
 
 def _searched(log_probs: Tensor, labels: Labels, beam: int) -> tuple[Beams | None, str]:
-    """The tree of beginnings that prefix search holds, frame after frame; or why there is none."""
+    """The prefixes that the search holds after each frame as a tree, or the reason it is missing."""
     if beam < 1:
         raise UserError(f"beam={beam} is not above 0.", "Use 1 or more.")
     if len(log_probs) > MOST_SEARCHED:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from unrolled.tasks.options import Option
 
-MAX_TOKENS = Option("max_tokens", "Most tokens to write", int, minimum=1)
+MAX_TOKENS = Option("max_tokens", "Maximum number of tokens to write", int, minimum=1)
 SEED = Option("seed", "Random seed", int)
 WORDS = Option("words", "Write only words of this file, one per line", metavar="FILE")
 
@@ -21,7 +21,7 @@ BEAM = Option("beam", "Beam size; 1: greedy", int, minimum=1)
 N_BEST = Option("n_best", "Outputs per input", int, default=1, minimum=1)
 LENGTH_PENALTY = Option("length_penalty", "Divisor of the log-probability: none, average or gnmt", default_text="gnmt")
 ALPHA = Option("alpha", "Exponent of the gnmt length penalty; larger: longer outputs", float, default_text="1")
-COVERAGE = Option("coverage", "Weight of the coverage penalty, for input left unread", float, default_text="0")
+COVERAGE = Option("coverage", "Weight of the coverage penalty, for input without attention", float, default_text="0")
 SEARCH_STOP = Option(
     "search_stop",
     "safe: stop when nothing better can follow; enough: when as many outputs as the beam have ended",
@@ -30,7 +30,7 @@ SEARCH_STOP = Option(
 NO_REPEAT_NGRAM = Option(
     "no_repeat_ngram", "Never write the same n tokens twice; 0: allow it", int, default=0, minimum=0
 )
-MIN_TOKENS = Option("min_tokens", "Fewest tokens before an output may end", int, default=0, minimum=0)
+MIN_TOKENS = Option("min_tokens", "Minimum number of tokens in an output", int, default=0, minimum=0)
 PREFIX = Option("prefix", "Text that every output begins with")
 UNKNOWN = Option(
     "unknown", "Unknown words: keep or forbid", default="auto", choices=("auto", "keep", "forbid", "replace")

@@ -145,10 +145,12 @@ class Reader:
             return [self.tokenizer.token(int(i)) for i in self.tokenizer.ids(one)]
         return [str(number) for number in range(len(one))]
 
-    def unknowns(self, one: Any) -> int:
+    def unknowns(self, steps: Any) -> int:
+        """The number of steps that training never saw."""
         if self.words is not None:
-            return self.words.unknowns(split_words(one))
-        return self.tokenizer.unknowns(one) if self.tokenizer is not None else 0
+            return self.words.unknowns(steps)
+        unk = None if self.tokenizer is None else self.tokenizer.vocabulary.unk
+        return 0 if unk is None else int(np.count_nonzero(steps == unk))
 
     def extended(self, inputs: Sequence[Any]) -> Reader:
         """With tokens for everything new in these inputs; known tokens keep their ids."""

@@ -40,7 +40,7 @@ def writing_options(what: str) -> tuple[TraceOption, ...]:
 
 @dataclass(frozen=True)
 class WritingChoices:
-    """The options of such a trace. `truths` are correct texts, the first of which is followed."""
+    """The options of a trace of writing. `truths` are correct texts; the first is followed."""
 
     truths: list[str] | None
     target: str | None

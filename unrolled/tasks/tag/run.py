@@ -45,7 +45,8 @@ class TagRunner(Runner):
             paths = paths_of(self.model, tag_batches(self.model.assets, sentences))
             yield from document.write([self.model.assets.names(path) for path in paths])
         else:
-            yield from self.write(self.answer(map(Input, document.sentences), {}), "text")
+            for one, answer in self.answer(map(Input, document.sentences), {}):
+                yield self.line(one.value, answer)
 
     def record(self, one: Any, answer: list[tuple[str, str, float]]) -> dict[str, Any]:
         words, tags, chances = zip(*answer, strict=True) if answer else ((), (), ())

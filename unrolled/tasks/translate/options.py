@@ -9,9 +9,9 @@ from unrolled.tasks.shared.options import PICTURE, UNKNOWN, WRITING
 
 TRAIN = (
     Option("data.train_source", "Source texts, one per line", metavar="FILE"),
-    Option("data.train_target", "Their translations, one per line", metavar="FILE"),
+    Option("data.train_target", "Translations of --train-source, one per line", metavar="FILE"),
     Option("data.valid_source", "Source texts for validation", metavar="FILE"),
-    Option("data.valid_target", "Their translations", metavar="FILE"),
+    Option("data.valid_target", "Translations of --valid-source", metavar="FILE"),
 )
 PREDICT = tuple(
     replace(UNKNOWN, help="Unknown words: keep, forbid, or replace by attention") if option is UNKNOWN else option
