@@ -297,13 +297,11 @@ LOG_PROBS = torch.zeros(2, 3, 4)
         (lambda: ctc_loss(LOG_PROBS.long(), [[1], [1]]), "log_probs must be floating-point numbers, got torch.int64."),
         (
             lambda: ctc_loss(LOG_PROBS, [[1], [0]]),
-            "The target of sample 1 holds the label 0. "
-            "Labels go from 0 to 3, without the blank 0.",
+            "The target of sample 1 holds the label 0. Labels go from 0 to 3, without the blank 0.",
         ),
         (
             lambda: ctc_loss(LOG_PROBS, [[1, 4], [1]]),
-            "The target of sample 0 holds the label 4. "
-            "Labels go from 0 to 3, without the blank 0.",
+            "The target of sample 0 holds the label 4. Labels go from 0 to 3, without the blank 0.",
         ),
         (lambda: ctc_loss(LOG_PROBS, [[1]]), "The targets have lengths [1], for a batch of 2."),
         (
