@@ -21,7 +21,7 @@ from unrolled.kernels.attention.scan import (
     AttentionJob,
     attention_choice,
     attention_scan,
-    make_attention_job,
+    checked_job,
 )
 from unrolled.nn.attention_decoder import AttentionDecoder
 
@@ -95,7 +95,7 @@ def make(case: dict[str, Any]) -> AttentionJob:
     elif case["mask"] == "holes":
         mask = torch.rand(batch, positions, generator=drawn) < 0.6
     lengths = torch.randint(0, steps + 1, (batch,), generator=drawn) if case["lengths"] else None
-    return make_attention_job(
+    job = AttentionJob(
         attending,
         normal(batch, steps, wide, scale=0.7),
         normal(batch, positions, keys, scale=1.0),
@@ -106,6 +106,7 @@ def make(case: dict[str, Any]) -> AttentionJob:
         feed_mask=dropped(batch, steps, feed) if case["dropout"] else None,
         mix_mask=dropped(batch, steps, context + hidden) if case["dropout"] and case["luong"] else None,
     )
+    return checked_job(job)
 
 
 def cast(job: AttentionJob, dtype: torch.dtype) -> tuple[AttentionJob, dict[str, Tensor]]:

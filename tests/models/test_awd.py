@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -223,5 +224,6 @@ def _until(run: Any, step: int) -> Any:
 def test_mistakes() -> None:
     with pytest.raises(UserError, match=r"needs embeddings as wide as the last layer: 8 and 6\. Use model.embedding_s"):
         made(embedding_size=8)
-    with pytest.raises(UserError, match=r"model\.combine=mean does not go with model\.last_size"):
+    problem = "model.combine=mean does not work with model.last_size, same_mask or between_dropout."
+    with pytest.raises(UserError, match=f"^{re.escape(problem)} Use model.combine=last.$"):
         made(combine="mean")

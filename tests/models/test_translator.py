@@ -14,7 +14,7 @@ from tests.tolerances import assert_close
 from unrolled.config import apply
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.models.bridge import Bridge
+from unrolled.models.bridge import Bridge, StateShape
 from unrolled.models.encoder import EncoderSettings, RecurrentEncoder
 from unrolled.models.translator import translator
 from unrolled.models.translator_settings import TranslatorSettings
@@ -168,7 +168,7 @@ def test_a_transformer_can_show_where_it_looks() -> None:
 
 
 def test_states_of_equal_shape_are_handed_over_as_they_are() -> None:
-    bridge = Bridge(("h", "c"), (5, 5), 2, ("h", "c"), (5, 5), 2, directions=1)
+    bridge = Bridge(StateShape(("h", "c"), (5, 5), 2), StateShape(("h", "c"), (5, 5), 2))
     state = (torch.randn(3, 2, 5), torch.randn(3, 2, 5))
     assert list(bridge.parameters()) == []
     for given, got in zip(state, bridge(state), strict=True):
@@ -176,7 +176,7 @@ def test_states_of_equal_shape_are_handed_over_as_they_are() -> None:
 
 
 def test_bridged_states_are_what_the_equation_says() -> None:
-    bridge = Bridge(("h", "c"), (4, 4), 1, ("h", "c"), (3, 3), 1, directions=2)
+    bridge = Bridge(StateShape(("h", "c"), (4, 4), 1), StateShape(("h", "c"), (3, 3), 1, directions=2))
     h, c = torch.randn(2, 2, 3), torch.randn(2, 2, 3)
     new_h, new_c = bridge((h, c))
     w_h: Any = bridge.maps["h0"]

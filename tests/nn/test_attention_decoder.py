@@ -152,12 +152,12 @@ def test_padding_changes_nothing(form: str) -> None:
 def test_dropout_masks_act_where_they_should() -> None:
     decoder = AttentionDecoder(D, H, M, form="luong", feed_dropout=0.5, mix_dropout=0.5).double()
     x, memory, mask = inputs()
-    job = decoder.job(x, memory, mask)
+    job = decoder.job(x, memory, mask, None, None)
     assert job.feed_mask is not None
     assert job.mix_mask is not None
     assert set(job.feed_mask.flatten().tolist()) <= {0.0, 2.0}
     assert job.mix_mask.shape == (B, T, M + H)
-    assert decoder.eval().job(x, memory, mask).feed_mask is None
+    assert decoder.eval().job(x, memory, mask, None, None).feed_mask is None
     plain = decoder(x, memory, mask)
     decoder.train()
     torch.manual_seed(1)

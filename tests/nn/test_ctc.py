@@ -297,13 +297,11 @@ LOG_PROBS = torch.zeros(2, 3, 4)
         (lambda: ctc_loss(LOG_PROBS.long(), [[1], [1]]), "log_probs must be floating-point numbers, got torch.int64."),
         (
             lambda: ctc_loss(LOG_PROBS, [[1], [0]]),
-            "The target of sample 1 holds the label 0. "
-            "Labels go from 0 to 3, and the blank 0 is not one of a target's.",
+            "The target of sample 1 holds the label 0. Labels go from 0 to 3, without the blank 0.",
         ),
         (
             lambda: ctc_loss(LOG_PROBS, [[1, 4], [1]]),
-            "The target of sample 0 holds the label 4. "
-            "Labels go from 0 to 3, and the blank 0 is not one of a target's.",
+            "The target of sample 0 holds the label 4. Labels go from 0 to 3, without the blank 0.",
         ),
         (lambda: ctc_loss(LOG_PROBS, [[1]]), "The targets have lengths [1], for a batch of 2."),
         (
@@ -317,7 +315,7 @@ LOG_PROBS = torch.zeros(2, 3, 4)
         ),
         (
             lambda: ctc_loss(LOG_PROBS, torch.tensor([1, 1])),
-            "targets one after the other need target_lengths. Say how long each is.",
+            "Concatenated targets need target_lengths. Give the length of each.",
         ),
         (
             lambda: ctc_loss(LOG_PROBS, torch.tensor([1, 1, 1]), None, [1, 1]),
@@ -343,7 +341,7 @@ LOG_PROBS = torch.zeros(2, 3, 4)
         (
             lambda: ctc_align(LOG_PROBS[0], [1, 1, 1]),
             "No path of 3 frames reads as the target of 3 labels. A target needs a frame for each label, a blank "
-            "between two that are the same, and probabilities above 0.",
+            "between equal labels, and probabilities above 0.",
         ),
         (
             lambda: ctc_loss(torch.rand(0, 0, 4), torch.tensor([], dtype=torch.long), [], [], reduction="none"),

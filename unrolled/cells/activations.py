@@ -1,4 +1,4 @@
-"""Activations by name; any function from tensor to tensor will do as well."""
+"""Activations by name; any function from tensor to tensor can be used as well."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 def identity(x: Tensor) -> Tensor:
-    """Returns x: a linear recurrence."""
+    """x, for a linear recurrence."""
     return x
 
 

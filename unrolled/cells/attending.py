@@ -1,4 +1,4 @@
-"""Attention, and the two decoder steps that attend: in plain torch, under their equations."""
+"""Attention, and the two decoder steps with attention, in plain torch below their equations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unrolled.cells.base import AnyCell, State
+from unrolled.cells.base import CellAround, State
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -23,21 +23,21 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return scores.softmax(dim=-1)
     scores = scores.masked_fill(~mask, -torch.inf)
-    scores = scores.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)  # nothing to look at: no NaN
+    scores = scores.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)  # an empty row must not become NaN
     return torch.where(mask, scores.softmax(dim=-1), 0.0)
 
 
 @dataclass(frozen=True)
 class Score:
-    """The score of each key for a query q, and the context it gives; built per call from a layer's parameters.
+    """The score of each key for a query q, and the resulting context; built per call from a layer's parameters.
 
         additive   e_j = vᵀ tanh(W q + k_j)                 k_j = U m_j + b (Bahdanau, Cho & Bengio 2015)
         dot        e_j = scale·(W q + b)ᵀ k_j               without W: scale·qᵀ k_j (Luong, Pham & Manning 2015)
         α = softmax(e) over real positions,  c = Σ_j α_j v_j
 
-    Keys come projected, once for all queries. So `general`, qᵀ W m_j, is dot with k_j = W m_j. With `heads` > 1, q,
-    keys and values are cut into as many parts, each attends for itself, and their contexts, side by side, go through
-    `weight_out` (Vaswani et al. 2017); the weights shown are the heads' mean.
+    Keys are projected once for all queries, so `general`, qᵀ W m_j, is dot with k_j = W m_j. With `heads` > 1 query,
+    keys and values are split into heads; their concatenated contexts go through `weight_out` (Vaswani et al. 2017),
+    and the weights returned are the mean over heads.
     """
 
     weight_query: Tensor | None = None  # (A, Q); None: the query as it is
@@ -51,8 +51,8 @@ class Score:
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """query (B, Q) or (B, T, Q), keys (B, S, A), values (B, S, C) → context (B, …, C), weights (B, …, S).
 
-        `mask` (B, S) is True where real; keys and values are finite elsewhere, too. A query of (B·W, Q) is W queries
-        for each memory, one after the other, as the hypotheses of a search are: so are the results.
+        `mask` (B, S) is True at real positions; keys and values must be finite at all. A query of (B·W, Q) holds W
+        consecutive queries for each memory, such as the hypotheses of a search; the results have the same order.
         """
         if query.dim() == 2:
             context, weights = self.attend(query.view(len(keys), -1, query.shape[-1]), keys, values, mask)
@@ -65,7 +65,7 @@ class Score:
         return context, weights
 
     def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """`attend` between W q + b and W_o: query (B, T, A) → what the heads see (B, T, C), weights (B, T, S)."""
+        """`attend` without its projections: query (B, T, A) → contexts (B, T, C), weights (B, T, S)."""
         if self.heads == 1:
             weights = masked_softmax(self._scores(query, keys), None if mask is None else mask[:, None])
             return weights @ values, weights
@@ -104,8 +104,8 @@ class AttentionStep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BahdanauCell:
-    """Looks before it steps: the context is part of the input (Bahdanau, Cho & Bengio 2015).
+class BahdanauCell(CellAround):
+    """Attention before the step: the context is part of the input (Bahdanau, Cho & Bengio 2015).
 
         c_i, α_i = attend(s_{i-1})
         s_i = cell(y_{i-1}, s_{i-1}, c_i)               c_i enters as W_feed c_i, beside W y_{i-1}
@@ -114,17 +114,8 @@ class BahdanauCell:
     The state is the cell's.
     """
 
-    cell: AnyCell
     score: Score
     weight_feed: Tensor  # (G, C)
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        return self.cell.state_names
-
-    @property
-    def state_sizes(self) -> tuple[int, ...]:
-        return self.cell.state_sizes
 
     def step(
         self,
@@ -135,17 +126,24 @@ class BahdanauCell:
         mask: Tensor | None,
         feed_mask: Tensor | None = None,
         mix_mask: Tensor | None = None,
+        noise: Tensor | None = None,
     ) -> AttentionStep:
-        """gates_x (B, G) is the cell's projection of y_{i-1}; `feed_mask` (B, C) is dropout on the way in."""
-        context, weights = self.score.attend(state[0], keys, values, mask)
+        """gates_x (B, G) is the cell's projection of y_{i-1}; `feed_mask` (B, C) is dropout of the context."""
+        context, weights = self.look(state[0], keys, values, mask, noise)
         fed = context if feed_mask is None else context * feed_mask
         output, new = self.cell.step(gates_x + F.linear(fed, self.weight_feed), state)[:2]
         return AttentionStep(output, context, weights, new)
 
+    def look(
+        self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, noise: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The context (B, C) and weights (B, S) of s_{i-1}."""
+        return self.score.attend(hidden, keys, values, mask)
+
 
 @dataclass(frozen=True)
-class LuongCell:
-    """Looks after it has stepped, and feeds what it saw to the next step (Luong, Pham & Manning 2015).
+class LuongCell(CellAround):
+    """Attention after the step; its result is an input of the next step (Luong, Pham & Manning 2015).
 
         h_i = cell(y_{i-1}, h_{i-1}, h̃_{i-1})           h̃_{i-1} enters as W_feed h̃_{i-1}: input feeding
         c_i, α_i = attend(h_i)
@@ -155,7 +153,6 @@ class LuongCell:
     The state is the cell's and, last, h̃, named "fed".
     """
 
-    cell: AnyCell
     score: Score
     weight_feed: Tensor  # (G, F)
     weight_mix: Tensor  # (F, C + H), W_c

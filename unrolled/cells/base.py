@@ -46,7 +46,7 @@ class AnyCell(Protocol):
 
 
 class Cell(nn.Module):
-    """The base of a cell of your own: give it a `step`, and it stacks, runs both ways, trains and is traced.
+    """The base of a custom cell: with a `step` it can be stacked, bidirectional, trained and traced.
 
     `step` returns `output, state` or `output, state, gates`. `project` may do the work that does not need the
     state, for all time steps in one product; by default `step` gets the input itself.
@@ -80,7 +80,7 @@ class Cell(nn.Module):
 
     @property
     def state_sizes(self) -> tuple[int, ...]:
-        """The width of each state; all `hidden_size` unless a cell says otherwise."""
+        """The width of each state: `hidden_size` unless overridden."""
         return (self.hidden_size,) * len(self.state_names)
 
     @property
@@ -111,7 +111,7 @@ class Cell(nn.Module):
 class BuiltIn:
     """The base of the built-in cells: torch's weights, and the two products of a step.
 
-    Built per call from a layer's parameters: everything random (masks) is drawn outside and comes in as a tensor.
+    Built per call from a layer's parameters. Random masks are sampled outside and passed as tensors.
     """
 
     weight_ih: Tensor  # (G·H, D)
@@ -120,7 +120,7 @@ class BuiltIn:
     bias_hh: Tensor | None = None
     norm_ih: Tensor | None = None  # (G·H,) gains of layer norm; the biases are its shifts
     norm_hh: Tensor | None = None
-    hidden_mask: Tensor | None = None  # (B, P), what of h_{t-1} the recurrent product sees (variational dropout)
+    hidden_mask: Tensor | None = None  # (B, P), mask of h_{t-1} in the recurrent product (variational dropout)
     activation: Activation = torch.tanh
 
     state_names: ClassVar[tuple[str, ...]] = ("h",)
@@ -139,7 +139,7 @@ class BuiltIn:
         return normed_linear(x, self.weight_ih, self.bias_ih, self.norm_ih)
 
     def masked(self, h: Tensor) -> Tensor:
-        """h as the recurrent product sees it."""
+        """h with the mask of variational dropout."""
         return h if self.hidden_mask is None else h * self.hidden_mask
 
     def recurrent(self, h: Tensor) -> Tensor:
@@ -147,8 +147,27 @@ class BuiltIn:
         return normed_linear(self.masked(h), self.weight_hh, self.bias_hh, self.norm_hh)
 
 
+@dataclass(frozen=True)
+class CellAround:
+    """The base of cells around another cell: they have its states and gates."""
+
+    cell: AnyCell
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return self.cell.state_names
+
+    @property
+    def state_sizes(self) -> tuple[int, ...]:
+        return self.cell.state_sizes
+
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        return self.cell.gate_names
+
+
 def normed_linear(x: Tensor, weight: Tensor, bias: Tensor | None, gain: Tensor | None) -> Tensor:
-    """`W x + b`, or `g∘LN(W x) + b` where a gain is given (Ba, Kiros & Hinton 2016)."""
+    """`W x + b`, or `g∘LN(W x) + b` with a gain (Ba, Kiros & Hinton 2016)."""
     if gain is None:
         return F.linear(x, weight, bias)
     return F.layer_norm(F.linear(x, weight), gain.shape, gain, bias)

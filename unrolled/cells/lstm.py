@@ -15,7 +15,7 @@ from unrolled.cells.base import BuiltIn, State, Step
 
 @dataclass(frozen=True)
 class LSTMCell(BuiltIn):
-    """Gates decide what the memory c forgets, takes in and shows (Hochreiter & Schmidhuber 1997).
+    """Gates for forgetting, input and output of the cell state c (Hochreiter & Schmidhuber 1997).
 
         i = σ(W_i x_t + U_i h_{t-1} + p_i∘c_{t-1} + b_i)        p: peepholes (Gers et al. 2002), if any
         f = σ(W_f x_t + U_f h_{t-1} + p_f∘c_{t-1} + b_f)

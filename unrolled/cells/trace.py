@@ -12,7 +12,7 @@ from unrolled.cells.base import AnyCell, State, Step
 from unrolled.errors import UserError, unknown_name
 
 CellOf = Callable[[Mapping[str, Tensor]], AnyCell]
-"""Builds a cell from named parameters, with the masks of the run that is traced."""
+"""Builds a cell from named parameters, with the masks of the traced run."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class ScanTrace:
     x: Tensor  # (B, T, D)
     gates_x: Tensor  # (B, T, G)
     output: Tensor  # (B, T, O)
-    entering: dict[str, Tensor]  # name → (B, T, size), the state each step read
-    states: dict[str, Tensor]  # name → (B, T, size), the state each step left
+    entering: dict[str, Tensor]  # name → (B, T, size), the state before each step
+    states: dict[str, Tensor]  # name → (B, T, size), the state after each step
     gates: dict[str, Tensor]  # name → (B, T, H)
     probes: dict[str, Tensor]  # name → (B, T, size), zeros added to the states; their gradient is ∂L/∂state_t
-    taken: dict[str, Tensor]  # name → (B, T, 1 or size), the share of the state that the step itself wrote
+    taken: dict[str, Tensor]  # name → (B, T, 1 or size), the share of the state written by the step
     output_is_state: bool
 
 
 class Trace:
-    """A traced run of a layer: `states`, `gates` and, for a loss made from `output`, its gradients.
+    """A traced run of a layer: `states`, `gates` and, for a loss computed from `output`, its gradients.
 
     Layers and directions are named as torch names parameters: "l0", "l0_reverse", "l1", …; tensors are batch first.
 
@@ -81,16 +81,16 @@ class Trace:
     def state_gradients(self, loss: Tensor) -> dict[str, dict[str, Tensor]]:
         """∂L/∂h_t (and ∂L/∂c_t) for every layer, direction and t: `["l0"]["h"]` is (B, T, H).
 
-        The total derivative with respect to the state that step t left, through every later use of it. For c
-        that is its use by later steps; what h_t shows of c_t is inside step t.
+        The total derivative with respect to the state after step t, through all its later uses. For c these are later
+        steps; the path from c_t to h_t is inside step t.
         """
         return {name: self._gradients(scan, loss)[0] for name, scan in self.scans.items()}
 
     def weight_gradients(self, loss: Tensor) -> dict[str, Tensor]:
         """Each step's own contribution to the gradient of the shared weights: name → (T, *shape).
 
-        Every step is given its own copy W(t) of each weight: ∇_W L = Σ_t ∇_{W(t)} L, so summing over the first
-        dimension gives autograd's gradient. Memory is T times the weights.
+        Every step has its own copy W(t) of each weight: ∇_W L = Σ_t ∇_{W(t)} L, so the sum over the first dimension is
+        autograd's gradient. Memory is T times the weights.
         """
         contributions: dict[str, Tensor] = {}
         for name, scan in self.scans.items():
@@ -100,7 +100,7 @@ class Trace:
         return contributions
 
     def weight_gradient_norms(self, loss: Tensor, layer: str, steps: Sequence[int] | None = None) -> dict[str, Tensor]:
-        """The lengths of one layer's `weight_gradients`, name → (T,), without keeping them; or of some steps alone."""
+        """The norms of one layer's `weight_gradients`, name → (T,), without keeping them; optionally of some steps."""
         if layer not in self.scans:
             raise unknown_name("layer", layer, self.scans)
         norms = [
@@ -110,7 +110,7 @@ class Trace:
         return {key: torch.stack([step[key] for step in norms]) for key in self.cells[layer][1]}
 
     def under(self, above: Trace) -> Trace:
-        """This trace and that of the layers on top of it, in one: their names count on from this one's."""
+        """This trace joined with that of the layers above it, whose numbers follow on."""
         scans, cells = dict(self.scans), dict(self.cells)
         depth = 1 + max(int(name[1:].removesuffix("_reverse")) for name in scans)
         for name, (cell_of, parameters) in above.cells.items():
@@ -126,7 +126,7 @@ class Trace:
     ) -> Iterator[dict[str, Tensor]]:
         cell_of, parameters = self.cells[name]
         states, output = self._gradients(scan, loss)
-        # what lengths and zoneout let through of each step's result; once for all steps, for time and memory
+        # the part of each step's result that lengths and zoneout keep, for all steps at once
         states = {name: states[name] * scan.taken[name] for name in scan.states}
         for t in range(scan.x.shape[1]) if steps is None else steps:
             yield _step_gradients(scan, t, cell_of, parameters, states, output)
@@ -154,7 +154,7 @@ class Trace:
 
 
 def _renamed(cell_of: CellOf, old: Mapping[str, str]) -> CellOf:
-    return lambda given: cell_of({old[new]: value for new, value in given.items()})
+    return lambda parameters: cell_of({old[new]: value for new, value in parameters.items()})
 
 
 def _step_gradients(
@@ -165,7 +165,7 @@ def _step_gradients(
     state_gradients: dict[str, Tensor],
     output_gradient: Tensor,
 ) -> dict[str, Tensor]:
-    """∇_{W(t)} L: the gradient at the results of step t, brought back through that one step alone."""
+    """∇_{W(t)} L: the gradient of the results of step t, backpropagated through this step only."""
     copies = {key: value.detach().requires_grad_() for key, value in parameters.items()}
     with torch.enable_grad():
         cell = cell_of(copies)

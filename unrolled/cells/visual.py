@@ -1,4 +1,4 @@
-"""The decoder step that looks at a picture: attention through a gate, soft or hard."""
+"""The decoder step for pictures: gated attention, soft or hard."""
 
 from __future__ import annotations
 
@@ -8,62 +8,39 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unrolled.cells.attending import AttentionStep, BahdanauCell, LuongCell, Score
-from unrolled.cells.base import AnyCell, State
+from unrolled.cells.attending import BahdanauCell, LuongCell
 
 
 @dataclass(frozen=True)
-class VisualCell:
-    """Looks before it steps, and a gate says how much of what it saw counts (Xu et al. 2015).
+class VisualCell(BahdanauCell):
+    """Attention before the step, with a gate on the context (Xu et al. 2015).
 
         α_i = softmax(score(s_{i-1}, ·))
-        soft:  c_i = Σ_j α_ij v_j              hard:  c_i = v_j, with j drawn from α_i
+        soft:  c_i = Σ_j α_ij v_j              hard:  c_i = v_j, with j sampled from α_i
         β_i = σ(w_β·s_{i-1} + b_β)
         s_i = cell(y_{i-1}, s_{i-1}, β_i c_i)           β_i c_i enters as W_feed β_i c_i
         output_i = s_i, context_i = β_i c_i
 
-    A hard draw is given from outside as Gumbel noise; without noise the likeliest position is taken. Rows of `expected`
-    see the soft context all the same: that is the draw's mean. The state is the cell's.
+    Hard attention samples with Gumbel `noise` (B, S); without noise it takes the likeliest position. Rows in `expected`
+    get the soft context, which is the mean of the samples. The state is the cell's.
     """
 
-    cell: AnyCell
-    score: Score
-    weight_feed: Tensor  # (G, C)
     weight_gate: Tensor  # (1, H), w_β
     bias_gate: Tensor  # (1,)
     hard: bool = False
     expected: Tensor | None = None  # (B,) bool
 
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        return self.cell.state_names
-
-    @property
-    def state_sizes(self) -> tuple[int, ...]:
-        return self.cell.state_sizes
-
-    def step(
-        self,
-        gates_x: Tensor,
-        state: State,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor | None,
-        feed_mask: Tensor | None = None,
-        mix_mask: Tensor | None = None,
-        noise: Tensor | None = None,
-    ) -> AttentionStep:
-        """gates_x (B, G): the cell's projection of y_{i-1}; `feed_mask` (B, C) is dropout, `noise` (B, S) the draw."""
-        context, weights = self.score.attend(state[0], keys, values, mask)
+    def look(
+        self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, noise: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The gated context (B, C) and weights (B, S) of s_{i-1}."""
+        context, weights = super().look(hidden, keys, values, mask, noise)
         if self.hard:
-            rows = torch.arange(len(values), device=values.device)  # each for as many queries as there are of it
-            rows = rows.repeat_interleave(len(weights) // max(1, len(values)))
+            rows = torch.arange(len(values), device=values.device)
+            rows = rows.repeat_interleave(len(weights) // max(1, len(values)))  # W queries for each memory
             drawn = values[rows, drawn_place(weights, noise)]  # (B, C)
             context = drawn if self.expected is None else torch.where(self.expected[:, None], context, drawn)
-        context = torch.sigmoid(F.linear(state[0], self.weight_gate, self.bias_gate)) * context
-        fed = context if feed_mask is None else context * feed_mask
-        output, new = self.cell.step(gates_x + F.linear(fed, self.weight_feed), state)[:2]
-        return AttentionStep(output, context, weights, new)
+        return torch.sigmoid(F.linear(hidden, self.weight_gate, self.bias_gate)) * context, weights
 
 
 AttentionCell = BahdanauCell | LuongCell | VisualCell

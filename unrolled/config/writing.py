@@ -20,12 +20,12 @@ def write_toml(config: Section, *, comments: bool, header: str = "") -> str:
     >>> from unrolled.config import Section
     >>> class Train(Section):
     ...     lr: float = Field(3e-4, gt=0, description="Learning rate.")
-    ...     steps: int | None = Field(None, ge=1, description="Stop after so many steps.")
+    ...     steps: int | None = Field(None, ge=1, description="Most steps.")
     >>> print(write_toml(Train(lr=0.1), comments=True), end="")
     # Learning rate. A number above 0. Default: 0.0003.
     lr = 0.1
     <BLANKLINE>
-    # Stop after so many steps. A whole number, 1 or more, or none. Default: none.
+    # Most steps. A whole number, 1 or more, or none. Default: none.
     # steps =
     """
     clean = re.sub(r"[\x00-\x09\x0b-\x1f\x7f\ud800-\udfff]", " ", header)  # TOML allows none of these

@@ -9,7 +9,7 @@ from types import ModuleType
 from unrolled.errors import UserError, unknown_name
 
 NOT_BUILT: dict[str, str] = {}
-"""Engines that this installation lacks: name → why."""
+"""Engines missing in this installation: name → reason."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def known_engine(engines: Mapping[str, ModuleType], backend: str) -> str:
 
 
 def choose_of(engines: Mapping[str, ModuleType], job: object, backend: str, *, traced: bool = False) -> Choice:
-    """The engine of `engines`, in their order, that will run the job; one asked for by name that cannot raises."""
+    """The first of `engines` that can run the job; raises if the named engine cannot."""
     if backend == "auto":
         passed: list[str] = []
         for name, engine in engines.items():
@@ -60,7 +60,7 @@ def choose_of(engines: Mapping[str, ModuleType], job: object, backend: str, *, t
 
 
 def _elsewhere(engine: ModuleType, job: object) -> bool:
-    """True if an engine is for another type of device than the job's: no reason to report."""
+    """True if an engine is for another type of device than the job's, which is not reported."""
     return hasattr(engine, "DEVICE") and getattr(job, "x").device.type != engine.DEVICE  # noqa: B009
 
 

@@ -1,4 +1,4 @@
-"""Lengths of sequences, checked: a kernel believes them."""
+"""Checks of sequence lengths, which kernels trust."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_lengths(lengths: Tensor | Iterable[int], batch: int, steps: int, device: torch.device) -> Tensor:
-    """One whole number from 0 to T for each sequence, moved to the input's device."""
+    """Check lengths, from 0 to T for each sequence, and move them to the input's device."""
     if not isinstance(lengths, Tensor):
         lengths = torch.tensor(list(lengths))
     if lengths.dtype not in _INTEGERS:
         raise UserError(f"lengths are {lengths.dtype}.", "Expected whole numbers (torch.int64).")
     if tuple(lengths.shape) != (batch,):
         raise UserError(f"lengths have shape {tuple(lengths.shape)}.", f"Expected ({batch},): one for each sequence.")
-    if not torch.compiler.is_compiling():  # looking at values would cut a compiled graph in two
+    if not torch.compiler.is_compiling():  # reading values would split a compiled graph
         for wrong, problem in (
             (lengths < 0, "is negative"),
             (lengths > steps, f"is longer than the input's {steps} steps"),

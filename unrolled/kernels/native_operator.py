@@ -50,7 +50,7 @@ class Kernel(Generic[I, R]):
 
 
 class NativeOperator(Generic[I, R]):
-    """`torch.ops.unrolled.<name>` and `<name>_backward`; a call takes the shortest way to the kernel."""
+    """`torch.ops.unrolled.<name>` and `<name>_backward`; a call takes the fastest path to the kernel."""
 
     def __init__(self, kernel: Kernel[I, R]) -> None:
         self.kernel = kernel
@@ -90,7 +90,7 @@ class NativeOperator(Generic[I, R]):
         return self.kernel.forward(inputs, None)
 
     def needs_graph(self, inputs: I) -> bool:
-        """True if a gradient of one of the inputs will be asked for."""
+        """True if an input needs a gradient."""
         if not torch.is_grad_enabled():
             return False
         return any(tensor is not None and tensor.requires_grad for tensor in inputs[: self._differentiable])
@@ -155,7 +155,7 @@ class NativeOperator(Generic[I, R]):
     def _differentiable_gradients(
         self, inputs: I, d_results: Sequence[Tensor | None], needed: Sequence[bool]
     ) -> list[Tensor | None] | None:
-        """The same gradients by way of `reference`, each with a graph of its own; None without a reference."""
+        """Differentiable gradients, computed by `reference`; None without a reference."""
         if self.kernel.reference is None:
             return None
         # one input may depend on another: through an alias flows the direct part alone
@@ -192,7 +192,7 @@ class _Eager(torch.autograd.Function):
 
 
 def no_second_derivative(title: str) -> Callable[..., None]:
-    """The derivative of a backward pass that has none: it raises."""
+    """Raise the error of a backward pass that is differentiated."""
 
     def refuse(ctx: Any, *gradients: object) -> None:
         raise UserError(
@@ -203,7 +203,7 @@ def no_second_derivative(title: str) -> Callable[..., None]:
 
 
 def differentiable_once(title: str, run: Callable[..., Sequence[Tensor]]) -> Callable[..., Sequence[Tensor]]:
-    """A backward pass that refuses a derivative of its own."""
+    """A backward pass that raises when it is differentiated."""
 
     class Once(torch.autograd.Function):
         @staticmethod

@@ -9,8 +9,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.models.bridge import Bridge, BridgeKind
-from unrolled.models.encoder import Encoder, EncoderOutput, Ending
+from unrolled.models.bridge import Bridge, BridgeKind, StateShape
+from unrolled.models.encoder import Encoder, EncoderOutput
 from unrolled.models.recurrent_settings import (
     RecurrentSettings,
     State,
@@ -68,7 +68,7 @@ class PlainDecoder(nn.Module):
     def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
         self.layer = recurrent_layer(settings, input_size)
-        self.bridge = bridge_between(encoder.ending, self.layer, settings.num_layers, settings.bridge)
+        self.bridge = bridge_between(encoder, self.layer, settings)
         self.output_size = settings.output_size
 
     def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
@@ -121,7 +121,7 @@ class AttentiveDecoder(nn.Module):
             above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
             self.upper = recurrent_layer(above, settings.hidden_size)
         self.dropout = Dropout(settings.dropout)
-        self.bridge = bridge_between(encoder.ending, self.attend.rnn, settings.num_layers, settings.bridge)
+        self.bridge = bridge_between(encoder, self.attend.rnn, settings)
         looked = self.attend.context_size + input_size if self.before else 0
         self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
 
@@ -170,15 +170,7 @@ class AttentiveDecoder(nn.Module):
         return torch.cat([output, context, x], dim=-1) if self.before else output
 
 
-def bridge_between(ending: Ending, decoder: DropIn, layers: int, kind: BridgeKind) -> Bridge:
-    """The bridge from the encoder's final state to `layers` layers of the decoder."""
-    return Bridge(
-        decoder.cell_class.state_names,
-        decoder._state_sizes(),
-        layers,
-        ending.names,
-        ending.sizes,
-        ending.layers,
-        directions=ending.directions,
-        kind=kind,
-    )
+def bridge_between(encoder: Encoder, decoder: DropIn, settings: WriterSettings) -> Bridge:
+    """The bridge from the encoder's final state to all layers of the decoder."""
+    shape = StateShape(decoder.cell_class.state_names, decoder._state_sizes(), settings.num_layers)
+    return Bridge(shape, encoder.final_shape, settings.bridge)

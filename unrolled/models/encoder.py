@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.models.bridge import StateShape
 from unrolled.models.recurrent_settings import (
     Change,
     RecurrentSettings,
@@ -40,22 +41,13 @@ class EncoderOutput(NamedTuple):
     state: State  # (B, L·directions, H) each; none from a Transformer
 
 
-class Ending(NamedTuple):
-    """The shape of an encoder's final state, for the decoder's bridge."""
-
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]  # the width of each
-    layers: int
-    directions: int
-
-
 class Encoder(Protocol):
-    """The interface of encoders: the width of the memory, and the final state."""
+    """The interface of encoders: the width of the memory, and the shape of the final state."""
 
     @property
     def output_size(self) -> int: ...
     @property
-    def ending(self) -> Ending: ...
+    def final_shape(self) -> StateShape: ...
 
 
 class RecurrentEncoder(nn.Module):
@@ -69,10 +61,10 @@ class RecurrentEncoder(nn.Module):
         self.output_size = settings.output_size * (2 if settings.bidirectional else 1)
 
     @property
-    def ending(self) -> Ending:
+    def final_shape(self) -> StateShape:
         layer = self.layer
         sizes = tuple(layer._state_sizes())
-        return Ending(layer.cell_class.state_names, sizes, layer.num_layers, 2 if layer.bidirectional else 1)
+        return StateShape(layer.cell_class.state_names, sizes, layer.num_layers, 2 if layer.bidirectional else 1)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> EncoderOutput:
         """Encode token ids (B, S); each row ends with an end token."""

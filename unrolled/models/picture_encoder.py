@@ -13,7 +13,8 @@ from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.signals.views import Shape
 from unrolled.errors import UserError
-from unrolled.models.encoder import EncoderOutput, Ending
+from unrolled.models.bridge import StateShape
+from unrolled.models.encoder import EncoderOutput
 from unrolled.nn.transformer import TransformerEncoder
 from unrolled.nn.vision import RegionNet
 
@@ -68,7 +69,7 @@ class PictureEncoder(nn.Module):
         self.places: nn.Parameter | None = None
         if self.grid is not None:
             self.places = nn.Parameter(0.3 * torch.randn(self.grid[0] * self.grid[1], settings.hidden_size))
-        self.ending = Ending(("mean",), (settings.hidden_size,), 1, 1)
+        self.final_shape = StateShape(("mean",), (settings.hidden_size,), 1)
 
     def fit(self, regions: Tensor | None, vectors: Tensor | None) -> None:
         """Fit the scaling to pixels or features (N, …, D) and vectors (N, V) of the training pictures."""

@@ -20,7 +20,30 @@ from unrolled.nn.transformer import TransformerDecoder, TransformerState
 from unrolled.search import Shared, TokenStep
 
 
-class Writer(nn.Module):
+class _TokenScores(nn.Module):
+    """The output layer of both writers: a score for each token, tied to the embeddings or not."""
+
+    scores: nn.Linear
+
+    def _add_scores(self, width: int, embedding: nn.Embedding, tied: bool) -> None:
+        self.scores = nn.Linear(width, embedding.num_embeddings)
+        if tied:
+            self.scores.weight = embedding.weight
+        nn.init.zeros_(self.scores.bias)
+
+    @property
+    def device(self) -> torch.device:
+        return self.scores.weight.device
+
+    def encode(self, batch: Batch) -> EncoderOutput:
+        raise NotImplementedError
+
+    def _scored(self, features: Tensor, state: Any, attention: Tensor | None) -> TokenStep:
+        scores = linear_scores(features, self.scores.weight, self.scores.bias)
+        return TokenStep(scores, state, attention, normalised=False)
+
+
+class Writer(_TokenScores):
     """An encoder's memory and state → recurrent decoder → scores of the target's tokens.
 
     A batch has the target tokens in `more`, `target_inputs` (B, T), and their lengths, `target_lengths` (B,); `encode`
@@ -36,14 +59,7 @@ class Writer(nn.Module):
         self.decoder: PlainDecoder | AttentiveDecoder = make(settings, width, encoder, inner)
         self.dropout = Dropout(settings.dropout)
         self.readout = nn.Linear(self.decoder.output_size, inner) if self.decoder.output_size != inner else None
-        self.scores = nn.Linear(inner, embedding.num_embeddings)
-        if tied:
-            self.scores.weight = embedding.weight
-        nn.init.zeros_(self.scores.bias)
-
-    @property
-    def device(self) -> torch.device:
-        return self.scores.weight.device
+        self._add_scores(inner, embedding, tied)
 
     @property
     def attends(self) -> bool:
@@ -60,9 +76,6 @@ class Writer(nn.Module):
         decoded: DecoderOutput = self.decoder(x, self.encode(batch), batch.more.get("target_lengths"))
         return decoded._replace(features=self._read_out(decoded.features))
 
-    def encode(self, batch: Batch) -> EncoderOutput:
-        raise NotImplementedError
-
     def trace_writing(self, batch: Batch, encoded: EncoderOutput, target: Change) -> tuple[DecoderOutput, Trace]:
         """The decoder part of `forward`, and the trace of its layers."""
         decoded, written = self.decoder.trace(target(self.embedding(batch.more["target_inputs"])), encoded)
@@ -75,8 +88,7 @@ class Writer(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """tokens (B,) → the distribution of the next token."""
         decoded, state = self.decoder.step(self.dropout(self.embedding(tokens)), state)
-        scores = linear_scores(self._read_out(decoded.features), self.scores.weight, self.scores.bias)
-        return TokenStep(scores, state, decoded.attention, normalised=False)
+        return self._scored(self._read_out(decoded.features), state, decoded.attention)
 
     def _read_out(self, features: Tensor) -> Tensor:
         if self.readout is not None:
@@ -85,7 +97,7 @@ class Writer(nn.Module):
         return read
 
 
-class TransformerWriter(nn.Module):
+class TransformerWriter(_TokenScores):
     """`Writer` with Transformer blocks instead of recurrence, and a cache of keys and values."""
 
     attends = True
@@ -101,23 +113,13 @@ class TransformerWriter(nn.Module):
         self.target_positions = Positions("sinusoidal" if positions == "fraction" else positions, width)
         parts = (settings.heads, settings.blocks, settings.feedforward, settings.dropout, norm_first)
         self.decoder = TransformerDecoder(width, *parts)
-        self.scores = nn.Linear(width, embedding.num_embeddings)
-        if tied:
-            self.scores.weight = embedding.weight
-        nn.init.zeros_(self.scores.bias)
-
-    @property
-    def device(self) -> torch.device:
-        return self.scores.weight.device
+        self._add_scores(width, embedding, tied)
 
     def forward(self, batch: Batch) -> DecoderOutput:
         """All steps of the known target: the input of `scores`, (B, T, F)."""
         encoded = self.encode(batch)
         x = self._target(batch.more["target_inputs"], 0)
         return DecoderOutput(self.decoder(x, encoded.memory, memory_mask=encoded.mask), None)
-
-    def encode(self, batch: Batch) -> EncoderOutput:
-        raise NotImplementedError
 
     def trace_writing(
         self, batch: Batch, encoded: EncoderOutput, target: Change
@@ -135,7 +137,7 @@ class TransformerWriter(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         kept = _kept(state)
         output, new = self.decoder.step(self._target(tokens[:, None], kept.length)[:, 0], kept)
-        return self._said(output, new, state, None)
+        return self._scored(output, (new.past, state[1]), None)
 
     def showing_attention(self) -> ShowingAttention:
         """The same steps without fused attention, which returns no weights."""
@@ -145,11 +147,7 @@ class TransformerWriter(nn.Module):
         kept = _kept(state)
         x = self._target(tokens[:, None], kept.length)[:, 0]
         (output, new), weights = self.decoder.step_visible(x, kept)
-        return self._said(output, new, state, weights)
-
-    def _said(self, output: Tensor, new: TransformerState, state: Any, weights: Tensor | None) -> TokenStep:
-        scores = linear_scores(output, self.scores.weight, self.scores.bias)
-        return TokenStep(scores, (new.past, state[1]), weights, normalised=False)
+        return self._scored(output, (new.past, state[1]), weights)
 
     def _target(self, ids: Tensor, first: int) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))

@@ -1,4 +1,4 @@
-"""Attention layers: additive, dot, scaled dot and general scores, and several heads at once."""
+"""Attention layers: additive, dot, scaled dot and general scores, and multi-head attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCORES = ("additive", "dot", "scaled", "general")
 
 
 class Attention(nn.Module):
-    """A query looks at a memory: scores, softmax over real positions, weighted sum.
+    """Attention of a query to a memory: scores, softmax over real positions, weighted sum.
 
         additive   e_j = vᵀ tanh(W q + U k_j + b)      `size` is the width of the sum; Bahdanau et al. 2015
         dot        e_j = qᵀ k_j                        query and keys of one size
@@ -63,7 +63,7 @@ class Attention(nn.Module):
         return keys
 
     def score(self) -> Score:
-        """The parameters that are left once the keys are projected, as a step of a decoder takes them."""
+        """The score of projected keys, for a decoder's step."""
         if self.kind == "additive":
             return Score(weight_query=self.query.weight, vector=self.vector)
         return Score(scale=scaled(self.key_size) if self.kind == "scaled" else 1.0)
@@ -71,8 +71,8 @@ class Attention(nn.Module):
     def forward(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """query (B, Q) or (B, T, Q), keys (B, S, A) from `project`, values (B, S, C) → context and weights.
 
-        `mask` (B, S) is True where the memory is real. Weights sum to one over real positions; where there are none,
-        weights and context are zero. What stands in the padding does not matter.
+        `mask` (B, S) is True where the memory is real. Weights sum to one over real positions; without any, weights and
+        context are zero. The padding may hold any values.
         """
         if mask is not None:
             keys, values = (torch.where(mask[..., None], part, 0) for part in (keys, values))
@@ -83,12 +83,12 @@ class Attention(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """Several scaled dot scores side by side, each on its own projection of queries, keys and values.
+    """Several heads of scaled dot attention, each with its own projection of queries, keys and values.
 
         head_n = softmax(Q_n K_nᵀ / √d) V_n,  output = W_o [head_1; …; head_N] + b_o          (Vaswani et al. 2017)
 
     Parameters and results are torch.nn.MultiheadAttention's (batch first, kdim = vdim = `key_size`): a state_dict of
-    one loads into the other. Keys and values are projected apart, so that they can be kept.
+    one loads into the other. `project` returns keys and values, so that they can be cached.
 
     >>> attention = MultiHeadAttention(8, num_heads=2)
     >>> x = torch.randn(3, 5, 8)
@@ -129,7 +129,7 @@ class MultiHeadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform projections and zero biases, as torch draws them."""
+        """Glorot-uniform projections and zero biases, as in torch."""
         for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
             if (weight := getattr(self, name)) is not None:
                 nn.init.xavier_uniform_(weight)
@@ -161,16 +161,16 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """query (B, T, E), keys and values from `project` → (B, T, E), on torch's fused attention.
 
-        `mask` (B, S) or (B, T, S) is True where a position may be looked at; a query that may look at none sees zeros
-        before the output's projection. With `causal` the last query looks at all positions, the one before it at all
-        but the last, and so on: the same for a whole sequence and for one that continues kept keys.
+        `mask` (B, S) or (B, T, S) is True at visible positions; a query without any gets zeros before the output's
+        projection. With `causal` the last query sees all positions, the one before it all but the last, and so on:
+        the same for a whole sequence and for one that continues cached keys.
         """
         return self.attend(
             split_heads(F.linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal
         )
 
     def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x (B, T, E) → queries, keys and values, (B, N, T, d) each: for a sequence that looks at itself."""
+        """x (B, T, E) → queries, keys and values, (B, N, T, d) each, for self-attention."""
         if self.in_proj_weight is None:
             raise UserError(
                 f"Keys of size {self.key_size} are not made from queries of size {self.size}.", "Use `project`."
@@ -182,7 +182,7 @@ class MultiHeadAttention(nn.Module):
     def attend(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """`forward` of a query (B, N, T, d) that is projected already."""
+        """`forward` of a projected query (B, N, T, d)."""
         steps, positions = query.shape[2], keys.shape[2]
         plain = causal and mask is None and steps == positions
         allowed = None if plain else _allowed(mask, causal, steps, positions, query.device)
@@ -206,7 +206,7 @@ class MultiHeadAttention(nn.Module):
         return self.out_proj(join_heads(weights @ values)), weights
 
     def score(self) -> Score:
-        """The parameters that are left once keys and values are projected, as a step of a decoder takes them."""
+        """The score of projected keys and values, for a decoder's step."""
         weight, bias = self._projection(0)
         scale = scaled(self.size // self.num_heads)
         out = self.out_proj

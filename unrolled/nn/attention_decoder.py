@@ -1,4 +1,4 @@
-"""Recurrent decoders that attend: Bahdanau's, Luong's and Xu's, whole sequences or step by step."""
+"""Recurrent decoders with attention: Bahdanau's, Luong's and Xu's, for whole sequences or step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unrolled.kernels.attention.scan import (
     Attended,
     AttentionJob,
     attention_choice,
-    make_attention_job,
+    checked_job,
     quick_score,
     run_attention_job,
 )
@@ -35,7 +35,7 @@ FORMS = ("bahdanau", "luong", "xu")
 class DecoderState(NamedTuple):
     """A decoder between two steps; every tensor has the batch at dimension 0.
 
-    A search puts W hypotheses for each memory, one after the other, into the cell's state: B·W rows of it.
+    In a search the cell's state has B·W rows: W consecutive hypotheses for each memory.
     """
 
     cell: State  # (B, size) each, as `AttentionDecoder.state_names`
@@ -54,15 +54,15 @@ class DecoderStep(NamedTuple):
 
 
 class AttentionDecoder(nn.Module):
-    """One recurrent layer that looks at a memory at every step.
+    """One recurrent layer that attends to a memory at every step.
 
-    `form` "bahdanau" looks before it steps and gives s_i (equations: `unrolled.cells.BahdanauCell`); "luong" looks
-    after, gives the attentional vector h̃_i of `output_size` and feeds it to the next step (`LuongCell`); "xu" looks
-    before, through a gate, and with `hard` at one position only (`VisualCell`): in training at one that is drawn, but
-    for a share `expected` of the rows, which see the mean; otherwise at the likeliest. `score` is one of SCORES, or
-    "multihead" with `num_heads`. `attention_size` is the width of an additive score or of all heads.
-    `feed_dropout` acts on what the cell is fed beside its input, `mix_dropout` on the [c; h] of Luong's form. `options`
-    are those of the cell's layer (`unrolled.nn.LSTM`, …) for one layer in one direction.
+    `form` "bahdanau" attends before a step and outputs s_i (equations: `unrolled.cells.BahdanauCell`); "luong" attends
+    after it, outputs the attentional vector h̃_i of `output_size` and feeds it to the next step (`LuongCell`); "xu"
+    attends before it, through a gate, and with `hard` to one position only (`VisualCell`): the likeliest, or in
+    training a sampled one, except for a share `expected` of the rows, which get the mean. `score` is one of SCORES, or
+    "multihead" with `num_heads`. `attention_size` is the width of an additive score or of all heads. `feed_dropout`
+    acts on the cell's second input, `mix_dropout` on the [c; h] of Luong's form. `options` are those of the cell's
+    layer (`unrolled.nn.LSTM`, …) for one layer in one direction.
 
     >>> decoder = AttentionDecoder(input_size=3, hidden_size=4, memory_size=6, cell="lstm", form="luong")
     >>> memory, mask = torch.randn(2, 5, 6), torch.arange(5) < torch.tensor([[5], [3]])
@@ -133,7 +133,7 @@ class AttentionDecoder(nn.Module):
         return (*self.rnn._state_sizes(), *((self.output_size,) if self.form == "luong" else ()))
 
     def _project(self, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """memory (B, S, M) → keys (B, S, A), values (B, S, C); what stands in the padding reaches no weight."""
+        """memory (B, S, M) → keys (B, S, A), values (B, S, C); the padding has no effect."""
         if mask is not None:
             memory = torch.where(mask[..., None], memory, 0)
         if isinstance(self.attention, Attention):
@@ -142,7 +142,7 @@ class AttentionDecoder(nn.Module):
         return keys.transpose(1, 2).flatten(2), values.transpose(1, 2).flatten(2)
 
     def _cell(self, batch: int) -> AttentionCell:
-        """The step's parameters, with masks freshly drawn while training."""
+        """The cell of a step, in training with freshly sampled masks."""
         cell = self.rnn.single_cell(batch)
         score: Score = self.attention.score()
         if self.form == "bahdanau":
@@ -155,21 +155,21 @@ class AttentionDecoder(nn.Module):
     def start(self, memory: Tensor, mask: Tensor | None = None, state: State | None = None) -> DecoderState:
         """The state before the first step: memory (B, S, M), mask (B, S) True where real.
 
-        `state` are the cell's (B, size) tensors, zeros if not given; h̃, if not among them, is zero.
+        `state` are the cell's (B, size) tensors; by default they, and h̃, are zero.
         """
         keys, values = self._project(memory, mask)
         return DecoderState(self._initial(memory, state), keys, values, mask)
 
     def _initial(self, memory: Tensor, state: State | None) -> State:
-        given = tuple(state or ())
-        missing = self.state_sizes[len(given) :]
-        if given and len(missing) > (1 if self.form == "luong" else 0):
+        initial = tuple(state or ())
+        missing = self.state_sizes[len(initial) :]
+        if initial and len(missing) > (1 if self.form == "luong" else 0):
             names = ", ".join(self.rnn.cell_class.state_names)
-            raise UserError(f"The initial state has {len(given)} tensors.", f"Expected those of the cell: {names}.")
-        return (*given, *(memory.new_zeros(memory.shape[0], size) for size in missing))
+            raise UserError(f"The initial state has {len(initial)} tensors.", f"Expected those of the cell: {names}.")
+        return (*initial, *(memory.new_zeros(memory.shape[0], size) for size in missing))
 
     def step(self, x: Tensor, state: DecoderState) -> DecoderStep:
-        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S), next state; or B·W rows of each."""
+        """One step: x (B, D) → output (B, O), context (B, C), weights (B, S), next state; or B·W rows each."""
         cell = self._cell(x.shape[0])
         cell = replace(cell, score=quick_score(cell.score, x, self.backend))
         masks = [m if m is None else m[:, 0] for m in self._drawn(x, 1)]
@@ -185,7 +185,7 @@ class AttentionDecoder(nn.Module):
         state: State | None = None,
         lengths: Tensor | None = None,
     ) -> Attended:
-        """All steps at once, the inputs given: x (B, T, D), memory (B, S, M), mask (B, S) → `Attended`."""
+        """All steps of known inputs: x (B, T, D), memory (B, S, M), mask (B, S) → `Attended`."""
         job = self.job(x, memory, mask, state, lengths)
         seen = run_attention_job(job, self.backend)
         if not isinstance(job.cell, VisualCell) or not job.cell.hard:
@@ -199,15 +199,10 @@ class AttentionDecoder(nn.Module):
         self, x: Tensor, memory: Tensor, mask: Tensor | None = None, state: State | None = None
     ) -> tuple[Attended, Trace]:
         """`forward` on the reference engine, and the trace of its layer: see `unrolled.cells.Trace`."""
-        return traced_attention(self.job(x, memory, mask, state), x, self.rnn, self.weight_feed)
+        return traced_attention(self.job(x, memory, mask, state, None), x, self.rnn, self.weight_feed)
 
     def job(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None = None,
-        state: State | None = None,
-        lengths: Tensor | None = None,
+        self, x: Tensor, memory: Tensor, mask: Tensor | None, state: State | None, lengths: Tensor | None
     ) -> AttentionJob:
         """The job of `forward` for an engine."""
         cell = self._cell(x.shape[0])
@@ -216,18 +211,9 @@ class AttentionDecoder(nn.Module):
         if lengths is not None:
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], x.device)
             x = torch.where((torch.arange(x.shape[1], device=x.device) < lengths[:, None])[..., None], x, 0)
-        return make_attention_job(
-            cell,
-            cell.cell.project(x),
-            keys,
-            values,
-            mask,
-            self._initial(memory, state),
-            lengths=lengths,
-            feed_mask=feed,
-            mix_mask=mix,
-            noise=gumbel(keys.new_empty(*x.shape[:2], keys.shape[1])) if self._draws else None,
-        )
+        gates_x, initial = cell.cell.project(x), self._initial(memory, state)
+        noise = gumbel(keys.new_empty(*x.shape[:2], keys.shape[1])) if self._draws else None
+        return checked_job(AttentionJob(cell, gates_x, keys, values, mask, initial, lengths, feed, mix, noise))
 
     def backend_for(
         self,
@@ -245,7 +231,7 @@ class AttentionDecoder(nn.Module):
         return self.hard and self.training
 
     def _drawn(self, x: Tensor, steps: int) -> tuple[Tensor | None, Tensor | None]:
-        """Dropout masks (B, T, ·) on what is fed and on [c; h]."""
+        """Dropout masks (B, T, ·) of the cell's second input and of [c; h]."""
         feed, mix = (self.feed_dropout, self.mix_dropout) if self.training else (0.0, 0.0)
         if self.form != "luong":
             mix = 0.0
@@ -254,7 +240,7 @@ class AttentionDecoder(nn.Module):
 
 
 def gumbel(like: Tensor) -> Tensor:
-    """Noise whose largest sum with log α_j stands at j with probability α_j."""
+    """Gumbel noise g: argmax_j log α_j + g_j is j with probability α_j."""
     return -torch.empty_like(like).exponential_().clamp(min=torch.finfo(like.dtype).tiny).log()
 
 

@@ -1,39 +1,26 @@
-"""The trace of an attending decoder: the reference loop, with a cell inside that writes down what it does."""
+"""The trace of a decoder with attention: the reference loop around a cell that records its steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import ScanTrace, State, Trace
-from unrolled.cells.base import AnyCell, Step
+from unrolled.cells.base import CellAround, Step
 from unrolled.kernels.attention import reference as attention_reference
 from unrolled.kernels.attention.scan import Attended, AttentionJob
 from unrolled.nn.dropin import DropIn
 
 
 @dataclass(frozen=True)
-class FedCell:
-    """A cell whose input is [x ; what it is fed], so that a step of the decoder is a step of a cell alone."""
+class FedCell(CellAround):
+    """A cell with the input [x ; fed], so that a step of the decoder is a step of one cell."""
 
-    cell: AnyCell
     weight_feed: Tensor  # (G, F)
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        return self.cell.state_names
-
-    @property
-    def state_sizes(self) -> tuple[int, ...]:
-        return self.cell.state_sizes
-
-    @property
-    def gate_names(self) -> tuple[str, ...]:
-        return self.cell.gate_names
 
     def project(self, x: Tensor) -> Tensor:
         width = x.shape[-1] - self.weight_feed.shape[1]
@@ -44,13 +31,12 @@ class FedCell:
         return Step(*self.cell.step(gates_x, state))
 
 
-class _Recorder:
-    """A cell that does what another does, keeps it, and adds zeros to its states whose gradient can be asked for."""
+@dataclass(frozen=True)
+class _Recorder(CellAround):
+    """Records the steps of a cell, and adds zeros to its states to obtain their gradients."""
 
-    def __init__(self, cell: AnyCell, probes: State) -> None:
-        self.cell, self.probes = cell, probes
-        self.state_names, self.state_sizes, self.gate_names = cell.state_names, cell.state_sizes, cell.gate_names
-        self.seen: list[tuple[Tensor, State, State, tuple[Tensor, ...]]] = []
+    probes: State
+    seen: list[tuple[Tensor, State, State, tuple[Tensor, ...]]] = field(default_factory=list)
 
     def project(self, x: Tensor) -> Tensor:
         return self.cell.project(x)
@@ -63,14 +49,14 @@ class _Recorder:
 
 
 def traced_attention(job: AttentionJob, x: Tensor, rnn: DropIn, weight_feed: Tensor) -> tuple[Attended, Trace]:
-    """The job on the reference engine, the same numbers to the bit, and the trace of its layer, named "l0"."""
+    """Run the job on the reference engine, bit for bit the same, and trace its layer, named "l0"."""
     inner = job.cell.cell
     batch, steps = x.shape[:2]
     probes = tuple(x.new_zeros(batch, steps, size).requires_grad_() for size in inner.state_sizes)
     recorder = _Recorder(inner, probes)
     seen = attention_reference.run(replace(job, cell=replace(job.cell, cell=recorder)))
     fed = seen.context
-    if len(job.state) > len(inner.state_sizes):  # Luong's: what was said a step before
+    if len(job.state) > len(inner.state_sizes):  # Luong's: the output of the step before
         fed = torch.cat([job.state[-1][:, None], seen.output[:, :-1]], dim=1)
     names = inner.state_names
     columns = list(zip(*recorder.seen, strict=True))
@@ -88,8 +74,8 @@ def traced_attention(job: AttentionJob, x: Tensor, rnn: DropIn, weight_feed: Ten
     parameters = {f"{kind}_l0": getattr(rnn, f"{kind}_l0") for kind in rnn._kinds()} | {"weight_feed_l0": weight_feed}
     build = rnn._cell_builder("l0", None, None)
 
-    def cell_of(given: Mapping[str, Tensor]) -> FedCell:
-        return FedCell(build(given), given["weight_feed_l0"])
+    def cell_of(weights: Mapping[str, Tensor]) -> FedCell:
+        return FedCell(build(weights), weights["weight_feed_l0"])
 
     trace = Trace(seen.output, seen.state, {"l0": scan}, {"l0": (cell_of, parameters)}, "reference")
     return seen, trace

@@ -1,4 +1,4 @@
-"""Checks of every layer before it runs, in one wording."""
+"""Checks of the arguments of all layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unrolled.errors import UnknownOption, UserError, UserTypeError, unknown_nam
 
 
 def check_input(layer: str, x: Tensor, input_size: int, weight: Tensor) -> None:
-    """x must have features last, the weights' dtype and their device."""
+    """Check the shape of x, and that it has the weights' dtype and device."""
     if not isinstance(x, Tensor):
         raise UserTypeError(f"The input must be a tensor, got {type(x).__name__}.")
     if x.dim() not in (2, 3):
@@ -49,7 +49,7 @@ def check_steps(steps: int) -> None:
 
 
 def check_hidden(states: Sequence[Tensor], sizes: Sequence[int], runs: int, x: Tensor, unbatched: bool) -> None:
-    """The initial states of a drop-in, in torch's layout; x is (B, T, D) already."""
+    """Check the initial states of a drop-in, in torch's layout; x is (B, T, D)."""
     names = ("h_0", "c_0")[: len(states)]
     for name, state in zip(names, states, strict=True):
         if not isinstance(state, Tensor):
@@ -77,7 +77,7 @@ def check_hidden(states: Sequence[Tensor], sizes: Sequence[int], runs: int, x: T
 
 
 def check_state(name: str, state: Tensor, shape: tuple[int, ...], meaning: str, x: Tensor) -> None:
-    """An initial state must have the layer's shape, and x's dtype and device."""
+    """Check that an initial state has this shape, and x's dtype and device."""
     if not isinstance(state, Tensor):
         raise UserTypeError(f"The initial state {name} must be a tensor, got {type(state).__name__}.")
     if tuple(state.shape) != shape:
@@ -86,7 +86,7 @@ def check_state(name: str, state: Tensor, shape: tuple[int, ...], meaning: str, 
 
 
 def check_state_kind(name: str, state: Tensor, x: Tensor) -> None:
-    """An initial state must have x's dtype and device."""
+    """Check that an initial state has x's dtype and device."""
     if state.device != x.device:
         raise UserError(
             f"Input and hidden tensors are not at the same device, found input tensor at {x.device} "
@@ -100,7 +100,7 @@ def check_state_kind(name: str, state: Tensor, x: Tensor) -> None:
 
 
 def check_resets(resets: Tensor, batch: int, steps: int, *, time_first: bool, device: torch.device) -> Tensor:
-    """(B,) or the input's first two dimensions, bool; returned as (B,) or (B, T) on the input's device."""
+    """Check resets, (B,) or in the input's layout; return (B,) or (B, T) on the input's device."""
     if not isinstance(resets, Tensor) or resets.dtype != torch.bool:
         got = resets.dtype if isinstance(resets, Tensor) else type(resets).__name__
         raise UserError(f"resets are {got}.", "Expected a torch.bool tensor, True where a new sequence begins.")
@@ -134,7 +134,7 @@ def check_flags(**flags: object) -> None:
 
 
 def check_dropout(value: object) -> None:
-    """torch.nn's, which, unlike the probabilities below, may be 1."""
+    """Check torch.nn's dropout, which may be 1, unlike the other probabilities."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1:
         raise UserError(
             "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
@@ -143,7 +143,7 @@ def check_dropout(value: object) -> None:
 
 
 def check_projection(proj_size: object, hidden_size: int) -> None:
-    """The width of an LSTM's h."""
+    """Check the projected width of an LSTM's h."""
     if isinstance(proj_size, bool) or not isinstance(proj_size, int):
         raise UserTypeError(f"proj_size should be of type int, got: {type(proj_size).__name__} ({proj_size!r}).")
     if proj_size < 0:
@@ -162,7 +162,7 @@ def check_probability(name: str, value: object) -> float:
 
 
 def check_pair(name: str, value: object) -> tuple[float, float]:
-    """One probability for both, or one for each."""
+    """A pair of probabilities, from one for both or one for each."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise UserError(f"{name}={value!r} has {len(value)} numbers.", "Expected one number, or a pair.")
@@ -178,7 +178,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def check_options(layer: str, unknown: Mapping[str, object], known: Iterable[str]) -> None:
-    """Refuses the first option a layer does not have, and names the nearest it has."""
+    """Reject the first unknown option of a layer, with the most similar known one."""
     for name in unknown:
         if name == "proj_size":
             raise UserError(

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-FORBIDDEN = -1e4  # added to a transition that decoding may not take: finite, so that some path is always left
-LARGEST_SPREAD = 300.0  # of the transitions, in nats, up to which scaled numbers in float64 lose no path that counts
+FORBIDDEN = -1e4  # score of a forbidden transition: finite, so that a path always remains
+LARGEST_SPREAD = 300.0  # of the transitions, in nats, that scaled float64 numbers represent without underflow
 
 
 class CRF(nn.Module):
-    """Scores of whole tag sequences: what each step says of its tag, plus what one tag says of the next.
+    """Scores of whole tag sequences: emissions of each step, plus transitions between tags.
 
         score(x, y) = start[y_1] + Σ_t emissions[t, y_t] + Σ_t transitions[y_t, y_t+1] + end[y_T]
         log p(y | x) = score(x, y) − log Σ_y' exp score(x, y')
@@ -33,7 +33,7 @@ class CRF(nn.Module):
         self.end = nn.Parameter(torch.zeros(num_tags))
 
     def forward(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """log p(tags) of each sequence: emissions (B, T, K), tags (B, T), lengths (B,) → (B,); empty ones have 0."""
+        """log p(tags) of each sequence: emissions (B, T, K), tags (B, T), lengths (B,) → (B,); 0 if empty."""
         score = self.score(emissions, tags, lengths)
         return score - log_partition(emissions, self.transitions, self.start, self.end, lengths)
 
@@ -52,9 +52,9 @@ class CRF(nn.Module):
     def decode(
         self, emissions: Tensor, lengths: Tensor, forbidden: tuple[Tensor, Tensor, Tensor] | None = None
     ) -> list[list[int]]:
-        """The likeliest tags of each sequence (Viterbi).
+        """The most likely tags of each sequence (Viterbi).
 
-        `forbidden` are masks of transitions (K, K), first tags (K,) and last tags (K,) that may not be.
+        `forbidden` are masks of forbidden transitions (K, K), first tags (K,) and last tags (K,).
         """
         return viterbi(emissions, *self._allowed(forbidden), lengths)
 
@@ -62,7 +62,7 @@ class CRF(nn.Module):
     def marginals(
         self, emissions: Tensor, lengths: Tensor, forbidden: tuple[Tensor, Tensor, Tensor] | None = None
     ) -> Tensor:
-        """The probability of each tag at each step over all sequences, (B, T, K); those `forbidden` count as none.
+        """The probability of each tag at each step over all sequences that are not `forbidden`, (B, T, K).
 
             p(y_t = k | x) = ∂ log Σ_y exp score(x, y) / ∂ emissions[t, k]
 
@@ -78,7 +78,7 @@ class CRF(nn.Module):
         return chances
 
     def _allowed(self, forbidden: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions, first and last tags, with what may not be far below all others."""
+        """The scores of transitions, first and last tags, very low if forbidden."""
         scores = (self.transitions, self.start, self.end)
         if forbidden is None:
             return scores
@@ -89,10 +89,10 @@ class CRF(nn.Module):
 def log_partition(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor) -> Tensor:
     """log Σ over all tag sequences of exp score (the forward algorithm), (B,).
 
-    Scaled numbers in float64 are exact and fast as long as transitions differ by less than `LARGEST_SPREAD`; beyond,
-    logarithms are added up.
+    Scaled float64 numbers are fast and exact while transitions differ by less than `LARGEST_SPREAD`; beyond that it
+    computes with logarithms.
     """
-    ends = torch.cat([transitions, end[:, None]], dim=1).detach()  # (K, K + 1): every way to go on from a tag
+    ends = torch.cat([transitions, end[:, None]], dim=1).detach()  # (K, K + 1): all transitions from a tag
     spread = float((ends.amax(0) - ends.amin(0)).max())
     if spread <= LARGEST_SPREAD:
         function = cast(Any, _LogPartition)
@@ -104,7 +104,7 @@ def log_partition(emissions: Tensor, transitions: Tensor, start: Tensor, end: Te
 def log_partition_of_logs(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> Tensor:
-    """The same by its definition, step by step in logarithms; any order of derivative."""
+    """`log_partition` by its definition, in logarithms; any order of derivative."""
     alpha = start + emissions[:, 0]  # (B, K)
     for t in range(1, emissions.shape[1]):
         new = (alpha[:, :, None] + transitions).logsumexp(1) + emissions[:, t]
@@ -115,7 +115,7 @@ def log_partition_of_logs(
 class _LogPartition(torch.autograd.Function):
     """Forward and backward algorithm on numbers scaled to sum to 1 at every step.
 
-    Rows are sorted by falling length, so that those still running at a step are the first ones. The transitions'
+    Rows are sorted by falling length, so that the rows of a step are the first ones. The transitions'
     gradient, the expected number of each, is one matrix product over all steps of all rows.
     """
 
@@ -128,7 +128,7 @@ class _LogPartition(torch.autograd.Function):
         steps = emissions.shape[1]
         running = (ordered[None, :] > torch.arange(steps, device=lengths.device)[:, None]).sum(1).tolist()
         scores = emissions.detach()[order].transpose(0, 1).double()  # (T, B, K)
-        pull = transitions.amax(0).double()  # what every way to a tag has in common belongs to the tag
+        pull = transitions.amax(0).double()  # the largest transition to a tag, moved into its score
         scores[0] += start
         scores[1:] += pull
         highest = scores.amax(-1, keepdim=True)
@@ -162,7 +162,7 @@ class _LogPartition(torch.autograd.Function):
         order, ordered, local, between, last, alphas, scales, ending = ctx.saved_tensors
         weight = gradient.double()[order]  # (B,)
         betas = torch.zeros_like(alphas)  # scaled so that alpha · beta is a tag's probability, times the weight
-        arrivals = torch.zeros_like(alphas)  # what is ahead of a tag at step t, its own score included
+        arrivals = torch.zeros_like(alphas)  # betas before step t, with the tag's own score
         before = between.t().contiguous()
         done = 0  # rows that have begun, from their last step backwards
         first = weight[:, None] * last / ending[:, None]  # (B, K), at each row's last step

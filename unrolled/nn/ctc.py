@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss, alignments, and targets that have no path."""
+"""Connectionist temporal classification: the loss, alignments, and targets without a path."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def ctc_loss(
 ) -> Tensor:
     """−log of the probability of all paths that read as the target (Graves et al. 2006).
 
-    A path has one label or a blank for each frame; it reads as what is left when repeated labels become one and then
-    blanks are removed. The arguments are those of `torch.nn.functional.ctc_loss`, but batch first:
+    A path has one label or a blank for each frame; it is read by merging repeated labels and then removing blanks. The
+    arguments are those of `torch.nn.functional.ctc_loss`, but batch first:
 
     - `log_probs` (B, T, V), or (T, V) for one sequence: log-probabilities, the result of `log_softmax`.
-    - `targets` (B, L) padded with anything, or all labels one after the other (ΣL,), or a list of lists.
+    - `targets` (B, L) with any padding, or all labels concatenated (ΣL,), or a list of lists.
     - `input_lengths`, `target_lengths` (B,); none: all frames, all labels.
     - `reduction`: "none"; "sum"; or "mean", which divides each loss by its target's length (at least 1) first.
-    - `zero_infinity`: a target that has no path counts 0. Without it its loss is infinite; its gradient is 0 always.
+    - `zero_infinity`: a target without a path counts 0; otherwise its loss is infinite. Its gradient is 0 either way.
 
-    An empty target is read by blanks alone. The gradient is the derivative with respect to `log_probs` themselves;
-    torch's own has softmax(log_probs) added to it. Below a `log_softmax` the two are the same.
+    The path of an empty target has only blanks. The gradient is the derivative with respect to `log_probs`; torch's has
+    softmax(log_probs) added to it. After `log_softmax` the two give the same gradient.
 
     `backend`: "native" (C++, float32), "reference" (plain torch in float64, derivatives of any order) or "auto".
 
@@ -70,18 +70,18 @@ def ctc_loss(
 
 
 class Infeasible(NamedTuple):
-    """A target that no path through its frames can read as."""
+    """A target with more labels than its frames can hold."""
 
     sample: int  # its index
     frames: int
-    needed: int  # one frame for each label, and one for the blank between two that are the same
+    needed: int  # a frame for each label, and one for the blank between equal labels
 
     def __str__(self) -> str:
         return f"sample {self.sample} has {self.frames} frames, its target needs {self.needed}"
 
 
 def find_infeasible(targets: Sequence[Sequence[int] | Tensor], input_lengths: Lengths) -> list[Infeasible]:
-    """The samples whose targets are too long for their frames, to be named before training begins.
+    """The samples whose targets are too long for their frames, for a report before training.
 
     >>> found = find_infeasible([[1, 2], [1, 1], [], [3]], [2, 2, 0, 0])
     >>> for one in found:
@@ -109,7 +109,7 @@ class Alignment:
 
 
 def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0, backend: str = "auto") -> Alignment:
-    """The likeliest path that reads as the target: log_probs (T, V), forced alignment (Viterbi).
+    """The most likely path of the target: log_probs (T, V), forced alignment (Viterbi).
 
     >>> likely = torch.tensor([0, 1, 1, 0, 2])
     >>> ctc_align(torch.eye(3)[likely].mul(5).log_softmax(-1), [1, 2])
@@ -132,7 +132,7 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
         (frames, count) = (len(log_probs), len(labels))
         raise UserError(
             f"No path of {frames} frames reads as the target of {count} labels.",
-            "A target needs a frame for each label, a blank between two that are the same, and probabilities above 0.",
+            "A target needs a frame for each label, a blank between equal labels, and probabilities above 0.",
         )
     spans = [(path.index(2 * j + 1), len(path) - path[::-1].index(2 * j + 1)) for j in range(len(labels))]
     shown = [int(labels[s // 2]) if s % 2 else blank for s in path]
@@ -143,7 +143,7 @@ def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int 
     """The probability of each state at each frame, of paths that read as the target: (T, V) → (T, 2L + 1).
 
     The states are a blank, the first label, a blank, the second, …, a blank. Each row sums to one. It is the
-    derivative of log P(target) by what is added to a state's score at a frame.
+    derivative of log P(target) with respect to the score of a state at a frame.
 
     >>> ctc_occupancy(torch.tensor([[0.4, 0.6], [0.6, 0.4]]).log(), [1]).round(decimals=2)
     tensor([[0.2100, 0.7900, 0.0000],
@@ -186,7 +186,7 @@ def _job(
         sample = int((offsets <= place).sum()) - 1
         raise UserError(
             f"The target of sample {sample} holds the label {int(flat[place])}.",
-            f"Labels go from 0 to {labels - 1}, and the blank {blank} is not one of a target's.",
+            f"Labels go from 0 to {labels - 1}, without the blank {blank}.",
         )
     return CTCJob(log_probs, flat, offsets, inputs, lengths, blank)
 
@@ -194,7 +194,7 @@ def _job(
 def _flat_targets(
     targets: Tensor | Sequence[Sequence[int]], target_lengths: Lengths | None, batch: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """All labels in one row, where each target begins, and its length."""
+    """All labels concatenated, and the offset and length of each target."""
     if not isinstance(targets, Tensor):
         rows = [torch.as_tensor(row, dtype=torch.int64) for row in targets]
         own = torch.tensor([len(row) for row in rows], dtype=torch.int64)
@@ -217,7 +217,7 @@ def _flat_targets(
             )
         targets = targets[torch.arange(targets.shape[1]) < lengths[:, None]]
     elif target_lengths is None:
-        raise UserError("targets one after the other need target_lengths.", "Say how long each is.")
+        raise UserError("Concatenated targets need target_lengths.", "Give the length of each.")
     else:
         lengths = _as_lengths(target_lengths, batch, "target_lengths")
     if int(lengths.sum()) != len(targets):

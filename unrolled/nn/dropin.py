@@ -34,6 +34,7 @@ from unrolled.nn.stack import (
     combine,
     run_stack,
     suffix,
+    traced_cells,
     variational_mask,
     zoneout_keep,
 )
@@ -49,7 +50,7 @@ EXTRAS: dict[str, Any] = {
     "init": "torch",
     "backend": "auto",
 }
-"""The options every drop-in has beyond torch.nn's, and their defaults."""
+"""The options of every drop-in that torch.nn lacks, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,17 @@ class _Call:
     resets: Tensor | None
     packed: PackedSequence | None
     unbatched: bool
-    fresh: bool  # whether the states are zero, as no others were given or learned
+    fresh: bool  # the states are zero: none were passed or learned
 
 
 class DropIn(Scriptable, nn.RNNBase):
-    """The base of the drop-ins; `cell_class` and the hooks below are what tells them apart."""
+    """The base of the drop-ins, which differ in `cell_class` and the hooks below."""
 
     cell_class: ClassVar[type[RNNCell | LSTMCell | GRUCell]]
     own_options: ClassVar[dict[str, Any]] = {}
 
     def _set_options(self, options: Mapping[str, Any]) -> None:
-        """Checks and stores the options, adds the parameters they need, initialises."""
+        """Check and store the options, add their parameters and initialise."""
         known = {**EXTRAS, **self.own_options}
         check_options(type(self).__name__, {k: v for k, v in options.items() if k not in known}, known)
         given = {**known, **options}
@@ -121,7 +122,7 @@ class DropIn(Scriptable, nn.RNNBase):
         return ["weight_ih", "weight_hh", *bias, *projection, *self._extra_shapes()]
 
     def _weight(self) -> Tensor:
-        """Tells the layer's dtype and device; looked up by name, so that parametrizations and functional_call hold."""
+        """A weight with the layer's dtype and device; by name, for parametrizations and functional_call."""
         weight: Tensor = getattr(self, "weight_hh_l0")  # noqa: B009
         return weight
 
@@ -136,7 +137,7 @@ class DropIn(Scriptable, nn.RNNBase):
         return {}
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew, as `init` says."""
+        """Initialise all parameters again, according to `init`."""
         initialize(self, "torch")
         if getattr(self, "init", ("torch",)) != ("torch",):
             initialize(self, self.init)
@@ -149,14 +150,14 @@ class DropIn(Scriptable, nn.RNNBase):
         self,
         input: Tensor | PackedSequence,
         hx: Tensor | tuple[Tensor, Tensor] | None = None,
-        lengths: Tensor | Iterable[int] | None = None,  # by position too: so the legacy ONNX exporter calls a layer
+        lengths: Tensor | Iterable[int] | None = None,  # positional too, for the legacy ONNX exporter
         resets: Tensor | None = None,
     ) -> Any:
         """As torch.nn's: input and initial state → output and final state.
 
-        `lengths` (B,) takes the place of packing: steps past a length leave the state alone and output zero.
-        `resets` is True where a new sequence begins, in the input's layout (batch and time as there), or (B,) for
-        the first step: the state returns to zero, or to the learned initial state.
+        `lengths` (B,) replaces packing: steps past a length keep the state and output zero. `resets`, in the input's
+        layout of batch and time, or (B,) for the first step, is True where a new sequence begins: the state returns
+        to zero, or to the learned initial state.
         """
         if unusual(input, self._parameters.get("weight_hh_l0")):
             done = handed_over(self, input, hx, lengths, resets)
@@ -177,17 +178,16 @@ class DropIn(Scriptable, nn.RNNBase):
         lengths: Tensor | Iterable[int] | None = None,
         resets: Tensor | None = None,
     ) -> Trace:
-        """Runs the layer and keeps every state and gate: see `Trace`.
+        """Run the layer and keep every state and gate: see `Trace`.
 
-        The numbers are those of `forward` on the same engine, to the bit; `trace.engine` says which it was.
+        The numbers equal those of `forward` on the same engine, `trace.engine`, bit for bit.
         """
         call = self._open(input, hx, lengths, resets)
         layers = self._runs(call)
         engine = choose(layers[0][0].job(call.x, call.lengths, call.resets), self.backend, traced=True).engine
         stacked = self._stack(layers, call, engine, traced=True)
         output, state = self._close(call, stacked)
-        cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
-        return Trace(output, state, stacked.scans, cells, engine)
+        return Trace(output, state, stacked.scans, traced_cells(layers), engine)
 
     def stepper(self, weights: str = "fp32") -> Stepper:
         """The layer one step at a time, for streaming, with weights in fp32, fp16, int16 or int8: see `Stepper`.
@@ -222,7 +222,7 @@ class DropIn(Scriptable, nn.RNNBase):
         lengths: Tensor | Iterable[int] | None,
         resets: Tensor | None,
     ) -> _Call:
-        """Checks what came in and lays it out batch first."""
+        """Check the arguments and bring them into batch-first layout."""
         packed = None
         if isinstance(input, PackedSequence):
             packed = input
@@ -251,11 +251,11 @@ class DropIn(Scriptable, nn.RNNBase):
         return _Call(x, self._states(hx, x, unbatched), lengths, resets, packed, unbatched, fresh)
 
     def _states(self, hx: Tensor | tuple[Tensor, Tensor] | None, x: Tensor, unbatched: bool) -> State:
-        """The initial states, (L·directions, B, size) each: given, learned or zero."""
+        """The initial states, (L·directions, B, size) each: `hx`, learned or zero."""
         names, sizes, runs = self.cell_class.state_names, self._state_sizes(), len(self._run_names())
         if hx is None:
             learned = self._learned_states(x.shape[0])
-            if learned is None and len(set(sizes)) == 1:  # all at once: on a GPU each is a launch
+            if learned is None and len(set(sizes)) == 1:  # one tensor: on a GPU each one is a launch
                 return x.new_zeros(len(sizes), runs, x.shape[0], sizes[0]).unbind()
             return learned or tuple(x.new_zeros(runs, x.shape[0], size) for size in sizes)
         given = hx if isinstance(hx, (tuple, list)) else (hx,)
@@ -273,7 +273,7 @@ class DropIn(Scriptable, nn.RNNBase):
         return tuple(p.unsqueeze(1).expand(-1, batch, -1) for p in learned)
 
     def _runs(self, call: _Call) -> list[list[DirectionRun]]:
-        """Every layer's directions with cell, state and, while training, freshly drawn masks."""
+        """The directions of every layer with cell, state and, in training, freshly sampled masks."""
         batch, kinds, sizes = call.x.shape[0], self._kinds(), self._state_sizes()
         learned = self._learned_states(batch)
         drop_input, drop_hidden = self.variational_dropout if self.training else (0.0, 0.0)
@@ -318,7 +318,7 @@ class DropIn(Scriptable, nn.RNNBase):
         return cell_of
 
     def single_cell(self, batch: int) -> RNNCell | LSTMCell | GRUCell:
-        """The first layer's cell with, while training, freshly drawn masks: for a loop of one's own over its steps."""
+        """The first layer's cell, in training with freshly sampled masks, for a custom loop over its steps."""
         hidden = self.variational_dropout[1] if self.training else 0.0
         hidden_mask = variational_mask(hidden, self._weight(), batch, self._state_sizes()[0])
         cell = self._cell_builder("l0", hidden_mask, self._drawn_dropconnect("l0"))(
@@ -329,21 +329,13 @@ class DropIn(Scriptable, nn.RNNBase):
 
     def _stack(self, layers: list[list[DirectionRun]], call: _Call, backend: str, traced: bool = False) -> Stacked:
         dropout = self.dropout if self.training else 0.0
-        return run_stack(
-            layers,
-            call.x,
-            lengths=call.lengths,
-            resets=call.resets,
-            dropout=dropout,
-            backend=backend,
-            traced=traced,
-        )
+        return run_stack(layers, call.x, call.lengths, call.resets, dropout, backend, traced=traced)
 
     def _close(self, call: _Call, stacked: Stacked) -> Any:
         """Output and final state in torch's layout."""
         output = combine(stacked.outputs, self.combine, getattr(self, "combine_weight", None))
         states = zip(*stacked.states.values(), strict=True)
-        # on a GPU a copy is a launch; on a CPU what an engine made would lie between blocks that are freed
+        # on a GPU a copy is a launch; on a CPU it avoids fragmenting the memory that the engine frees
         as_it_is = len(stacked.states) == 1 and output.device.type == "cuda"
         final = tuple(p[0][None] if as_it_is else torch.stack(p) for p in states)
         return self._laid_out(call, output), self._state_laid_out(call, final)
@@ -381,7 +373,7 @@ class DropIn(Scriptable, nn.RNNBase):
             output = output if self.batch_first else output.transpose(0, 1)
             final = final if isinstance(final, tuple) else (final,)
             return self._laid_out(call, output), self._state_laid_out(call, final)
-        # torch wants no empty sequence: one runs a step on zeros, whose result is thrown away
+        # torch rejects empty sequences: they run one step on zeros, and its result is discarded
         real = (call.lengths > 0)[:, None]  # (B, 1)
         x = torch.where(real[..., None], call.x, 0)
         packed = pack_padded_sequence(x, call.lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
@@ -394,7 +386,7 @@ class DropIn(Scriptable, nn.RNNBase):
 
 
 def _pack_like(packed: PackedSequence, output: Tensor, lengths: Tensor | None) -> PackedSequence:
-    """Packs a padded output (B, T, O) as the input was packed."""
+    """Pack a padded output (B, T, O) like the input."""
     assert lengths is not None
     lengths = lengths.cpu()
     if packed.sorted_indices is not None:

@@ -1,4 +1,4 @@
-"""Dropout whose masks cost a CPU little: sixteen random bits for a number, where torch draws a double for each."""
+"""Fast dropout on a CPU: masks from sixteen random bits per number, where torch samples a double."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = 1 << 16
 def keep_mask(p: float, like: Tensor, *shape: int) -> Tensor:
     """Zeros with probability p, and 1 / (1 - p) otherwise, in the dtype and on the device of `like`.
 
-    On a CPU p is taken to the nearest of 65,536 levels, which the other value allows for: the mean is one.
+    On a CPU p is rounded to one of 65,536 levels, and the other value is adjusted so that the mean is one.
 
     >>> mask = keep_mask(0.25, torch.zeros(()), 1000, 8)
     >>> sorted(set(mask.flatten().tolist()))
@@ -31,7 +31,7 @@ def keep_mask(p: float, like: Tensor, *shape: int) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout`, faster on a CPU; its masks are other ones for the same seed.
+    """`torch.nn.Dropout`, faster on a CPU, with other masks for the same seed.
 
     >>> layer = Dropout(0.5)
     >>> bool((layer(torch.ones(1000)) == 0).any()), bool((layer.eval()(torch.ones(1000)) == 0).any())

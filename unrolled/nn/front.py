@@ -1,4 +1,4 @@
-"""Layers before the recurrence: dense ones for vectors, convolutions for images and spectrograms."""
+"""Layers before the recurrence: dense for vectors, convolutions for images and spectrograms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class DenseFront(nn.Module):
-    """Feed-forward layers on each step alone: (B, T, D) → (B, T, sizes[-1]); no sizes: the input as it is."""
+    """Feed-forward layers on each step alone: (B, T, D) → (B, T, sizes[-1]); no sizes: the input itself."""
 
     def __init__(self, input_size: int, sizes: Sequence[int], dropout: float = 0.0) -> None:
         super().__init__()
@@ -52,9 +52,9 @@ class ImageFront(nn.Module):
 class ConvolutionFront(nn.Module):
     """Convolutions over time and features together: (B, T, D) → (B, T / time_factor, output_size).
 
-    Each layer is a 3×3 convolution that moves on by its stride over time and by two over features, and ReLU. With
-    `causal` it sees a step and the two before it, and no output depends on what comes later. Beyond a row's length
-    everything is kept at 0, so that padding changes nothing.
+    Each layer is a 3×3 convolution with its own stride over time and stride 2 over features, and ReLU. With `causal` it
+    reads a step and the two before it, so that no output depends on later steps. Padding is kept at 0 in every layer,
+    so that it has no effect.
 
     >>> front = ConvolutionFront(48, [16, 32], [2, 2])
     >>> output, lengths = front(torch.zeros(2, 10, 48), torch.tensor([10, 7]))
@@ -70,7 +70,7 @@ class ConvolutionFront(nn.Module):
             for before, after, stride in zip([1, *channels], channels, strides, strict=False)
         ]
         self.convolutions = nn.ModuleList(convolutions)
-        for convolution in convolutions:  # signals neither grow nor fade on the way through (He et al. 2015)
+        for convolution in convolutions:  # keeps the variance of signals (He et al. 2015)
             nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
             assert convolution.bias is not None
             nn.init.zeros_(convolution.bias)

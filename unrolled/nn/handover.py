@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 _PLAIN = (Tensor, nn.Parameter)
 _TORCHS = (nn.LSTM, nn.GRU, nn.RNN)
-_OF_NO_ACCOUNT = ("init", "backend")  # options that change no number of a layer that exists
+_WITHOUT_EFFECT = ("init", "backend")  # on the results of an existing layer
 _OF_TRAINING = ("variational_dropout", "dropconnect")
 
 
 def unusual(input: object, weight: Tensor | None) -> bool:
     """True if a call is being recorded, or has tensors whose class overrides torch's functions.
 
-    `weight` is one of the layer's parameters as it stands; None where there are parametrizations.
+    `weight` is one of the layer's parameters; None if it is parametrized.
     """
-    if torch.compiler.is_compiling():  # it looks through our engines
+    if torch.compiler.is_compiling():  # the compiler traces our engines
         return False
     if type(input) is not Tensor and not isinstance(input, PackedSequence) and _overrides(input):
         return True
@@ -51,18 +51,18 @@ def handed_over(
     lengths: Tensor | Iterable[int] | None,
     resets: Tensor | None,
 ) -> Any:
-    """The result of torch.nn's own layer for such a call; None where it cannot run it."""
+    """The result of torch.nn's own layer for an unusual call; None if it cannot run it."""
     if isinstance(input, torch.fx.Proxy):  # symbolic tracing: one node, as for torch.nn's layers
-        given = {"lengths": lengths, "resets": resets}
-        kwargs = {name: value for name, value in given.items() if value is not None}
+        options = {"lengths": lengths, "resets": resets}
+        kwargs = {name: value for name, value in options.items() if value is not None}
         tracer: Any = input.tracer
         return tracer.create_proxy("call_module", tracer.path_of_module(layer), (input, hx), kwargs)
     if not hasattr(type(input), "__torch_function__") and not isinstance(input, PackedSequence):
-        return None  # no tensor of any kind
+        return None  # not a tensor
     missing = beyond_torch(layer)
     per_sample = type(layer._weight()).__name__ == "ExpandedWeight"
     if not missing and lengths is None and resets is None and layer.backend in ("auto", "torch"):
-        with torch_engine.without_onednn() if per_sample else nullcontext():  # which per-sample gradients do not know
+        with torch_engine.without_onednn() if per_sample else nullcontext():  # oneDNN has no per-sample gradients
             return layer.torch_forward(input, hx)
     if per_sample:
         why = f"torch.nn has no {', '.join(missing)}" if missing else "lengths, resets or an engine by name was given"
@@ -74,8 +74,8 @@ def handed_over(
 
 
 def beyond_torch(layer: DropIn) -> list[str]:
-    """The options of a layer, as it is set now, that torch.nn's does not have."""
-    passed = (*_OF_NO_ACCOUNT, *(() if layer.training else _OF_TRAINING))
+    """The options in use that torch.nn's layer does not have."""
+    passed = (*_WITHOUT_EFFECT, *(() if layer.training else _OF_TRAINING))
     names = [name for name in layer._options if name not in passed]
     if layer.mode.startswith("RNN") and layer.nonlinearity not in ("tanh", "relu"):
         names.append("nonlinearity")
@@ -83,7 +83,7 @@ def beyond_torch(layer: DropIn) -> list[str]:
 
 
 def as_torch(layer: DropIn) -> nn.RNNBase:
-    """torch.nn's layer with the same options and the very same parameters."""
+    """torch.nn's layer with the same options, sharing the parameters."""
     kind: Any = next(base for base in _TORCHS if isinstance(layer, base))
     missing = beyond_torch(layer)
     if missing:
@@ -95,7 +95,7 @@ def as_torch(layer: DropIn) -> nn.RNNBase:
     if layer.mode.startswith("RNN"):
         options["nonlinearity"] = layer.nonlinearity
     names = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
-    with warnings.catch_warnings():  # of a dropout without effect the layer itself was warned
+    with warnings.catch_warnings():  # about dropout without effect: reported for this layer already
         warnings.simplefilter("ignore")
         made: nn.RNNBase = kind(**{name: getattr(layer, name) for name in names}, **options, device="meta")
     for name in made._flat_weights_names:
@@ -108,8 +108,8 @@ def as_torch(layer: DropIn) -> nn.RNNBase:
 def to_torch(model: nn.Module) -> nn.Module:
     """A copy of a model in which every RNN, LSTM and GRU of ours is torch.nn's own, with the same weights.
 
-    For what knows torch.nn's classes alone: torch's quantisation, TorchScript. A layer with an option that torch.nn
-    does not have is an error that names it; what acts in training alone is no matter in evaluation mode.
+    For tools that support only torch.nn's classes: torch's quantisation, TorchScript. Options that torch.nn lacks raise
+    an error, except, in evaluation mode, those of training.
 
     >>> import unrolled
     >>> to_torch(torch.nn.Sequential(unrolled.LSTM(3, 4), torch.nn.Flatten()).eval())
@@ -123,7 +123,7 @@ def to_torch(model: nn.Module) -> nn.Module:
     model = copy.deepcopy(model)
     if isinstance(model, DropIn):
         return as_torch(model)
-    made: dict[DropIn, nn.RNNBase] = {}  # a layer that stands in two places is one layer
+    made: dict[DropIn, nn.RNNBase] = {}  # a shared layer stays shared
     for module in list(model.modules()):
         for name, child in module._modules.items():
             if isinstance(child, DropIn):
@@ -136,7 +136,7 @@ class Scriptable:
     """The attributes that torch's scripting and quantisation read on a drop-in."""
 
     def __prepare_scriptable__(self: DropIn) -> nn.RNNBase:  # type: ignore[misc]
-        """torch.jit.script puts what this gives in our place, also in the model it was given."""
+        """The layer that torch.jit.script puts in our place, also in the original model."""
         made = as_torch(self)
         note(
             f"torch.jit.script compiles torch.nn.{type(made).__name__}, and leaves it in the model in place of "

@@ -19,7 +19,7 @@ def torch_default(layer: nn.RNNBase) -> None:
 
 @torch.no_grad()
 def fill_default(name: str, parameter: Tensor, hidden_size: int) -> None:
-    """One parameter's default, told by its name."""
+    """Fill one parameter with the default for its name."""
     if name.startswith(("norm_c_bias", "initial_", "combine_weight")):
         parameter.zero_()
     elif name.startswith("norm_"):
@@ -57,7 +57,7 @@ def forget_bias(layer: nn.RNNBase) -> None:
 
 @torch.no_grad()
 def identity(layer: nn.RNNBase) -> None:
-    """U = 1, W normal with deviation 0.001, biases zero: a ReLU RNN that starts by adding up (Le et al. 2015)."""
+    """U = 1, W normal with deviation 0.001, biases zero: a ReLU RNN that starts as a sum (Le et al. 2015)."""
     if not isinstance(layer, nn.RNN):
         raise UserError(
             f"init='identity' is for RNN(nonlinearity='relu'), got {type(layer).__name__}.",
@@ -81,7 +81,7 @@ INITS: dict[str, Callable[[nn.RNNBase], None]] = {
 
 
 def initialize(layer: nn.RNNBase, names: str | Iterable[str]) -> None:
-    """Applies initialisations one after the other; each leaves alone what it does not speak of.
+    """Apply initialisations in order; each changes only its own parameters.
 
     >>> import unrolled
     >>> layer = unrolled.LSTM(2, 3)

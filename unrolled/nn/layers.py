@@ -1,14 +1,14 @@
-"""RNN, LSTM and GRU as torch.nn has them, and what torch.nn does not have.
+"""Drop-in RNN, LSTM and GRU for torch.nn, with more options.
 
-Change the import and nothing else: constructors, calls, parameter names and results are torch.nn's. Everything
-beyond it is a keyword with a default that changes nothing. All three take:
+Only the import changes: constructors, calls, parameter names and results are torch.nn's. Further options are keywords,
+off by default. All three take:
 
     layer_norm            LN(W x) and LN(U h) in place of the products; for an LSTM also LN(c) (Ba et al. 2016)
     variational_dropout   one mask per sequence for all steps, on each layer's input and on h inside the
                           recurrence; one number, or a pair (input, hidden) (Gal & Ghahramani 2016)
-    zoneout               the chance that a unit keeps its old state at a step; for an LSTM one number or a
+    zoneout               the probability that a unit keeps its old state at a step; for an LSTM one number or a
                           pair (h, c) (Krueger et al. 2017)
-    dropconnect           dropout on the recurrent weights U, drawn once per call (AWD-LSTM, Merity et al. 2018)
+    dropconnect           dropout on the recurrent weights U, sampled once per call (AWD-LSTM, Merity et al. 2018)
     learned_state         the initial state is a parameter; resets return to it
     combine               the output: "last" layer, or "concat", "mean" or learned "mix" of all layers
     init                  "torch", "orthogonal", "forget_bias", "identity", or several in order
@@ -86,7 +86,7 @@ class LSTM(DropIn, nn.LSTM):
 
     `peephole` is False, True or "current" (the output gate reads c_t), or "previous" (it reads c_{t-1}); its weights
     are `weight_peephole_l{k}{_reverse}`, (3, H), rows i, f, o. `activation` shapes the candidate, `gate_activation`
-    the gates, `output_activation` (as `activation` if not given) the memory on its way out. For the other options
+    the gates, `output_activation` (default: `activation`) the output of c. For the other options
     see `unrolled.nn.layers`.
 
     >>> import torch

@@ -13,11 +13,11 @@ POOLINGS = ("last", "max", "mean", "attention")
 class Pooling(nn.Module):
     """The states of a sequence (B, T, D) → one vector (B, D). Padding never counts; an empty sequence gives zeros.
 
-    last        [h→_T ; h←_1]: where each direction has read everything; `directions` says how D is made up
+    last        [h→_T ; h←_1]: the final state of each of the `directions`
     max, mean   of each unit over the real steps
     attention   Σ_t α_t h_t with α = softmax over real steps of vᵀ tanh(W h_t)
 
-    Several are joined by a plus, "max+last": their vectors stand side by side.
+    A plus concatenates several: "max+last".
 
     >>> pool = Pooling("last", size=2, directions=2)
     >>> states = torch.tensor([[[1.0, 5.0], [2.0, 6.0], [0.0, 0.0]]])
@@ -55,7 +55,7 @@ class Pooling(nn.Module):
             return mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
         scores = self.query(torch.tanh(self.project(states))).squeeze(-1).float()
         scores = scores.masked_fill(~mask, -torch.inf)
-        scores = scores.masked_fill(~mask.any(dim=1)[:, None], 0.0)  # an empty sequence: no NaN
+        scores = scores.masked_fill(~mask.any(dim=1)[:, None], 0.0)  # an empty sequence must not become NaN
         return torch.where(mask, scores.softmax(dim=1), 0.0).to(states.dtype)
 
     def _last(self, states: Tensor, mask: Tensor) -> Tensor:

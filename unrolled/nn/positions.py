@@ -1,4 +1,4 @@
-"""Codes that tell a Transformer where a step stands: the one that works, and those that do not."""
+"""Position codes for Transformers: useful ones, and others for comparison."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sinusoidal(positions: Tensor, size: int) -> Tensor:
 
 
 def count(positions: Tensor, size: int) -> Tensor:
-    """1, 2, 3, … in the first component: not normalised, and unlike anything seen once a sequence is longer.
+    """1, 2, 3, … in the first component: not normalised, and out of range for longer sequences.
 
     >>> count(torch.tensor([0, 1]), 3)
     tensor([[1., 0., 0.],
@@ -39,7 +39,7 @@ def count(positions: Tensor, size: int) -> Tensor:
 
 
 def fraction(positions: Tensor, lengths: Tensor, size: int) -> Tensor:
-    """1/n, 2/n, …, 1 in the first component: the same step means another thing at another length n.
+    """1/n, 2/n, …, 1 in the first component: the same step has another code at another length n.
 
     >>> fraction(torch.tensor([[0, 1]]), torch.tensor([[4]]), 2)
     tensor([[[0.2500, 0.0000],
@@ -49,7 +49,7 @@ def fraction(positions: Tensor, lengths: Tensor, size: int) -> Tensor:
 
 
 def binary(positions: Tensor, size: int) -> Tensor:
-    """The binary digits of i, lowest first, as −1 and 1: bounded, but not continuous: 3 and 4 differ in every digit.
+    """The binary digits of i, lowest first, as −1 and 1: bounded but not continuous, as 3 and 4 show.
 
     >>> binary(torch.tensor([3, 4]), 4)
     tensor([[ 1.,  1., -1., -1.],
@@ -67,12 +67,12 @@ def _in_first(values: Tensor, size: int) -> Tensor:
 
 
 class Positions(nn.Module):
-    """Adds to each step of x a code of where it stands.
+    """Adds a code of its position to each step of x.
 
     sinusoidal   waves (Vaswani et al. 2017); any length
     learned      a vector for each of `max_length` positions
-    count, fraction, binary   the codes that do not serve, each for the reason its function names; to see why
-    none         nothing: without a code a Transformer cannot tell one order from another
+    count, fraction, binary   for comparison; their functions name their weaknesses
+    none         no code: the Transformer ignores the order of steps
 
     >>> positions = Positions("sinusoidal", 4)
     >>> positions(torch.zeros(1, 3, 4)).shape
@@ -88,12 +88,12 @@ class Positions(nn.Module):
         self.size, self.max_length = size, max_length
         if kind == "learned":
             self.weight = nn.Parameter(torch.empty(max_length, size))
-            nn.init.normal_(self.weight, std=math.sqrt(0.5))  # as large as the waves, beside vectors of size 1
+            nn.init.normal_(self.weight, std=math.sqrt(0.5))  # the scale of the waves
 
     def forward(self, x: Tensor, first: int | Tensor = 0, lengths: Tensor | None = None) -> Tensor:
         """x (B, T, D), whose first step is number `first`; `lengths` (B,) are for the code "fraction".
 
-        `first` (B,) is for rows that begin at different numbers: below zero is padding, and the code of 0.
+        `first` (B,) is for rows that begin at different numbers; padding is below zero and gets the code of 0.
         """
         if self.kind == "none":
             return x

@@ -1,9 +1,10 @@
-"""Stacks of a cell of your own."""
+"""Stacks of a custom cell."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from unrolled.cells import Cell, CellOf, State, Step, Trace
+from unrolled.cells.base import CellAround
 from unrolled.errors import UserError
 from unrolled.kernels import Choice, check_engine, choose
 from unrolled.kernels.lengths import check_lengths
@@ -31,6 +33,7 @@ from unrolled.nn.stack import (
     combine,
     run_stack,
     suffix,
+    traced_cells,
     variational_mask,
     zoneout_keep,
 )
@@ -106,6 +109,10 @@ class Recurrent(nn.Module):
         return (False, True) if self.bidirectional else (False,)
 
     @property
+    def _dropout(self) -> float:
+        return self.dropout if self.training else 0.0
+
+    @property
     def _cell(self) -> Cell:
         cell = self.cells["l0"]
         assert isinstance(cell, Cell)
@@ -121,7 +128,7 @@ class Recurrent(nn.Module):
     ) -> tuple[Tensor, State]:
         """x (B, T, D) → output (B, T, O) and the final state; `lengths` (B,), `resets` (B, T) or (B,)."""
         x, lengths, resets = self._checked(x, lengths, resets)
-        return self._close(self._stack(self._runs(x, state), x, lengths, resets, self.backend))
+        return self._close(run_stack(self._runs(x, state), x, lengths, resets, self._dropout, self.backend))
 
     def trace(
         self,
@@ -135,10 +142,8 @@ class Recurrent(nn.Module):
         x, lengths, resets = self._checked(x, lengths, resets)
         layers = self._runs(x, state)
         engine = choose(layers[0][0].job(x, lengths, resets), self.backend, traced=True).engine
-        stacked = self._stack(layers, x, lengths, resets, engine, traced=True)
-        output, final = self._close(stacked)
-        cells = {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
-        return Trace(output, final, stacked.scans, cells, engine)
+        stacked = run_stack(layers, x, lengths, resets, self._dropout, engine, traced=True)
+        return Trace(*self._close(stacked), stacked.scans, traced_cells(layers), engine)
 
     def backend_for(
         self,
@@ -209,40 +214,24 @@ class Recurrent(nn.Module):
         directions = len(self._directions())
         return [runs[i : i + directions] for i in range(0, len(runs), directions)]
 
-    def _stack(
-        self,
-        layers: list[list[DirectionRun]],
-        x: Tensor,
-        lengths: Tensor | None,
-        resets: Tensor | None,
-        backend: str,
-        traced: bool = False,
-    ) -> Stacked:
-        dropout = self.dropout if self.training else 0.0
-        return run_stack(layers, x, lengths=lengths, resets=resets, dropout=dropout, backend=backend, traced=traced)
-
     def _close(self, stacked: Stacked) -> tuple[Tensor, State]:
         output = combine(stacked.outputs, self.combine, getattr(self, "combine_weight", None))
         final = tuple(torch.stack(parts, dim=1) for parts in zip(*stacked.states.values(), strict=True))
         return output, final
 
 
-class _WithParameters:
-    """A cell seen through other parameters: what `Trace` needs to give every step its own copy."""
+@dataclass(frozen=True)
+class _WithParameters(CellAround):
+    """A cell with other parameters: `Trace` gives every step its own copy of them."""
 
-    def __init__(self, cell: Cell, parameters: Mapping[str, Tensor]) -> None:
-        self._cell, self._parameters = cell, dict(parameters)
-        self.state_names, self.state_sizes, self.gate_names = (
-            cell.state_names,
-            cell.state_sizes,
-            cell.gate_names,
-        )
+    cell: Cell
+    parameters: dict[str, Tensor]
 
     def project(self, x: Tensor) -> Tensor:
-        return x  # the step below starts from the input itself
+        return x  # `step` projects
 
     def step(self, gates_x: Tensor, state: State) -> Step:
-        step: Step = functional_call(self._cell, self._parameters, (gates_x, state))
+        step: Step = functional_call(self.cell, self.parameters, (gates_x, state))
         return step
 
 

@@ -1,4 +1,4 @@
-"""Layers on top of each other, in one or both directions: what drop-ins and `Recurrent` share."""
+"""Stacked layers in one or both directions, shared by the drop-ins and `Recurrent`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DirectionRun:
     parameters: dict[str, Tensor]  # the cell's, under the layer's names
     state: State  # (B, size) each
     reverse: bool
-    fresh: bool = False  # whether the state is zero, as no other was given
+    fresh: bool = False  # the state is zero, because none was passed
     reset_state: State | None = None
     keep: Keep | None = None
     input_mask: Tensor | None = None  # (B, 1, D), one mask for all steps (variational dropout)
@@ -34,8 +34,8 @@ class DirectionRun:
     def job(self, x: Tensor, lengths: Tensor | None, resets: Tensor | None) -> ScanJob:
         """The work for an engine: x (B, T, D) is this layer's input."""
         x = x if self.input_mask is None else x * self.input_mask
-        given = (lengths, resets, self.reset_state, self.keep, self.reverse)
-        return make_job(self.cell, x, self.state, *given, fresh=self.fresh)
+        options = (lengths, resets, self.reset_state, self.keep, self.reverse)
+        return make_job(self.cell, x, self.state, *options, fresh=self.fresh)
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Stacked:
 def run_stack(
     layers: Sequence[Sequence[DirectionRun]],
     x: Tensor,
-    *,
     lengths: Tensor | None,
     resets: Tensor | None,
     dropout: float,
     backend: str,
+    *,
     traced: bool = False,
 ) -> Stacked:
     """x (B, T, D) through all layers; `dropout` acts between them (0 when not training)."""
@@ -77,15 +77,20 @@ def run_stack(
     return Stacked(outputs, states, scans)
 
 
+def traced_cells(layers: Sequence[Sequence[DirectionRun]]) -> dict[str, tuple[CellOf, dict[str, Tensor]]]:
+    """The cells of a `Trace`: name → its builder and parameters."""
+    return {run.name: (run.cell_of, run.parameters) for layer in layers for run in layer}
+
+
 def _time_first_dropout(x: Tensor, p: float) -> Tensor:
-    """Dropout drawn in torch.nn's order, time first, so that one seed gives one mask on every engine."""
+    """Dropout sampled time first, as torch.nn does, so that a seed gives the same mask on every engine."""
     if p == 0:
         return x
     return F.dropout(x.transpose(0, 1).contiguous(), p).transpose(0, 1)
 
 
 def combine(outputs: list[Tensor], how: str, weight: Tensor | None) -> Tensor:
-    """One output from all layers': the last, side by side, the mean, or a learned mix (softmax of `weight`)."""
+    """Combine the outputs of all layers: the last, concatenated, the mean, or a mix (softmax of `weight`)."""
     if how == "last":
         return outputs[-1]
     if how == "concat":
@@ -98,19 +103,17 @@ def combine(outputs: list[Tensor], how: str, weight: Tensor | None) -> Tensor:
 
 
 def suffix(depth: int, reverse: bool) -> str:
-    """A layer's and direction's name, as torch ends its parameters' names."""
+    """The name of a layer and direction, as in torch's parameter names."""
     return f"l{depth}{'_reverse' if reverse else ''}"
 
 
 def variational_mask(p: float, like: Tensor, *shape: int) -> Tensor | None:
-    """One dropout mask, scaled by 1 / (1 - p), to be used at every step (Gal & Ghahramani 2016)."""
-    if p == 0:
-        return None
-    return keep_mask(p, like, *shape)
+    """A dropout mask for all steps, scaled by 1 / (1 - p) (Gal & Ghahramani 2016); None for p = 0."""
+    return None if p == 0 else keep_mask(p, like, *shape)
 
 
 def zoneout_keep(rates: Sequence[float], sizes: Sequence[int], x: Tensor, training: bool) -> Keep | None:
-    """The share of the old state that zoneout keeps: drawn while training, its mean otherwise (Krueger et al. 2017)."""
+    """The share of the old state that zoneout keeps: sampled in training, else its mean (Krueger et al. 2017)."""
     if not any(rates):
         return None
     if not training:

@@ -1,4 +1,4 @@
-"""Streaming: a layer that takes one step at a time, with its weights packed for it."""
+"""Streaming: a layer that runs one step at a time on packed weights."""
 
 from __future__ import annotations
 
@@ -28,17 +28,15 @@ WEIGHTS = ("fp32", "fp16", "int16", "int8")
 class Stepper:
     """A layer's step for streaming: x (B, D) and the state in, the output (B, O) and the state out.
 
-    Made by `layer.stepper(weights=...)`. It computes what the layer computes in evaluation mode, without gradients. The
-    weights are copied and packed when it is made. If the layer's change after that, by an optimizer's step or
-    `load_state_dict`, the next step is an error: make a new stepper. Parameters that are replaced, or whose `data` is,
-    are noticed when a sequence begins (`initial_state`, `stream`). Writing in place to `parameter.data` goes behind
-    torch's back and is not noticed.
+    Made by `layer.stepper(weights=...)`. It computes the layer in evaluation mode, without gradients. The weights are
+    copied and packed on construction. If an optimizer's step or `load_state_dict` changes the layer's weights later,
+    the next step raises an error: make a new stepper. Replaced parameters or `data` are noticed when a sequence begins
+    (`initial_state`, `stream`). In-place writes to `parameter.data` are invisible to torch and not noticed.
 
-    `weights` is how they are kept: "fp32"; "fp16", half the memory to read; "int16", as much, but faster: whole numbers
-    with one scale for each row, and the inputs rounded to 14 bits at every step; or "int8", a quarter, and the inputs
-    rounded to 8 bits. States and gates are float32 whichever it is. A layer on a GPU keeps its weights as they are, and
-    its step is captured in a CUDA graph when it is first taken; with backend="cuda" it is the kernels of docs/cuda.md,
-    launched as they are where one for each layer is enough.
+    `weights` is the format of the weights: "fp32"; "fp16", half the memory; "int16", half the memory and faster, with
+    one scale per row and inputs rounded to 14 bits; or "int8", a quarter, with inputs rounded to 8 bits. States and
+    gates are always float32. On a GPU the weights keep their format, and the first step is captured in a CUDA graph;
+    with backend="cuda" it uses the kernels of docs/cuda.md, without a graph if each layer is a single kernel.
 
     The state is a tuple with one (B, L, size) tensor for each of the cell's: batch first, so that a search can gather
     its beams on dimension 0.
@@ -93,7 +91,7 @@ class Stepper:
         return f"Stepper({self.input_size}, layers={self._layers}, weights={self.weights!r}, engine={how})"
 
     def initial_state(self, batch_size: int) -> State:
-        """The state before the first step: zeros, or what the layer has learned; (B, L, size) each."""
+        """The state before the first step: zeros, or the learned state; (B, L, size) each."""
         self._watch.check()
         if self._learned:
             return tuple(p.expand(batch_size, -1, -1).contiguous() for p in self._learned)
@@ -102,7 +100,7 @@ class Stepper:
 
     def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One step: x (B, D) and the state → output (B, O) and the new state."""
-        # a step is microseconds, and so is a torch call: the reasons only when it was not done
+        # checks take as long as the step itself, so they run only if it was refused
         result = self._step(x, state)
         return self._checked_step(x, state) if result is None else result
 
@@ -111,7 +109,7 @@ class Stepper:
         return LayerStream(self, batch_size)
 
     def _checked_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The step with what can be put right put right, and an error for what cannot."""
+        """The step on contiguous copies of its inputs, or an error that names the wrong one."""
         self._watch.check()
         self._check_input(x)
         self._check_state(state, x.shape[0])
@@ -181,7 +179,7 @@ class Stepper:
         return packed
 
     def _native_stream(self, batch_size: int) -> Any:
-        """A stream inside the native engine; None where an output is more than the engine's."""
+        """A stream inside the native engine; None if it cannot compute the output."""
         if self._reason is not None or not self._gives_last:
             return None
         from unrolled.kernels import _native
@@ -203,7 +201,7 @@ class Stepper:
         return captured.feed(x), captured.state
 
     def _capture(self, batch_size: int) -> CapturedStep | FusedStream:
-        """The step on a GPU: launched as it is, if that is one kernel for each layer, or captured."""
+        """The step on a GPU: launched directly if each layer is one kernel, else captured."""
         x, state = self._cells[0].weight_ih.new_zeros(batch_size, self.input_size), self.initial_state(batch_size)
         if self._on_cuda and self._gives_last and not any(self._keep):
             first = ScanJob(self._cells[0], x[:, None], tuple(s[:, 0] for s in state))
@@ -229,7 +227,7 @@ class Stepper:
         return self._output(stacked[0]), stacked
 
     def _fresh(self, cell: AnyCell, x: Tensor, old: State) -> State:
-        """The state that leaves one layer's step."""
+        """The state after one layer's step, without zoneout."""
         if self._on_cuda:
             return cuda.step(ScanJob(cell, x[:, None], old))
         fresh: State = cell.step(cell.project(x), old)[1]
@@ -237,9 +235,9 @@ class Stepper:
 
 
 class LayerStream:
-    """Sequences that are fed a step at a time and keep their own state: the shortest way from an input to its output.
+    """Sequences that run step by step and keep their own state: the lowest latency from input to output.
 
-    Made by `stepper.stream(batch_size)`. An output belongs to the caller: no later step changes it.
+    Made by `stepper.stream(batch_size)`. Later steps do not change an output.
 
     >>> import unrolled
     >>> stream = unrolled.LSTM(3, 4).stepper().stream()
@@ -258,7 +256,7 @@ class LayerStream:
         self._native = stepper._native_stream(batch_size)
         on_gpu = stepper._cells[0].weight_hh.device.type == "cuda"
         self._captured = stepper._capture(batch_size) if on_gpu else None
-        self._state: State = ()  # where it is neither the native engine nor a captured step that keeps it
+        self._state: State = ()  # unless the native engine or a captured step keeps it
         self.state = stepper.initial_state(batch_size)
 
     def feed(self, x: Tensor) -> Tensor:
@@ -268,7 +266,7 @@ class LayerStream:
             return self._captured.feed(self._checked(x))
         if self._native is None:
             shown, self._state = self._stepper(self._checked(x), self._state)
-            return shown.clone()  # it may be a part of the state
+            return shown.clone()  # it may be a view of the state
         output: Tensor | None = self._native.feed(x)
         if output is None:
             self._watch.check()
@@ -278,7 +276,7 @@ class LayerStream:
 
     @property
     def state(self) -> State:
-        """The state after the last step, (B, L, size) each, as `Stepper` takes it; set it to go on from another."""
+        """The state after the last step, (B, L, size) each, as in `Stepper`; assign it to continue from another."""
         if self._captured is not None:
             return self._captured.state
         return self._state if self._native is None else self._native.state()

@@ -1,4 +1,4 @@
-"""A step on a GPU, captured once: launching its kernels one by one would take longer than they run."""
+"""A step on a GPU as a CUDA graph: launching its kernels one by one takes longer than running them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ StepFunction = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
 class CapturedStep:
-    """One step of a batch of one size, in buffers of its own; its `state` goes on from call to call."""
+    """A step for one batch size, with its own buffers; it keeps its `state` between calls."""
 
     def __init__(self, step: StepFunction, x: Tensor, state: State) -> None:
         self.x = x.clone()
@@ -34,11 +34,11 @@ class CapturedStep:
 
     @state.setter
     def state(self, state: State) -> None:
-        for kept, given in zip(self._state, state, strict=True):
-            kept.copy_(given)
+        for kept, new in zip(self._state, state, strict=True):
+            kept.copy_(new)
 
     def feed(self, x: Tensor) -> Tensor:
-        """One step on: x (B, D) → output (B, O)."""
+        """One step: x (B, D) → output (B, O)."""
         self.x.copy_(x)
         self._replay()
         return self._output.clone()
@@ -46,11 +46,11 @@ class CapturedStep:
 
 @torch.no_grad()
 def capture(run: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, Callable[[], None]]:
-    """The tensor that `run` gives, and a function that computes it anew from what its inputs hold then."""
+    """The result of `run`, and a function that computes it again, in place, from its current inputs."""
     with torch.cuda.device(device):
         side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
         side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # kernels are compiled and loaded here: not while capturing
+        with torch.cuda.stream(side):  # compiles and loads kernels before the capture
             run()
             run()
         torch.cuda.current_stream(device).wait_stream(side)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ class _Pass(NamedTuple):
 
     output: Tensor  # (B, T, D)
     kept: Kept
-    own: Tensor | None  # (B, N, T, T), where they are asked for
+    own: Tensor | None  # (B, N, T, T), if requested
     cross: Tensor | None  # (B, N, T, S)
 
 
@@ -80,7 +80,7 @@ class TransformerLayer(nn.Module):
 
         def itself(x: Tensor) -> Tensor:
             nonlocal own, kept
-            query, *new = self.self_attn.project_all(x)  # one product for the three
+            query, *new = self.self_attn.project_all(x)  # one product for all three
             kept = new[0], new[1]
             if past is not None:
                 kept = torch.cat([past[0], new[0]], dim=2), torch.cat([past[1], new[1]], dim=2)
@@ -92,7 +92,7 @@ class TransformerLayer(nn.Module):
         def to_memory(x: Tensor) -> Tensor:
             nonlocal cross
             assert memory is not None
-            rows = x.reshape(len(memory[0]), -1, x.shape[-1])  # hypotheses of one memory look at it together
+            rows = x.reshape(len(memory[0]), -1, x.shape[-1])  # all hypotheses of a memory in one batch row
             if visible:
                 rows, cross = self.multihead_attn.visible(rows, *memory, memory_mask)
             else:
@@ -144,24 +144,24 @@ class _Stack(nn.Module):
     """The base of encoder and decoder: their layers, and the norm after the last one."""
 
     norm: nn.LayerNorm | None
+    cross: ClassVar[bool] = False
 
     def __init__(
         self,
         size: int,
         num_heads: int,
         num_layers: int,
-        feedforward_size: int | None,
-        dropout: float,
-        norm_first: bool,
-        activation: str | Activation,
-        final_norm: bool | None,
-        cross: bool,
+        feedforward_size: int | None = None,
+        dropout: float = 0.1,
+        norm_first: bool = True,
+        activation: str | Activation = "relu",
+        final_norm: bool | None = None,
     ) -> None:
         super().__init__()
         check_sizes(num_layers=num_layers)
         self.size, self.num_layers = size, num_layers
         self.layers = nn.ModuleList(
-            TransformerLayer(size, num_heads, feedforward_size, dropout, norm_first, activation, cross)
+            TransformerLayer(size, num_heads, feedforward_size, dropout, norm_first, activation, self.cross)
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(size) if (norm_first if final_norm is None else final_norm) else None
@@ -185,8 +185,8 @@ class _Stack(nn.Module):
     def extend(self, x: Tensor, state: TransformerState, mask: Tensor | None = None) -> TransformerStep:
         """Several more steps at once: x (B, T, D) → outputs (B, T, D).
 
-        `mask` (B, steps so far + T) is True where a step is real, those so far included; the outputs of the others mean
-        nothing.
+        `mask` (B, steps so far + T) is True where a step is real, past ones included; outputs of other steps are
+        undefined.
         """
         self._check(x, "(batch, time, size)")
         kept, _ = self._continue(x, state, visible=False, mask=mask)
@@ -211,10 +211,10 @@ class _Stack(nn.Module):
 
 
 class TransformerEncoder(_Stack):
-    """A stack of self-attention layers; with `causal` each step sees only those before it, and it can be streamed.
+    """A stack of self-attention layers; with `causal` each step attends to past steps only, and it can be streamed.
 
-    `feedforward_size` is 4·size if not given; `final_norm` is as `norm_first` if not given. Parameters are named as in
-    torch.nn.TransformerEncoder: a state_dict of one loads into the other. Positions are told before
+    By default `feedforward_size` is 4·size and `final_norm` equals `norm_first`. Parameters are named as in
+    torch.nn.TransformerEncoder: a state_dict of one loads into the other. Add position codes to the input
     (`unrolled.nn.positions`).
 
     >>> encoder = TransformerEncoder(8, num_heads=2, num_layers=3).eval()
@@ -235,9 +235,7 @@ class TransformerEncoder(_Stack):
         final_norm: bool | None = None,
         causal: bool = False,
     ) -> None:
-        super().__init__(
-            size, num_heads, num_layers, feedforward_size, dropout, norm_first, activation, final_norm, cross=False
-        )
+        super().__init__(size, num_heads, num_layers, feedforward_size, dropout, norm_first, activation, final_norm)
         self.causal = causal
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -251,7 +249,7 @@ class TransformerEncoder(_Stack):
 
     def _run(self, x: Tensor, mask: Tensor | None, visible: bool) -> tuple[Tensor, list[Tensor | None]]:
         self._check(x, "(batch, time, size)")
-        x = x if mask is None else torch.where(mask[..., None], x, 0)  # a NaN times no weight would be a NaN
+        x = x if mask is None else torch.where(mask[..., None], x, 0)  # a NaN in the padding times zero is a NaN
         weights = []
         for layer in self._each():
             x, _, own, _ = layer.run(x, mask, self.causal, visible=visible)
@@ -277,10 +275,10 @@ class DecoderTrace(NamedTuple):
 
 
 class TransformerDecoder(_Stack):
-    """A stack of layers that look at the steps before and at a memory. Options are those of `TransformerEncoder`.
+    """A stack of layers that attend to past steps and to a memory. Options are those of `TransformerEncoder`.
 
-    Keys and values of the memory are projected once by `start`, those of past steps are kept: `step` after `step` gives
-    what `forward` gives for all of them. Parameters are named as in torch.nn.TransformerDecoder.
+    `start` projects keys and values of the memory once, and those of past steps are cached: repeated `step`s give the
+    result of `forward`. Parameters are named as in torch.nn.TransformerDecoder.
 
     >>> decoder = TransformerDecoder(8, num_heads=2, num_layers=3).eval()
     >>> memory, x = torch.randn(2, 5, 8), torch.randn(2, 4, 8)
@@ -291,20 +289,7 @@ class TransformerDecoder(_Stack):
     (True, 1)
     """
 
-    def __init__(
-        self,
-        size: int,
-        num_heads: int,
-        num_layers: int,
-        feedforward_size: int | None = None,
-        dropout: float = 0.1,
-        norm_first: bool = True,
-        activation: str | Activation = "relu",
-        final_norm: bool | None = None,
-    ) -> None:
-        super().__init__(
-            size, num_heads, num_layers, feedforward_size, dropout, norm_first, activation, final_norm, cross=True
-        )
+    cross = True
 
     def forward(
         self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
@@ -341,7 +326,7 @@ class TransformerDecoder(_Stack):
         return TransformerState(self._empty_past(memory.shape[0]), self._memories(memory, memory_mask), memory_mask)
 
     def step_visible(self, x: Tensor, state: TransformerState) -> tuple[TransformerStep, Tensor]:
-        """`step` without the fused attention, and where it looked: (B, S), the mean over the last layer's heads."""
+        """`step` without the fused attention, and its weights (B, S), the mean over the last layer's heads."""
         self._check(x, "(batch, size)")
         (output, state), cross = self._continue(x[:, None], state, visible=True)
         assert cross[-1] is not None

@@ -1,4 +1,4 @@
-"""A convolutional network that keeps the place of what it sees: a small picture in, a vector per region out."""
+"""A convolutional network from a small picture to a vector for each region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unrolled.errors import UserError
 class Residual(nn.Module):
     """x + two 3×3 convolutions of x, each after a norm over groups of channels and a ReLU.
 
-    Group norm knows nothing of the rows beside it: a batch gives what each picture gives alone.
+    Group norm does not depend on the other pictures of a batch.
     """
 
     def __init__(self, channels: int) -> None:
@@ -39,7 +39,7 @@ class Residual(nn.Module):
 class RegionNet(nn.Module):
     """Stages of residual blocks: (B, C, H, W) → (B, channels[-1], h, w), and `grid` is (h, w).
 
-    Each stage halves the picture while a side of it is longer than `most` regions; later stages keep its size.
+    Each stage halves the picture while a side is longer than `most` regions; later stages keep its size.
 
     >>> net = RegionNet(3, 32, 32, [16, 32, 64], most=8)
     >>> net.grid, net(torch.zeros(2, 3, 32, 32)).shape
@@ -70,7 +70,7 @@ class RegionNet(nn.Module):
 
 
 def shifted(pixels: Tensor, most: int) -> Tensor:
-    """Pictures (B, H, W, C), each moved by up to `most` pixels in both directions; its border is repeated behind it.
+    """Pictures (B, H, W, C), each moved by up to `most` pixels in both directions; the border pixels are repeated.
 
     >>> torch.equal(shifted(torch.ones(2, 4, 4, 3), 2), torch.ones(2, 4, 4, 3))
     True

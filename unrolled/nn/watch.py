@@ -1,4 +1,4 @@
-"""Notices when a layer's weights are no longer those that a stepper has packed."""
+"""Detect changes of a layer's weights after a stepper has packed them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Compares a layer with what was taken from it, without keeping the layer alive.
+    """Compares a layer with copies of its weights, without keeping the layer alive.
 
-    `look()` is quick, for every step: it sees what torch counts, and every optimizer's step. The native engine does the
-    same itself, from `watched` and `seen`. `check()` looks closely, also for parameters that were replaced or given
-    other data, and raises if a number is not what it was. Writes to `parameter.data` in place leave no trace: neither
-    sees them.
+    `look()` is fast, for every step: it reads torch's version counters and notices every optimizer's step. The native
+    engine does the same with `watched` and `seen`. `check()` also notices replaced parameters and replaced data, and
+    compares all numbers. Neither notices in-place writes to `parameter.data`.
     """
 
     def __init__(self, layer: DropIn, kept: Mapping[str, Tensor]) -> None:
         """`kept` are copies of the layer's weights, by name."""
         self._kept = kept
         self.watched: list[Tensor] = []
-        self.seen = [0]  # what their counters add up to
+        self.seen = [0]  # the sum of their version counters
         watched = self.watched
         self._layer = weakref.ref(layer, lambda _: watched.clear())
         self._remember(layer)
@@ -39,19 +38,19 @@ class Watch:
 
     def _remember(self, layer: DropIn) -> None:
         self._places = _places(layer)
-        self.watched[:] = [p for p in layer.parameters() if not p.is_inference()]  # which have no counter
+        self.watched[:] = [p for p in layer.parameters() if not p.is_inference()]  # inference tensors have no counter
         self.seen[0] = self._counted()
 
     def _counted(self) -> int:
         return sum(tensor._version for tensor in self.watched)
 
     def look(self) -> None:
-        """Raises if a weight was written to, and has another value than the one taken."""
+        """Raise an error if a weight was written to and its value has changed."""
         if self._counted() != self.seen[0]:
             self.check()
 
     def check(self) -> None:
-        """Raises if the layer's weights have other values than those taken."""
+        """Raise an error if the layer's weights differ from the copies."""
         layer = self._layer()
         if layer is None:
             self.seen[0] = 0
@@ -72,12 +71,12 @@ _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
 @cache
 def _listen() -> None:
-    """Once, when the first stepper is made."""
+    """Register the optimizer hook once, for the first stepper."""
     register_optimizer_step_post_hook(_distrust)
 
 
 def _distrust(optimizer: torch.optim.Optimizer, *_: object) -> None:
-    """After an optimizer's step over watched weights: fused ones write without counting."""
+    """Require a check after an optimizer's step: fused optimizers do not increase the counters."""
     watches = list(_watches)
     written = {id(p) for group in optimizer.param_groups for p in group["params"]} if watches else set()
     for watch in watches:

@@ -1,1 +1,1 @@
-"""Attending decoders over time: `attention_scan` and its engines."""
+"""Decoders with attention over time: `attention_scan` and its engines."""

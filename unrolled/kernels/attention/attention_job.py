@@ -12,18 +12,18 @@ from unrolled.cells import AttentionCell, State
 
 
 class Attended(NamedTuple):
-    """A decoder over all its steps. Past a row's length everything is zero and the state stays."""
+    """The results of all steps. Past a row's length they are zero, and the state stays."""
 
     output: Tensor  # (B, T, O)
     context: Tensor  # (B, T, C)
     weights: Tensor  # (B, T, S)
     state: State  # (B, size) each, after the last step
-    chosen: Tensor | None = None  # (B, T), where hard attention looked; -1 where it saw its expectation
+    chosen: Tensor | None = None  # (B, T), position of hard attention; -1 for its expectation
 
 
 @dataclass(frozen=True)
 class AttentionJob:
-    """One attending decoder over one batch; all sizes already checked."""
+    """One decoder with attention over one batch."""
 
     cell: AttentionCell
     gates_x: Tensor  # (B, T, G)
@@ -32,9 +32,9 @@ class AttentionJob:
     mask: Tensor | None  # (B, S) bool, True where real
     state: State  # (B, size) each
     lengths: Tensor | None = None  # (B,) int64 on the input's device
-    feed_mask: Tensor | None = None  # (B, T, F), what the cell is fed is multiplied by it
-    mix_mask: Tensor | None = None  # (B, T, C + H), [c; h] before W_c is multiplied by it
-    noise: Tensor | None = None  # (B, T, S), the draws of hard attention
+    feed_mask: Tensor | None = None  # (B, T, F), dropout of the cell's second input
+    mix_mask: Tensor | None = None  # (B, T, C + H), dropout of [c; h] before W_c
+    noise: Tensor | None = None  # (B, T, S), Gumbel noise of hard attention
 
     @property
     def active(self) -> Tensor | None:

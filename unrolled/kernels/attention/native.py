@@ -1,4 +1,4 @@
-"""Attending decoders on the `native` engine: C++ on a CPU, forward and hand-written backward (docs/attention.md)."""
+"""Decoders with attention on the `native` engine: C++ on a CPU, forward and backward (docs/attention.md)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refuses(job: AttentionJob) -> str | None:
 
 
 def outdone(job: AttentionJob) -> str | None:
-    """The reason why `auto` leaves the job to the loop in torch: it is faster; None where it is not.
+    """The reason why the loop in torch is faster, or None.
 
     Measured on 2 cores with AVX-512 (benchmarks/attention_scan.py): packing the weights pays from the second step on.
     """
@@ -78,15 +78,18 @@ def _tensors(job: AttentionJob) -> Iterator[Tensor]:
 
 
 class NativeScore(Score):
-    """A score whose queries look at their memories on this engine: in float32 on a CPU, without derivatives."""
+    """A score on this engine: in float32 on a CPU, without derivatives."""
 
     def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return ops.look(self, query.float(), keys.float(), values.float(), mask)
 
 
 def run(job: AttentionJob) -> Attended:
-    """Every step of the decoder. Under autocast its results are in float32 all the same; its products are in bfloat16
-    where that is asked for and the processor has an instruction for them."""
+    """Run every step of the decoder.
+
+    Under autocast its results stay float32; its products are in bfloat16 if that is the dtype and the processor has an
+    instruction for them.
+    """
     if not torch.is_autocast_enabled("cpu"):
         return _run(job, narrow=False)
     narrow = NARROW and torch.get_autocast_dtype("cpu") == torch.bfloat16
@@ -102,7 +105,7 @@ def _run(job: AttentionJob, narrow: bool) -> Attended:
 
 
 def operator_inputs(job: AttentionJob, narrow: bool = False) -> ops.DecoderInputs:
-    """The operator's inputs of a job."""
+    """The inputs of the operator for a job."""
     cell, score = job.cell.cell, job.cell.score
     assert isinstance(cell, BuiltIn)
     kind = kind_of(cell)

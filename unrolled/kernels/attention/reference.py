@@ -1,4 +1,4 @@
-"""The readable truth of attending decoders: a loop over steps in plain torch; any cell, score and dtype."""
+"""The reference of decoders with attention: a loop over steps in plain torch; any cell, score and dtype."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def refuses(job: AttentionJob) -> str | None:
 
 
 def run(job: AttentionJob) -> Attended:
-    """Every step of the decoder."""
+    """Run every step of the decoder."""
     active, gates_x, keys, values = job.active, job.gates_x, job.keys, job.values
-    if active is not None:  # what stands in the padding must reach no gradient, not even as NaN
+    if active is not None:  # a NaN in the padding must not reach a gradient
         gates_x = torch.where(active[..., None], gates_x, 0)
     if job.mask is not None:
         keys, values = (torch.where(job.mask[..., None], part, 0) for part in (keys, values))

@@ -1,7 +1,8 @@
-"""Attending decoders over time: `attention_scan`, the sibling of `scan` for states that depend on what was seen."""
+"""`attention_scan`, the sibling of `scan` for decoders with attention."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 
 import torch
@@ -21,12 +22,12 @@ __all__ = [
     "AttentionJob",
     "attention_choice",
     "attention_scan",
-    "make_attention_job",
+    "checked_job",
     "quick_score",
     "run_attention_job",
 ]
 
-# In the order in which `auto` tries them: modules with DESCRIPTION, refuses(job), run(job) and, where another is
+# In the order in which `auto` tries them: modules with DESCRIPTION, refuses(job), run(job) and, if another engine is
 # faster for some jobs, outdone(job).
 ATTENTION_ENGINES: dict[str, ModuleType] = {"reference": attention_reference}
 
@@ -50,13 +51,13 @@ def attention_scan(
     noise: Tensor | None = None,
     backend: str = "auto",
 ) -> Attended:
-    """Runs an attending decoder over all its steps (teacher forcing): outputs, contexts, weights, final state.
+    """Run a decoder with attention over all steps (teacher forcing): outputs, contexts, weights, final state.
 
     `gates_x` (B, T, G) is the cell's projection of the inputs y for all steps; `keys` (B, S, A) and `values` (B, S, C)
-    are the memory, keys projected; `mask` (B, S) is True where it is real. `state` is the state before the first step
-    (zeros if not given), as `cell.state_names` say. Steps past `lengths` (B,) leave the state alone and give zeros.
-    Dropout comes as tensors: `feed_mask` (B, T, F) on what the cell is fed beside y, `mix_mask` (B, T, C + H) on the
-    [c; h] that Luong's W_c reads; `noise` (B, T, S) are the draws of a `VisualCell` that is hard.
+    are the memory, with projected keys; `mask` (B, S) is True at real positions. `state` holds the initial states
+    (default: zeros), in the order of `cell.state_names`. Steps past `lengths` (B,) keep the state and output zeros.
+    Dropout masks are tensors: `feed_mask` (B, T, F) for the cell's second input, `mix_mask` (B, T, C + H) for the
+    [c; h] of Luong's W_c; `noise` (B, T, S) is Gumbel noise for a hard `VisualCell`.
 
     >>> import torch
     >>> from unrolled.cells import BahdanauCell, RNNCell, Score
@@ -68,43 +69,33 @@ def attention_scan(
     >>> seen.output.shape, seen.weights[0, 0]
     (torch.Size([1, 4, 2]), tensor([0.5000, 0.5000, 0.0000]))
     """
-    drawn = {"feed_mask": feed_mask, "mix_mask": mix_mask, "noise": noise}
-    job = make_attention_job(cell, gates_x, keys, values, mask, state, lengths=lengths, **drawn)
-    return run_attention_job(job, backend)
+    if state is None:
+        state = tuple(gates_x.new_zeros(*gates_x.shape[:1], size) for size in cell.state_sizes)
+    job = AttentionJob(cell, gates_x, keys, values, mask, state, lengths, feed_mask, mix_mask, noise)
+    return run_attention_job(checked_job(job), backend)
 
 
 def run_attention_job(job: AttentionJob, backend: str = "auto") -> Attended:
-    """The job, on the chosen engine."""
+    """Run the job on the chosen engine."""
     seen: Attended = ATTENTION_ENGINES[attention_choice(job, backend).engine].run(job)
     return seen
 
 
 def attention_choice(job: AttentionJob, backend: str = "auto") -> Choice:
-    """The engine that will run the job, and why; one asked for by name that cannot do it raises."""
+    """The engine that will run the job, and why; raises if the named engine cannot."""
     return choose_of(ATTENTION_ENGINES, job, backend)
 
 
-def make_attention_job(
-    cell: AttentionCell,
-    gates_x: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    mask: Tensor | None = None,
-    state: State | None = None,
-    *,
-    lengths: Tensor | None = None,
-    feed_mask: Tensor | None = None,
-    mix_mask: Tensor | None = None,
-    noise: Tensor | None = None,
-) -> AttentionJob:
-    """The checked job."""
+def checked_job(job: AttentionJob) -> AttentionJob:
+    """The job after a check of all shapes, its lengths on the input's device."""
+    cell, gates_x, keys, mask, state = job.cell, job.gates_x, job.keys, job.mask, job.state
     if gates_x.dim() != 3 or gates_x.shape[1] == 0:
         raise UserError(
             f"gates_x has shape {tuple(gates_x.shape)}.", "Expected (batch, time, gates), one step or more."
         )
     batch, steps = gates_x.shape[:2]
     positions = keys.shape[1] if keys.dim() == 3 else None
-    for name, part in (("keys", keys), ("values", values)):
+    for name, part in (("keys", keys), ("values", job.values)):
         if part.dim() != 3 or part.shape[:2] != (batch, positions):
             problem = f"{name} have shape {tuple(part.shape)} with keys of shape {tuple(keys.shape)}."
             raise UserError(problem, f"Expected (batch, positions, size) of both, batch {batch}.")
@@ -112,29 +103,26 @@ def make_attention_job(
         _check("mask", mask, (batch, keys.shape[1]), "(batch, positions)")
         if mask.dtype != torch.bool:
             raise UserError(f"mask is {mask.dtype}.", "Expected torch.bool, True where the memory is real.")
-    if state is None:
-        state = tuple(gates_x.new_zeros(batch, size) for size in cell.state_sizes)
     if len(state) != len(cell.state_names):
         names = ", ".join(cell.state_names)
         raise UserError(f"The state has {len(state)} tensors.", f"Expected {len(cell.state_names)}: {names}.")
     for name, size, part in zip(cell.state_names, cell.state_sizes, state, strict=True):
         _check(f"The state {name}", part, (batch, size), "(batch, size)")
-    if lengths is not None:
-        lengths = check_lengths(lengths, batch, steps, gates_x.device)
-    for name, drawn in (("feed_mask", feed_mask), ("mix_mask", mix_mask)):
-        if drawn is not None and (drawn.dim() != 3 or drawn.shape[:2] != (batch, steps)):
-            raise UserError(f"{name} has shape {tuple(drawn.shape)}.", f"Expected ({batch}, {steps}, size).")
-    if noise is not None:
-        _check("noise", noise, (batch, steps, keys.shape[1]), "(batch, time, positions)")
+    if job.lengths is not None:
+        job = replace(job, lengths=check_lengths(job.lengths, batch, steps, gates_x.device))
+    for name, dropout in (("feed_mask", job.feed_mask), ("mix_mask", job.mix_mask)):
+        if dropout is not None and (dropout.dim() != 3 or dropout.shape[:2] != (batch, steps)):
+            raise UserError(f"{name} has shape {tuple(dropout.shape)}.", f"Expected ({batch}, {steps}, size).")
+    if job.noise is not None:
+        _check("noise", job.noise, (batch, steps, keys.shape[1]), "(batch, time, positions)")
         if not isinstance(cell, VisualCell):
             raise UserError(f"noise was given to a {type(cell).__name__}.", "Only a hard VisualCell draws.")
-    job = AttentionJob(cell, gates_x, keys, values, mask, state, lengths, feed_mask, mix_mask, noise)
     _check_widths(job)
     return job
 
 
 def quick_score(score: Score, like: Tensor, backend: str = "auto") -> Score:
-    """The same score, on the native engine where it has no derivative to give and takes what is like `like`."""
+    """The same score, on the native engine if it needs no gradient and the engine takes tensors like `like`."""
     if backend == "reference" or "native" not in ATTENTION_ENGINES or like.device.type != "cpu":
         return score
     if like.dtype != torch.float32 and not torch.is_autocast_enabled("cpu"):
@@ -145,7 +133,7 @@ def quick_score(score: Score, like: Tensor, backend: str = "auto") -> Score:
 
 
 def _check_widths(job: AttentionJob) -> None:
-    """Everything that is multiplied must fit."""
+    """Check that the factors of every product fit."""
     cell, score = job.cell, job.cell.score
     gates, feed = cell.weight_feed.shape
     query, values = cell.cell.state_sizes[0], job.values.shape[2]

@@ -62,7 +62,7 @@ ctc = NativeOperator(
 
 
 def ctc_align(log_probs: Tensor, target: Tensor, blank: int) -> tuple[float, Tensor]:
-    """The likeliest path's log-probability, and its state at each frame (T,): 2j + 1 is label j, 2j a blank."""
+    """The most likely path's log-probability, and its state at each frame (T,): 2j + 1 is label j, 2j a blank."""
     log_probs = log_probs.contiguous()
     steps, labels = log_probs.shape
     path = torch.empty(steps, dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""The readable truth of CTC (Graves et al. 2006): the forward algorithm in plain torch, in logarithms and float64.
+"""The reference of CTC (Graves et al. 2006): the forward algorithm in plain torch, in logarithms and float64.
 
 The states z of a target are a blank, its first label, a blank, its second label, …, a blank: 2L + 1 of them.
 """
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from unrolled.errors import UserError
 
-NEVER = -1e30  # stands for log 0: finite, so that no derivative is NaN
+NEVER = -1e30  # log 0, but finite, so that no derivative is NaN
 
 
 class CTCJob(NamedTuple):
-    """A checked call: B sequences, their labels one after the other."""
+    """A checked call: B sequences with concatenated labels."""
 
     log_probs: Tensor  # (B, T, V)
     targets: Tensor  # (ΣL,) int64, on the CPU as all the lengths are
@@ -46,8 +46,8 @@ def losses(job: CTCJob) -> Tensor:
     states, skips = _states(job)
     states, skips, lengths = states.to(device), skips.to(device), job.input_lengths.to(device)
     before = torch.where(torch.arange(states.shape[1], device=device) == 0, 0.0, NEVER)
-    nothing = x[:, :0].sum((1, 2))  # (B,) zeros that depend on x: without a frame there is a gradient all the same
-    alpha = before + nothing[:, None]  # before the first frame: as if a blank had come
+    nothing = x[:, :0].sum((1, 2))  # (B,) zeros that depend on x: a gradient even without frames
+    alpha = before + nothing[:, None]  # before the first frame: as after a blank
     for t in range(steps):
         one = torch.nn.functional.pad(alpha[:, :-1], (1, 0), value=NEVER)
         two = torch.nn.functional.pad(alpha[:, :-2], (2, 0), value=NEVER).masked_fill(~skips, NEVER)
@@ -78,7 +78,7 @@ def occupancy(job: CTCJob) -> Tensor:
 
 
 def _states(job: CTCJob) -> tuple[Tensor, Tensor]:
-    """The labels of all states (B, 2L + 1), padded with blanks, and where a state may be reached from two before."""
+    """The labels of all states (B, 2L + 1), padded with blanks, and which may follow the state two before."""
     batch, longest = len(job.target_lengths), int(job.target_lengths.max()) if len(job.target_lengths) else 0
     states = torch.full((batch, 2 * longest + 1), job.blank)
     for row, (offset, length) in enumerate(zip(job.offsets.tolist(), job.target_lengths.tolist(), strict=True)):

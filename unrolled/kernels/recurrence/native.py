@@ -65,7 +65,7 @@ def transformed() -> bool:
 
 
 def outdone(job: ScanJob) -> str | None:
-    """The reason why `auto` leaves the job to torch: it is faster; None where it is not.
+    """The reason why torch is faster for the job, or None.
 
     Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library whose products are close to what
     the processor can do: without gradients it is ahead on a single long sequence, and on three, since the products here
@@ -106,8 +106,8 @@ def _tensors(job: ScanJob) -> Iterator[Tensor]:
 def run(job: ScanJob) -> tuple[Tensor, State]:
     """The outputs (B, T, P) and the final state.
 
-    Under autocast the result is in its dtype. The work is done in float32, more exactly than asked for; but an LSTM's
-    products are in bfloat16, if that is the dtype, on processors that have an instruction for them.
+    Under autocast the result is in its dtype, but computed in float32. Only an LSTM's products are in bfloat16, if that
+    is the dtype and the processor has an instruction for them.
     """
     if torch.is_autocast_enabled("cpu"):
         kind = torch.get_autocast_dtype("cpu")
@@ -137,7 +137,7 @@ def in_float32(job: Any) -> Any:
 
 
 def run_traced(job: ScanJob) -> tuple[Tensor, State, ScanTrace]:
-    """The same numbers, and the gates and states that the backward pass keeps anyway."""
+    """`run`, and the gates and states, which the backward pass saves anyway."""
     if torch.is_autocast_enabled("cpu"):
         kind = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
@@ -166,7 +166,7 @@ def _run(job: ScanJob, narrow: bool) -> tuple[Tensor, State]:
 def operator_inputs(
     job: ScanJob, probes: tuple[Tensor, ...] = (), traced: bool = False, narrow: bool = False
 ) -> ops.RecurrenceInputs:
-    """The operator's inputs of a job."""
+    """The inputs of the operator for a job."""
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     kind = kind_of(cell)
@@ -210,7 +210,7 @@ def operator_inputs(
 
 
 def _h_and_c(of_states: tuple[Any, ...] | None) -> tuple[Any, Any]:
-    """The entries of h and c; None where there is none."""
+    """The entries of h and c, or None."""
     if not of_states:
         return None, None
     return of_states[0], of_states[1] if len(of_states) > 1 else None

@@ -1,4 +1,4 @@
-"""The readable truth: a loop over time that runs any cell."""
+"""The reference engine: a loop over time that runs any cell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(job: ScanJob) -> tuple[Tensor, State]:
 
 
 def run_traced(job: ScanJob) -> tuple[Tensor, State, ScanTrace]:
-    """The same numbers, and everything seen on the way."""
+    """`run`, and the states and gates of every step."""
     output, state, trace = _loop(job, traced=True)
     assert trace is not None
     return output, state, trace
@@ -67,7 +67,7 @@ def _loop(job: ScanJob, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
 
 
 def _step(cell: AnyCell, gates_x: Tensor, entering: State) -> Step:
-    """One step; what a cell of the user's own returns is checked."""
+    """One step; the results of a custom cell are checked."""
     result = cell.step(gates_x, entering)
     if isinstance(cell, BuiltIn):
         return Step(*result)

@@ -1,4 +1,4 @@
-"""`scan` runs a cell over time on the fastest engine that computes the job."""
+"""`scan` runs a cell over time on the fastest engine for the job."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from unrolled.kernels.recurrence import reference, torch_engine
 from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.scan_job import Keep, ScanJob
 
-# In the order in which `auto` tries them. An engine is a module with DESCRIPTION, refuses(job) and run(job),
-# run_traced(job) if it can show its gates, outdone(job), if another is faster for some jobs it could do, and DEVICE, if
-# it is for one type of device alone.
+# In the order in which `auto` tries them. An engine is a module with DESCRIPTION, refuses(job) and run(job);
+# run_traced(job) if it can return gates; outdone(job) if another engine is faster for some jobs; and DEVICE if it
+# supports a single type of device.
 ENGINES: dict[str, ModuleType] = {"cuda": cuda, "torch": torch_engine, "reference": reference}
 
 try:
@@ -35,10 +35,7 @@ def check_engine(backend: str) -> str:
 
 
 def choose(job: ScanJob, backend: str = "auto", *, traced: bool = False) -> Choice:
-    """The engine that will run the job; an engine asked for by name that cannot do it raises.
-
-    A traced run needs an engine that shows its gates.
-    """
+    """The engine that will run the job; raises if the named engine cannot. A traced run needs one with gates."""
     return choose_of(ENGINES, job, backend, traced=traced)
 
 
@@ -54,13 +51,12 @@ def scan(
     reverse: bool = False,
     backend: str = "auto",
 ) -> tuple[Tensor, State]:
-    """Runs a cell over time: x (B, T, D) → outputs (B, T, O) and the final state.
+    """Run a cell over time: x (B, T, D) → outputs (B, T, O) and the final state.
 
-    `state` is the state before the first step (zeros if not given), one (B, size) tensor for each of the cell's.
-    `lengths` (B,): steps past a length leave the state alone and output zero. `resets` (B, T), True where a new
-    sequence begins: the state returns to `reset_state` (zeros if not given) before the step; or (B,), for the
-    first step. `keep` is zoneout (see `Keep`). `reverse` runs from the last step to the first, each row from its
-    own length and each sequence between resets for itself.
+    `state` is the initial state (default: zeros), one (B, size) tensor for each of the cell's. Steps past `lengths`
+    (B,) keep the state and output zero. `resets` (B, T), or (B,) for the first step, is True where a new sequence
+    begins: before it the state returns to `reset_state` (default: zeros). `keep` is zoneout (see `Keep`). `reverse`
+    runs from the last step to the first, separately for each sequence between resets and within each row's length.
 
     >>> from unrolled.cells import RNNCell
     >>> cell = RNNCell(weight_ih=torch.eye(2), weight_hh=torch.eye(2))
@@ -98,7 +94,7 @@ def run_job(job: ScanJob, backend: str = "auto") -> tuple[Tensor, State]:
 
 
 def run_jobs(jobs: Sequence[ScanJob], backend: str = "auto") -> list[tuple[Tensor, State]]:
-    """The same of several jobs that do not wait for each other; the cuda engine runs them side by side."""
+    """`run_job` for several independent jobs; the cuda engine runs them concurrently."""
     engines = [choose(job, backend).engine for job in jobs]
     if len(jobs) > 1 and set(engines) == {"cuda"} and not torch.compiler.is_compiling():
         return cuda.run_together(jobs)
@@ -106,7 +102,7 @@ def run_jobs(jobs: Sequence[ScanJob], backend: str = "auto") -> list[tuple[Tenso
 
 
 def run_job_traced(job: ScanJob, backend: str = "auto") -> tuple[Tensor, State, ScanTrace]:
-    """The same with a trace, on the chosen engine of those that show their gates."""
+    """`run_job` with a trace, on an engine that returns gates."""
     output, state, trace = ENGINES[choose(job, backend, traced=True).engine].run_traced(job)
     return output, state, trace
 
@@ -122,7 +118,7 @@ def make_job(
     reverse: bool,
     fresh: bool = False,
 ) -> ScanJob:
-    """The checked job: resets are put in the order of running, and those in the padding dropped."""
+    """Check the job, and bring its resets into running order, without those in the padding."""
     if x.dim() != 3:
         raise UserError(f"x must be (batch, time, features), got shape {tuple(x.shape)}.")
     if state is None:
@@ -147,5 +143,5 @@ def _resets_in_running_order(resets: Tensor, x: Tensor, lengths: Tensor | None, 
         resets = resets & (torch.arange(steps, device=x.device) < lengths[:, None])
     if not reverse:
         return resets
-    # backwards, a sequence is entered at its end: the step before the next one's beginning
+    # backwards, a sequence begins at its last step: the one before the next sequence
     return torch.cat([resets[:, 1:], torch.zeros_like(resets[:, :1])], dim=1)

@@ -25,7 +25,7 @@ class ScanJob:
     reset_state: State | None = None  # (B, size) each; None is zeros
     keep: Keep | None = None
     reverse: bool = False
-    fresh: bool = False  # whether the state is zero, and has no gradient: an engine need not look at it
+    fresh: bool = False  # the state is zero without a gradient: an engine can skip it
 
     @property
     def active(self) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The `torch` engine: torch.nn's own path, ATen on a CPU and cuDNN on a GPU, where it computes what was asked."""
+"""The `torch` engine: torch.nn's own path, ATen on a CPU and cuDNN on a GPU, for jobs it supports."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(job: ScanJob) -> tuple[Tensor, State]:
 
 
 def computable(x: Tensor) -> AbstractContextManager[None]:
-    """Under autocast oneDNN takes LSTMs in 16 bits, and fails on a CPU without instructions for them: not there."""
+    """Without oneDNN where it would fail: LSTMs in 16 bits on a CPU without instructions for them."""
     if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu") or _in_hardware(torch.get_autocast_dtype("cpu")):
         return nullcontext()
     return without_onednn()
@@ -87,7 +87,7 @@ def _in_hardware(dtype: torch.dtype) -> bool:
 
 @contextmanager
 def without_onednn() -> Iterator[None]:
-    """torch's own loops in place of the library's layers."""
+    """torch's own loops instead of oneDNN's layers."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -97,7 +97,7 @@ def without_onednn() -> Iterator[None]:
 
 
 def _ragged(job: ScanJob, x: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
-    """torch wants sequences packed and none empty: an empty one runs a step on zeros, whose result is thrown away."""
+    """Packed sequences without empty ones: those run one step on zeros, and its result is discarded."""
     x = torch.where((lengths > 0)[:, None, None], x, 0)
     packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
     data, state = _call(job.cell, packed.data, packed.batch_sizes, _sorted(job.state, packed.sorted_indices))
@@ -146,7 +146,7 @@ def _function(cell: BuiltIn):  # type: ignore[no-untyped-def]  # torch._VF has n
 
 
 def _flipped(x: Tensor, job: ScanJob) -> Tensor:
-    """Each sequence backwards within its length; padding stays where it is."""
+    """Each sequence reversed within its length; padding stays in place."""
     if job.lengths is None:
         return x.flip(1)
     t = torch.arange(x.shape[1], device=x.device)
