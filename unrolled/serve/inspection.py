@@ -116,14 +116,14 @@ class Inspection:
         options = {name: value for name, value in options.items() if value != ""}
         key = (query.get("model") or next(iter(self.asked.models)), query.get("text", ""), *sorted(options.items()))
         if key not in self._traces:
-            given, truth = self._given(model, query)
-            self._traces[key] = model.trace(given, **{**truth, **options})
+            inputs, truth = self._input(model, query)
+            self._traces[key] = model.trace(inputs, **{**truth, **options})
             if len(self._traces) > KEPT:
                 self._traces.popitem(last=False)
         self._traces.move_to_end(key)
         return self._traces[key]
 
-    def _given(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
+    def _input(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
         """The text of the query, or, if it is empty, the command's file or example; and an example's truth."""
         text = query.get("text", "")
         if model.runner.reads_files and text not in ("", self.asked.text):
@@ -132,7 +132,7 @@ class Inspection:
                 "For another: unrolled inspect MODEL FILE",
             )
         if self.asked.example is not None and text in ("", self.asked.text):
-            return self.asked.given(model), self.asked.truth(model)
+            return self.asked.input_for(model), self.asked.truth(model)
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
         return model.tracer.input(Request(texts=[text] if text or not files else None, files=files)), {}
 
