@@ -82,3 +82,35 @@ def test_no_class_name_means_two_things() -> None:
                 homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
     assert twice == {}
+
+
+ROOT = PACKAGE.parent
+PYTHON = sorted(
+    path for folder in ("unrolled", "tests", "benchmarks", "recipes") for path in (ROOT / folder).rglob("*.py")
+)
+QUESTIONS = {"what", "how", "where", "which", "whether", "when", "who", "whose", "why"}
+MOST_LINES, MOST_IN_A_FUNCTION, MOST_ARGUMENTS = 450, 60, 12
+LAYERS = {"unrolled/nn/attention_decoder.py", "unrolled/nn/recurrent.py"}  # constructors as torch.nn's: a keyword each
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_reader_finishes_it(path: Path) -> None:
+    """Files, functions and argument lists stay short."""
+    text, name = path.read_text(), str(path.relative_to(ROOT))
+    assert len(text.splitlines()) <= MOST_LINES
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        assert (node.end_lineno or 0) - node.lineno < MOST_IN_A_FUNCTION, node.name
+        given = node.args
+        arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+        assert len(arguments) <= MOST_ARGUMENTS or (name in LAYERS and node.name == "__init__"), node.name
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_docstring_says_what_the_thing_is_or_does(path: Path) -> None:
+    """It does not begin with a question word."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = (ast.get_docstring(node) or "-").split()[0].rstrip(",.:").lower()
+            assert first not in QUESTIONS, getattr(node, "name", path.name)

@@ -50,7 +50,7 @@ class Measured(NamedTuple):
     in_training: bool = False  # in training only
 
     def holds(self, hidden: int, batch: int, steps: int, training: bool) -> bool:
-        """Whether the entry covers these sizes."""
+        """True if the entry covers these sizes."""
         return (
             (training or not self.in_training)
             and self.hidden[0] <= hidden <= self.hidden[1]

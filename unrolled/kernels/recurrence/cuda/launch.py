@@ -89,7 +89,7 @@ def forked(device: torch.device, wanted: bool = True) -> Iterator[AbstractContex
 
 
 def capturing(device: torch.device) -> bool:
-    """Whether the current stream is being captured in a CUDA graph."""
+    """True if the current stream is being captured in a CUDA graph."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 

@@ -232,7 +232,7 @@ def backward(
 
 
 def _summed(job: Recurrence) -> tuple[bool, bool]:
-    """Whether the kernel sums up the gradients of biases and of unit weights."""
+    """True if the kernel sums up the gradients of biases and of unit weights."""
     tensors = job.tensors
     own = tensors.bias_h if job.cell.separate_candidate else tensors.unit_weights
     return tensors.bias_x is not None or tensors.bias_h is not None, own is not None
@@ -296,7 +296,7 @@ def _parts(plan: Plan, batch: int) -> list[tuple[Plan, int]]:
 
 
 def _in_words(sequences: Tensor) -> bool:
-    """Whether every row of (B, T, ·) is contiguous and begins at a multiple of four bytes."""
+    """True if every row of (B, T, ·) is contiguous and begins at a multiple of four bytes."""
     even = sequences.data_ptr() % 4 == 0 and sequences.stride(0) % 2 == 0 and sequences.stride(1) % 2 == 0
     return even and sequences.stride(-1) == 1
 

@@ -50,7 +50,7 @@ class Kind:
 
     @property
     def separate_input_gradient(self) -> bool:
-        """Whether the gradients of the input's part differ from those of the recurrent product."""
+        """True if the gradients of the input's part differ from those of the recurrent product."""
         return self.separate_candidate or self.two_products or self.norm
 
     def cell_state_size(self, padded: int) -> int:
@@ -140,12 +140,12 @@ class Plan:
 
     @property
     def in_cluster(self) -> bool:
-        """Whether a group is one cluster, whose blocks wait for no others (cluster.cu)."""
+        """True if a group is one cluster, whose blocks wait for no others (cluster.cu)."""
         return self.cluster > 1 and not self.cooperative
 
     @property
     def many_rows(self) -> bool:
-        """Whether a chunk has more rows than one product."""
+        """True if a chunk has more rows than one product."""
         return self.chunk_rows > TILE_ROWS
 
 
@@ -263,7 +263,7 @@ def _split_plan(kind: Kind, direction: Pass, padded: int, batch: int, limits: De
 
 
 def _waves(size: int, batch: int, limits: DeviceLimits) -> int:
-    """How many times clusters of `size` blocks, one for every eight rows, fill the GPU one after the other."""
+    """Number of times that clusters of `size` blocks, one for every eight rows, fill the GPU one after the other."""
     most = _most_clusters(size, limits)
     return -(-batch // TILE_ROWS // most) if most else NEVER
 

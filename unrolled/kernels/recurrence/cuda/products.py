@@ -18,7 +18,7 @@ MIN_IN_GRAPH, MIN_EAGER = 1 << 28, 1 << 32
 
 
 def worth_padding(rows: int, inner: int, columns: int, device: torch.device) -> bool:
-    """Whether padding makes the product of (rows, inner) and (inner, columns) faster."""
+    """True if padding makes the product of (rows, inner) and (inner, columns) faster."""
     if not (inner % VECTOR or columns % VECTOR):
         return False
     return rows * inner * columns >= (MIN_IN_GRAPH if launch.capturing(device) else MIN_EAGER)
@@ -42,7 +42,7 @@ def cut(matrix: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _in_words(matrix: Tensor) -> bool:
-    """Whether two numbers form one aligned 32-bit word: such copies are twice as fast."""
+    """True if two numbers form one aligned 32-bit word: such copies are twice as fast."""
     even = matrix.element_size() == 2 and matrix.shape[1] % 2 == 0 and matrix.storage_offset() % 2 == 0
     return even and matrix.is_contiguous()
 

@@ -19,7 +19,7 @@ OUTPUTS = 64  # allocated at a time: an allocation takes longer than a step
 
 
 def supports(cell: BuiltIn, kind: int, batch: int) -> bool:
-    """Whether the kernel can run a step of this cell; if not, the kernels for whole sequences can."""
+    """True if the kernel can run a step of this cell; if not, the kernels for whole sequences can."""
     small = batch <= MAX_ROWS and cell.weight_ih.shape[1] % VECTOR == 0 and cell.hidden_size % VECTOR == 0
     weights = (cell.weight_ih, cell.weight_hh)
     biases = [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]
@@ -29,7 +29,7 @@ def supports(cell: BuiltIn, kind: int, batch: int) -> bool:
 
 
 def _aligned(rows: Tensor) -> bool:
-    """Whether every row is contiguous and begins at a multiple of 16 bytes."""
+    """True if every row is contiguous and begins at a multiple of 16 bytes."""
     return rows.stride(-1) == 1 and rows.stride(0) % VECTOR == 0 and rows.data_ptr() % (2 * VECTOR) == 0
 
 
