@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import re
 import shutil
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,21 +11,12 @@ from urllib.parse import urlencode
 import pytest
 import torch
 
-from tests.see.models import FILES, KINDS
+from tests.see.models import KINDS
+from tests.serve.browsing import Models, Runs, close, inspection_of, opened, plotted, served, until
 from unrolled import api
-from unrolled.model import Model
 from unrolled.see.views.runs import Updates
 from unrolled.serve import Asked, Inspection, save_report
-from unrolled.serve.page import find_port, make_app
 
-pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not installed")
-BROWSER = os.environ.get("UNROLLED_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
-QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium, or set UNROLLED_BROWSER")
-
-Runs = Callable[[str], Path]
-Models = Callable[[str], Model]
 EVERY = [
     "generate-lstm",
     "generate-feedforward",
@@ -43,73 +28,6 @@ EVERY = [
     "recognize",
     "caption",
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", *QUIET])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A page where a script error or a request to another site fails the test."""
-    context = browser.new_context(viewport={"width": 1100, "height": 800})
-    opened = context.new_page()
-    opened.set_default_timeout(60_000)
-    wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    ours = ("http://127.0.0.1", "file:", "data:", "blob:")
-    opened.on("request", lambda request: None if request.url.startswith(ours) else wrong.append(request.url))
-    yield opened
-    context.close()
-    assert wrong == []
-
-
-@contextmanager
-def served(inspection: Inspection) -> Iterator[str]:
-    import uvicorn
-
-    port = find_port(None)
-    server = uvicorn.Server(uvicorn.Config(make_app(inspection, port), host="127.0.0.1", port=port, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}/"
-    server.should_exit = True
-    thread.join()
-
-
-def inspection_of(run_of: Runs, kind: str, data: Path, *others: str) -> Inspection:
-    models = {str(run_of(one)): api.load(run_of(one)) for one in (kind, *others)}
-    if kind in FILES:
-        return Inspection(Asked(models, file=str(data / FILES[kind])))
-    return Inspection(Asked(models, KINDS[kind][3]))
-
-
-def opened(page: Any, view: str) -> None:
-    """Wait until a view is drawn."""
-    page.wait_for_selector(f'#view[data-ready="{view}"]')
-
-
-def until(page: Any, condition: str) -> None:
-    """Wait until a condition holds; the page's script policy forbids playwright's own function."""
-    for _ in range(600):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came to be: {condition}")
-
-
-def plotted(page: Any, number: int = 0) -> dict[str, Any]:
-    """The first trace of a plotly chart."""
-    found: dict[str, Any] = page.evaluate(
-        "n => { const d = document.querySelectorAll('.plot')[n].data[0]; return {x: d.x, y: d.y, z: d.z}; }", number
-    )
-    return found
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -141,14 +59,6 @@ def test_every_view_of_every_task(kind: str, page: Any, run_of: Runs, data: Path
             assert page.query_selector(".problem") is None
             for words in page.evaluate("[...document.querySelectorAll('.plot')].map(p => p.ariaLabel)"):
                 assert re.search(r"(from|search|order|values)", words)  # a chart says what it shows
-
-
-def close(shown: Any, expected: torch.Tensor) -> None:
-    """Check a chart's numbers against the trace's, to the four digits that are sent."""
-    rows = shown if isinstance(shown[0], list) else [shown]
-    numbers = torch.tensor([[float("nan") if value is None else value for value in row] for row in rows])
-    numbers = numbers if isinstance(shown[0], list) else numbers[0]
-    torch.testing.assert_close(numbers, expected.float(), rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def test_numbers_are_the_traces(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
@@ -334,169 +244,3 @@ def test_a_report_opens_from_a_file(page: Any, run_of: Runs, data: Path, tmp_pat
         assert page.query_selector(".problem") is None, name
     assert page.is_disabled("#text")
     assert "has no word vectors" in page.get_attribute("#tab-words[disabled]", "title")
-
-
-def test_a_long_text_is_binned_and_zoomed_into(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
-    inspection = inspection_of(run_of, "generate-lstm", data)
-    text = "3 and 4 make 7\n" * 80  # 1,200 characters
-    inspection.asked.text = text
-    values = model_of("generate-lstm").trace(text).values("l0", "h")
-    with served(inspection) as address:
-        page.goto(f"{address}#view=states")
-        opened(page, "states")
-        assert len(plotted(page)["x"]) == 400
-        page.evaluate(
-            "Plotly.relayout(document.querySelector('.plot'), {'xaxis.range[0]': 300, 'xaxis.range[1]': 349})"
-        )
-        until(page, "location.hash.includes('first=300')")
-        opened(page, "states")
-        assert plotted(page)["x"] == list(range(300, 350))
-        close(plotted(page)["z"], values[300:350].T)
-
-
-def test_the_truth_and_the_words_that_speak_for_it(page: Any, run_of: Runs) -> None:
-    path = str(run_of("classify"))
-    inspection = Inspection(Asked({path: api.load(path)}, example=0))
-    trace = inspection.asked.trace()
-    with served(inspection) as address:
-        page.goto(address)
-        opened(page, "overview")
-        assert page.text_content("#truth") == trace.truth
-        assert ("✓ right" if trace.right else "✗ wrong") in page.text_content("#answer")
-        shown = {row.text_content() for row in page.query_selector_all("#weights tr")}
-        found = trace.attribution
-        for word, score in zip(found.words, found.scores, strict=True):
-            assert f"{word}{float(f'{score:.4g}'):.4f}".replace("-", "−") in shown
-        page.select_option("#view select", "answer")
-        until(page, "location.hash.includes('o.target=answer')")
-        opened(page, "overview")
-        assert "of the model's own answer" in page.text_content("#view h2")
-        page.click("#tab-gradients")  # in every view
-        opened(page, "gradients")
-        assert page.text_content(".beside-line").endswith(f" · truth: {trace.truth} · losses of the answer")
-        page.click("#tab-overview")
-        opened(page, "overview")
-        page.fill("#text", "one poor")
-        page.press("#text", "Enter")  # another text, without a known truth
-        until(page, "location.hash.includes('text=one+poor')")
-        opened(page, "overview")
-        assert page.query_selector("#truth") is None
-        page.fill("#text", "two poor")  # typed and not looked at: an option does not lose it
-        if not page.is_visible("[name='o.hide']"):
-            page.click("#changes summary")
-        page.fill("[name='o.hide']", "0")
-        page.press("[name='o.hide']", "Tab")
-        until(page, "location.hash.includes('text=two+poor')")
-
-
-def test_a_step_by_the_arrow_keys_with_its_numbers_on_the_wires(page: Any, run_of: Runs, data: Path) -> None:
-    inspection = inspection_of(run_of, "generate-lstm", data)
-    inspection.asked.opens = {"unit": "3"}
-    trace = inspection.asked.trace()
-    with served(inspection) as address:
-        page.goto(f"{address}#view=step")
-        opened(page, "step")
-        page.focus("#view")
-        page.keyboard.press("ArrowRight")
-        until(page, "location.hash.includes('step=1')")
-        opened(page, "step")
-        drawn = page.text_content("#unrolled").replace("−", "-")
-        for value in trace.values("l1", "c")[:8, 3].tolist():
-            assert f"c {float(f'{value:.4g}'):.2f}" in drawn
-        cell = page.get_attribute(".cell-diagram", "aria-label").replace("−", "-")
-        hidden = float(trace.values("l0", "h")[1, 3])
-        assert cell.endswith(f"h {float(f'{hidden:.4g}'):.4f}")
-        assert page.evaluate("document.querySelectorAll('#equations math msub').length") > 10
-        page.click("#unrolled [data-step='2'][data-layer='l1']")
-        until(page, "location.hash.includes('step=2') && location.hash.includes('layer=l1')")
-
-
-def test_a_layer_that_reads_both_ways_is_drawn_so(page: Any, run_of: Runs, data: Path) -> None:
-    """The input goes into both cells, both states come out, and the backward one reads the next step's state."""
-    inspection = inspection_of(run_of, "classify", data)
-    trace = inspection.asked.trace()
-    last = len(trace.tokens) - 1
-    with served(inspection) as address:
-        page.goto(f"{address}#view=step&layer=l0_reverse")
-        opened(page, "step")
-        wires = page.evaluate(
-            """[...document.querySelectorAll('#unrolled [data-wire]')].map(w => {
-                const all = w.getAttribute('d').match(/[\\d.-]+ [\\d.-]+/g).map(p => p.split(' ').map(Number));
-                return [w.dataset.wire, w.dataset.of, w.dataset.at, all[0], all.at(-1)]; })"""
-        )
-        found = {(what, of, int(at)): (start, end) for what, of, at, start, end in wires}
-        for t in range(last + 1):
-            forward, backward = (found["in", name, t] for name in ("l0", "l0_reverse"))
-            assert forward[0][0] == backward[0][0]  # they begin under one token
-            assert backward[1][1] < forward[1][1] < backward[0][1] <= forward[0][1]  # and end at cells of their own
-            assert found["out", "l0", t][1] == found["out", "l0_reverse", t][1]
-            start, end = found["state", "l0_reverse", t]
-            assert start[0] > end[0]
-            start, end = found["state", "l0", t]
-            assert start[0] < end[0]
-        assert "ht+1" in page.text_content("#equations")
-        assert "ht−1" not in page.text_content("#equations")
-
-
-def test_gradients_of_exactly_zero_and_titles_clear_of_tokens(page: Any, run_of: Runs, data: Path) -> None:
-    inspection = inspection_of(run_of, "classify", data)
-    says = "[...document.querySelectorAll('.plot .annotation-text')].map(t => t.textContent)"
-    with served(inspection) as address:
-        page.goto(f"{address}#view=gradients")
-        opened(page, "gradients")
-        within = "[...document.querySelectorAll('.plot')[{}].querySelectorAll('{}')]"
-        assert page.evaluate(within.format(1, ".xtick text") + ".length") > 1
-        assert page.evaluate(within.format(1, ".xtitle") + ".length") == 0  # it would stand on the tokens
-        assert "j from left to right" in page.text_content("figure:nth-of-type(2) figcaption")
-        ticks = page.evaluate(within.format(0, ".xtick text") + ".map(t => t.textContent)")
-        assert all(tick.isdigit() for tick in ticks)
-        assert page.evaluate(says) == []
-        for key, trace in list(inspection._traces.items()):
-            inspection._traces[key] = dataclasses.replace(trace, _losses=0.0 * trace._losses)
-        page.click("#tab-overview")
-        opened(page, "overview")
-        page.reload()
-        opened(page, "overview")
-        page.click("#tab-gradients")
-        opened(page, "gradients")
-        assert page.evaluate(says) == 3 * ["every gradient is exactly 0"]
-
-
-def test_a_clicked_row_colours_the_text(page: Any, run_of: Runs, data: Path) -> None:
-    inspection = inspection_of(run_of, "generate-rnn", data)
-    values = inspection.asked.trace().values("l0", "h")
-    with served(inspection) as address:
-        page.goto(f"{address}#view=states")
-        opened(page, "states")
-        page.evaluate("document.querySelector('.plot').emit('plotly_click', {points: [{y: 5}]})")
-        until(page, "document.querySelector('#coloured h2').textContent.endsWith('of unit 5')")
-        titles = page.evaluate("[...document.querySelectorAll('#coloured .tokens button')].map(b => b.title)")
-        assert titles == [
-            f"step {t}: {float(f'{v:.4g}'):.4f}".replace("-", "−") for t, v in enumerate(values[:, 5].tolist())
-        ]
-
-
-def test_a_very_long_text_in_the_dark(browser: Any, run_of: Runs, data: Path) -> None:
-    """The page reports sampled losses; dark colours and larger text apply to the charts."""
-    inspection = inspection_of(run_of, "generate-rnn", data)
-    inspection.asked.text = "3 and 4 make 7\n" * 600
-    context = browser.new_context(color_scheme="dark")
-    page = context.new_page()
-    with served(inspection) as address:
-        for view in ("overview", "states", "gradients"):
-            page.goto("about:blank")
-            page.goto(f"{address}#view={view}")
-            opened(page, view)
-            assert page.query_selector(".problem") is None, view
-        assert "of 9,000 losses, evenly spread" in page.text_content(".note")
-        remembered = """async () => { const { remember, state, tooLong } = await import("unrolled/state");
-            remember({ text: "x".repeat(60000) });
-            return [state.text.length, tooLong(), location.hash.length < 500]; }"""
-        assert page.evaluate(remembered) == [60000, True, True]  # the address cannot hold it, the page does
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
-        assert page.evaluate("document.querySelector('.plot').layout.font.color") == "#e6e6e6"
-        size = "parseFloat(getComputedStyle(document.body).fontSize)"
-        before = page.evaluate(size)
-        page.click("#larger")
-        assert page.evaluate(size) == pytest.approx(1.2 * before)
-    context.close()
