@@ -28,7 +28,6 @@ ORDER = [
     "tasks",
     "jobs",
     "serve",
-    "export",
     "api",
     "recipes",
     "cli",
