@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
+from unrolled.kernels.lengths import real_steps
 from unrolled.models.inputs import FrameInput
 from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.front import ConvolutionFront
@@ -103,7 +104,7 @@ class MapInput(nn.Module):
         self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
 
     def forward(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        real = torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
+        real = real_steps(lengths, frames.shape[1])
         x = (frames.float() - self.mean) / self.deviation * real[..., None]
         vectors, lengths = self.front(x, lengths)
         return self.norm(vectors), lengths
@@ -167,7 +168,7 @@ class Recognizer(nn.Module):
         if self.layer is not None:
             x, _ = self.layer(x, lengths=lengths)
         else:
-            mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+            mask = real_steps(lengths, x.shape[1])
             x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
         return RecognizerOutput(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
 
@@ -182,7 +183,7 @@ class Recognizer(nn.Module):
         if self.layer is not None:
             trace: Trace = self.layer.trace(x, lengths=lengths)
             return RecognizerOutput(self.scores(trace.output).float().log_softmax(-1), lengths), trace, None
-        mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        mask = real_steps(lengths, x.shape[1])
         x, weights = self.encoder.visible(self.positions(self.project(x)), mask)
         seen = torch.stack(weights, dim=1)[0].detach()
         return RecognizerOutput(self.scores(x).float().log_softmax(-1), lengths), None, seen

@@ -56,7 +56,7 @@ def outdone(job: AttentionJob) -> str | None:
     batch, steps = job.gates_x.shape[:2]
     hidden = job.state[0].shape[1]
     if steps == 1 or (batch * steps < _ROWS and hidden > _WIDE):
-        return "torch is faster on so few steps"
+        return "torch is faster for few steps"
     if ISA == "plain" and platform.machine() in ("x86_64", "AMD64") and hidden >= _WIDE:
         return "torch is faster than its plain kernels"
     return None
