@@ -1,4 +1,4 @@
-"""A small model of every task, trained for a moment: enough to be looked at."""
+"""A small model of every task, trained for a few steps."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def waves(steps: int = 60) -> np.ndarray:
 
 
 def write_files(folder: Path) -> None:
-    """The training files of all kinds."""
+    """Write the training files of all tasks."""
     sums = [f"{a} and {b} make {a + b}" for a in range(9) for b in range(9)]
     (folder / "book.txt").write_text("\n".join(sums) + "\n")
     words = ["one", "two", "three", "four"]

@@ -1,4 +1,4 @@
-"""CTC's search as a tree: the beginnings that it holds after each frame."""
+"""CTC's search as a tree of the prefixes that it holds after each frame."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = "-abcd"
 
 
 def peaks(frames: int = 24) -> Tensor:
-    """Posteriors that are sure of the blank, but for peaks of one label or two."""
+    """Posteriors of mostly blanks, with peaks of one or two labels."""
     scores = torch.randn(frames, len(NAMES))
     scores[:, 0] += 5
     for t in range(2, frames, 4):
@@ -43,7 +43,7 @@ def text_of(tree: Beams, number: int) -> str:
 
 
 def test_its_live_part_is_what_a_search_of_so_many_frames_finds() -> None:
-    """After each frame the shares in the tree are those of the C++ search that is given no more than these frames."""
+    """The shares after each frame are those of the C++ search over the frames so far."""
     log_probs, beam = peaks(), 5
     tree = grown(log_probs, beam)
     texts = {text_of(tree, i): node for i, node in enumerate(tree.nodes)}

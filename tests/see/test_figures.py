@@ -1,4 +1,4 @@
-"""Pictures for papers: widths, fonts, units, labels, and what is drawn where there is little to draw."""
+"""Figures: widths, fonts, units, labels, and small inputs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def labels(axis: Any, which: str = "y") -> list[str]:
 
 
 def panels(figure: Any) -> list[Any]:
-    """The axes without those of colour bars."""
+    """The axes except colour bars."""
     return [axis for axis in figure.axes if axis.get_label() != "<colorbar>"]
 
 
 def colours(axis: Any) -> np.ndarray:
-    """The table that a panel shows."""
+    """The values of a heat map panel."""
     (mesh,) = axis.collections
     return np.asarray(mesh.get_array())
 
@@ -63,7 +63,7 @@ def test_the_most_active_units_vary_most_in_all_panels_together() -> None:
 
 @pytest.mark.parametrize("kind", ["generate-lstm", "generate-gru"])
 def test_row_n_is_the_same_unit_in_every_panel_of_a_layer(kind: str, model_of: Find) -> None:
-    """Each panel used to choose units of its own."""
+    """All panels must choose the same units."""
     trace = model_of(kind).trace(input_of(kind))
     layer, shown = trace.layers[-1], []
     for name, values in (("gates", trace.gates), ("states", trace.states)):
@@ -87,7 +87,7 @@ def pages(pdf: bytes) -> tuple[float, float]:
 
 
 def objects(pdf: bytes) -> bytes:
-    """A PDF with its streams unpacked, where fonts may be described."""
+    """The bytes of a PDF with decompressed streams, which contain the fonts."""
     parts = []
     for packed in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL):
         try:
@@ -175,7 +175,7 @@ def test_text_is_smaller_in_a_column_and_settings_of_the_user_come_back(model_of
         ([3], "width=[3] is not a width."),
     ],
 )
-def test_widths_that_are_none(width: Any, problem: str, model_of: Find, tmp_path: Path) -> None:
+def test_invalid_widths(width: Any, problem: str, model_of: Find, tmp_path: Path) -> None:
     trace = model_of("classify").trace(input_of("classify"))
     for call in (lambda: trace.figure("losses", width=width), lambda: trace.save(tmp_path / "new", width=width)):
         with pytest.raises(UserError) as error:
@@ -224,7 +224,7 @@ def test_warnings_and_log_lines_of_matplotlib_are_not_shown(caplog: pytest.LogCa
 
 
 def test_a_picture_too_small_for_its_labels_is_drawn_without_a_word(tmp_path: Path) -> None:
-    """constrained_layout warns that axes collapsed; a tab has no glyph; limits may be the same."""
+    """matplotlib's warnings are hidden: collapsed axes, missing glyphs, equal limits."""
     tokens = ["a very long name indeed" * 3, "\u0007\t", "一"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -238,7 +238,7 @@ def test_a_picture_too_small_for_its_labels_is_drawn_without_a_word(tmp_path: Pa
 
 
 def test_single_letters_stand_upright_beside_a_long_name(model_of: Find) -> None:
-    """One <bos> used to turn the labels of all letters."""
+    """A long label such as <bos> must not make all labels vertical."""
     trace = model_of("generate-lstm").trace("3 and 4 make 7")
     for axis in (panels(trace.figure("states"))[-1], panels(trace.figure("losses"))[0]):
         assert {label.get_rotation() for label in axis.get_xticklabels()} == {0}
@@ -303,7 +303,7 @@ def test_a_single_loss_shows_what_was_likely(model_of: Find) -> None:
 
 
 def test_no_panel_is_empty(model_of: Find) -> None:
-    """A plain network has no gates to show the means of; one step makes bars, not a dot on a line."""
+    """An RNN has no panel of gate means; a single step is drawn as bars."""
     trace = model_of("generate-rnn").trace(input_of("generate-rnn"))
     assert len(trace.figure("norms").axes) == 1
     one = model_of("generate-lstm").trace("3")

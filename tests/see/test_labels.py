@@ -1,4 +1,4 @@
-"""Labels of pictures: fonts of this machine, and a note where they lack a character."""
+"""Labels of figures: installed fonts, and a note about missing characters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEDIUM = "\u2315"  # one that STIXGeneral has, which comes with matplotlib, and 
 
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
-    """Fonts are looked for anew, before and after."""
+    """Clear the font caches before and after."""
     for cached in (fonts, _characters, _note_missing_glyphs):
         cached.cache_clear()
     yield
@@ -28,7 +28,7 @@ def anew() -> Iterator[None]:
 
 
 def drawn(*tokens: str) -> tuple[list[str], list[str]]:
-    """The labels of a picture with these tokens, and all that was said while it was made."""
+    """The labels of a figure with these tokens, and the notes issued while drawing."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         figure = attention_figure(tokens, tokens, np.eye(len(tokens)), " ".join(tokens))
@@ -37,7 +37,7 @@ def drawn(*tokens: str) -> tuple[list[str], list[str]]:
     return [label.get_text() for label in figure.axes[0].get_yticklabels()], [str(one.message) for one in caught]
 
 
-def test_boxes_stand_for_what_no_font_has_and_that_is_said_once() -> None:
+def test_missing_characters_are_boxes_with_one_note() -> None:
     labels, said = drawn("dog", PRIVATE, f"a{PRIVATE}b")
     assert labels == ["dog", "□", "a□b"]
     assert said == [
@@ -46,14 +46,14 @@ def test_boxes_stand_for_what_no_font_has_and_that_is_said_once() -> None:
     ]
 
 
-def test_where_no_font_is_installed_chinese_is_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_chinese_font_chinese_is_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unrolled.see.figures.labels.FALLBACKS", ())
     labels, said = drawn("一", "二")
     assert labels == ["□", "□"]
     assert len(said) == 1
 
 
-def test_an_installed_font_is_used_for_what_others_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_font_supplies_missing_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unrolled.see.figures.labels.FALLBACKS", ("No Such Font", "STIXGeneral"))
     assert fonts() == ["DejaVu Sans", "DejaVu Sans Mono", "STIXGeneral"]
     assert drawn("é", MEDIUM) == (["é", MEDIUM], [])
@@ -66,6 +66,6 @@ def test_names_of_models_are_drawn_like_tokens() -> None:
     assert line.get_label() == "runs/□"
 
 
-def test_dollars_are_no_formulas() -> None:
+def test_dollars_are_escaped() -> None:
     assert drawable("$5 and $6\nthen é") == r"\$5 and \$6" + "\nthen é"
     assert shown("a $") == r"a␣\$"

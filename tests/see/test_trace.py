@@ -55,7 +55,7 @@ def test_what_is_not_there_says_why(kind: str, model_of: Find) -> None:
 
 
 def test_a_traced_run_has_the_untraced_ones_numbers(model_of: Find) -> None:
-    """To the bit: the same engine, with zeros added."""
+    """Equal to the bit: the same engine, with zeros added."""
     model = model_of("generate-lstm")
     network = model.network
     assert isinstance(network, RecurrentLM)
@@ -125,7 +125,7 @@ def test_singular_values_are_those_of_the_whole_jacobian(kind: str, model_of: Fi
 
 @pytest.mark.parametrize("kind", ["generate-lstm", "generate-gru", "generate-rnn", "classify", "translate-luong"])
 def test_contributions_add_up_to_autograds_gradient(kind: str, model_of: Find) -> None:
-    """The lengths are those of parts whose sum is the gradient of the shared weight."""
+    """The norms are those of terms that sum to the weight's gradient."""
     model = model_of(kind)
     trace = model.trace(input_of(kind))
     layer = trace.layers[0]
@@ -180,7 +180,7 @@ def test_units_that_go_with_a_mark(model_of: Find) -> None:
 
 
 def test_hidden_tokens_have_no_say(model_of: Find) -> None:
-    """A token whose vector is zeros might be any other: what is hidden cannot matter."""
+    """Hidden tokens have zero vectors, so that their identity does not matter."""
     model = model_of("generate-lstm")
     a, b = (model.trace(text, hide=(2,)) for text in ("3 and", "3band"))  # step 0 reads the start
     assert a.tokens[2] != b.tokens[2]
@@ -216,7 +216,7 @@ def test_the_winner_of_a_beam_is_marked_from_root_to_end(model_of: Find) -> None
 
 
 def test_crf_losses_are_of_marginals_over_all_sequences(model_of: Find) -> None:
-    """−log p of each tag, with p by adding up all sequences of a short sentence."""
+    """−log p of each tag, with p summed over all tag sequences of a short sentence."""
     model = model_of("tag-crf")
     trace = model.trace("Ada met Kurt")
     network: Any = model.network
@@ -323,7 +323,7 @@ def test_a_text_that_does_not_fit_says_what_does(model_of: Find, monkeypatch: py
 
 @pytest.mark.parametrize("kind", ["translate-luong", "translate-bahdanau"])
 def test_gradients_of_a_decoder_agree_with_autograd_step_by_step(kind: str, model_of: Find) -> None:
-    """The states that the search's own steps hand on, asked for their gradient."""
+    """Compare with autograd through the states that the search's steps pass on."""
     model = model_of(kind)
     trace = model.trace("3 5 7")
     network: Any = model.network
@@ -344,7 +344,7 @@ def test_gradients_of_a_decoder_agree_with_autograd_step_by_step(kind: str, mode
 
 
 def test_frames_of_a_recogniser(model_of: Find) -> None:
-    """The posteriors are the network's, and the alignment reads as the text."""
+    """The posteriors are the network's, and the alignment spells the text."""
     model = model_of("recognize")
     trace = model.trace(input_of("recognize"), text="ab", beam=4)
     frames = trace.frames

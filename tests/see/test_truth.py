@@ -1,4 +1,4 @@
-"""The truth beside the answer: losses and gradients follow it where it is known, and words are weighed for it."""
+"""The truth beside the answer: losses, gradients and word attribution use it if it is known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXT = "one fine two three"
 
 
 def test_a_confident_mistake_does_not_look_perfect(model_of: Find) -> None:
-    """The loss is −log p of what is true, not of what the model says."""
+    """The loss is −log p of the truth, not of the answer."""
     model = model_of("classify")
     chances = model.predict(TEXT).probabilities
     answer = max(chances, key=chances.__getitem__)
@@ -119,7 +119,7 @@ def test_forecasts_stand_beside_what_came(model_of: Find) -> None:
     known = [row for row in found.rows if row < 20]
     close(torch.tensor(found.truth[: len(known)]), torch.from_numpy(waves(20)[known, 0]).float())
     assert np.isnan(found.truth[len(known) :]).all()
-    more = model_of("forecast").trace(waves(20), truth=waves(21))  # what came after the last row is known too
+    more = model_of("forecast").trace(waves(20), truth=waves(21))  # the true value after the last row is known too
     assert not np.isnan(more.forecasts[name].truth).any()
     assert more.truth is not None
     assert float(more.losses[-1]) > 0 == float(trace.losses[-1])
@@ -175,7 +175,7 @@ def test_an_example_brings_its_truth(kind: str, run_of: Callable[[str], Path]) -
 
 
 def test_words_are_weighed_by_leaving_them_out(model_of: Find) -> None:
-    """By hand: the same texts with a word less, put to the model."""
+    """The scores equal those of the texts with one word removed."""
     model = model_of("classify")
     found = model.trace(TEXT, truth="bad").attribution
     assert (found.label, found.words, found.words_each) == ("bad", TEXT.split(), 1)

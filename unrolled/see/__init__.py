@@ -3,9 +3,7 @@
 from unrolled.see.beams import Beams
 from unrolled.see.figures.attention import attention_figure
 from unrolled.see.figures.caption import attention_maps
-from unrolled.see.figures.curves import curves
 from unrolled.see.figures.lengths import length_figure
-from unrolled.see.figures.recognition import recognition_figure
 from unrolled.see.frames import Frames
 from unrolled.see.trace import AttentionMap, Forecasts, Guesses, ModelTrace, Part, Probe, check_memory
 
@@ -21,7 +19,5 @@ __all__ = [
     "attention_figure",
     "attention_maps",
     "check_memory",
-    "curves",
     "length_figure",
-    "recognition_figure",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import importlib.util
 import json
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ def write_report(path: Path, recorded: Mapping[str, Any], title: str) -> None:
         f"{import_map(modules)}\n"
         '<script type="module">import "unrolled/main";</script>'
     )
-    page = page_file("index.html").replace("<title>unrolled inspect</title>", f"<title>{_escaped(title)}</title>")
+    page = page_file("index.html").replace("<title>unrolled inspect</title>", f"<title>{html.escape(title)}</title>")
     page = page.replace("<!-- style -->", f"<style>{page_file('style.css')}</style>")
     page = page.replace("<!-- scripts -->", scripts)
     write_atomically(path, page.encode())
@@ -78,7 +79,3 @@ def plotly_script() -> str:
 
 def _inside(module: str) -> str:
     return f"data:text/javascript;base64,{base64.b64encode(module.encode()).decode()}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")

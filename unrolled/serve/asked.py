@@ -57,7 +57,7 @@ class Asked:
             return {name: name for name in self.models}
         return short
 
-    def given(self, model: Model) -> Any:
+    def input_for(self, model: Model) -> Any:
         """The input in the form that a model's task takes."""
         if self._found is not None:
             return self._found
@@ -77,7 +77,7 @@ class Asked:
     def trace(self, name: str | None = None) -> ModelTrace:
         """One model's trace of the input; the first model's if none is named."""
         model = self.models[name] if name is not None else self._first
-        return model.trace(self.given(model), **{**self.truth(model), **self.options})
+        return model.trace(self.input_for(model), **{**self.truth(model), **self.options})
 
     def draw(
         self, folder: Path, format: str = "png", width: str | float | None = None, only: Sequence[str] | None = None

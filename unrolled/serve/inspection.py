@@ -20,7 +20,7 @@ from unrolled.see.views import layers as layer_views
 from unrolled.see.views import trace as views
 from unrolled.see.views.runs import run_rows
 from unrolled.serve.asked import Asked
-from unrolled.serve.vectors import nearest, sentence_map, why_no_words, word_map
+from unrolled.serve.vectors import nearest, vector_map, why_no_words, word_map
 from unrolled.tasks.runner import Request
 from unrolled.tasks.tracer import Tracer
 
@@ -40,7 +40,7 @@ class Inspection:
     def about(self) -> dict[str, Any]:
         """The models with their options, and the initial input."""
         given = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in self.asked.options.items()}
-        about, _ = views.finite(
+        found: dict[str, Any] = views.finite(
             {
                 "models": [self._about(name, model) for name, model in self.asked.models.items()],
                 "text": self.asked.text or "",
@@ -48,8 +48,7 @@ class Inspection:
                 "options": given,
                 "opens": dict(self.asked.opens),
             }
-        )
-        found: dict[str, Any] = about
+        )[0]
         return found
 
     def opening(self, name: str) -> dict[str, str]:
@@ -117,14 +116,14 @@ class Inspection:
         options = {name: value for name, value in options.items() if value != ""}
         key = (query.get("model") or next(iter(self.asked.models)), query.get("text", ""), *sorted(options.items()))
         if key not in self._traces:
-            given, truth = self._given(model, query)
-            self._traces[key] = model.trace(given, **{**truth, **options})
+            inputs, truth = self._input(model, query)
+            self._traces[key] = model.trace(inputs, **{**truth, **options})
             if len(self._traces) > KEPT:
                 self._traces.popitem(last=False)
         self._traces.move_to_end(key)
         return self._traces[key]
 
-    def _given(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
+    def _input(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
         """The text of the query, or, if it is empty, the command's file or example; and an example's truth."""
         text = query.get("text", "")
         if model.runner.reads_files and text not in ("", self.asked.text):
@@ -133,7 +132,7 @@ class Inspection:
                 "For another: unrolled inspect MODEL FILE",
             )
         if self.asked.example is not None and text in ("", self.asked.text):
-            return self.asked.given(model), self.asked.truth(model)
+            return self.asked.input_for(model), self.asked.truth(model)
         files = (self.asked.file,) if self.asked.file is not None and not text else ()
         return model.tracer.input(Request(texts=[text] if text or not files else None, files=files)), {}
 
@@ -218,7 +217,7 @@ def _map(self: Inspection, query: Query) -> dict[str, Any]:
     labels = [before if tab else "" for before, tab, _ in rows]
     if len(texts) < 3:
         raise UserError(f"A map needs at least three sentences; there are {len(texts)}.", "Give one per line.")
-    return sentence_map(np.asarray(model.embed(texts)), texts, labels)
+    return vector_map(np.asarray(model.embed(texts)), texts, labels)
 
 
 View = Callable[[Inspection, Query], dict[str, Any]]

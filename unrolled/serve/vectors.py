@@ -38,16 +38,12 @@ def nearest(vectors: Vectors, words: str) -> dict[str, Any]:
 
 def word_map(vectors: Vectors) -> dict[str, Any]:
     """A map of the first words, which are the most frequent in most vocabularies."""
-    kept = min(MOST_WORDS, len(vectors.words))
-    return _points(plane(vectors.matrix[:kept]), [plain(word) for word in vectors.words[:kept]], [])
+    return vector_map(vectors.matrix[:MOST_WORDS], [plain(word) for word in vectors.words[:MOST_WORDS]], [])
 
 
-def sentence_map(matrix: NDArray[Any], texts: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
-    return _points(plane(matrix), texts, labels)
-
-
-def _points(points: NDArray[np.float64], names: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
-    x, y = ([rounded(float(value)) for value in column] for column in points.T)
+def vector_map(matrix: NDArray[Any], names: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
+    """Vectors on a plane, with their names and labels."""
+    x, y = ([rounded(float(value)) for value in column] for column in plane(matrix).T)
     return {"x": x, "y": y, "names": list(names), "labels": list(labels)}
 
 

@@ -40,9 +40,9 @@ def draw_attention(
         raise unknown_name("attention map", name, trace.attention)
     found = trace.attention[name]
     if found.grid is not None:
-        looked = found.weights[-1].mean(0).view(-1, *found.grid).cpu().numpy()  # mean over the last layer's heads
+        maps = found.weights[-1].mean(0).view(-1, *found.grid).cpu().numpy()  # mean over the last layer's heads
         picture = None if found.image is None else (255 * found.image).round().byte().numpy()
-        return attention_maps(picture, found.rows, looked, compared(trace) or trace.answer, width)
+        return attention_maps(picture, found.rows, maps, compared(trace) or trace.answer, width)
     title = f"{name}\n{compared(trace)}".strip()
     if found.weights.shape[0] * found.weights.shape[1] == 1:
         return attention_figure(found.columns, found.rows, found.weights[0, 0].cpu().numpy(), title, width)

@@ -9,7 +9,7 @@ import numpy as np
 
 from unrolled.see.figures.labels import drawable, fonts
 from unrolled.see.figures.style import text_size, width_of
-from unrolled.see.trace import ModelTrace
+from unrolled.see.trace import ModelTrace, spread
 
 if TYPE_CHECKING:
     from unrolled.see.figures.canvas import Picture
@@ -77,8 +77,5 @@ def _true_values(found: dict[int, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def _spread(found: dict[int, Any]) -> list[tuple[int, Any]]:
     """At most `MOST_HORIZONS` evenly spaced horizons."""
-    horizons = sorted(found)
-    if len(horizons) > MOST_HORIZONS:
-        places = np.linspace(0, len(horizons) - 1, MOST_HORIZONS).round().astype(int)
-        horizons = [horizons[place] for place in places]
-    return [(horizon, found[horizon]) for horizon in horizons]
+    horizons = sorted(found.items())
+    return [horizons[place] for place in spread(len(horizons), MOST_HORIZONS)]

@@ -91,7 +91,7 @@ function tree(place, { nodes, frames, steps }, until, again) {
   return draw(place, [...lines, markers(nodes, shown, frames, until)], {
     annotations: shown.length <= MOST_NUMBERS ? numbers : [], legend: { orientation: "h", y: 1, yanchor: "bottom" },
     xaxis: { title: { text: frames ? "frames read" : "step" }, range: [-0.01 * steps - 0.3, 1.01 * steps + 0.7], zeroline: false, ...(frames ? {} : { dtick: 1 }) },
-    yaxis: { visible: false, range: [leaves - 0.4, -0.9] }, about: `Search tree with ${shown.length} nodes after ${frames ? "frame" : "step"} ${until}; outputs are listed below`,
+    yaxis: { visible: false, range: [leaves - 0.4, -0.9] }, about: `The search tree with ${shown.length} nodes after ${frames ? "frame" : "step"} ${until}; outputs are listed below`,
   }, Math.min(1600, 150 + 30 * leaves), Math.min(4000, frames ? 8 * steps : 90 * steps), again);
 }
 
