@@ -142,15 +142,8 @@ class Recognizer(nn.Module):
                 )
             self.project = nn.Linear(width, settings.hidden_size)
             self.positions = Positions(settings.positions, settings.hidden_size, max_length=8192)
-            self.encoder = TransformerEncoder(
-                settings.hidden_size,
-                settings.heads,
-                settings.num_layers,
-                settings.feedforward,
-                settings.dropout,
-                settings.norm_first,
-                causal=self.causal,
-            )
+            parts = (settings.heads, settings.num_layers, settings.feedforward, settings.dropout, settings.norm_first)
+            self.encoder = TransformerEncoder(settings.hidden_size, *parts, causal=self.causal)
             self.scores = nn.Linear(settings.hidden_size, labels)
         else:
             self.layer = recurrent_layer(settings, width, bidirectional=settings.bidirectional)

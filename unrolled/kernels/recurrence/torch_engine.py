@@ -46,11 +46,8 @@ def _refuses_activations(cell: BuiltIn) -> str | None:
     if isinstance(cell, RNNCell):
         usual = cell.activation in (torch.tanh, torch.relu)
     elif isinstance(cell, LSTMCell):
-        usual = (cell.activation, cell.output_activation, cell.gate_activation) == (
-            torch.tanh,
-            torch.tanh,
-            torch.sigmoid,
-        )
+        activations = (cell.activation, cell.output_activation, cell.gate_activation)
+        usual = activations == (torch.tanh, torch.tanh, torch.sigmoid)
     elif isinstance(cell, GRUCell):
         if not cell.reset_after:
             return "torch.nn has no GRU with reset_after=False"
