@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -15,7 +13,7 @@ from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
-from unrolled.models.inputs import FrameInput
+from unrolled.models.inputs import FrameInput, ScaledInput
 from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
@@ -82,26 +80,16 @@ class RecognizerOutput(NamedTuple):
     lengths: Tensor  # (B,), of the output steps
 
 
-class MapInput(nn.Module):
+class MapInput(ScaledInput):
     """Lines or spectrograms (B, T, D), scaled, through convolutions."""
 
-    mean: Tensor
-    deviation: Tensor
-
     def __init__(self, features: int, settings: RecognizerSettings, kind: str) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("deviation", torch.ones(features))
+        super().__init__([features])
         self.front = ConvolutionFront(
             features, settings.channels, strides_of(settings, kind), not settings.bidirectional
         )
         self.norm = nn.LayerNorm(self.front.output_size)  # without it the network predicts only blanks for long
         self.output_size, self.time_factor = self.front.output_size, self.front.time_factor
-
-    def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
-        """Set the scaling; constant features are not scaled."""
-        self.mean.copy_(torch.from_numpy(mean))
-        self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
 
     def forward(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         real = real_steps(lengths, frames.shape[1])
