@@ -353,7 +353,7 @@ class TestChoice:
         job, _ = cast(make(USUAL), torch.float32)
         assert attention_choice(job).engine == "native"
         short, _ = cast(make({**USUAL, "steps": 1}), torch.float32)
-        assert str(attention_choice(short)) == "reference: not native: torch is faster on so few steps"
+        assert str(attention_choice(short)) == "reference: not native: torch is faster for few steps"
         assert attention_choice(short, "native").engine == "native"
 
     def test_attention_scan_reaches_it(self) -> None:

@@ -65,14 +65,14 @@ class TestChoice:
         if ISA == "plain":
             pytest.skip("the plain kernels leave what they can to torch")
         short, large, alone = torch.zeros(4, 2, 128), torch.zeros(40, 64, 128), torch.zeros(40, 1, 128)
-        assert str(unrolled.GRU(128, 8).backend_for(short)) == "torch: not native: torch is faster on so few steps"
+        assert str(unrolled.GRU(128, 8).backend_for(short)) == "torch: not native: torch is faster for few steps"
         assert unrolled.GRU(128, 8).backend_for(short, lengths=[4, 2]).engine == "native"  # torch would pack and loop
         assert unrolled.LSTM(128, 8).backend_for(short).engine == "native"
         for layer in (unrolled.LSTM(128, 128), unrolled.GRU(128, 128), unrolled.RNN(128, 128)):
             assert layer.backend_for(large).engine == "native"
             assert layer.backend_for(alone).engine == "native"
         with torch.no_grad():
-            reason = "not native: torch is faster without gradients on so few sequences"
+            reason = "not native: torch is faster without gradients for few sequences"
             assert str(unrolled.LSTM(128, 128).backend_for(alone)) == f"torch: {reason}"
             assert unrolled.LSTM(128, 128).backend_for(large).engine == "native"
             assert unrolled.GRU(128, 128).backend_for(alone).engine == "native"

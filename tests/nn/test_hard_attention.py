@@ -122,7 +122,7 @@ def test_draws_are_for_cells_that_draw() -> None:
     rnn = RNNCell(weight_ih=torch.eye(2), weight_hh=torch.eye(2))
     cell = BahdanauCell(rnn, Score(), weight_feed=torch.eye(2))
     memory = torch.zeros(1, 3, 2)
-    with pytest.raises(UserError, match=r"^noise was given to a BahdanauCell. Only a hard VisualCell draws.$"):
+    with pytest.raises(UserError, match=r"^noise was passed to a BahdanauCell. Only a hard VisualCell uses it.$"):
         attention_scan(cell, torch.zeros(1, 4, 2), memory, memory, noise=torch.zeros(1, 4, 3))
     with pytest.raises(
         UserError, match=r"^noise has shape \(1, 3\). Expected \(1, 4, 3\): \(batch, time, positions\).$"

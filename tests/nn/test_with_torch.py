@@ -110,7 +110,7 @@ class TestTrace:
     @needs_native
     def test_an_engine_by_name_that_cannot(self) -> None:
         with pytest.raises(
-            UserError, match=r"'native' cannot do this: torch\.jit\.trace records torch's own operators"
+            UserError, match=r"'native' cannot do this: torch\.jit\.trace records only torch's own operators"
         ):
             jit.trace(model("LSTM", backend="native"), (X,))
 
@@ -267,7 +267,9 @@ class TestPerSampleGradients:
 
     def test_other_options_point_to_torch_func(self) -> None:
         call: Any = per_sample(unrolled.LSTM(3, 4, peephole=True), batch_size=2, batch_first=False)
-        with pytest.raises(UserError, match=r"know torch\.nn's own LSTM alone: torch\.nn has no peephole.*torch\.func"):
+        with pytest.raises(
+            UserError, match=r"support only torch\.nn's own LSTM: torch\.nn has no peephole.*torch\.func"
+        ):
             call(X)
 
     @pytest.mark.parametrize(

@@ -111,7 +111,10 @@ def test_frames_of_different_shapes(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"model__strides": [2, 2]}, r"model\.strides=\[2, 2\] has 2 numbers for 1 convolutions"),
-        ({"model__channels": [0]}, r"model\.channels=\[0\] and model\.strides=\[2\] are no convolutions"),
+        (
+            {"model__channels": [0]},
+            r"model\.channels=\[0\] and model\.strides=\[2\] are not valid convolutions\. Give channels",
+        ),
         (
             {"model__kind": "transformer", "model__heads": 5},
             r"model\.hidden_size=24 is not divisible by model\.heads=5\. U",

@@ -34,19 +34,19 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activation(given: str | Activation, kind: str = "activation") -> Activation:
+def activation(value: str | Activation, kind: str = "activation") -> Activation:
     """The function for a name from `ACTIVATIONS`, or the function itself; `kind` is what an error calls it.
 
     >>> activation("tanh") is torch.tanh
     True
     """
-    if isinstance(given, str):
-        if given not in ACTIVATIONS:
-            raise unknown_name(kind, given, ACTIVATIONS)
-        return ACTIVATIONS[given]
-    if not callable(given):
+    if isinstance(value, str):
+        if value not in ACTIVATIONS:
+            raise unknown_name(kind, value, ACTIVATIONS)
+        return ACTIVATIONS[value]
+    if not callable(value):
         raise UserError(
-            f"An activation must be a name or a function of one tensor, got {type(given).__name__}.",
+            f"An activation must be a name or a function of one tensor, got {type(value).__name__}.",
             f"Names: {', '.join(sorted(ACTIVATIONS))}.",
         )
-    return given
+    return value

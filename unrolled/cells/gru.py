@@ -47,7 +47,7 @@ class GRUCell(BuiltIn):
         return Step(h, (h,), (r, z, n))
 
     def _rows(self, h: Tensor, rows: slice) -> Tensor:
-        """U h + b for some rows of U alone; layer norm, too, is over these rows."""
+        """U h + b for some rows of U, with layer norm over these rows."""
         bias = self.bias_hh[rows] if self.bias_hh is not None else None
         gain = self.norm_hh[rows] if self.norm_hh is not None else None
         return normed_linear(h, self.weight_hh[rows], bias, gain)

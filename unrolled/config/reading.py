@@ -30,7 +30,7 @@ class _Value(NamedTuple):
     where: str
 
 
-Problem = tuple[int, UserError]  # the number of the given value it is about, which orders the report
+Problem = tuple[int, UserError]  # index of the value, for the order of the report
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read_config(
       --set: Unknown key 'clip_nrom'. Did you mean 'clip_norm'?
     """
     known, sections = keys(cls), sections_of(cls)
-    given: list[_Value] = []
+    changes: list[_Value] = []
     problems: list[Problem] = []
     if file is not None:
         try:
@@ -77,19 +77,19 @@ def read_config(
         else:
             lines = _line_numbers(file.text)
             data = {name: value for name, value in file.data.items() if name != RECIPE or RECIPE in known}
-            given += [_Value(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
-    given += [_Value(key, value, "") for key, value in _flatten(extra or {}, sections)]
+            changes += [_Value(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
+    changes += [_Value(key, value, "") for key, value in _flatten(extra or {}, sections)]
     for override in overrides:
         name, equals, value = override.partition("=")
         name = name.strip()
         if equals and name:
-            given.append(_Value(name, _parse(value, known.get(name)), "--set: "))
+            changes.append(_Value(name, _parse(value, known.get(name)), "--set: "))
         else:
             key = name if name in known else next(iter(known), "key")
             fix = f"Write key=value, such as {key}=..."
-            problems.append((len(given), UserError(f"--set: {override!r} gives no key a value.", fix)))
+            problems.append((len(changes), UserError(f"--set: {override!r} gives no key a value.", fix)))
     defaults = {key.path: key.default for key in known.values() if key.default is not ...}
-    return _build(cls, defaults, given, problems)
+    return _build(cls, defaults, changes, problems)
 
 
 def changes_of(set: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
@@ -115,8 +115,8 @@ def apply(config: S, dotted: Mapping[str, Any]) -> S:
     unrolled.errors.UserError: lr=-1 is out of range. Expected a number above 0.
     """
     cls = type(config)
-    given = [_Value(key, value, "") for key, value in _flatten(dotted, sections_of(cls))]
-    return _build(cls, {path: attrgetter(path)(config) for path in keys(cls)}, given, [])
+    changes = [_Value(key, value, "") for key, value in _flatten(dotted, sections_of(cls))]
+    return _build(cls, {path: attrgetter(path)(config) for path in keys(cls)}, changes, [])
 
 
 def read_toml(path: Path) -> TomlFile:
@@ -205,11 +205,11 @@ def _parse(text: str, key: Key | None) -> Any:
     return text if takes_text and not fits else value
 
 
-def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Value], problems: list[Problem]) -> S:
+def _build(cls: type[S], base: Mapping[str, Any], changes: Sequence[_Value], problems: list[Problem]) -> S:
     """The configuration of `base` with these values, or one error with all mistakes."""
     known, sections = keys(cls), sections_of(cls)
     values, sources = dict(base), dict[str, int]()
-    for index, (path, value, where) in enumerate(given):
+    for index, (path, value, where) in enumerate(changes):
         if path in known:
             is_none = known[path].says_none and isinstance(value, str) and value.lower() == "none"
             values[path], sources[path] = None if is_none else value, index
@@ -229,9 +229,9 @@ def _build(cls: type[S], base: Mapping[str, Any], given: Sequence[_Value], probl
         seen: set[str] = set()
         for detail in error.errors():
             path, problem = _wrong(detail, known, values)
-            source = sources.get(path, len(given))
+            source = sources.get(path, len(changes))
             if path not in seen or path not in known:
-                problems.append((source, _at(given[source].where if path in sources else "", problem)))
+                problems.append((source, _at(changes[source].where if path in sources else "", problem)))
             seen.add(path)
     if not problems:
         return config

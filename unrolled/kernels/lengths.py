@@ -29,3 +29,13 @@ def check_lengths(lengths: Tensor | Iterable[int], batch: int, steps: int, devic
                 at = int(wrong.int().argmax())
                 raise UserError(f"lengths[{at}]={int(lengths[at])} {problem}.", f"Expected 0 to {steps}.")
     return lengths.to(device=device, dtype=torch.int64)
+
+
+def real_steps(lengths: Tensor, steps: int) -> Tensor:
+    """(B, T), True at steps before each length.
+
+    >>> real_steps(torch.tensor([2, 0]), 2)
+    tensor([[ True,  True],
+            [False, False]])
+    """
+    return torch.arange(steps, device=lengths.device) < lengths[:, None]

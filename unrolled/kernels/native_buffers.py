@@ -84,7 +84,7 @@ def address(tensor: Tensor, alive: list[Tensor]) -> int:
     return tensor.data_ptr()
 
 
-def set_addresses(job: Any, inputs: Any, names: Iterable[str], alive: list[Tensor]) -> None:
+def set_addresses(job: Any, inputs: Any, names: Iterable[str], alive: list[Any], prefix: str = "") -> None:
     """Give the job the addresses of those of `inputs`' tensors that exist; `alive` must outlive its run."""
     for name in names:
         tensor = getattr(inputs, name)
@@ -93,13 +93,18 @@ def set_addresses(job: Any, inputs: Any, names: Iterable[str], alive: list[Tenso
         if not tensor.is_contiguous():
             tensor = tensor.contiguous()
         alive.append(tensor)
-        setattr(job, name, tensor.data_ptr())
+        setattr(job, prefix + name, tensor.data_ptr())
 
 
 def set_buffers(job: Any, buffers: dict[str, Tensor], prefix: str = "") -> None:
     """Give the job the addresses of contiguous buffers that the caller holds."""
     for name, buffer in buffers.items():
         setattr(job, prefix + name, buffer.data_ptr())
+
+
+def set_sequences(setters: Iterable[tuple[Callable[[int, int, int], None], Tensor | None]], alive: list[Any]) -> None:
+    """`set_sequence` for those tensors that exist; `alive` must outlive the run of the job."""
+    alive += [set_sequence(setter, tensor) for setter, tensor in setters if tensor is not None]
 
 
 def set_sequence(setter: Callable[[int, int, int], None], tensor: Tensor) -> Tensor:

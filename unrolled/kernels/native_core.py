@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-import unrolled.kernels._native as _native  # as a module of its own: if it was not built, the error names it
+import unrolled.kernels._native as _native  # a separate module: if it was not built, the error names it
 from unrolled.errors import UserError
 
 try:

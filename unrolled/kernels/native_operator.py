@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
@@ -16,16 +16,8 @@ from torch import Tensor
 from unrolled.errors import UserError
 from unrolled.kernels.native_buffers import Allocate, Lease, empty
 
-
-class _Fields(Protocol):
-    """A NamedTuple."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-    def __getitem__(self, index: Any, /) -> Any: ...
-
-
-I = TypeVar("I", bound=_Fields)  # noqa: E741
-R = TypeVar("R", bound=_Fields)
+I = TypeVar("I", bound=tuple[Any, ...])  # noqa: E741
+R = TypeVar("R", bound=tuple[Any, ...])
 
 _TYPES = {Tensor: "Tensor", Tensor | None: "Tensor?", int: "int", float: "float", bool: "bool"}
 
@@ -158,7 +150,7 @@ class NativeOperator(Generic[I, R]):
         """Differentiable gradients, computed by `reference`; None without a reference."""
         if self.kernel.reference is None:
             return None
-        # one input may depend on another: through an alias flows the direct part alone
+        # one input may depend on another: an alias gets only its own direct gradient
         aliases = [t.view_as(t) if n and t is not None else t for t, n in zip(inputs, needed, strict=False)]
         results = self.kernel.reference(self._inputs((*aliases, *inputs[self._differentiable :])))
         if results is None:

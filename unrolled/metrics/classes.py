@@ -37,13 +37,13 @@ def class_scores(truth: ArrayLike, answers: ArrayLike, classes: int) -> tuple[Cl
     >>> scores.accuracy, confusion.tolist()
     (0.5, [[1, 1], [0, 1]])
     """
-    true, given = np.asarray(truth, dtype=np.int64), np.asarray(answers, dtype=np.int64)
+    true, predicted = np.asarray(truth, dtype=np.int64), np.asarray(answers, dtype=np.int64)
     known = true >= 0
     confusion = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(confusion, (true[known], given[known]), 1)
+    np.add.at(confusion, (true[known], predicted[known]), 1)
     hits = np.diag(confusion)
-    answered = np.bincount(given, minlength=classes)
-    accuracy = float((true == given).mean()) if len(true) else 0.0
+    answered = np.bincount(predicted, minlength=classes)
+    accuracy = float((true == predicted).mean()) if len(true) else 0.0
     return _scores(hits, answered, confusion.sum(axis=1), accuracy), confusion
 
 

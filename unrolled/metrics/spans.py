@@ -120,7 +120,7 @@ def may_follow(before: str | None, tag: str | None, scheme: Scheme) -> bool:
 
 
 def span_scores(
-    gold: Sequence[Sequence[str]], given: Sequence[Sequence[str]]
+    gold: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]
 ) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
     """Precision, recall and F1 of spans with the right kind and ends, in total and by kind.
 
@@ -130,7 +130,7 @@ def span_scores(
     right: Counter[str] = Counter()
     found: Counter[str] = Counter()
     wanted: Counter[str] = Counter()
-    for one, other in zip(gold, given, strict=True):
+    for one, other in zip(gold, answers, strict=True):
         true, answered = spans_of(one), spans_of(other)
         wanted.update(span.kind for span in true)
         found.update(span.kind for span in answered)

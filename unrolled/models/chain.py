@@ -31,8 +31,7 @@ def dropped(x: Tensor, p: float, same_mask: bool, training: bool) -> Tensor:
 
 
 class Chain(nn.Module):
-    """Layers of `sizes` units on an input of `input_size`; `dropout` acts between them, with one mask for all steps
-    if `same_mask`.
+    """Layers of `sizes` units; `dropout` acts between them, with one mask for all steps if `same_mask`.
 
     Input and output are batch first: x (B, T, D) → (B, T, sizes[-1]). The state is flat: those of the first layer,
     (B, 1, size) each, then those of the second, …

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.kernels.lengths import real_steps
 from unrolled.models.bridge import StateShape
 from unrolled.models.recurrent_settings import (
     Change,
@@ -68,7 +69,7 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> EncoderOutput:
         """Encode token ids (B, S); each row ends with an end token."""
-        mask = real(ids, lengths)
+        mask = real_steps(lengths, ids.shape[1])
         places = turned(ids, lengths) if self.reverse else None
         x = self.dropout(self.embedding(ids if places is None else ids.gather(1, places)))
         output, final = self.layer(x, lengths=lengths)
@@ -76,7 +77,7 @@ class RecurrentEncoder(nn.Module):
 
     def trace(self, ids: Tensor, lengths: Tensor, change: Change = unchanged) -> tuple[EncoderOutput, Trace]:
         """`forward`, and the trace of its layers, in reading order; `change` is applied to the vectors."""
-        mask = real(ids, lengths)
+        mask = real_steps(lengths, ids.shape[1])
         places = turned(ids, lengths) if self.reverse else None
         x = change(self.embedding(ids))
         if places is not None:
@@ -88,11 +89,6 @@ class RecurrentEncoder(nn.Module):
 def _at_home(output: Tensor, places: Tensor | None) -> Tensor:
     """Vectors back in the order of their tokens."""
     return output if places is None else output.gather(1, places[..., None].expand_as(output))
-
-
-def real(ids: Tensor, lengths: Tensor) -> Tensor:
-    """(B, S), True where a token is real."""
-    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
 
 
 def turned(ids: Tensor, lengths: Tensor) -> Tensor:

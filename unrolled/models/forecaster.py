@@ -288,5 +288,5 @@ def _calmed(x: NDArray[np.float32]) -> NDArray[np.float32]:
     beyond = np.abs(x) - CALM
     if beyond.max() <= 0:
         return x
-    drawn_in: NDArray[np.float32] = np.where(beyond <= 0, x, np.sign(x) * (CALM + np.log1p(np.maximum(beyond, 0))))
-    return drawn_in.astype(np.float32)
+    compressed: NDArray[np.float32] = np.where(beyond <= 0, x, np.sign(x) * (CALM + np.log1p(np.maximum(beyond, 0))))
+    return compressed.astype(np.float32)

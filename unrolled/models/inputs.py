@@ -117,20 +117,29 @@ def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
     return torch.from_numpy(table)
 
 
-class FrameInput(nn.Module):
-    """Frames (B, T, D), or small images (B, T, H, W) or (B, T, H, W, C), scaled, through the front layers.
-
-    The scaling, mean and deviation of each number over the training frames, is part of the model.
-    """
+class ScaledInput(nn.Module):
+    """The scaling of frames: mean and deviation of each number over the training data, stored in the model."""
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, shape: Sequence[int], sizes: Sequence[int], dropout: float) -> None:
+    def __init__(self, shape: Sequence[int]) -> None:
         super().__init__()
         self.shape = tuple(shape)
         self.register_buffer("mean", torch.zeros(self.shape))
         self.register_buffer("deviation", torch.ones(self.shape))
+
+    def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
+        """Set the scaling; constant features are not scaled."""
+        self.mean.copy_(torch.from_numpy(mean))
+        self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
+
+
+class FrameInput(ScaledInput):
+    """Frames (B, T, D), or small images (B, T, H, W) or (B, T, H, W, C), scaled, through the front layers."""
+
+    def __init__(self, shape: Sequence[int], sizes: Sequence[int], dropout: float) -> None:
+        super().__init__(shape)
         self.images = len(self.shape) > 1
         self.front: DenseFront | ImageFront
         if self.images:
@@ -139,11 +148,6 @@ class FrameInput(nn.Module):
         else:
             self.front = DenseFront(self.shape[0], sizes, dropout)
         self.output_size = self.front.output_size
-
-    def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
-        """Set the scaling; constant features are not scaled."""
-        self.mean.copy_(torch.from_numpy(mean))
-        self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
 
     def forward(self, batch: Batch) -> Tensor:
         x = (batch.inputs - self.mean) / self.deviation

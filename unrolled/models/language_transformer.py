@@ -63,16 +63,8 @@ class TransformerLM(LanguageModel):
         self.embedding, self.scale = token_embedding(vocabulary_size, width), math.sqrt(width)
         self.positions = Positions(settings.positions, width, self.context)
         self.dropout = nn.Dropout(settings.dropout)
-        self.encoder = TransformerEncoder(
-            width,
-            heads,
-            settings.blocks,
-            settings.feedforward,
-            settings.dropout,
-            settings.norm_first,
-            settings.activation,
-            causal=True,
-        )
+        parts = (heads, settings.blocks, settings.feedforward, settings.dropout, settings.norm_first)
+        self.encoder = TransformerEncoder(width, *parts, settings.activation, causal=True)
         self.scores = nn.Linear(width, vocabulary_size)
         nn.init.zeros_(self.scores.bias)
         if settings.tied:

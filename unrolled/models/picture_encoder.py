@@ -73,10 +73,10 @@ class PictureEncoder(nn.Module):
 
     def fit(self, regions: Tensor | None, vectors: Tensor | None) -> None:
         """Fit the scaling to pixels or features (N, …, D) and vectors (N, V) of the training pictures."""
-        for name, given in (("", regions), ("vector_", vectors)):
-            if given is None:
+        for name, data in (("", regions), ("vector_", vectors)):
+            if data is None:
                 continue
-            flat = given.reshape(-1, given.shape[-1]).double()
+            flat = data.reshape(-1, data.shape[-1]).double()
             getattr(self, f"{name}mean").copy_(flat.mean(0))
             deviation = flat.std(0, correction=0)
             getattr(self, f"{name}deviation").copy_(torch.where(deviation > 1e-8, deviation, 1.0))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.models.inputs import FrameInput
+from unrolled.kernels.lengths import real_steps
+from unrolled.models.inputs import FrameInput, ScaledInput
 from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
@@ -81,29 +80,19 @@ class RecognizerOutput(NamedTuple):
     lengths: Tensor  # (B,), of the output steps
 
 
-class MapInput(nn.Module):
+class MapInput(ScaledInput):
     """Lines or spectrograms (B, T, D), scaled, through convolutions."""
 
-    mean: Tensor
-    deviation: Tensor
-
     def __init__(self, features: int, settings: RecognizerSettings, kind: str) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("deviation", torch.ones(features))
+        super().__init__([features])
         self.front = ConvolutionFront(
             features, settings.channels, strides_of(settings, kind), not settings.bidirectional
         )
         self.norm = nn.LayerNorm(self.front.output_size)  # without it the network predicts only blanks for long
         self.output_size, self.time_factor = self.front.output_size, self.front.time_factor
 
-    def fit(self, mean: NDArray[np.floating], deviation: NDArray[np.floating]) -> None:
-        """Set the scaling; constant features are not scaled."""
-        self.mean.copy_(torch.from_numpy(mean))
-        self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
-
     def forward(self, frames: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        real = torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
+        real = real_steps(lengths, frames.shape[1])
         x = (frames.float() - self.mean) / self.deviation * real[..., None]
         vectors, lengths = self.front(x, lengths)
         return self.norm(vectors), lengths
@@ -141,15 +130,8 @@ class Recognizer(nn.Module):
                 )
             self.project = nn.Linear(width, settings.hidden_size)
             self.positions = Positions(settings.positions, settings.hidden_size, max_length=8192)
-            self.encoder = TransformerEncoder(
-                settings.hidden_size,
-                settings.heads,
-                settings.num_layers,
-                settings.feedforward,
-                settings.dropout,
-                settings.norm_first,
-                causal=self.causal,
-            )
+            parts = (settings.heads, settings.num_layers, settings.feedforward, settings.dropout, settings.norm_first)
+            self.encoder = TransformerEncoder(settings.hidden_size, *parts, causal=self.causal)
             self.scores = nn.Linear(settings.hidden_size, labels)
         else:
             self.layer = recurrent_layer(settings, width, bidirectional=settings.bidirectional)
@@ -167,7 +149,7 @@ class Recognizer(nn.Module):
         if self.layer is not None:
             x, _ = self.layer(x, lengths=lengths)
         else:
-            mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+            mask = real_steps(lengths, x.shape[1])
             x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
         return RecognizerOutput(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
 
@@ -182,7 +164,7 @@ class Recognizer(nn.Module):
         if self.layer is not None:
             trace: Trace = self.layer.trace(x, lengths=lengths)
             return RecognizerOutput(self.scores(trace.output).float().log_softmax(-1), lengths), trace, None
-        mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        mask = real_steps(lengths, x.shape[1])
         x, weights = self.encoder.visible(self.positions(self.project(x)), mask)
         seen = torch.stack(weights, dim=1)[0].detach()
         return RecognizerOutput(self.scores(x).float().log_softmax(-1), lengths), None, seen

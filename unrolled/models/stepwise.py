@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.data import Batch
 from unrolled.errors import UserError
+from unrolled.kernels.lengths import real_steps
 from unrolled.models.decoders import DecoderOutput
-from unrolled.models.encoder import EncoderOutput, EncoderSettings, real
+from unrolled.models.encoder import EncoderOutput, EncoderSettings
 from unrolled.models.recurrent_settings import Change, recurrent_layer, state_from_torch, state_to_torch
 from unrolled.search import Shared, TokenStep
 
@@ -65,7 +66,7 @@ class Stepwise(nn.Module):
     def encode(self, batch: Batch) -> EncoderOutput:
         """The source ids, padded with end tokens: nothing is encoded ahead."""
         assert batch.lengths is not None
-        mask = real(batch.inputs, batch.lengths)
+        mask = real_steps(batch.lengths, batch.inputs.shape[1])
         return EncoderOutput(batch.inputs.masked_fill(~mask, self.end), mask, ())
 
     def start(self, memory: EncoderOutput) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from unrolled.data import Batch
+from unrolled.kernels.lengths import real_steps
 from unrolled.models.decoders import DecoderOutput
 from unrolled.models.embedding import Sizes, token_embedding
-from unrolled.models.encoder import EncoderOutput, real
+from unrolled.models.encoder import EncoderOutput
 from unrolled.models.recurrent_settings import Change
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.models.writer import TransformerWriter
@@ -35,14 +36,14 @@ class TransformerTranslator(TransformerWriter):
 
     def encode(self, batch: Batch) -> EncoderOutput:
         assert batch.lengths is not None
-        mask = real(batch.inputs, batch.lengths)
+        mask = real_steps(batch.lengths, batch.inputs.shape[1])
         x = self.source_positions(self.source(batch.inputs) * self.scale, lengths=batch.lengths)
         return EncoderOutput(self.encoder(self.source_dropout(x), mask), mask, ())
 
     def trace(self, batch: Batch, source: Change, target: Change) -> tuple[DecoderOutput, dict[str, list[Tensor]]]:
         """`forward` without the fused attention, and the weights of every layer: (B, N, T, S) each."""
         assert batch.lengths is not None
-        mask = real(batch.inputs, batch.lengths)
+        mask = real_steps(batch.lengths, batch.inputs.shape[1])
         x = self.source_positions(source(self.source(batch.inputs)) * self.scale, lengths=batch.lengths)
         memory, inside = self.encoder.visible(x, mask)
         decoded, written = self.trace_writing(batch, EncoderOutput(memory, mask, ()), target)

@@ -21,7 +21,7 @@ from unrolled.kernels.attention.scan import (
     run_attention_job,
 )
 from unrolled.kernels.engine_choice import Choice, known_engine
-from unrolled.kernels.lengths import check_lengths
+from unrolled.kernels.lengths import check_lengths, real_steps
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
@@ -210,7 +210,7 @@ class AttentionDecoder(nn.Module):
         keys, values = self._project(memory, mask)
         if lengths is not None:
             lengths = check_lengths(lengths, x.shape[0], x.shape[1], x.device)
-            x = torch.where((torch.arange(x.shape[1], device=x.device) < lengths[:, None])[..., None], x, 0)
+            x = torch.where(real_steps(lengths, x.shape[1])[..., None], x, 0)
         gates_x, initial = cell.cell.project(x), self._initial(memory, state)
         noise = gumbel(keys.new_empty(*x.shape[:2], keys.shape[1])) if self._draws else None
         return checked_job(AttentionJob(cell, gates_x, keys, values, mask, initial, lengths, feed, mix, noise))

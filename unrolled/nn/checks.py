@@ -56,12 +56,12 @@ def check_hidden(states: Sequence[Tensor], sizes: Sequence[int], runs: int, x: T
             raise UserTypeError(f"The initial state {name} must be a tensor, got {type(state).__name__}.")
     rank = 2 if unbatched else 3
     if any(state.dim() != rank for state in states):
-        given = "hx and cx" if len(states) > 1 else "hx"
+        arguments = "hx and cx" if len(states) > 1 else "hx"
         dims = ", ".join(f"{state.dim()}-D" for state in states)
         got = f"({dims}) tensors" if len(states) > 1 else f"{dims} tensor"
         kind, meaning = ("unbatched", "") if unbatched else ("batched", "batch, ")
         raise UserError(
-            f"For {kind} {rank}-D input, {given} should also be {rank}-D but got {got}.",
+            f"For {kind} {rank}-D input, {arguments} should also be {rank}-D but got {got}.",
             f"Expected (layers · directions, {meaning}size).",
         )
     for place, (name, size, state) in enumerate(zip(names, sizes, states, strict=True)):

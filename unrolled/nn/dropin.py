@@ -76,15 +76,15 @@ class DropIn(Scriptable, nn.RNNBase):
         """Check and store the options, add their parameters and initialise."""
         known = {**EXTRAS, **self.own_options}
         check_options(type(self).__name__, {k: v for k, v in options.items() if k not in known}, known)
-        given = {**known, **options}
-        self.layer_norm = bool(given["layer_norm"])
-        self.variational_dropout = check_pair("variational_dropout", given["variational_dropout"])
-        self.zoneout = self._check_zoneout(given["zoneout"])
-        self.dropconnect = check_probability("dropconnect", given["dropconnect"])
-        self.learned_state = bool(given["learned_state"])
-        self.combine = check_choice("combination", given["combine"], COMBINATIONS)
-        self.backend = check_engine(given["backend"])
-        self.init = (given["init"],) if isinstance(given["init"], str) else tuple(given["init"])
+        settings = {**known, **options}
+        self.layer_norm = bool(settings["layer_norm"])
+        self.variational_dropout = check_pair("variational_dropout", settings["variational_dropout"])
+        self.zoneout = self._check_zoneout(settings["zoneout"])
+        self.dropconnect = check_probability("dropconnect", settings["dropconnect"])
+        self.learned_state = bool(settings["learned_state"])
+        self.combine = check_choice("combination", settings["combine"], COMBINATIONS)
+        self.backend = check_engine(settings["backend"])
+        self.init = (settings["init"],) if isinstance(settings["init"], str) else tuple(settings["init"])
         self._options = {k: v for k, v in options.items() if v != known[k]}
         self._add_parameters()
         if self.init != ("torch",):
@@ -258,13 +258,13 @@ class DropIn(Scriptable, nn.RNNBase):
             if learned is None and len(set(sizes)) == 1:  # one tensor: on a GPU each one is a launch
                 return x.new_zeros(len(sizes), runs, x.shape[0], sizes[0]).unbind()
             return learned or tuple(x.new_zeros(runs, x.shape[0], size) for size in sizes)
-        given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        if len(given) != len(names) or isinstance(hx, (tuple, list)) != (len(names) > 1):
+        states = hx if isinstance(hx, (tuple, list)) else (hx,)
+        if len(states) != len(names) or isinstance(hx, (tuple, list)) != (len(names) > 1):
             expected = "a tuple (h_0, c_0)" if len(names) > 1 else "one tensor h_0"
-            got = f"a tuple of {len(given)}" if isinstance(hx, (tuple, list)) else f"a {type(hx).__name__}"
+            got = f"a tuple of {len(states)}" if isinstance(hx, (tuple, list)) else f"a {type(hx).__name__}"
             raise UserError(f"The initial state of {type(self).__name__} is {got}.", f"Expected {expected}.")
-        check_hidden(given, sizes, runs, x, unbatched)
-        return tuple(state.unsqueeze(1) if unbatched else state for state in given)
+        check_hidden(states, sizes, runs, x, unbatched)
+        return tuple(state.unsqueeze(1) if unbatched else state for state in states)
 
     def _learned_states(self, batch: int) -> State | None:
         if not self.learned_state:

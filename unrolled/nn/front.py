@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unrolled.kernels.lengths import real_steps
+
 
 class DenseFront(nn.Module):
-    """Feed-forward layers on each step alone: (B, T, D) → (B, T, sizes[-1]); no sizes: the input itself."""
+    """Feed-forward layers on each step: (B, T, D) → (B, T, sizes[-1]); no sizes: the input itself."""
 
     def __init__(self, input_size: int, sizes: Sequence[int], dropout: float = 0.0) -> None:
         super().__init__()
@@ -93,6 +95,6 @@ class ConvolutionFront(nn.Module):
         for convolution, stride in zip(self.convolutions, self.strides, strict=True):
             maps = torch.relu(convolution(F.pad(maps, (0, 0, 2, 0)) if self.causal else maps))
             lengths = (lengths + stride - 1) // stride
-            real = torch.arange(maps.shape[2], device=x.device) < lengths[:, None]
+            real = real_steps(lengths, maps.shape[2])
             maps = maps * real[:, None, :, None]
         return maps.transpose(1, 2).flatten(2), lengths

@@ -67,7 +67,7 @@ def handed_over(
     if per_sample:
         why = f"torch.nn has no {', '.join(missing)}" if missing else "lengths, resets or an engine by name was given"
         raise UserError(
-            f"torch's per-sample gradients know torch.nn's own {layer.mode} alone: {why}.",
+            f"torch's per-sample gradients support only torch.nn's own {layer.mode}: {why}.",
             "Use torch.func: vmap(grad(loss), (None, 0)) with functional_call.",
         )
     return None

@@ -126,11 +126,11 @@ class LSTM(DropIn, nn.LSTM):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size,
             device=device, dtype=dtype,
         )  # fmt: skip
-        given = {**self.own_options, **options}
-        self.peephole = _peephole(given["peephole"])
-        self._activation = activation(given["activation"])
-        self._gate_activation = activation(given["gate_activation"])
-        output = given["output_activation"]
+        settings = {**self.own_options, **options}
+        self.peephole = _peephole(settings["peephole"])
+        self._activation = activation(settings["activation"])
+        self._gate_activation = activation(settings["gate_activation"])
+        output = settings["output_activation"]
         self._output_activation = self._activation if output is None else activation(output)
         self._set_options(options)
 
@@ -191,10 +191,10 @@ class GRU(DropIn, nn.GRU):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
             device=device, dtype=dtype,
         )  # fmt: skip
-        given = {**self.own_options, **options}
-        self.reset_after = bool(given["reset_after"])
-        self._activation = activation(given["activation"])
-        self._gate_activation = activation(given["gate_activation"])
+        settings = {**self.own_options, **options}
+        self.reset_after = bool(settings["reset_after"])
+        self._activation = activation(settings["activation"])
+        self._gate_activation = activation(settings["gate_activation"])
         self._set_options(options)
 
     def _cell_options(self) -> dict[str, Any]:

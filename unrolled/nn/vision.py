@@ -18,18 +18,11 @@ class Residual(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        groups = _groups(channels)
-        self.layers = nn.Sequential(
-            *(
-                layer
-                for _ in range(2)
-                for layer in (
-                    nn.GroupNorm(groups, channels),
-                    nn.ReLU(),
-                    nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-                )
-            )
-        )
+        layers: list[nn.Module] = []
+        for _ in range(2):
+            layers += [nn.GroupNorm(_groups(channels), channels), nn.ReLU()]
+            layers += [nn.Conv2d(channels, channels, 3, padding=1, bias=False)]
+        self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
         result: Tensor = x + self.layers(x)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from unrolled.cells import AttentionCell, State
+from unrolled.kernels.lengths import real_steps
 
 
 class Attended(NamedTuple):
@@ -38,7 +38,5 @@ class AttentionJob:
 
     @property
     def active(self) -> Tensor | None:
-        """(B, T), True where a step is real; None when all are."""
-        if self.lengths is None:
-            return None
-        return torch.arange(self.gates_x.shape[1], device=self.gates_x.device) < self.lengths[:, None]
+        """(B, T), True where a step is real; None if all are."""
+        return None if self.lengths is None else real_steps(self.lengths, self.gates_x.shape[1])

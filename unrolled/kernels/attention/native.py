@@ -56,7 +56,7 @@ def outdone(job: AttentionJob) -> str | None:
     batch, steps = job.gates_x.shape[:2]
     hidden = job.state[0].shape[1]
     if steps == 1 or (batch * steps < _ROWS and hidden > _WIDE):
-        return "torch is faster on so few steps"
+        return "torch is faster for few steps"
     if ISA == "plain" and platform.machine() in ("x86_64", "AMD64") and hidden >= _WIDE:
         return "torch is faster than its plain kernels"
     return None
@@ -70,11 +70,11 @@ def _tensors(job: AttentionJob) -> Iterator[Tensor]:
     cell, score = job.cell.cell, job.cell.score
     assert isinstance(cell, BuiltIn)
     yield from (job.gates_x, job.keys, job.values, *job.state)
-    given = [job.feed_mask, job.mix_mask, cell.hidden_mask, cell.weight_hh, cell.bias_hh, job.cell.weight_feed]
-    given += [score.weight_query, score.bias_query, score.vector, score.weight_out, score.bias_out]
+    optional = [job.feed_mask, job.mix_mask, cell.hidden_mask, cell.weight_hh, cell.bias_hh, job.cell.weight_feed]
+    optional += [score.weight_query, score.bias_query, score.vector, score.weight_out, score.bias_out]
     if isinstance(job.cell, LuongCell):
-        given += [job.cell.weight_mix, job.cell.bias_mix]
-    yield from (tensor for tensor in given if tensor is not None)
+        optional += [job.cell.weight_mix, job.cell.bias_mix]
+    yield from (tensor for tensor in optional if tensor is not None)
 
 
 class NativeScore(Score):

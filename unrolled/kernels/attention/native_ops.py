@@ -25,7 +25,7 @@ from unrolled.kernels.native_buffers import (
     empty,
     set_addresses,
     set_buffers,
-    set_sequence,
+    set_sequences,
 )
 from unrolled.kernels.native_operator import Kernel, NativeOperator
 from unrolled.kernels.recurrence.native_cells import CELLS
@@ -76,7 +76,7 @@ class DecoderInputs(NamedTuple):
 
 
 class DecoderResults(NamedTuple):
-    """Outputs, final state (empty where the decoder has none) and the buffer for the backward pass."""
+    """Outputs, final state (empty if the decoder has none) and the buffer for the backward pass."""
 
     output: Tensor  # (B, T, H), or (B, T, F)
     context: Tensor  # (B, T, C)
@@ -88,7 +88,7 @@ class DecoderResults(NamedTuple):
 
 
 def _sections(inputs: DecoderInputs) -> Sections:
-    """The sections that a run saves, (B·T, ·) rows all of them."""
+    """The sections that a run saves, each with B·T rows."""
     batch, steps, wide = inputs.gates_x.shape
     rows, hidden, cell = batch * steps, inputs.hidden, CELLS[inputs.kind]
     shapes = {"gates": (rows, wide), "h_entering": (rows, hidden), "fed_rows": (rows, inputs.feed)}
@@ -116,7 +116,7 @@ _POINTERS = (
 
 
 def _describe(inputs: DecoderInputs) -> tuple[_native.AttentionJob, list[Any]]:
-    """A job with what forward and backward share; the list must outlive its run."""
+    """A job with the fields of both passes; the list must outlive its run."""
     job, alive = _native.AttentionJob(), list[Any]()
     job.batch, job.steps, _ = inputs.gates_x.shape
     _, job.positions, job.key_size = inputs.keys.shape
@@ -124,13 +124,8 @@ def _describe(inputs: DecoderInputs) -> tuple[_native.AttentionJob, list[Any]]:
     job.value_size, job.context_size = inputs.values.shape[2], inputs.context_size
     job.kind, job.luong, job.scale, job.narrow = inputs.kind, inputs.luong, inputs.scale, inputs.narrow
     set_addresses(job, inputs, _POINTERS, alive)
-    for setter, sequence in (
-        (job.set_gates_x, inputs.gates_x),
-        (job.set_feed_mask, inputs.feed_mask),
-        (job.set_mix_mask, inputs.mix_mask),
-    ):
-        if sequence is not None:
-            alive.append(set_sequence(setter, sequence))
+    masks = (job.set_feed_mask, inputs.feed_mask), (job.set_mix_mask, inputs.mix_mask)
+    set_sequences([(job.set_gates_x, inputs.gates_x), *masks], alive)
     order = RowOrder(inputs.gates_x, inputs.lengths)
     order.describe(job)
     return job, [*alive, order]
@@ -151,7 +146,7 @@ def _forward(inputs: DecoderInputs, allocate: Allocate | None) -> DecoderResults
 
 
 def _shapes(inputs: DecoderInputs) -> dict[str, tuple[int, ...]]:
-    """The shapes of the results but `saved`; (0,) of a state that the decoder does not have."""
+    """The shapes of the results except `saved`; (0,) for a missing state."""
     batch, steps = inputs.gates_x.shape[:2]
     return {
         "output": (batch, steps, inputs.feed if inputs.luong else inputs.hidden),
@@ -171,16 +166,9 @@ def _backward(
     parts = _sections(inputs).views(kept.saved)
     set_buffers(job, parts)
     set_addresses(job, kept, ("output", "weights"), alive)
-    for setter, sequence in (
-        (job.set_d_output, d.output),
-        (job.set_d_context, d.context),
-        (job.set_d_weights, d.weights),
-    ):
-        if sequence is not None:
-            alive.append(set_sequence(setter, sequence))
-    for name in ("h_n", "c_n", "fed_n"):
-        if (d_final := getattr(d, name)) is not None:
-            setattr(job, f"d_{name}", address(d_final, alive))
+    seen = (job.set_d_output, d.output), (job.set_d_context, d.context), (job.set_d_weights, d.weights)
+    set_sequences(seen, alive)
+    set_addresses(job, d, ("h_n", "c_n", "fed_n"), alive, prefix="d_")
     found = {name: empty(*shape) for name, shape in _gradient_shapes(inputs).items()}
     set_buffers(job, found)
     job.backward(torch.get_num_threads())
@@ -191,7 +179,7 @@ def _gradient_shapes(inputs: DecoderInputs) -> dict[str, tuple[int, ...]]:
     """The buffers that the backward pass writes."""
     batch, steps, wide = inputs.gates_x.shape
     (_, positions, key_size), value_size = inputs.keys.shape, inputs.values.shape[2]
-    hidden, feed = inputs.weight_hh.shape[1], inputs.weight_feed.shape[1]
+    hidden, feed = inputs.hidden, inputs.feed
     shapes: dict[str, tuple[int, ...]] = {
         "d_gates": (batch, steps, wide),
         "d_seen": (batch, steps, inputs.context_size),
@@ -259,7 +247,7 @@ def _over_steps(gradient: Tensor, rows: Tensor) -> Tensor:
 def _memory_gradients(
     inputs: DecoderInputs, weights: Tensor, found: dict[str, Tensor], query: Tensor
 ) -> dict[str, Tensor]:
-    """Those of keys, values and the vector of an additive score; `weights` (B, T, S), or of each head (B, N, T, S)."""
+    """Gradients of keys, values and the additive vector; `weights` (B, T, S), or of each head (B, N, T, S)."""
     heads = inputs.heads
     d_looked = found.get("d_looked", found["d_seen"])
     d_values = weights.mT @ (split_heads(d_looked, heads) if heads > 1 else d_looked)
@@ -274,7 +262,7 @@ def _memory_gradients(
 def _recurrent_gradients(
     inputs: DecoderInputs, parts: dict[str, Tensor], found: dict[str, Tensor], d_gates: Tensor
 ) -> dict[str, Tensor]:
-    """Those of U and its bias. A GRU's candidate is apart: r stands between it and its product."""
+    """Gradients of U and its bias. A GRU's candidate is separate: r is between it and its product."""
     cell, as_rows, bias = CELLS[inputs.kind], _narrow if inputs.narrow else _as_is, found["d_gates"].sum((0, 1))
     seen = as_rows(parts.get("seen", parts["h_entering"]))
     if not cell.candidate:

@@ -116,7 +116,7 @@ def checked_job(job: AttentionJob) -> AttentionJob:
     if job.noise is not None:
         _check("noise", job.noise, (batch, steps, keys.shape[1]), "(batch, time, positions)")
         if not isinstance(cell, VisualCell):
-            raise UserError(f"noise was given to a {type(cell).__name__}.", "Only a hard VisualCell draws.")
+            raise UserError(f"noise was passed to a {type(cell).__name__}.", "Only a hard VisualCell uses it.")
     _check_widths(job)
     return job
 

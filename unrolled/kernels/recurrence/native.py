@@ -51,7 +51,7 @@ def refuses(job: ScanJob) -> str | None:
         if transformed():
             return "it has no torch.func transforms and no forward-mode derivatives"
         if torch._C._is_tracing():
-            return "torch.jit.trace records torch's own operators alone"
+            return "torch.jit.trace records only torch's own operators"
     masks = [cell.hidden_mask, *(job.keep or ())]
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
@@ -67,17 +67,17 @@ def transformed() -> bool:
 def outdone(job: ScanJob) -> str | None:
     """The reason why torch is faster for the job, or None.
 
-    Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library whose products are close to what
-    the processor can do: without gradients it is ahead on a single long sequence, and on three, since the products here
-    take rows by twos. Its GRU and RNN are several calls a step, and ahead only where there are few steps. With lengths
-    it packs the batch and loops over the steps of any cell, and is ahead nowhere.
+    Measured on 1 and 2 cores with AVX-512. torch's LSTM is one call of a fused library with products near the peak of
+    the processor: without gradients it is faster for one long sequence, and for three, since products here take pairs
+    of rows. Its GRU and RNN are several calls per step, and faster only for few steps. With lengths it packs the batch
+    and loops over the steps of any cell, and is never faster.
     """
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     if torch_engine.refuses(job) is not None:
         return None
-    if torch.compiler._is_exporting_flag:  # is_exporting() is True inside of torch 2.11's torch.compile as well
-        return "an exported program is to hold torch's own operators"
+    if torch.compiler._is_exporting_flag:  # is_exporting() is also True inside torch.compile of torch 2.11
+        return "an exported program uses torch's own operators"
     if torch.is_autocast_enabled("cpu") and job.lengths is None:
         return "torch is faster in autocast's precision"
     if core.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
@@ -87,9 +87,9 @@ def outdone(job: ScanJob) -> str | None:
     batch, steps = job.x.shape[:2]
     if isinstance(cell, LSTMCell):
         if not torch.is_grad_enabled() and batch in (1, 3) and steps >= _LONG and cell.hidden_size >= _WIDE:
-            return "torch is faster without gradients on so few sequences"
+            return "torch is faster without gradients for few sequences"
     elif steps < _STEPS:
-        return "torch is faster on so few steps"
+        return "torch is faster for few steps"
     return None
 
 
@@ -147,10 +147,7 @@ def run_traced(job: ScanJob) -> tuple[Tensor, State, ScanTrace]:
 
 
 def _run_traced(job: ScanJob, narrow: bool) -> tuple[Tensor, State, ScanTrace]:
-    probes: tuple[Tensor, ...] = ()
-    batch, steps = job.x.shape[:2]
-    if torch.is_grad_enabled():
-        probes = tuple(s.new_zeros(batch, steps, s.shape[-1]).requires_grad_() for s in job.state)
+    probes = job.probes() if torch.is_grad_enabled() else ()
     inputs = operator_inputs(job, probes, traced=True, narrow=narrow)
     results = ops.recurrence(inputs, show_saved=True)
     parts = ops.saved_sections(inputs).views(results.saved.detach())
@@ -223,7 +220,7 @@ def _trace(
     cell, active, order = job.cell, job.active, RowOrder(job.x, job.lengths)
     assert isinstance(cell, BuiltIn)
     names = cell.state_names
-    # the state that padding leaves alone: backwards, padding comes first
+    # the state in the padding, which comes first in reverse
     frozen = dict(zip(names, job.state if job.reverse else state, strict=True))
 
     def at_all_times(rows: Tensor, padding: Tensor | None) -> Tensor:
@@ -236,9 +233,6 @@ def _trace(
     if "c" in names:
         states["c"] = at_all_times(parts["c_left"], frozen["c"])
     gates = at_all_times(parts["gates"], None).chunk(max(len(cell.gate_names), 1), dim=-1)
-    real = output.new_ones(1, 1, 1) if active is None else active[..., None].to(output.dtype)
-    taken = [real * (1 - k) for k in job.keep] if job.keep is not None else [real for _ in names]
-    batch, steps = job.x.shape[:2]
     x = job.x if active is None else torch.where(active[..., None], job.x, 0)
     return ScanTrace(
         x=job.x,
@@ -248,6 +242,6 @@ def _trace(
         states=states,
         gates=dict(zip(cell.gate_names, gates, strict=False)),
         probes=dict(zip(names, probes, strict=True)) if probes else {},
-        taken={name: share.expand(batch, steps, -1) for name, share in zip(names, taken, strict=True)},
+        taken=job.taken(output),
         output_is_state=True,
     )

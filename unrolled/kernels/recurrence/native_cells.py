@@ -16,7 +16,7 @@ class NativeCell:
     """A cell in Python that the core computes, and its row of native/cells/kinds.h."""
 
     cell: type[BuiltIn]
-    settings: dict[str, Any]  # the core has kernels for these alone
+    settings: dict[str, Any]  # the only ones with kernels
     gates: int
     memory: bool  # a state c beside h
     candidate: bool  # saves U_n h + b_hn, or r∘h, of its last gate for the backward pass

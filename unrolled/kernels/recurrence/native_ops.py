@@ -24,6 +24,7 @@ from unrolled.kernels.native_buffers import (
     set_addresses,
     set_buffers,
     set_sequence,
+    set_sequences,
     zeros,
 )
 from unrolled.kernels.native_operator import Kernel, NativeOperator
@@ -106,7 +107,7 @@ def saved_sections(inputs: RecurrenceInputs) -> Sections:
 
 
 def _describe(inputs: RecurrenceInputs) -> tuple[_native.ScanJob, RowOrder, list[Tensor]]:
-    """A job with what forward and backward share; the order and the tensors must outlive its run."""
+    """A job with the fields of both passes; the order and the tensors must outlive its run."""
     job, order = _native.ScanJob(), RowOrder(inputs.x, inputs.lengths)
     job.kind, job.reverse, job.narrow = inputs.kind, inputs.reverse, inputs.narrow
     job.peephole_previous = inputs.peephole_previous
@@ -117,10 +118,7 @@ def _describe(inputs: RecurrenceInputs) -> tuple[_native.ScanJob, RowOrder, list
     set_addresses(job, inputs, _WEIGHTS, alive)
     set_addresses(job, inputs, ("hidden_mask", "reset_h", "reset_c"), alive)
     job.keep_rate_h, job.keep_rate_c = inputs.keep_rate_h, inputs.keep_rate_c
-    if inputs.keep_h is not None:
-        alive.append(set_sequence(job.set_keep_h, inputs.keep_h))
-    if inputs.keep_c is not None:
-        alive.append(set_sequence(job.set_keep_c, inputs.keep_c))
+    set_sequences([(job.set_keep_h, inputs.keep_h), (job.set_keep_c, inputs.keep_c)], alive)
     if inputs.resets is not None:
         job.resets = inputs.resets.data_ptr()
         job.resets_batch_stride, job.resets_step_stride = inputs.resets.stride()
@@ -158,7 +156,7 @@ def _of_job(parts: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _normed_projection(inputs: RecurrenceInputs, gain: Tensor, order: RowOrder, parts: dict[str, Tensor]) -> Tensor:
-    """g∘LN(W x) + b in rows (T·B, G·H); what its backward pass reads goes into the saved sections, if there are any."""
+    """g∘LN(W x) + b in rows (T·B, G·H); `parts`, if any, are filled for the backward pass."""
     projected = torch.mm(order.rows(inputs.x), inputs.weight_ih.t(), out=parts.get("projected"))
     normed, mean, inverse = torch.native_layer_norm(projected, gain.shape, gain, inputs.bias_ih, 1e-5)
     if parts:
@@ -170,7 +168,7 @@ def _normed_projection(inputs: RecurrenceInputs, gain: Tensor, order: RowOrder, 
 def _backward(
     inputs: RecurrenceInputs, kept: RecurrenceResults, d: RecurrenceResults, needed: Sequence[bool]
 ) -> dict[str, Tensor]:
-    """The gradients by name; that of x only where it is needed."""
+    """The gradients by name; that of x only if needed."""
     x, (needs_x, *_) = inputs.x, needed
     job, order, alive = _describe(inputs)
     parts = saved_sections(inputs).views(kept.saved)
@@ -179,9 +177,7 @@ def _backward(
     if d_output is None:
         d_output = zeros(job.width).expand(job.batch, job.steps, job.width)
     alive.append(set_sequence(job.set_d_output, d_output))
-    for name, d_final in (("d_h_n", d.h_n), ("d_c_n", d.c_n)):
-        if d_final is not None:
-            setattr(job, name, address(d_final, alive))
+    set_addresses(job, d, ("h_n", "c_n"), alive, prefix="d_")
     found = _weight_gradients(inputs) | _state_gradients(inputs, job.hidden, job.width)
     set_buffers(job, found, prefix="d_")
     if inputs.norm_ih is not None:
@@ -200,7 +196,7 @@ def _backward(
 
 
 def _weight_gradients(inputs: RecurrenceInputs) -> dict[str, Tensor]:
-    """Buffers for the gradient of every weight, but of W with layer norm; the kernel adds to vectors."""
+    """Buffers for the gradients of all weights, without W with layer norm; the kernel adds to vectors."""
     names = [*_WEIGHTS, "bias_ih"] if inputs.norm_ih is None else [*_WEIGHTS[1:], "bias_ih"]
     weights = {name: weight for name in names if (weight := getattr(inputs, name)) is not None}
     return {name: (empty if name in _MATRICES else zeros)(*weight.shape) for name, weight in weights.items()}
@@ -222,7 +218,7 @@ def _state_gradients(inputs: RecurrenceInputs, hidden: int, width: int) -> dict[
 def _projection_gradients(
     inputs: RecurrenceInputs, order: RowOrder, parts: dict[str, Tensor], d_gates_x: Tensor, needs_x: bool
 ) -> dict[str, Tensor]:
-    """Those of layer norm of W x: its gain, W and x."""
+    """Gradients of the layer norm of W x: its gain, W and x."""
     gain = inputs.norm_ih
     assert gain is not None
     d_projected, d_gain, _ = torch.ops.aten.native_layer_norm_backward(
@@ -237,7 +233,7 @@ def _projection_gradients(
 
 
 def _finish_probes(inputs: RecurrenceInputs, order: RowOrder, d: RecurrenceResults, found: dict[str, Tensor]) -> None:
-    """∂L/∂state_t from rows to (B, T, ·). Padding leaves a state alone; backwards, it comes first."""
+    """∂L/∂state_t from rows to (B, T, ·). Padding keeps a state; in reverse it comes first."""
     batch, steps, _ = inputs.x.shape
     for probe, initial, d_final in (("probe_h", "h_0", d.h_n), ("probe_c", "c_0", d.c_n)):
         if probe not in found:

@@ -35,7 +35,7 @@ def _loop(job: ScanJob, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
     if active is not None:
         x = torch.where(active[..., None], x, 0)  # a NaN in the padding must not reach the weights' gradients
     gates_x = cell.project(x)  # (B, T, G)
-    probes = _probes(job) if traced and torch.is_grad_enabled() else None
+    probes = job.probes() if traced and torch.is_grad_enabled() else None
     steps = x.shape[1]
     outputs: list[Tensor] = [x.new_empty(0)] * steps
     seen: list[tuple[State, State, tuple[Tensor, ...]]] = [((), (), ())] * steps
@@ -59,7 +59,7 @@ def _loop(job: ScanJob, traced: bool) -> tuple[Tensor, State, ScanTrace | None]:
         state = new
     stacked = torch.stack(outputs, dim=1)  # (B, T, O)
     if x.dtype != torch.float64 and torch.is_autocast_enabled(x.device.type):
-        # inside, torch's promotion keeps the state in the wider type; what comes out is in autocast's
+        # the loop keeps the state in the wider type; results have autocast's
         narrow = torch.get_autocast_dtype(x.device.type)
         stacked, state = stacked.to(narrow), tuple(s.to(narrow) for s in state)
     trace = _trace(job, gates_x, stacked, seen, probes, output_is_state) if traced else None
@@ -112,11 +112,6 @@ def _mix(keep: Tensor | float, old: Tensor, new: Tensor) -> Tensor:
     return keep * old + (1 - keep) * new
 
 
-def _probes(job: ScanJob) -> State:
-    batch, steps = job.x.shape[:2]
-    return tuple(s.new_zeros(batch, steps, s.shape[-1]).requires_grad_() for s in job.state)
-
-
 def _trace(
     job: ScanJob,
     gates_x: Tensor,
@@ -126,10 +121,6 @@ def _trace(
     output_is_state: bool,
 ) -> ScanTrace:
     names = job.cell.state_names
-    active = job.active
-    real = output.new_ones(1, 1, 1) if active is None else active[..., None].to(output.dtype)
-    taken = [real * (1 - k) for k in job.keep] if job.keep is not None else [real for _ in names]
-    batch, steps = job.x.shape[:2]
     return ScanTrace(
         x=job.x,
         gates_x=gates_x,
@@ -138,6 +129,6 @@ def _trace(
         states={n: torch.stack([s[1][i] for s in seen], dim=1) for i, n in enumerate(names)},
         gates={n: torch.stack([s[2][i] for s in seen], dim=1) for i, n in enumerate(job.cell.gate_names)},
         probes=dict(zip(names, probes, strict=True)) if probes is not None else {},
-        taken={n: share.expand(batch, steps, -1) for n, share in zip(names, taken, strict=True)},
+        taken=job.taken(output),
         output_is_state=output_is_state,
     )

@@ -11,6 +11,7 @@ from torch import Tensor
 from unrolled.cells import AnyCell, ScanTrace, State
 from unrolled.errors import UserError
 from unrolled.kernels.engine_choice import NOT_BUILT, Choice, choose_of, known_engine
+from unrolled.kernels.lengths import real_steps
 from unrolled.kernels.recurrence import reference, torch_engine
 from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.scan_job import Keep, ScanJob
@@ -140,7 +141,7 @@ def _resets_in_running_order(resets: Tensor, x: Tensor, lengths: Tensor | None, 
     if resets.dim() == 1:  # (B,): at the first step
         resets = torch.cat([resets[:, None], resets.new_zeros(batch, steps - 1)], dim=1)
     if lengths is not None:
-        resets = resets & (torch.arange(steps, device=x.device) < lengths[:, None])
+        resets = resets & real_steps(lengths, steps)
     if not reverse:
         return resets
     # backwards, a sequence begins at its last step: the one before the next sequence

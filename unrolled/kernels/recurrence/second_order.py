@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def run_reference(inputs: RecurrenceInputs) -> tuple[Tensor, ...]:
     """Output and final states of a recurrence of the native engine, in plain torch."""
     states = CELLS[inputs.kind].cell.state_names
-    given: dict[str, Any] = inputs._asdict()
-    keep = tuple(given[f"keep_rate_{n}"] if given[f"keep_{n}"] is None else given[f"keep_{n}"] for n in states)
+    values: dict[str, Any] = inputs._asdict()
+    keep = tuple(values[f"keep_rate_{n}"] if values[f"keep_{n}"] is None else values[f"keep_{n}"] for n in states)
     job = ScanJob(
         _cell(inputs),
         inputs.x,
-        tuple(given[f"{name}_0"] for name in states),
+        tuple(values[f"{name}_0"] for name in states),
         inputs.lengths,
         inputs.resets,
-        None if inputs.reset_h is None else tuple(given[f"reset_{name}"] for name in states),
+        None if inputs.reset_h is None else tuple(values[f"reset_{name}"] for name in states),
         keep if any(isinstance(k, Tensor) or k for k in keep) else None,
         inputs.reverse,
     )
@@ -40,9 +40,9 @@ def run_reference(inputs: RecurrenceInputs) -> tuple[Tensor, ...]:
 def _cell(inputs: RecurrenceInputs) -> AnyCell:
     native = CELLS[inputs.kind]
     names = {field.name for field in fields(native.cell)}
-    given: dict[str, Any] = {name: value for name, value in inputs._asdict().items() if name in names}
+    parameters: dict[str, Any] = {name: value for name, value in inputs._asdict().items() if name in names}
     if "peephole_output" in names:
-        given["peephole_output"] = "previous" if inputs.peephole_previous else "current"
-    cell = native.cell(**given | native.settings)
+        parameters["peephole_output"] = "previous" if inputs.peephole_previous else "current"
+    cell = native.cell(**parameters | native.settings)
     assert isinstance(cell, AnyCell)
     return cell

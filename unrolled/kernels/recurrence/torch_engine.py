@@ -46,11 +46,8 @@ def _refuses_activations(cell: BuiltIn) -> str | None:
     if isinstance(cell, RNNCell):
         usual = cell.activation in (torch.tanh, torch.relu)
     elif isinstance(cell, LSTMCell):
-        usual = (cell.activation, cell.output_activation, cell.gate_activation) == (
-            torch.tanh,
-            torch.tanh,
-            torch.sigmoid,
-        )
+        activations = (cell.activation, cell.output_activation, cell.gate_activation)
+        usual = activations == (torch.tanh, torch.tanh, torch.sigmoid)
     elif isinstance(cell, GRUCell):
         if not cell.reset_after:
             return "torch.nn has no GRU with reset_after=False"
@@ -80,9 +77,9 @@ def computable(x: Tensor) -> AbstractContextManager[None]:
 @cache
 def _in_hardware(dtype: torch.dtype) -> bool:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch's
-        return True  # then it takes nothing
-    asked = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
-    return dtype not in asked or bool(getattr(torch.ops.mkldnn, asked[dtype])())
+        return True  # oneDNN is not used
+    checks = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
+    return dtype not in checks or bool(getattr(torch.ops.mkldnn, checks[dtype])())
 
 
 @contextmanager
@@ -118,22 +115,20 @@ def _call(cell: object, x: Tensor, batch_sizes: Tensor | None, state: State) -> 
     """One layer, one direction of torch's fused function; x is (B, T, D), or (ΣT, D) with batch sizes."""
     assert isinstance(cell, BuiltIn)
     weights = [cell.weight_ih, cell.weight_hh]
-    has_bias = cell.bias_ih is not None and cell.bias_hh is not None
-    if cell.bias_ih is not None and cell.bias_hh is not None:
-        weights += [cell.bias_ih, cell.bias_hh]
+    weights += [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]
     if isinstance(cell, LSTMCell) and cell.weight_hr is not None:
         weights.append(cell.weight_hr)
     hidden = [s.unsqueeze(0) for s in state]  # (1, B, H)
-    given = hidden if isinstance(cell, LSTMCell) else hidden[0]
+    initial = hidden if isinstance(cell, LSTMCell) else hidden[0]
     function = _function(cell)
-    one_layer = (has_bias, 1, 0.0, torch.is_grad_enabled(), False)
+    one_layer = (cell.bias_ih is not None, 1, 0.0, torch.is_grad_enabled(), False)
     with warnings.catch_warnings(), computable(x):
-        # cuDNN packs the weights of one layer of a stack anew at each call, and says so at each call
+        # cuDNN packs the weights of one layer of a stack again at each call, and warns each time
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
         if batch_sizes is None:
-            output, *new = function(x, given, weights, *one_layer, True)
+            output, *new = function(x, initial, weights, *one_layer, True)
         else:
-            output, *new = function(x, batch_sizes, given, weights, *one_layer)
+            output, *new = function(x, batch_sizes, initial, weights, *one_layer)
     return output, tuple(s.squeeze(0) for s in new)
 
 

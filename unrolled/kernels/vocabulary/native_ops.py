@@ -15,7 +15,7 @@ from unrolled.kernels.native_operator import differentiable_once
 
 __all__ = ["NARROW", "linear_cross_entropy", "narrow_score_rows", "score_rows", "top_scores"]
 
-ALIGNED = 16  # floats: rows that begin on a cache line make products into them up to half as fast again
+ALIGNED = 16  # floats: products into rows that begin on a cache line are up to 50% faster
 
 
 def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: bool) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,7 @@ def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None, allocate: Allocat
 
 
 def narrow_score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`score_rows` with x and W rounded to bfloat16, but not the scores. Where there is `NARROW`."""
+    """`score_rows` with x and W rounded to bfloat16, but not the scores. Requires `NARROW`."""
     job, alive = _native.NarrowScoresJob(), list[Tensor]()
     job.rows, job.depth = x.shape
     job.size, job.x_stride = len(weight), job.depth
@@ -62,7 +62,7 @@ def _aligned_rows(rows: int, size: int, kind: torch.dtype = torch.float32, alloc
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The scores' gradient takes their place at once: the backward pass is the products with it."""
+    """The forward pass replaces the scores by their gradient; the backward pass multiplies it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
@@ -81,7 +81,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         job.targets, job.losses, job.column_sums = targets.data_ptr(), losses.data_ptr(), of_bias.data_ptr()
         job.run(torch.get_num_threads())
         if gradient:
-            ctx.kept = scores, of_bias  # not seen from outside
+            ctx.kept = scores, of_bias  # not visible to callers
             ctx.save_for_backward(x, weight)
         return losses.sum()
 
@@ -95,7 +95,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _gradients(
     d_scores: Tensor, of_bias: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
 ) -> list[Tensor]:
-    """The gradients of x, weight and bias; an empty tensor where it is not needed."""
+    """The gradients of x, weight and bias; an empty tensor if not needed."""
     share, found = float(d_loss), [empty(0)] * 3
     with torch.autocast("cpu", enabled=False):
         if needed[0]:

@@ -1,4 +1,4 @@
-"""The readable truth of scores over a vocabulary, in plain torch."""
+"""The reference of scores over a vocabulary, in plain torch."""
 
 from __future__ import annotations
 

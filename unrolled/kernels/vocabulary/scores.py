@@ -14,9 +14,8 @@ def top_scores(
 ) -> tuple[Tensor, Tensor]:
     """The `count` highest log-probabilities of each row and their tokens, in order: scores (N, V) → (N, count) twice.
 
-    Tokens that are `blocked`, (N, V) or (1, V), are left out: where there are too few others, −inf stands with any
-    token. Scores that are not `normalised` are log-probabilities up to a constant of each row; blocked tokens have
-    their part in it.
+    Tokens that are `blocked`, (N, V) or (1, V), are left out; if too few remain, any tokens follow with −inf. Scores
+    that are not `normalised` are log-probabilities up to a constant of each row, which includes blocked tokens.
 
     >>> values, tokens = top_scores(torch.tensor([[0.5, 0.1, 0.4]]).log(), 2, torch.tensor([[True, False, False]]))
     >>> tokens, values.exp()
@@ -32,7 +31,7 @@ def top_scores(
 def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`F.linear(x, weight, bias)` of x (N, F), for a weight with many rows; on a CPU faster than torch's own.
 
-    Under autocast to bfloat16 only what is multiplied has so few digits, not the scores.
+    Under autocast to bfloat16 only the factors are rounded, not the scores.
 
     >>> linear_scores(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), None)
     tensor([[ 3.,  7., 11.]])
@@ -53,7 +52,7 @@ def linear_cross_entropy(
     """The summed cross-entropy of softmax(x Wᵀ + b): x (N, F), weight (V, F), targets (N,).
 
     Equal to `F.cross_entropy(F.linear(x, weight, bias), targets, reduction="sum", label_smoothing=smoothing)`; on a CPU
-    in one pass, with the gradient in the scores' place.
+    in one pass, with the gradient in the memory of the scores.
 
     >>> loss = linear_cross_entropy(torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
     >>> torch.allclose(loss, 2 * torch.tensor(4.0).log())
