@@ -347,7 +347,7 @@ def test_bad_inputs(model: Model) -> None:
         with pytest.raises(UserError) as error:
             model.predict(bad)
         assert str(error.value) == message
-    with pytest.raises(UserError, match=r"Unknown classify option 'temperature'\. There are none\."):
+    with pytest.raises(UserError, match=r"Unknown predict option 'temperature'\. There are none\."):
         model.predict("x", temperature=1.0)
     with pytest.raises(UserError, match="needs its whole input"):
         model.stream()

@@ -141,9 +141,9 @@ class Documents:
 
 @dataclass(frozen=True)
 class TaggedLines:
-    """The lines of a text without what stands around them, and that: a byte order mark, and an end after each.
+    """The lines of a text, with its byte order mark and its line ends kept apart.
 
-    >>> lines = Lines.of("a\\r\\nb")
+    >>> lines = TaggedLines.of("a\\r\\nb")
     >>> lines.plain, "".join(lines.around(["A", "B"]))
     (['a', 'b'], 'A\\r\\nB')
     """
