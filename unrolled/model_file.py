@@ -159,6 +159,11 @@ def _whole_numbers(section: Any, path: str = "") -> Iterator[tuple[str, int]]:
 class _Bounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts new tensors and their numbers, and raises before a limit is exceeded."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here. True would make torch import its compiler: three seconds for every model file."""
+        return False
+
     def __init__(self, path: Path, numbers: int, calls: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.path, self.numbers, self.calls = path, numbers, calls
