@@ -241,7 +241,10 @@ def test_options_without_effect(folder: Path, arguments: list[str], message: str
     [
         (["nowhere.npz", "--labels", "labels.txt"], "nowhere.npz does not exist. Give an .npz file of posteriors."),
         *(
-            ([name, "--labels", "labels.txt"], f"{name} is no .npz or .npy file of numbers. Write it with numpy.savez.")
+            (
+                [name, "--labels", "labels.txt"],
+                f"{name} is not a .npz or .npy file of numbers. Write it with numpy.savez.",
+            )
             for name in ("lm.arpa", "hollow.npz", "objects.npz", "objects.npy", "cut.npz")
         ),
         ([".", "--labels", "labels.txt"], "Cannot read .: Is a directory. Give an .npz file of posteriors."),

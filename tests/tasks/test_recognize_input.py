@@ -103,7 +103,7 @@ def test_frames_of_different_shapes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.tsv:3 has frames of shape \(5,\), the first of \(4,\)"):
         job(file, data__valid=str(file))
     (tmp_path / "2.npy").write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"a\.tsv:3: .*2\.npy is no array that can be read: "):
+    with pytest.raises(UserError, match=r"a\.tsv:3: .*2\.npy is not a readable array: "):
         job(file, data__valid=str(file))
 
 

@@ -264,7 +264,7 @@ def test_lexicon_files(tmp_path: Path) -> None:
     with pytest.warns(Note) as notes:
         assert len(Lexicon.read(path, LABELS, skip_unspellable=True)) == 1
     assert [str(one.message) for one in notes] == [
-        "1 words of the lexicon were left out: they have letters that are no labels.",
+        "1 words of the lexicon were left out: they have letters without a label.",
         "2 lines of the lexicon were there already, and are left out.",
     ]
     with pytest.raises(UserError) as error:

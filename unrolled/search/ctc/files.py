@@ -40,7 +40,7 @@ def read_posteriors(path: str | Path) -> dict[str, NDArray[Any]]:
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.", "Give an .npz file of posteriors.") from None
     except ArrayError:
-        raise UserError(f"{path} is no .npz or .npy file of numbers.", "Write it with numpy.savez.") from None
+        raise UserError(f"{path} is not a .npz or .npy file of numbers.", "Write it with numpy.savez.") from None
     if alone is not None:
         return {path.stem: _matrix(path, path.stem, alone)}
     lengths = arrays.pop(LENGTHS, None)

@@ -94,7 +94,7 @@ class Lexicon:
                 seen.add(one)
                 self._spellings.append(one)
         if skipped:
-            note(f"{skipped} words of the lexicon were left out: they have letters that are no labels.")
+            note(f"{skipped} words of the lexicon were left out: they have letters without a label.")
         if twice_given:
             note(f"{twice_given} lines of the lexicon were there already, and are left out.")
         if not self._spellings:

@@ -142,7 +142,7 @@ def _empty(name: str) -> UserError:
 
 
 def _check_sum(unigrams: float, name: str) -> None:
-    """Some tools write scores that are no probabilities; a damaged file may look the same."""
+    """Some tools write scores that are not probabilities; a damaged file may look the same."""
     if unigrams > MOST_SUM:
         note(f"{name}: the probabilities of the 1-grams sum to {unigrams:.4g}, not to 1. The file may be damaged.")
 

@@ -65,7 +65,7 @@ def beam_search(
 ) -> list[BeamResult]:
     """The best outputs for each of `rows` inputs, found in one tensor program for all inputs and hypotheses.
 
-    An output begins after the token `start`, which is no part of it, and ends with `limits.end`. The probability of a
+    An output begins after the token `start`, which is not part of it, and ends with `limits.end`. The probability of a
     prefix counts. `memory` goes to `model.start`, one row for each input; `memory_mask` (rows, S) is True at its real
     positions, for the coverage term. Hypotheses are ordered by log-probability plus what the scorers add.
 

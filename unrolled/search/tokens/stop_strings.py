@@ -40,7 +40,7 @@ class StopStrings:
         if self.found is not None:
             return "", True
         text = self._held + text
-        # A string that is complete starts in the text held back: what was shown before is no part of it.
+        # A string that is complete starts in the text held back: it does not include what was shown before.
         matches = [(text.index(s) + len(s), -len(s), s) for s in self.strings if s in text]
         if matches:
             end, _, self.found = min(matches)

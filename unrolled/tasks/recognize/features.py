@@ -302,5 +302,5 @@ def _array_of(medium: Medium, place: str) -> NDArray[np.float32]:
     try:
         frames = read_npy(io.BytesIO(raw), len(raw))
     except ArrayError as error:
-        raise UserError(f"{medium} is no array that can be read: {error}.", "Write it with numpy.save.") from None
+        raise UserError(f"{medium} is not a readable array: {error}.", "Write it with numpy.save.") from None
     return check_frames(frames, str(medium) if medium.place else place)

@@ -69,10 +69,10 @@ class WritingOptions:
 
     def _check_texts(self) -> None:
         if not isinstance(self.prefix, str | None):
-            raise UserError(f"prefix={self.prefix!r} is no text.", "Use what every output begins with.")
+            raise UserError(f"prefix={self.prefix!r} is not a text.", "Use what every output begins with.")
         several = isinstance(self.words, list | tuple) and all(isinstance(word, str) for word in self.words)
         if not several and not isinstance(self.words, str | None):
-            raise UserError(f"words={self.words!r} are no words.", "Use a list of texts, or the path of a file.")
+            raise UserError(f"words={self.words!r} are not words.", "Use a list of texts, or the path of a file.")
 
     def _check_mode(self) -> None:
         """Reject options that do not match the mode (search or sampling)."""

@@ -86,7 +86,7 @@ class TranslateTraining(ExampleTraining):
     select: Literal["auto", "nats_per_token", "bleu", "chrf", "exact_match"] = Field(
         "auto",
         description="What the best model is best at; auto: bleu for sentences, exact_match for short targets, "
-        "chrf for long ones that are no words.",
+        "chrf for long ones that are not words.",
     )
 
 
