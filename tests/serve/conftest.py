@@ -12,8 +12,9 @@ import pytest
 QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """A browser for one file of tests: its event loop would be in the way of other tests."""
     pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is missing")
     program = os.environ.get("UNROLLED_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
