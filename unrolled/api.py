@@ -98,12 +98,24 @@ def compare(
     **options: Any,
 ) -> dict[str, dict[str, Any]]:
     """Scores of several models on the same data, and a picture of them by the length of the source."""
-    place = check_picture(picture) if picture is not None else None
     loaded = {str(path): load(path, device=device) for path in models}
-    tasks = {model.task.name for model in loaded.values()}
+    return compare_loaded(loaded, data, picture, set=set, **options)
+
+
+def compare_loaded(
+    models: Mapping[str, Model],
+    data: Any,
+    picture: str | Path | None = None,
+    *,
+    set: Mapping[str, Any] | Sequence[str] | None = None,
+    **options: Any,
+) -> dict[str, dict[str, Any]]:
+    """`compare`, of models by name."""
+    place = check_picture(picture) if picture is not None else None
+    tasks = {model.task.name for model in models.values()}
     if len(tasks) > 1:
         raise UserError(f"The models are of {' and '.join(sorted(tasks))}.", "Give those of one task.")
-    scores = {name: model.evaluate(data, set=set, **options) for name, model in loaded.items()}
+    scores = {name: model.evaluate(data, set=set, **options) for name, model in models.items()}
     if place is not None:
         tables = {name: found.get("by_length") for name, found in scores.items()}
         if not all(tables.values()):

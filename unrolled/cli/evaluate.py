@@ -31,5 +31,6 @@ def evaluate(
     if picture is None:
         scores = loaded.evaluate(file, set=overrides, **options)
     else:
-        scores = api.compare([model, *others], file, picture, device=device, set=overrides, **options)[model]
+        models = {model: loaded} | {other: api.load(other, task=own, device=device) for other in others}
+        scores = api.compare_loaded(models, file, picture, set=overrides, **options)[model]
     typer.echo(json.dumps(scores, ensure_ascii=False) if as_json else loaded.runner.report(scores))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unrolled.data.readers.tables.read_table import Row, read_table
-from unrolled.data.readers.text import read_lines, read_text
+from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
 
 
@@ -33,12 +33,13 @@ def read_pairs(path: str | Path, *, source_column: str | None = None, target_col
 
 def read_parallel(source: str | Path, target: str | Path) -> list[Pair]:
     """The pairs of two text files: line n of one belongs to line n of the other."""
+    sides = []
     for path in map(Path, (source, target)):
-        if path.suffix in (".csv", ".jsonl", ".json", ".parquet") or (
-            path.suffix == ".tsv" and "\t" in read_text(path)
-        ):
+        lines = None if path.suffix in (".csv", ".jsonl", ".json", ".parquet") else read_lines(path)
+        if lines is None or (path.suffix == ".tsv" and any("\t" in line for line in lines)):
             raise UserError(f"{path} is a table; expected lines of text.", "Give the table alone.")
-    sources, targets = read_lines(source), read_lines(target)
+        sides.append(lines)
+    sources, targets = sides
     if len(sources) != len(targets):
         raise UserError(
             f"{source} has {len(sources):,} lines, {target} has {len(targets):,}.",
