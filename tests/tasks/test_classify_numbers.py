@@ -98,8 +98,16 @@ def test_frames_have_numbers_too(tmp_path: Path) -> None:
         ({}, [("1", "a"), ("many", "b"), ("3", "c")], r"t\.tsv:2: 'many' is not a number\."),
         ({}, [("1", "a"), ("nan", "b"), ("3", "c")], r"t\.tsv:2: 'nan' is not a number\."),
         ({}, [("1", "a"), ("1.0", "b"), ("1", "c")], "All training examples have the number 1"),
-        ({"data.multi_label": True}, [("1", "a")], r"data\.multi_label is for labels, and data\.kind=number"),
-        ({"train.label_smoothing": 0.1}, [("1", "a")], r"train\.label_smoothing is for labels"),
+        (
+            {"data.multi_label": True},
+            [("1", "a")],
+            r"data\.multi_label=true does nothing here: it belongs to data\.kind=label, and data\.kind is number",
+        ),
+        (
+            {"train.label_smoothing": 0.1},
+            [("1", "a")],
+            r"train\.label_smoothing=0\.1 does nothing here: it belongs to data\.kind=label",
+        ),
     ],
 )
 def test_what_is_no_number(keys: dict[str, Any], rows: list[tuple[str, str]], message: str, tmp_path: Path) -> None:

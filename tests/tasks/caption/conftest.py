@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import unrolled
+from tests.fitting import fitting
 from unrolled import Model
 
 SMALL: dict[str, Any] = {
@@ -75,7 +76,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(table: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
     images = {"data.images": str(table.parent / "images")}
-    settings = {**SMALL, **images, **keys}
+    kind = "features" if str(keys.get("data.images", "")).endswith("features.npz") else "pixels"
+    settings = fitting("caption", {**SMALL, **images, **keys}, pictures=kind)
     return unrolled.train("caption", train=table, valid=table, out=folder, set=settings, quiet=True)
 
 

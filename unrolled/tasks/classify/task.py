@@ -36,7 +36,7 @@ from unrolled.tasks.classify.predict import (
     probabilities_of,
     unlabelled,
 )
-from unrolled.tasks.classify.regression import PredictedNumber, check_settings, numbers_of, scale_of
+from unrolled.tasks.classify.regression import PredictedNumber, numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
 from unrolled.tasks.classify.scores import evaluation, score_examples
 from unrolled.tasks.classify.trace import ClassifyTracer
@@ -68,8 +68,6 @@ class Classify(Task):
 
     def read(self, config: ClassifyConfig) -> Data:
         settings = config.data
-        if settings.kind == "number":
-            check_settings(config)
         if settings.train is None:
             examples = [Labelled(line, (module,), "") for module, line in embedded_labels()]
         else:
@@ -140,6 +138,9 @@ class Classify(Task):
     def build(self, config: ClassifyConfig, assets: ClassifyAssets) -> nn.Module:
         inputs = assets.reader.build(config.model)
         return Classifier(config.model, inputs, len(assets.labels) if assets.scale is None else 1)
+
+    def facts(self, config: ClassifyConfig, assets: ClassifyAssets) -> dict[str, Any]:
+        return assets.reader.facts()
 
     def initialize(self, network: nn.Module, config: ClassifyConfig, assets: ClassifyAssets, data: Data) -> None:
         assert isinstance(network, Classifier)

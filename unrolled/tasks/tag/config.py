@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
 from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
 from unrolled.data.readers.tagged.tag_names import parse_tag_names
@@ -21,7 +21,13 @@ class TagData(Section):
 
     train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
+    valid_fraction: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        json_schema_extra=only(valid=None, train=but(None)),
+        description="How large a part, if there is no valid file.",
+    )
     column: Literal["upos", "xpos", "feats", "deprel", "lemma", "head", "deps", "misc"] = Field(
         "upos", description="CoNLL-U: the column to learn."
     )

@@ -114,6 +114,11 @@ class Tag(Task):
             forbidden=assets.forbidden() if settings.legal else None,
         )
 
+    def facts(self, config: TagConfig, assets: TagAssets) -> dict[str, Any]:
+        tags = "no spans" if assets.scheme is None else f"spans in {assets.scheme}"
+        output = config.model.output
+        return {"tags": tags, "model.output": output if output != "auto" else "crf" if assets.scheme else "softmax"}
+
     def initialize(self, network: nn.Module, config: TagConfig, assets: TagAssets, data: Data) -> None:
         assert isinstance(network, Tagger)
         if config.data.vectors is not None:
