@@ -261,8 +261,10 @@ def test_vectors_are_taken_and_kept(table: Path, tmp_path: Path) -> None:
     assert vectors["fine"].tolist() == [0, 1, 2]
     tuned = train(table, tmp_path / "tuned", data__vectors=str(tmp_path / "v.txt"))
     assert tuned.word_vectors()["fine"].tolist() != [0, 1, 2]
-    with pytest.raises(UserError, match=r"data\.vectors are of words, and data\.level=char"):
-        train(table, tmp_path / "char", data__vectors=str(tmp_path / "v.txt"), data__level="char")
+    with pytest.raises(
+        UserError, match=r"data\.vectors=.* does nothing here: it belongs to data\.level=word, and data\."
+    ):
+        api.train("classify", train=table, set={"data.vectors": str(tmp_path / "v.txt"), "data.level": "char"})
 
 
 def test_from_a_model(model: Model, table: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import unrolled
+from tests.fitting import fitting
 from tests.tasks.test_classify import SMALL
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
@@ -88,7 +89,8 @@ def test_frames_have_numbers_too(tmp_path: Path) -> None:
     levels = draw.uniform(-3, 3, size=60)
     frames = (draw.normal(size=(60, 7, 2)) * 0.1 + levels[:, None, None]).astype("float32")
     np.savez(tmp_path / "f.npz", frames=frames, labels=levels)
-    model = unrolled.train("classify", train=tmp_path / "f.npz", out=tmp_path / "run", set=NUMBERS, quiet=True)
+    keys = fitting("classify", NUMBERS, inputs="frames")
+    model = unrolled.train("classify", train=tmp_path / "f.npz", out=tmp_path / "run", set=keys, quiet=True)
     assert model.predict(np.full((7, 2), 2.0)).value == pytest.approx(2, abs=0.7)
 
 
@@ -120,4 +122,4 @@ def test_labels_that_are_numbers_point_to_it(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     path.write_text("".join(f"{i / 7:.3f}\tfilm {i}\n" for i in range(40)))
     with pytest.warns(Note, match=r"The labels are numbers .*: 40 classes, .* use data\.kind=number"):
-        TrainingJob(api.configure("classify", [], {**SMALL, "data.train": str(path)}))
+        TrainingJob(api.configure("classify", [], {"data.train": str(path)}))

@@ -91,7 +91,7 @@ class Case:
         """Everything that a key of the model section can change: weights, and the loss of a batch in training."""
         torch.manual_seed(0)
         network = self.task.build(config, self.assets).train()
-        weights = [(name, tuple(p.shape), p.requires_grad) for name, p in network.named_parameters()]
+        weights = [(tuple(p.shape), p.requires_grad) for p in network.parameters()]
         batch = self.task.batches(config, self.assets, self.examples, training=True)[0]
         torch.manual_seed(1)
         loss = self.task.loss(network, batch, None, Training(config.train))
@@ -131,6 +131,7 @@ def another(key: Key, value: Any) -> Any:
         "combine": "mean",
         "bridge": "zero",
         "grid": 2,
+        "word_dropout": 0.9,
         "channels": [4, 6],
         "lags": 3,
         "loss": "mae",

@@ -21,7 +21,7 @@ def engine_notes(network: nn.Module) -> list[str]:
     slow = [choice for layer in layers if id(layer) not in inside and (choice := _choice(layer)).engine == "reference"]
     network.train(training)
     return [
-        f"Note: recurrent layers run step by step in Python, several times slower ({reason}): docs/engines.md."
+        f"Recurrent layers run step by step in Python, several times slower ({reason}): docs/engines.md."
         for reason in dict.fromkeys(choice.reason for choice in slow)
     ]
 

@@ -238,7 +238,7 @@ class TrainingJob:
         return "\n".join(
             [
                 *[text, *self.task.description.warnings(self.config, trainer.batches)],
-                *engine_notes(self.model.network),
+                *(f"Note: {note}" for note in engine_notes(self.model.network)),
                 *([f"Note: {slow}"] if slow else []),
             ]
         )

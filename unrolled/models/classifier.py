@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -86,11 +88,19 @@ class Classifier(nn.Module):
             scores = scores + self.ngrams(ids, starts, self.ngram_dropout(batch.more["ngram_weights"]))
         return scores
 
+    def forward_from(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        """`forward` from a state of the recurrent layers, and the state after the last step."""
+        vector, state = self._read(batch, state)
+        return self._score(vector, batch), state
+
     def encode(self, batch: Batch) -> Tensor:
         """The pooled vector of the sequence, (B, D)."""
-        states, _ = self.layer(self.dropout(self.input(batch)), lengths=batch.lengths)
-        vector: Tensor = self.pool(states, batch.mask)
-        return vector
+        return self._read(batch, None)[0]
+
+    def _read(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        x = self.dropout(self.input(batch))
+        states, state = self.layer(x, state, lengths=batch.lengths, resets=batch.resets)
+        return self.pool(states, batch.mask), state
 
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
         """The scores, and the trace of the recurrent layers; `change` is applied to the input vectors."""

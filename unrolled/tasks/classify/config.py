@@ -89,6 +89,12 @@ class ClassifyTraining(ExampleTraining):
         json_schema_extra=AVERAGE,
         description="Decay of a running mean of the weights, which is evaluated and kept; 0: none.",
     )
+    k2: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=only({"model.pool": "last", "model.bidirectional": False}),
+        description="Steps that gradients go back from the end of each sequence, all of which is read; none: all.",
+    )
     class_weights: Literal["none", "balanced"] = Field(
         "none",
         json_schema_extra=only({"data.kind": "label"}),
