@@ -21,11 +21,12 @@ from tests.tasks.recognition import (
     marks,
     tone,
     words,
+    write_lines,
     write_recordings,
 )
 from tests.tasks.recognize.conftest import WRITERS
 from tests.tolerances import assert_close
-from unrolled import Model, api
+from unrolled import Model, UserError, api
 from unrolled.jobs import TrainingJob
 from unrolled.search import NGram
 from unrolled.tasks.recognize.batches import feature_store, features_batch
@@ -58,6 +59,24 @@ def test_lines_are_read(reader: Model) -> None:
     assert [a.text for a in reader.predict([marks("ab c"), marks("ccb"), marks("a a a")])] == ["ab c", "ccb", "a a a"]
 
 
+def test_a_multi_dimensional_network_reads_lines(tmp_path: Path) -> None:
+    """It learns, comes back from its file with the same answer, and its trace says what it cannot show."""
+    texts = ["a", "b", "c", "ab", "ca", "bc", "cb", "ba"]
+    file = write_lines(tmp_path, texts)
+    small = {"model.kind": "mdlstm", "model.channels": [4, 8], "model.strides": [2, 1], "model.hidden_size": 8}
+    settings = {**SMALL, **small, "model.peephole": "current", "train.max_steps": 40, "train.eval_every": 40}
+    model = unrolled.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
+    assert model.evaluate(file)["cer"] < 0.1
+    picture = marks(texts[0])
+    found = model.predict(picture)
+    assert unrolled.load(tmp_path / "run").predict(picture) == found
+    trace = model.trace(picture)
+    assert trace.answer == found.text
+    assert set(trace.kinds) >= {"frames", "gradients"}
+    with pytest.raises(UserError, match="A multi-dimensional LSTM has a state for each pixel and direction, not for "):
+        trace.figure("gates")
+
+
 @pytest.mark.parametrize("kind", ["recurrent", "transformer"])
 def test_it_overfits_eight_examples(kind: str, tmp_path: Path) -> None:
     """Transcripts drawn at random: nothing but learning by heart gets them right."""
@@ -78,6 +97,8 @@ def test_it_overfits_eight_examples(kind: str, tmp_path: Path) -> None:
         ("audio", {"model.bidirectional": False}),
         ("line", {}),
         ("line", {"model.bidirectional": False, "model.channels": [4, 4], "model.strides": [3, 2]}),
+        ("line", {"model.kind": "mdlstm", "model.num_layers": 2}),
+        ("line", {"model.kind": "mdlstm", "model.form": "parallel"}),
         ("frames", {}),
         ("frames", {"model.kind": "transformer"}),
         ("audio", {"model.kind": "transformer", "model.bidirectional": False}),
