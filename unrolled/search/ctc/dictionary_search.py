@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.prefix_beam import merged
-from unrolled.search.lexicon import UNKNOWN_WORD, Lexicon, LookAhead, Place, WordModel
+from unrolled.search.lexicon import UNKNOWN_WORD, Lexicon, LookAhead, SpellingPlace, WordModel
 
 NEVER = -math.inf
 UNKNOWN = -2  # the number of a word that is not in the lexicon
@@ -37,7 +37,7 @@ class TreePosition(NamedTuple):
     kind: str  # "begin" of a word, "inside" one of the lexicon, "unknown", or "end"
     label: int  # the last one; of "begin", the separator
     spelt: tuple[int, ...] = ()  # the labels of the word so far
-    node: Place | None = None  # of the lexicon's graph; not compared: `spelt` says the same
+    node: SpellingPlace | None = None  # of the lexicon's graph; not compared: `spelt` says the same
 
     def key(self) -> tuple[str, int, tuple[int, ...]]:
         return self.kind, self.label, self.spelt

@@ -1,6 +1,6 @@
 """Words, their spellings over a model's tokens, and language models of words: for searches over frames and tokens."""
 
-from unrolled.search.lexicon.graph import Place, SpellingGraph
+from unrolled.search.lexicon.graph import SpellingGraph, SpellingPlace
 from unrolled.search.lexicon.lexicon import Lexicon
 from unrolled.search.lexicon.look_ahead import LookAhead
 from unrolled.search.lexicon.parser import At, SentenceParser, WordTokens, WrittenWord
@@ -12,9 +12,9 @@ __all__ = [
     "At",
     "Lexicon",
     "LookAhead",
-    "Place",
     "SentenceParser",
     "SpellingGraph",
+    "SpellingPlace",
     "WordModel",
     "WordTokens",
     "WordWeights",

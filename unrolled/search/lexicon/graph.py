@@ -11,7 +11,7 @@ from typing import NamedTuple
 Labels = tuple[int, ...]
 
 
-class Place(NamedTuple):
+class SpellingPlace(NamedTuple):
     """The beginning of some spellings: a node, and the number of spellings that come before all of them in order.
 
     In a tree the node alone says where a search is. In an automaton several beginnings lead to one node; the rank tells
@@ -55,7 +55,7 @@ class SpellingGraph:
         self._counts = array("i")  # of each node: the spellings from it on
         self._final = bytearray()
         self._known: dict[tuple[bool, tuple[tuple[int, int, int], ...]], int] = {}
-        self.root = Place(self._built(spellings), 0)
+        self.root = SpellingPlace(self._built(spellings), 0)
         self._known.clear()
 
     def _built(self, spellings: Sequence[Labels]) -> int:
@@ -111,29 +111,29 @@ class SpellingGraph:
         arrays = (self._first, self._labels, self._targets, self._skips, self._counts)
         return sum(one.itemsize * len(one) for one in arrays) + len(self._final)
 
-    def children(self, place: Place) -> Iterator[tuple[int, Place]]:
+    def children(self, place: SpellingPlace) -> Iterator[tuple[int, SpellingPlace]]:
         """Every label that may follow, in order, and the place after it."""
         node, rank = place
         for arc in range(self._first[node], self._first[node + 1]):
-            yield self._labels[arc], Place(self._targets[arc], rank + self._skips[arc])
+            yield self._labels[arc], SpellingPlace(self._targets[arc], rank + self._skips[arc])
 
-    def find(self, place: Place, label: int) -> Place | None:
+    def find(self, place: SpellingPlace, label: int) -> SpellingPlace | None:
         """The place after a label, if a spelling goes on with it."""
         node, rank = place
         end = self._first[node + 1]
         arc = bisect_left(self._labels, label, self._first[node], end)
         if arc == end or self._labels[arc] != label:
             return None
-        return Place(self._targets[arc], rank + self._skips[arc])
+        return SpellingPlace(self._targets[arc], rank + self._skips[arc])
 
-    def goes_on(self, place: Place) -> bool:
+    def goes_on(self, place: SpellingPlace) -> bool:
         """True if a spelling goes on from here."""
         return self._first[place.node] < self._first[place.node + 1]
 
-    def rank(self, place: Place | None) -> int | None:
+    def rank(self, place: SpellingPlace | None) -> int | None:
         """The number, in order, of the spelling that ends here, if one does."""
         return place.rank if place is not None and self._final[place.node] else None
 
-    def ranks(self, place: Place) -> range:
+    def ranks(self, place: SpellingPlace) -> range:
         """The numbers of all spellings that begin so."""
         return range(place.rank, place.rank + self._counts[place.node])

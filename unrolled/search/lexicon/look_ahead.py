@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from unrolled.search.lexicon.graph import Place
+from unrolled.search.lexicon.graph import SpellingPlace
 from unrolled.search.lexicon.lexicon import Lexicon
 from unrolled.search.lexicon.word_model import UNKNOWN_WORD, WordModel
 from unrolled.search.ngram import NGram
@@ -30,7 +30,7 @@ class LookAhead:
             ranks = range(lexicon.distinct)
             self._best = np.array([max(scores[word] for word in lexicon.words_at(rank)) for rank in ranks])
 
-    def __call__(self, place: Place) -> float:
+    def __call__(self, place: SpellingPlace) -> float:
         if self._best is None:
             return 0.0
         if place not in self._known:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.search.lexicon.graph import Place
+from unrolled.search.lexicon.graph import SpellingPlace
 from unrolled.search.lexicon.lexicon import Lexicon
 from unrolled.search.lexicon.look_ahead import LookAhead
 from unrolled.search.lexicon.weights import WordWeights
@@ -57,7 +57,7 @@ class At(NamedTuple):
 
     kind: Kind
     lm: Any
-    place: Place | None = (
+    place: SpellingPlace | None = (
         None  # in the lexicon's graph; of an unknown word none, where no word of the lexicon begins so
     )
     follows: bool = False  # the word follows another directly

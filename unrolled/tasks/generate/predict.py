@@ -17,13 +17,13 @@ from unrolled.models import LanguageModel, stepper_for
 from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.tasks.generate import options as declared
 from unrolled.tasks.generate.config import GenerateConfig
-from unrolled.tasks.shared.dictionary import Dictionary, WordOptions, with_dictionary
+from unrolled.tasks.shared.dictionary import Dictionary, LexicalOptions, with_dictionary
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
 
 
 @dataclass(frozen=True)
-class GenerationOptions(WordOptions):
+class GenerationOptions(LexicalOptions):
     """Values of the options of `generate`."""
 
     max_tokens: int = declared.MAX_TOKENS.default

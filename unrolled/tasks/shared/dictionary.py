@@ -20,7 +20,7 @@ PART = "\ufffd"  # in the text of a token: it is part of a character
 
 
 @dataclass(frozen=True)
-class WordOptions:
+class LexicalOptions:
     """Values of the options about words that `translate`, `caption` and `generate` share.
 
     `lexicon` is a file, words, spellings by word, a `Lexicon`, or a `Dictionary`; `lm` a file or a language model.
@@ -107,7 +107,7 @@ class Dictionary(DictionaryScorer):
         return blank + self.tokenizer.decode(list(tokens))
 
 
-Options = TypeVar("Options", bound=WordOptions)
+Options = TypeVar("Options", bound=LexicalOptions)
 
 
 def with_dictionary(options: Options, tokenizer: Tokenizer, *, form: str = "", end: int | None = None) -> Options:
@@ -117,7 +117,7 @@ def with_dictionary(options: Options, tokenizer: Tokenizer, *, form: str = "", e
     return replace(options, lexicon=_dictionary(options, tokenizer, form, end))
 
 
-def _dictionary(options: WordOptions, tokenizer: Tokenizer, form: str, end: int | None) -> Dictionary:
+def _dictionary(options: LexicalOptions, tokenizer: Tokenizer, form: str, end: int | None) -> Dictionary:
     """The dictionary that options ask for; `form` is the Unicode form of the model's texts."""
     lm = options.lm
     if isinstance(lm, str) or hasattr(lm, "__fspath__"):

@@ -28,14 +28,14 @@ from unrolled.search import (
 )
 from unrolled.tasks.options import Option, check_values
 from unrolled.tasks.shared import options as declared
-from unrolled.tasks.shared.dictionary import WordOptions, with_dictionary
+from unrolled.tasks.shared.dictionary import LexicalOptions, with_dictionary
 from unrolled.tasks.shared.side import Side
 
 USUAL_BEAM = 5
 
 
 @dataclass(frozen=True)
-class WritingOptions(WordOptions):
+class WritingOptions(LexicalOptions):
     """Values of the options `WRITING` of tasks that write text from a source.
 
     Without a temperature the best outputs are searched for; with one they are sampled. `SEARCHING` and `SAMPLING` list
