@@ -69,7 +69,7 @@ def test_a_language_model_changes_what_is_written(files: Path) -> None:
     assert lm.score("seven") > max(lm.score(text) for text in ("three", "five three", "seven three"))
     assert str(model.predict("3 5", **kept, word_bonus=-200.0)) == ""
     assert len(str(model.predict("3", **kept, word_bonus=200.0)).split()) > 2
-    opened = model.predict("3", lexicon=["five"], unknown_penalty=-1.0)
+    opened = model.predict("3", lexicon=["five"], unknown_penalty=0.0)
     assert {(word.text, word.known) for word in opened.words} == {("three", False)}
     drawn = model.predict("3 5", **kept, temperature=1.0, seed=1, n_best=3)
     for one in (drawn, *drawn.others):
@@ -138,7 +138,7 @@ def test_captions_of_a_lexicon(tmp_path: Path) -> None:
 
 
 def test_words_that_no_token_can_write() -> None:
-    """Where tokens are whole words, letters are not enough."""
+    """Letters are not enough for tokens that are whole words."""
     model = unrolled.load(STORED / "caption.safetensors")
     with pytest.raises(UserError) as error:
         model.predict(STORED / "picture.png", words=("bab", "moa"))

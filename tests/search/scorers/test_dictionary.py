@@ -256,7 +256,7 @@ def test_limits_per_node_and_margin() -> None:
     limits = Limits(3, END, min_tokens=2, scorers=[scorer])
 
     def kept(**options: Any) -> list[set[str]]:
-        """What stood in the beam after each token."""
+        """The hypotheses in the beam after each token."""
         (found,) = beam_search(Markov(table), 1, limits, start=0, beam=Beam(8, **options), tree=True)
         assert found.tree is not None
         paths = [found.tree.path(i) for i, node in enumerate(found.tree.nodes) if node.fate == "continued"]

@@ -49,7 +49,7 @@ class WordTokens:
 
 
 class At(NamedTuple):
-    """Where a reading of some tokens stands; readings at the same place have the same future.
+    """The place of a reading of some tokens; readings at the same place have the same future.
 
     "begin": a word may begin; "inside" a word of the lexicon, or an "unknown" one; "end" of a word, with no token
     after it; "lost": inside a word that was given, and is none of the lexicon.
