@@ -15,6 +15,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.inputs import FrameInput, ScaledInput
+from unrolled.models.plane_encoder import PlaneEncoder
 from unrolled.models.recurrent_settings import (
     TRANSFORMER,
     Change,
@@ -35,7 +36,10 @@ MAPS = only({"data.kind": ("audio", "line")})
 class RecognizerSettings(RecurrentSettings):
     """The `model` section of `recognize`."""
 
-    kind: Literal["recurrent", "transformer"] = Field("recurrent", description="Network after the front layers.")
+    kind: Literal["recurrent", "transformer", "mdlstm"] = Field(
+        "recurrent",
+        description="Network after the front layers; mdlstm: a multi-dimensional LSTM over the picture of a line.",
+    )
     hidden_size: int = Field(128, ge=1, description="Units per layer and direction; width of a Transformer.")
     num_layers: int = Field(2, ge=1, description="Number of recurrent layers, or of Transformer blocks.")
     dropout: float = Field(
@@ -58,6 +62,16 @@ class RecognizerSettings(RecurrentSettings):
         [],
         json_schema_extra=only({"data.kind": "frames"}),
         description="Frames: sizes of dense layers on each; of images the vector's, else 64.",
+    )
+    peephole: Literal["none", "current", "previous"] = Field(
+        "none",
+        json_schema_extra=only({"kind": "mdlstm"}, {"cell": "lstm"}),
+        description="Peepholes: LSTM gates that read the cell state.",
+    )
+    form: Literal["diagonal", "parallel"] = Field(
+        "diagonal",
+        json_schema_extra=only(kind="mdlstm"),
+        description="mdlstm: sweeps from the corners (Graves & Schmidhuber 2009) or the sides (Stollenga et al. 2015).",
     )
     heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
     feedforward: int = Field(
@@ -91,6 +105,28 @@ def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
             "Give channels from 1 up, and strides from 1 to 3, such as model.channels=[32,64].",
         )
     return strides
+
+
+def plane_encoder(settings: RecognizerSettings, kind: str) -> PlaneEncoder:
+    """The multi-dimensional LSTM that the settings describe, or an error that says why there is none."""
+    if kind != "line":
+        why = {
+            "audio": "recordings: it adds up the rows of a column, and the bands of a sound must stay apart",
+            "frames": "frames: they have no rows",
+        }
+        raise UserError(f"model.kind=mdlstm reads pictures of lines, not {why[kind]}.", "Use model.kind=recurrent.")
+    if not settings.bidirectional:
+        raise UserError(
+            "model.kind=mdlstm reads a line from all four directions, so it cannot have model.bidirectional=false.",
+            "Use model.bidirectional=true, or model.kind=recurrent.",
+        )
+    if settings.peephole == "previous":
+        raise UserError(
+            "model.peephole=previous is not for model.kind=mdlstm.", "Its output gate reads the new state: use current."
+        )
+    form, peephole = settings.form, settings.peephole == "current"
+    parts = (settings.channels[-1], settings.hidden_size, settings.num_layers, settings.dropout)
+    return PlaneEncoder(*parts, form=form, peephole=peephole)
 
 
 class RecognizerOutput(NamedTuple):
@@ -142,7 +178,11 @@ class Recognizer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         width = self.input.output_size
         self.layer: Any = None
-        if settings.kind == "transformer":
+        self.plane: PlaneEncoder | None = None
+        if settings.kind == "mdlstm":
+            self.plane = plane_encoder(settings, kind)
+            self.scores = nn.Linear(self.plane.output_size, labels)
+        elif settings.kind == "transformer":
             if settings.hidden_size % settings.heads:
                 raise UserError(
                     f"model.hidden_size={settings.hidden_size} is not divisible by model.heads={settings.heads}.",
@@ -168,6 +208,8 @@ class Recognizer(nn.Module):
         x = self.dropout(x)
         if self.layer is not None:
             x, _ = self.layer(x, lengths=lengths)
+        elif self.plane is not None:
+            x = self.plane(x, lengths)
         else:
             mask = real_steps(lengths, x.shape[1])
             x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
@@ -176,6 +218,7 @@ class Recognizer(nn.Module):
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[RecognizerOutput, Trace | None, Tensor | None]:
         """`forward`, and the trace of recurrent layers, or a Transformer's attention (L, N, T, T) of the first row.
 
+        A multi-dimensional LSTM has neither.
         `change` is applied to the layers' input.
         """
         assert batch.lengths is not None
@@ -184,6 +227,9 @@ class Recognizer(nn.Module):
         if self.layer is not None:
             trace: Trace = self.layer.trace(x, lengths=lengths)
             return RecognizerOutput(self.scores(trace.output).float().log_softmax(-1), lengths), trace, None
+        if self.plane is not None:
+            scores = self.scores(self.plane(x, lengths))
+            return RecognizerOutput(scores.float().log_softmax(-1), lengths), None, None
         mask = real_steps(lengths, x.shape[1])
         x, weights = self.encoder.visible(self.positions(self.project(x)), mask)
         seen = torch.stack(weights, dim=1)[0].detach()

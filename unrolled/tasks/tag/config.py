@@ -8,18 +8,23 @@ from typing import Literal
 from pydantic import Field
 
 from unrolled.config import Section, but, only
+from unrolled.data.readers.tagged.frames import holds_frames
 from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
 from unrolled.data.readers.tagged.tag_names import parse_tag_names
 from unrolled.errors import UserError
-from unrolled.models.tagger import TaggerSettings
+from unrolled.models.tagger import TEXT, TaggerSettings
 from unrolled.training import TrainSettings
 
 
 class TagData(Section):
-    """The data: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
+    """The data: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines, Parquet; or frames in .npz files."""
 
-    train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
+    train: str | None = Field(
+        None,
+        description="Sentences with tags; frames with labels, .npz or a folder of them; none: source code of Python's "
+        "own library.",
+    )
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
     valid_fraction: float = Field(
         0.1,
@@ -35,15 +40,21 @@ class TagData(Section):
     tag_column: int | str | None = Field(None, description="Other files: where tags are; none: the last column, tags.")
     tag_names: str | list[str] | None = Field(
         None,
-        description="JSON lines, Parquet: the names of tags that are whole numbers, in their order: a list, text with "
-        "commas, or a file; none: those in the file's metadata.",
+        description="JSON lines, Parquet, frames: the names of tags that are whole numbers, in their order: a list, "
+        "text with commas, or a file; none: those in the file's metadata.",
     )
     feature_columns: int | str | list[int | str] = Field(
         [], description="Further columns for the model to read, such as parts of speech: numbers, or names."
     )
-    min_count: int = Field(1, ge=1, description="Rarer words are unknown, and known by their letters only.")
-    lowercase: bool = Field(True, description="Look words up in lower case; their letters are read as they are.")
-    vectors: str | None = Field(None, description="Pretrained word vectors: word2vec or GloVe text, or .npz.")
+    min_count: int = Field(
+        1, ge=1, json_schema_extra=TEXT, description="Rarer words are unknown, and known by their letters only."
+    )
+    lowercase: bool = Field(
+        True, json_schema_extra=TEXT, description="Look words up in lower case; their letters are read as they are."
+    )
+    vectors: str | None = Field(
+        None, json_schema_extra=TEXT, description="Pretrained word vectors: word2vec or GloVe text, or .npz."
+    )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -76,6 +87,9 @@ def check_columns(settings: TagData, *, inherited: bool) -> None:
     if settings.train is None and settings.features:
         raise _does_not_apply(settings, "feature_columns", "There is no file to train on", "Give one with data.train.")
     files = [file for file in (settings.train, settings.valid) if file is not None]
+    if any(map(holds_frames, files)):
+        _check_for_frames(settings, files[0], given)
+        return
     conllu = [format_of(Path(file)) == "conllu" for file in files] if given else []
     for key in given:
         if not files:
@@ -86,6 +100,13 @@ def check_columns(settings: TagData, *, inherited: bool) -> None:
         if key != "column" and all(conllu):
             fix = "Leave it out: words are in the column form, and data.column says which one is learnt."
             raise _does_not_apply(settings, key, f"{files[0]} is CoNLL-U", fix)
+
+
+def _check_for_frames(settings: TagData, file: str, given: list[str]) -> None:
+    """An error for a key about words, where the files hold frames."""
+    words = [*given, *(key for key in ("feature_columns", "vectors") if getattr(settings, key))]
+    for key in words:
+        raise _does_not_apply(settings, key, f"{file} holds frames", "Leave it out: `labels` are what is learnt.")
 
 
 def _does_not_apply(settings: TagData, key: str, why: str, fix: str) -> UserError:
