@@ -9,7 +9,7 @@ from pydantic import Field
 from unrolled.config import Section, but, only
 from unrolled.models.captioner import CaptionerSettings
 from unrolled.models.picture_encoder import PIXELS
-from unrolled.training import ExampleTraining, Forcing
+from unrolled.training import ExampleTraining, ForcingSettings
 from unrolled.training.settings import AVERAGE
 
 TABLE = only({"train": but(None)}, {"valid": but(None)})
@@ -56,7 +56,7 @@ class CaptionData(Section):
     lowercase: bool = Field(False, description="Read and write captions in lower case; scores ignore case then.")
 
 
-class CaptionTraining(ExampleTraining):
+class CaptionTraining(ForcingSettings, ExampleTraining):
     """Training on pictures with captions."""
 
     usual_epochs: ClassVar[int] = 10
@@ -72,9 +72,6 @@ class CaptionTraining(ExampleTraining):
         description="Decay of a running mean of the weights, which is evaluated and kept; 0: none.",
     )
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="Share of certainty given to all tokens alike.")
-    teacher_forcing: Forcing = Field(
-        "always", description="Read the true caption always, never, or less and less over the run (scheduled sampling)."
-    )
     shift: int = Field(
         0,
         ge=0,
