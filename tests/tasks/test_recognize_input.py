@@ -123,12 +123,37 @@ def test_frames_of_different_shapes(tmp_path: Path) -> None:
             {"data__center_bands": True, "model__bidirectional": False},
             r"data\.center_bands=true needs the whole recording",
         ),
+        (
+            {"model__kind": "mdlstm"},
+            r"model\.kind=mdlstm reads pictures of lines, not recordings: it adds up the rows of a column, and the "
+            r"bands of a sound must stay apart\. Use model\.kind=recurrent\.",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     file = write_recordings(tmp_path, ["abc", "ab", "c"])
     with pytest.raises(UserError, match=message):
         job(file, data__valid=str(file), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model__bidirectional": False},
+            r"model\.kind=mdlstm reads a line from all four directions, so it cannot have model\.bidirectional=false\. "
+            r"Use model\.bidirectional=true, or model\.kind=recurrent\.",
+        ),
+        (
+            {"model__peephole": "previous"},
+            r"model\.peephole=previous is not for model\.kind=mdlstm\. Its output gate reads the new state: use",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_with_planes(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    file = write_lines(tmp_path, ["abc", "ab", "c"])
+    with pytest.raises(UserError, match=message):
+        job(file, data__valid=str(file), model__kind="mdlstm", **changes)
 
 
 @pytest.mark.parametrize(

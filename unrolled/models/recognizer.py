@@ -14,6 +14,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.inputs import FrameInput, ScaledInput
+from unrolled.models.plane_encoder import PlaneEncoder
 from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
@@ -25,7 +26,10 @@ USUAL_STRIDES = {"line": (2, 2), "audio": (2, 1)}  # strides of the first convol
 class RecognizerSettings(RecurrentSettings):
     """The `model` section of `recognize`."""
 
-    kind: Literal["recurrent", "transformer"] = Field("recurrent", description="Network after the front layers.")
+    kind: Literal["recurrent", "transformer", "mdlstm"] = Field(
+        "recurrent",
+        description="Network after the front layers; mdlstm: a multi-dimensional LSTM over the picture of a line.",
+    )
     hidden_size: int = Field(128, ge=1, description="Units per layer and direction; width of a Transformer.")
     num_layers: int = Field(2, ge=1, description="Number of recurrent layers, or of Transformer blocks.")
     dropout: float = Field(
@@ -43,6 +47,10 @@ class RecognizerSettings(RecurrentSettings):
         description="Stride of each convolution over time, 1 to 3; none: [2, 2] for lines, [2, 1] for recordings.",
     )
     front: list[int] = Field([], description="Frames: sizes of dense layers on each; of images the vector's, else 64.")
+    form: Literal["diagonal", "parallel"] = Field(
+        "diagonal",
+        description="mdlstm: sweeps from the corners (Graves & Schmidhuber 2009) or the sides (Stollenga et al. 2015).",
+    )
     heads: int = Field(4, ge=1, description="transformer: heads of attention.")
     feedforward: int = Field(768, ge=1, description="transformer: width of the feed-forward layers.")
     positions: Literal["sinusoidal", "learned", "none"] = Field(
@@ -71,6 +79,28 @@ def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
             "Give channels from 1 up, and strides from 1 to 3, such as model.channels=[32,64].",
         )
     return strides
+
+
+def plane_encoder(settings: RecognizerSettings, kind: str) -> PlaneEncoder:
+    """The multi-dimensional LSTM that the settings describe, or an error that says why there is none."""
+    if kind != "line":
+        why = {
+            "audio": "recordings: it adds up the rows of a column, and the bands of a sound must stay apart",
+            "frames": "frames: they have no rows",
+        }
+        raise UserError(f"model.kind=mdlstm reads pictures of lines, not {why[kind]}.", "Use model.kind=recurrent.")
+    if not settings.bidirectional:
+        raise UserError(
+            "model.kind=mdlstm reads a line from all four directions, so it cannot have model.bidirectional=false.",
+            "Use model.bidirectional=true, or model.kind=recurrent.",
+        )
+    if settings.peephole == "previous":
+        raise UserError(
+            "model.peephole=previous is not for model.kind=mdlstm.", "Its output gate reads the new state: use current."
+        )
+    form, peephole = settings.form, settings.peephole == "current"
+    parts = (settings.channels[-1], settings.hidden_size, settings.num_layers, settings.dropout)
+    return PlaneEncoder(*parts, form=form, peephole=peephole)
 
 
 class RecognizerOutput(NamedTuple):
@@ -122,7 +152,11 @@ class Recognizer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         width = self.input.output_size
         self.layer: Any = None
-        if settings.kind == "transformer":
+        self.plane: PlaneEncoder | None = None
+        if settings.kind == "mdlstm":
+            self.plane = plane_encoder(settings, kind)
+            self.scores = nn.Linear(self.plane.output_size, labels)
+        elif settings.kind == "transformer":
             if settings.hidden_size % settings.heads:
                 raise UserError(
                     f"model.hidden_size={settings.hidden_size} is not divisible by model.heads={settings.heads}.",
@@ -148,6 +182,8 @@ class Recognizer(nn.Module):
         x = self.dropout(x)
         if self.layer is not None:
             x, _ = self.layer(x, lengths=lengths)
+        elif self.plane is not None:
+            x = self.plane(x, lengths)
         else:
             mask = real_steps(lengths, x.shape[1])
             x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
@@ -156,6 +192,7 @@ class Recognizer(nn.Module):
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[RecognizerOutput, Trace | None, Tensor | None]:
         """`forward`, and the trace of recurrent layers, or a Transformer's attention (L, N, T, T) of the first row.
 
+        A multi-dimensional LSTM has neither.
         `change` is applied to the layers' input.
         """
         assert batch.lengths is not None
@@ -164,6 +201,9 @@ class Recognizer(nn.Module):
         if self.layer is not None:
             trace: Trace = self.layer.trace(x, lengths=lengths)
             return RecognizerOutput(self.scores(trace.output).float().log_softmax(-1), lengths), trace, None
+        if self.plane is not None:
+            scores = self.scores(self.plane(x, lengths))
+            return RecognizerOutput(scores.float().log_softmax(-1), lengths), None, None
         mask = real_steps(lengths, x.shape[1])
         x, weights = self.encoder.visible(self.positions(self.project(x)), mask)
         seen = torch.stack(weights, dim=1)[0].detach()

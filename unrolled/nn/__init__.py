@@ -14,6 +14,7 @@ from unrolled.nn.ctc import ctc_align, ctc_loss, find_infeasible
 from unrolled.nn.handover import to_torch
 from unrolled.nn.init import INITS, initialize
 from unrolled.nn.layers import GRU, LSTM, RNN
+from unrolled.nn.plane import MDLSTM
 from unrolled.nn.positions import POSITIONS, Positions
 from unrolled.nn.recurrent import Recurrent
 from unrolled.nn.stack import COMBINATIONS
@@ -25,6 +26,7 @@ __all__ = [
     "GRU",
     "INITS",
     "LSTM",
+    "MDLSTM",
     "POSITIONS",
     "RNN",
     "SCORES",

@@ -21,11 +21,12 @@ from tests.tasks.recognition import (
     marks,
     tone,
     words,
+    write_lines,
     write_recordings,
 )
 from tests.tasks.recognize.conftest import WRITERS
 from tests.tolerances import assert_close
-from unrolled import Model, api
+from unrolled import Model, UserError, api
 from unrolled.jobs import TrainingJob
 from unrolled.search import NGram
 from unrolled.tasks.recognize.batches import feature_store, features_batch
@@ -58,6 +59,24 @@ def test_lines_are_read(reader: Model) -> None:
     assert [a.text for a in reader.predict([marks("ab c"), marks("ccb"), marks("a a a")])] == ["ab c", "ccb", "a a a"]
 
 
+def test_a_multi_dimensional_network_reads_lines(tmp_path: Path) -> None:
+    """It learns, comes back from its file with the same answer, and its trace says what it cannot show."""
+    texts = ["a", "b", "c", "ab", "ca", "bc", "cb", "ba"]
+    file = write_lines(tmp_path, texts)
+    small = {"model.kind": "mdlstm", "model.channels": [4, 8], "model.strides": [2, 1], "model.hidden_size": 8}
+    settings = {**SMALL, **small, "model.peephole": "current", "train.max_steps": 40, "train.eval_every": 40}
+    model = unrolled.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
+    assert model.evaluate(file)["cer"] < 0.1
+    picture = marks(texts[0])
+    found = model.predict(picture)
+    assert unrolled.load(tmp_path / "run").predict(picture) == found
+    trace = model.trace(picture)
+    assert trace.answer == found.text
+    assert set(trace.kinds) >= {"frames", "gradients"}
+    with pytest.raises(UserError, match="A multi-dimensional LSTM has a state for each pixel and direction, not for "):
+        trace.figure("gates")
+
+
 @pytest.mark.parametrize("kind", ["recurrent", "transformer"])
 def test_it_overfits_eight_examples(kind: str, tmp_path: Path) -> None:
     """Transcripts drawn at random: nothing but learning by heart gets them right."""
@@ -78,6 +97,8 @@ def test_it_overfits_eight_examples(kind: str, tmp_path: Path) -> None:
         ("audio", {"model.bidirectional": False}),
         ("line", {}),
         ("line", {"model.bidirectional": False, "model.channels": [4, 4], "model.strides": [3, 2]}),
+        ("line", {"model.kind": "mdlstm", "model.num_layers": 2}),
+        ("line", {"model.kind": "mdlstm", "model.form": "parallel"}),
         ("frames", {}),
         ("frames", {"model.kind": "transformer"}),
         ("audio", {"model.kind": "transformer", "model.bidirectional": False}),
@@ -128,19 +149,12 @@ def test_small_images_in_sequence_are_read(tmp_path: Path) -> None:
     assert model.assets.reader.shape == (8, 8)
 
 
-def test_phonemes_are_symbols(tmp_path: Path) -> None:
-    texts = [" ".join({"a": "AH", "b": "B", "c": "SH"}[c] for c in text.replace(" ", "")) for text in words(60)]
-    table = [frames(text.replace(" ", ""), i) for i, text in enumerate(words(60))]
-    file = tmp_path / "phones.npz"
-    np.savez(file, frames=np.concatenate(table), lengths=[len(one) for one in table], texts=np.array(texts))
-    settings = {**SMALL, "data.level": "symbols"}
-    model = unrolled.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
-    assert model.predict(frames("abca")).text == "AH B SH AH"
-    lexicon = tmp_path / "words.txt"
-    lexicon.write_text("bush B AH SH\nash AH SH\n")
-    assert model.predict(frames("bacac"), lexicon=str(lexicon)).text == "bush ash"
-    scores = model.evaluate(file)
-    assert scores["cer"] == scores["wer"] < 0.05
+def test_letters_are_no_kind_of_references(listener: Model, place: Path) -> None:
+    with pytest.raises(UserError) as error:
+        listener.evaluate(place / "listener" / "train.tsv", reference_kind="labels")
+    assert str(error.value) == (
+        "reference_kind=labels tells words from labels, and this model's labels are letters. Leave it out."
+    )
 
 
 def test_times_are_where_the_letters_are(listener: Model, reader: Model) -> None:

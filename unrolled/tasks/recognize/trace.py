@@ -36,6 +36,11 @@ OPTIONS = (
     TraceOption("beam", 6, "Beginnings that a search holds after each frame.", int),
 )
 
+PLANE = dict.fromkeys(
+    ("states", "gates", "norms", "flow"),
+    "A multi-dimensional LSTM has a state for each pixel and direction, not for each step: look at the frames.",
+) | {"attention": "A multi-dimensional LSTM has no attention."}
+
 MOST_SEARCHED = 1500  # frames; the search that can be watched is a slow one
 
 
@@ -98,7 +103,7 @@ def trace_features(
         attention={} if weights is None else {"frame → frame": AttentionMap(kept, kept, weights)},
         beams=beams,
         frames=_frames(model, log_probs.detach(), wanted, features, moment(len(log_probs))),
-        reasons=reasons if trace is not None else reasons | TRANSFORMER,
+        reasons=reasons if trace is not None else reasons | (PLANE if weights is None else TRANSFORMER),
         truth=truth,
         right=None if truth is None else labels.text(said) == labels.text(labels.ids(truth)) == truth,
         follows=follows,
