@@ -145,7 +145,7 @@ def train(kind: str, data: Path, out: Path) -> Model:
 
 
 def facts_of(file: str) -> dict[str, str]:
-    """What a file makes of keys that are left to it."""
+    """Values of keys that are left to a file."""
     return {"data__kind": "audio"} if file.startswith("sounds") else {"data__kind": "line"} if "lines" in file else {}
 
 

@@ -35,7 +35,7 @@ def but(*values: Any) -> But:
 
 
 def only(*alternatives: Mapping[str, Any], **conditions: Any) -> dict[str, Any]:
-    """What a key belongs to, for its Field: a value, one of a tuple, or `but(...)`, for each name.
+    """The keys that a key belongs to, for its Field: a value, one of a tuple, or `but(...)`, for each name.
 
     Of several alternatives one has to hold.
     """
@@ -100,7 +100,7 @@ class _Applies:
         self.config, self.facts, self.data_read, self.known = config, facts, data_read, keys(type(config))
 
     def why_not(self, path: str) -> str | None:
-        """What a key belongs to, and what is the case instead, in words; None if it applies."""
+        """The keys that a key belongs to, and their values, in words; None if it applies."""
         unmet = self._unmet(path)
         return None if unmet is None else f"it belongs to {unmet[0]}, and {unmet[1]}"
 

@@ -27,7 +27,7 @@ def unchanged(x: Tensor) -> Tensor:
 
 RECURRENT = only(kind=("recurrent", "stepwise"))
 TRANSFORMER = only(kind="transformer")
-"""What keys of recurrent layers and of Transformers belong to, in tasks with several kinds of models."""
+"""The kinds that keys of recurrent layers and of Transformers belong to, in tasks with several kinds of models."""
 
 
 class RecurrentSettings(Section):

@@ -145,7 +145,7 @@ class Task(ABC):
         return keys | {f"data.{name}": getattr(config.data, name) for name in self.inherited}
 
     def facts(self, config: Any, assets: Any) -> dict[str, Any]:
-        """What the data decided, by name: conditions of keys ask for it (`unrolled.config.applies`)."""
+        """Decisions of the data, by name: conditions of keys ask for it (`unrolled.config.applies`)."""
         return {}
 
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027

@@ -74,7 +74,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def facts(images: str) -> dict[str, str]:
-    """What a file of features makes of keys that are left to it."""
+    """Values of keys that are left to a file of features."""
     if not images.endswith(".npz"):
         return {"pictures": "pixels"}
     with np.load(images) as file:

@@ -92,7 +92,7 @@ class Reader:
         return cls(tokenizer=train_tokenizer(level, inputs, min_count=least, max_size=settings.max_size))
 
     def facts(self) -> dict[str, Any]:
-        """What the inputs are: see `Task.facts`."""
+        """The kind of the inputs: see `Task.facts`."""
         if self.frames:
             return {"inputs": "frames"}
         level = "word" if self.tokenizer is None else self.tokenizer.level
