@@ -155,6 +155,48 @@ def test_a_blank_that_nothing_tells_is_asked_for(folder: Path) -> None:
         run("first.npz", "--labels", "first.txt")
 
 
+@pytest.mark.parametrize(
+    ("texts", "words", "told"),
+    [
+        ("first\tAH B B\nsecond\tB B", False, "first\tAH B B\nsecond\tB B\n2 references: phone errors 0.00%\n"),
+        ("first\tAH B B\nsecond\tB B", True, "first\tab be\nsecond\tbe be\n2 references: phone errors 0.00%\n"),
+        (
+            "first\tab be\nsecond\tbe",
+            True,
+            "first\tab be\nsecond\tbe be\n2 references: word errors 33.33%, character errors 42.86%\n",
+        ),
+    ],
+)
+def test_references_are_words_or_phones(folder: Path, texts: str, words: bool, told: str) -> None:
+    (folder / "labels.txt").write_text("-\nAH\nB\n|\n")
+    (folder / "words.txt").write_text("ab AH B\nbe B\n")
+    (folder / "texts.tsv").write_text(texts + "\n")
+    np.savez("posteriors.npz", first=one_hot([1, 2, 0, 2]), second=one_hot([2, 0, 2]))
+    given = ("--lexicon", "words.txt", "--separator", "none") if words else ()
+    result = CliRunner().invoke(app, ["decode", *COMMON, *given, "--references", "texts.tsv"], catch_exceptions=False)
+    assert result.stdout + result.stderr == told
+    if not words:
+        with pytest.raises(UserError, match=r"--reference-kind words needs the words\. Give them: --lexicon FILE"):
+            run(*COMMON, "--references", "texts.tsv", "--reference-kind", "words")
+
+
+def test_reference_kinds_are_checked(folder: Path) -> None:
+    (folder / "texts.tsv").write_text("first\tab b\nsecond\tbb\n")
+    wrong = {
+        ("--references", "texts.tsv", "--reference-kind", "labels"): (
+            "--reference-kind tells words from labels, and these labels are letters. Leave it out."
+        ),
+        ("--reference-kind", "labels"): "--reference-kind is about the true texts. Give them: --references FILE.",
+        ("--references", "texts.tsv", "--reference-kind", "word"): (
+            "Unknown reference_kind 'word'. Did you mean 'words'? Choices: labels, words."
+        ),
+    }
+    for given, message in wrong.items():
+        with pytest.raises(UserError) as error:
+            run(*COMMON, *given)
+        assert str(error.value) == message
+
+
 def test_weights_are_tuned_on_references(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two words that sound alike: the model prefers the wrong one until it counts for little enough."""
     sound = one_hot([1, 3, 2], height=3.0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests import warm
 from tests.cli.test_generate import call
 from tests.tasks.tag.conftest import SMALL, columns_text
+from tests.tasks.tag.test_tag_frames import gestures
 from unrolled.model_file import read_about
 
 SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
@@ -94,7 +96,7 @@ def test_broken_files_are_said_with_their_line(
 def test_an_option_of_another_task(folder: Path) -> None:
     code, _, said = call("run", folder, "--text", "a", "--temperature", "1")
     assert code == 2
-    assert said.startswith("unrolled: --temperature is not for a model of tag. Leave it out.")
+    assert said.startswith("unrolled: --temperature is not for a model of tag. It takes --segments")
 
 
 def test_a_sentence_is_no_line_of_columns(chunks: Path, tmp_path: Path) -> None:
@@ -121,3 +123,16 @@ def test_ends_of_lines_come_back(folder: Path, tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + columns_text().replace("\n", "\r\n").encode())
     found = warm.unrolled("run", folder, path, check=True)
     assert found.stdout.encode() == path.read_bytes()
+
+
+def test_frames_from_training_to_inspection(tmp_path: Path) -> None:
+    np.savez(tmp_path / "frames.npz", **gestures())
+    few = ("--set", "train.max_steps=2", "--set", "model.hidden_size=4", "--set", "train.batch_size=8")
+    assert call("train", "tag", "--train", tmp_path / "frames.npz", "--out", tmp_path / "run", *few)[0] == 0
+    code, out, _ = call("run", tmp_path / "run", tmp_path / "frames.npz", "--format", "csv", "--segments")
+    assert code == 0
+    assert out.startswith("sequence,start,end,tag\n1,0,")
+    assert "overlap_f1" in call("eval", tmp_path / "run", tmp_path / "frames.npz")[1]
+    assert "frames of shape (3,)" in call("check", "tag", "--train", tmp_path / "frames.npz", *few)[1]
+    drawn = call("inspect", tmp_path / "run", "--example", "0", "--figures", tmp_path / "figures", "--only", "losses")
+    assert drawn[1].strip() == str(tmp_path / "figures" / "losses.png")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 Scheme = Literal["IOB1", "IOB2", "BIOES", "BILOU"]
@@ -59,6 +59,16 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
                 spans.append(Span(kind, at, at + 1))
         before = (mark, kind)
     return spans
+
+
+def runs_of(tags: Sequence[str]) -> list[Span]:
+    """The runs of equal tags: every step belongs to one.
+
+    >>> runs_of(["sil", "sil", "a", "sil"])
+    [Span(kind='sil', start=0, end=2), Span(kind='a', start=2, end=3), Span(kind='sil', start=3, end=4)]
+    """
+    starts = [at for at, tag in enumerate(tags) if at == 0 or tag != tags[at - 1]]
+    return [Span(tags[start], start, end) for start, end in zip(starts, [*starts[1:], len(tags)], strict=True)]
 
 
 def tags_of(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
@@ -120,9 +130,14 @@ def may_follow(before: str | None, tag: str | None, scheme: Scheme) -> bool:
 
 
 def span_scores(
-    gold: Sequence[Sequence[str]], answers: Sequence[Sequence[str]]
+    gold: Sequence[Sequence[str]],
+    answers: Sequence[Sequence[str]],
+    find: Callable[[Sequence[str]], list[Span]] = spans_of,
+    name: str = "span",
 ) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
     """Precision, recall and F1 of spans with the right kind and ends, in total and by kind.
+
+    `find` gives the spans of a sequence of tags, and `name` begins the names of the scores.
 
     >>> span_scores([["B-NP", "I-NP", "O", "B-VP"]], [["B-NP", "I-NP", "B-VP", "B-VP"]])[0]
     {'span_precision': 0.666..., 'span_recall': 1.0, 'span_f1': 0.8}
@@ -131,13 +146,46 @@ def span_scores(
     found: Counter[str] = Counter()
     wanted: Counter[str] = Counter()
     for one, other in zip(gold, answers, strict=True):
-        true, answered = spans_of(one), spans_of(other)
+        true, answered = find(one), find(other)
         wanted.update(span.kind for span in true)
         found.update(span.kind for span in answered)
         right.update(span.kind for span in set(true) & set(answered))
     whole = _row(right.total(), found.total(), wanted.total())
     kinds = {kind: _row(right[kind], found[kind], wanted[kind]) for kind in sorted({*wanted, *found})}
-    return {f"span_{name}": whole[name] for name in ("precision", "recall", "f1")}, kinds
+    return {f"{name}_{score}": whole[score] for score in ("precision", "recall", "f1")}, kinds
+
+
+def overlap_f1(
+    gold: Sequence[Sequence[str]],
+    answers: Sequence[Sequence[str]],
+    find: Callable[[Sequence[str]], list[Span]] = runs_of,
+    least: float = 0.5,
+) -> float:
+    """The F1 of segments that overlap enough, F1@50 of Lea et al. 2017, over all sequences together.
+
+    An answered segment is right if it covers a true one of its kind with |∩| / |∪| ≥ `least`, the first one to do so.
+
+    >>> overlap_f1(["aaaabb"], ["aaabbb"]), overlap_f1(["aaaabb"], ["ababab"])
+    (1.0, 0.0)
+    """
+    right = found = wanted = 0
+    for one, other in zip(gold, answers, strict=True):
+        true, answered = find(one), find(other)
+        found, wanted = found + len(answered), wanted + len(true)
+        taken: set[Span] = set()
+        for span in answered:
+            alike = [(_overlap(span, wish), wish) for wish in true if wish.kind == span.kind]
+            share, best = max(alike, default=(0.0, span))
+            if share >= least and best not in taken:
+                taken.add(best)
+                right += 1
+    return 2 * right / max(1, found + wanted)
+
+
+def _overlap(one: Span, other: Span) -> float:
+    """|∩| / |∪| of two spans."""
+    both = max(0, min(one.end, other.end) - max(one.start, other.start))
+    return both / max(1, one.end - one.start + other.end - other.start - both)
 
 
 def _row(right: int, found: int, wanted: int) -> dict[str, Any]:

@@ -109,6 +109,15 @@ def word_batch(words: Words, sentences: Sequence[Sequence[str]]) -> tuple[Tensor
     return torch.from_numpy(ids), lengths, more
 
 
+def frame_batch(sequences: Sequence[NDArray[np.float32]], shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Sequences of frames of one shape, padded with zeros, (B, T, …), and their lengths (B,)."""
+    lengths = torch.tensor([len(frames) for frames in sequences])
+    table = np.zeros((len(sequences), max(1, int(lengths.max())), *shape), dtype=np.float32)
+    for row, frames in enumerate(sequences):
+        table[row, : len(frames)] = frames
+    return torch.from_numpy(table), lengths
+
+
 def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
     """Sequences of ids padded with zeros, (N, longest)."""
     table = np.zeros((len(arrays), max(1, *map(len, arrays), 1)), dtype=np.int64)
@@ -133,6 +142,11 @@ class ScaledInput(nn.Module):
         """Set the scaling; constant features are not scaled."""
         self.mean.copy_(torch.from_numpy(mean))
         self.deviation.copy_(torch.from_numpy(np.where(deviation > 1e-8, deviation, 1.0)))
+
+    def fit_to(self, sequences: Sequence[NDArray[np.float32]]) -> None:
+        """Set the scaling to the mean and deviation over all frames of some sequences."""
+        frames = np.concatenate(sequences)
+        self.fit(frames.mean(axis=0, dtype=np.float64), frames.std(axis=0, dtype=np.float64))
 
 
 class FrameInput(ScaledInput):

@@ -1,4 +1,4 @@
-"""Taggers: a tag for every word of a sentence, from both directions."""
+"""Taggers: a tag for every word of a sentence, or for every frame of a sequence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from unrolled.cells import Trace
 from unrolled.data import Batch
-from unrolled.models.inputs import WordInput
+from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
 from unrolled.nn.crf import CRF, log_partition_of_logs
 
@@ -23,9 +23,10 @@ class TaggerSettings(RecurrentSettings):
     """The `model` section of `tag`."""
 
     hidden_size: int = Field(200, ge=1, description="Units per layer and direction.")
-    num_layers: int = Field(1, ge=1, description="Number of stacked bidirectional recurrent layers.")
-    dropout: float = Field(
-        0.4, ge=0, lt=1, description="Dropout of the words' vectors, between layers and before the scores."
+    num_layers: int = Field(1, ge=1, description="Number of stacked recurrent layers.")
+    dropout: float = Field(0.4, ge=0, lt=1, description="Dropout of the input, between layers and before the scores.")
+    bidirectional: bool = Field(
+        True, description="Read in both directions; false: a tag depends on the past alone, and the model streams."
     )
     embedding_size: int = Field(100, ge=1, description="Embedding size of words; pretrained vectors have their own.")
     letter_size: int = Field(30, ge=1, description="Embedding size of letters.")
@@ -35,6 +36,7 @@ class TaggerSettings(RecurrentSettings):
         0.1, ge=0, lt=1, description="Probability in training that a word is masked, except for its letters."
     )
     tune_vectors: bool = Field(True, description="Train the pretrained vectors too.")
+    front: list[int] = Field([], description="Frames: sizes of dense layers before the recurrent ones.")
     output: Literal["auto", "softmax", "crf"] = Field(
         "auto",
         description="softmax scores each tag alone, crf the whole sequence; auto: crf if tags are spans (B-…, I-…).",
@@ -44,40 +46,30 @@ class TaggerSettings(RecurrentSettings):
 
 
 class Tagger(nn.Module):
-    """Words, their letters and features → recurrent layers in both directions → a score for each tag of each word."""
+    """Words with their letters and features, or frames → recurrent layers → a score for each tag at each step."""
 
     def __init__(
         self,
         settings: TaggerSettings,
+        inputs: WordInput | TokenInput | FrameInput,
         *,
-        words: int,
-        letters: int,
-        vector_size: int | None,
         features: Sequence[int],
         tags: int,
         crf: bool,
         forbidden: Forbidden | None = None,
     ) -> None:
         super().__init__()
-        self.input = WordInput(
-            words,
-            letters,
-            size=vector_size or settings.embedding_size,
-            letter_size=settings.letter_size,
-            letter_hidden=settings.letter_hidden,
-            word_dropout=settings.word_dropout,
-            frozen=vector_size is not None and not settings.tune_vectors,
-        )
+        self.input = inputs
         self.features = nn.ModuleList(nn.Embedding(size, settings.feature_size) for size in features)
         self.dropout = nn.Dropout(settings.dropout)
         width = self.input.output_size + settings.feature_size * len(features)
-        self.layer = recurrent_layer(settings, width, bidirectional=True)
-        self.scores = nn.Linear(2 * settings.output_size, tags)
+        self.layer = recurrent_layer(settings, width, bidirectional=settings.bidirectional)
+        self.scores = nn.Linear(settings.output_size * (2 if settings.bidirectional else 1), tags)
         self.crf = CRF(tags) if crf else None
         self.forbidden = forbidden
 
     def states(self, batch: Batch) -> Tensor:
-        """Outputs of the layers for each word, (B, T, 2·H)."""
+        """Outputs of the layers at each step, (B, T, H), or 2·H from both directions."""
         output, _ = self.layer(self.dropout(self._read(batch)), lengths=batch.lengths)
         states: Tensor = self.dropout(output)
         return states
@@ -88,12 +80,12 @@ class Tagger(nn.Module):
         return torch.cat(parts, dim=-1)
 
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers; `change` is applied to the words' vectors."""
+        """The scores, and the trace of the recurrent layers; `change` is applied to the input vectors."""
         trace: Trace = self.layer.trace(change(self._read(batch)), lengths=batch.lengths)
         return self.scores(trace.output), trace
 
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """The probability of each tag at each word, (B, T, K): the CRF's marginals, or the softmax."""
+        """The probability of each tag at each step, (B, T, K): the CRF's marginals, or the softmax."""
         if self.crf is None:
             return scores.softmax(-1)
         total = log_partition_of_logs(scores, self.crf.transitions, self.crf.start, self.crf.end, lengths).sum()
@@ -107,7 +99,7 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def decode(self, batch: Batch, scores: Tensor | None = None) -> list[list[int]]:
-        """The tags of each sentence: the most likely per word, or the most likely sequence."""
+        """The tags of each sequence: the most likely per step, or the most likely sequence."""
         assert batch.lengths is not None
         scores = self(batch) if scores is None else scores
         if self.crf is not None:
@@ -117,7 +109,7 @@ class Tagger(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, batch: Batch, scores: Tensor) -> Tensor:
-        """The probability of each tag at each word, (B, T, K), over the sequences that `decode` allows."""
+        """The probability of each tag at each step, (B, T, K), over the sequences that `decode` allows."""
         assert batch.lengths is not None
         if self.crf is None:
             return scores.float().softmax(-1)

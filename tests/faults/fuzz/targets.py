@@ -180,6 +180,8 @@ def _table_targets(data: Path) -> Iterator[Target]:
     yield Target("train-classify-parquet", "binary", ".parquet", parquet(table), _reads("classify"))
     labelled = npz(frames=np.arange(36, dtype=np.float32).reshape(6, 3, 2), labels=np.array(["a", "b"] * 3))
     yield Target("train-classify-npz", "zip", ".npz", labelled, _reads("classify"))
+    labelled = npz(frames=np.ones((8, 2), np.float32), labels=np.array(["a", "b"] * 4), lengths=np.array([3, 5]))
+    yield Target("train-tag-npz", "zip", ".npz", labelled, _reads("tag"))
     yield Target("train-translate-tsv", "text", ".tsv", pairs, _reads("translate"))
     both = "".join(
         json.dumps(dict(zip(("source", "target"), r.split("\t"), strict=True))) + "\n"

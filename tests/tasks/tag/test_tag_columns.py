@@ -15,6 +15,7 @@ import unrolled
 from tests.tasks.tag.conftest import SMALL, api_sentence, chunked, columns_text, network_of, run, small
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
+from unrolled.models.inputs import WordInput
 
 
 def test_text_that_ends_in_a_tag_is_still_text(chunks: Path, tmp_path: Path) -> None:
@@ -51,7 +52,9 @@ def test_pretrained_vectors(tuned: bool, chunks: Path, tmp_path: Path) -> None:
     vectors.write_text("ada 1 2 3\nparis 4 5 6\nrome -1 -2 -3\n")
     keys = {"data__vectors": str(vectors), "model__tune_vectors": tuned, "train__lr": 1e-3}
     model = small(chunks, tmp_path / "run", **keys)
-    weight = network_of(model).input.words.weight
+    inputs = network_of(model).input
+    assert isinstance(inputs, WordInput)
+    weight = inputs.words.weight
     words = model.assets.words
     expected = torch.tensor([[1.0, 2, 3], [4, 5, 6], [-1, -2, -3]])
     found = weight[words.ids(["Ada", "Paris", "Rome"])]

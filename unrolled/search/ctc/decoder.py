@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, cast
 
 import torch
@@ -19,6 +19,7 @@ from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.decoded import Decoded, Word
 from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordModel, WordPath
 from unrolled.search.ctc.label_scores import LabelScores
+from unrolled.search.ctc.label_text import are_symbols, label_text, words_between
 from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.posteriors import as_log_probs
@@ -41,6 +42,7 @@ class Decoder:
     - `separator`: a column, too. With one, words have one between them, and may have more of them there and at both
       ends.
     - `scorers`: add to the scores of labels (docs/scorers.md), in the Python search.
+    - `symbols`: labels are written with spaces between; none: if they have several letters, as phones have.
     - the rest: see `SearchOptions`.
 
     >>> frames = torch.tensor([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])  # reads "ab"
@@ -59,6 +61,7 @@ class Decoder:
         separator: int | str | None = None,
         backend: str = "auto",
         scorers: Sequence[Scorer] = (),
+        symbols: bool | None = None,
         **options: Any,
     ) -> None:
         check_options("Decoder", {name: value for name, value in options.items() if name not in OPTIONS}, OPTIONS)
@@ -68,6 +71,7 @@ class Decoder:
         self.doubles = blank == NO_BLANK and NO_BLANK not in self.labels
         self.blank = self._blank(blank)
         self.separator = None if separator is None else self._column("separator", separator)
+        self.symbols = are_symbols(self.labels, self.blank) if symbols is None else symbols
         self.lm = lm
         self.lexicon = None if lexicon is None else self._checked_lexicon(lexicon)
         if lm is not None and self.lexicon is None:
@@ -190,17 +194,7 @@ class Decoder:
             backend=self.backend,
             scorers=self.scorers,
         )
-        return [Decoded(one.score, one.labels, one.spans, self._between_separators(one)) for one in found]
-
-    def _between_separators(self, found: Decoded) -> list[Word]:
-        words: list[list[int]] = [[]]
-        for i, label in enumerate(found.labels):
-            if label == self.separator:
-                words.append([])
-            else:
-                words[-1].append(i)
-        spelt = [("".join(self.labels[found.labels[i]] for i in word), word) for word in words if word]
-        return [Word(text, found.spans[word[0]][0], found.spans[word[-1]][1], None) for text, word in spelt]
+        return [replace(one, words=words_between(one, self.labels, self.separator, self.symbols)) for one in found]
 
 
 class DecoderStream:
@@ -247,7 +241,8 @@ class DecoderStream:
         for number, end in zip(found.words, found.word_ends, strict=True):
             known = number != UNKNOWN
             labels = self._decoder.labels
-            text = self._lexicon.words[number] if known else "".join(labels[i] for i in found.labels[first:end])
+            spelt = (labels[i] for i in found.labels[first:end])
+            text = self._lexicon.words[number] if known else label_text(spelt, self._decoder.symbols)
             words.append(Word(text, found.starts[first], found.ends[end - 1], known))
             first = end
         return Decoded(found.score, found.labels, spans, words, found.complete)

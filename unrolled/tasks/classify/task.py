@@ -144,8 +144,7 @@ class Classify(Task):
     def initialize(self, network: nn.Module, config: ClassifyConfig, assets: ClassifyAssets, data: Data) -> None:
         assert isinstance(network, Classifier)
         if isinstance(network.input, FrameInput):
-            frames = np.concatenate([example.input for example in data.train])
-            network.input.fit(frames.mean(axis=0, dtype=np.float64), frames.std(axis=0, dtype=np.float64))
+            network.input.fit_to([example.input for example in data.train])
         elif config.data.vectors is not None:
             assert isinstance(network.input, WordInput)
             assert assets.reader.words is not None

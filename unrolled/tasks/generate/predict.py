@@ -53,6 +53,7 @@ class TextWriter:
         self._tokenizer, self._backward = tokenizer, backward
         self._decoder, self._stop = StreamDecoder(tokenizer), StopStrings(stop)
         self._ids: list[int] = []
+        self._first = prompt[-1] if backward and len(prompt) > 1 else None  # of the prompt's text
         self.ended = False
         for number in prompt[1:]:
             self._decoder.feed(number)
@@ -73,11 +74,18 @@ class TextWriter:
         if self._backward:
             text = self._tokenizer.decode(self._ids[::-1])
             ends = [text.rindex(s) + len(s) for s in self._stop.strings if s in text]
-            return text[max(ends, default=0) :]
+            return self._before_prompt(text[max(ends, default=0) :])
         if self.ended:
             return ""
         piece, _ = self._stop.feed(self._decoder.finish())
         return piece + self._stop.finish()
+
+    def _before_prompt(self, text: str) -> str:
+        """The text, and the blank between it and the prompt if the tokenizer puts one there."""
+        if not text or self._first is None:
+            return text
+        after, alone = (self._tokenizer.piece(self._first, before) for before in (self._ids[0], None))
+        return text + after.removesuffix(alone).decode()
 
 
 def write_texts(

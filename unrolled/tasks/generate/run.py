@@ -43,7 +43,8 @@ class GenerateRunner(Runner):
         return {"prompt": one, "text": answer}
 
     def line(self, one: str, answer: str) -> str:
-        return f"{one}{answer}\n"
+        """The whole text: a backward model's answer stands before the prompt."""
+        return f"{answer}{one}\n" if direction_of(self.model) == "backward" else f"{one}{answer}\n"
 
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """log p of each text as a line of its own, its end included."""

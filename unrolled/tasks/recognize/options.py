@@ -17,6 +17,12 @@ WORD_BONUS = Option("word_bonus", "Score added per word, in nats", float, defaul
 UNKNOWN_PENALTY = Option(
     "unknown_penalty", "Score added per word outside the lexicon. Default: only words of the lexicon", float
 )
+MERGE = Option(
+    "merge",
+    "Score of paths that read the same: sum, or max for the best of them",
+    default_text="sum, or max with a lexicon",
+    choices=("sum", "max"),
+)
 WINDOW = Option(
     "window",
     "Cut longer inputs at silence or white space; in seconds, or line heights of an image",
@@ -26,9 +32,16 @@ WINDOW = Option(
 RATE = Option("rate", "Samples per second of raw 16-bit sound, from standard input (-) or a .raw file", float)
 TUNE = Option("tune", "Find the --lm-weight and --word-bonus with the fewest errors on FILE", bool)
 
-WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, WINDOW)
+REFERENCE_KIND = Option(
+    "reference_kind",
+    "The transcripts of FILE are words of the lexicon, or labels",
+    default_text="found from the transcripts",
+    choices=("words", "labels"),
+)
+
+WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, MERGE, WINDOW)
 TRAIN = ()
 PREDICT = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
-EVAL = (BEAM, *WORDS, TUNE, *shared.python_only((N_BEST, SCORERS)))
+EVAL = (BEAM, *WORDS, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=PREDICT)

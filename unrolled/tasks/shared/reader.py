@@ -13,7 +13,7 @@ from torch import Tensor
 from unrolled.config.stored import DAMAGED, Size, stored_entry
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.models.inputs import FrameInput, TokenInput, WordInput, padded, word_batch
+from unrolled.models.inputs import FrameInput, TokenInput, WordInput, frame_batch, padded, word_batch
 from unrolled.tasks.shared.levels import classifier_level
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
 from unrolled.text.vectors import Vectors
@@ -132,10 +132,8 @@ class Reader:
             return Batch(ids, targets, lengths=lengths, more=more)
         if self.tokenizer is not None:
             return Batch(padded(inputs), targets, lengths=lengths)
-        table = np.zeros((len(inputs), max(1, int(lengths.max())), *self.frames), dtype=np.float32)
-        for row, frames in enumerate(inputs):
-            table[row, : len(frames)] = frames
-        return Batch(torch.from_numpy(table), targets, lengths=lengths)
+        frames, lengths = frame_batch(inputs, self.frames)
+        return Batch(frames, targets, lengths=lengths)
 
     def tokens(self, one: Any) -> list[str]:
         """The name of each step, for figures; frames are numbered."""

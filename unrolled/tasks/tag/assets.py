@@ -1,4 +1,4 @@
-"""The vocabularies of a tagger, and batches of sentences. Stored in the model file."""
+"""The vocabularies of a tagger, and batches of sentences or frames. Stored in the model file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unrolled.config.stored import Size, stored_entry
+from unrolled.config.stored import DAMAGED, Size, stored_as, stored_entry
 from unrolled.data import Batch
+from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.metrics.spans import Scheme, may_follow, spans_of, tags_of
-from unrolled.models.inputs import word_batch
+from unrolled.models.inputs import frame_batch, word_batch
 from unrolled.models.tagger import Forbidden
 from unrolled.text.vocabulary import Vocabulary
 from unrolled.text.words import Words
@@ -23,19 +24,36 @@ from unrolled.text.words import Words
 
 @dataclass(frozen=True)
 class TagAssets:
-    """The vocabularies of the training sentences: words and letters, values of features, tags and their scheme."""
+    """The vocabularies of the training sentences: words and letters, values of features, tags and their scheme.
 
-    words: Words
+    A tagger of vectors has the shape of its `frames` in place of `words`.
+    """
+
+    words: Words | None
     features: tuple[Vocabulary, ...]
     tags: Vocabulary  # as the data has them
     scheme: Scheme | None  # how they mark spans, if they do
     inner: Vocabulary | None = None  # the same spans in BIOES tags, where that is what the network learns
     vector_size: int | None = None  # of pretrained vectors
     untrained: tuple[int, int] = (0, 0)  # first and, exclusive, last word that has a vector but is in no sentence
+    frames: tuple[int, ...] = ()  # the shape of one frame
 
-    def collate(self, sentences: Sequence[Sentence]) -> Batch:
-        """Sentences side by side; the target of a tag that training never saw is −1."""
-        inputs, lengths, more = word_batch(self.words, [sentence.words for sentence in sentences])
+    def collate(self, examples: Sequence[Tagged]) -> Batch:
+        """Sequences side by side; the target of a tag that training never saw is −1."""
+        if self.words is None:
+            return self._collate_frames([one for one in examples if isinstance(one, TaggedFrames)])
+        return self._collate_words(self.words, [one for one in examples if isinstance(one, Sentence)])
+
+    def _collate_frames(self, sequences: Sequence[TaggedFrames]) -> Batch:
+        inputs, lengths = frame_batch([one.frames for one in sequences], self.frames)
+        targets = np.zeros(inputs.shape[:2], dtype=np.int64)
+        for row, one in enumerate(sequences):
+            if one.tags is not None:
+                targets[row, : len(one)] = self.targets(one.tags)
+        return Batch(inputs, torch.from_numpy(targets), lengths=lengths)
+
+    def _collate_words(self, words: Words, sentences: Sequence[Sentence]) -> Batch:
+        inputs, lengths, more = word_batch(words, [sentence.words for sentence in sentences])
         targets = np.zeros(inputs.shape, dtype=np.int64)
         features = np.zeros((*inputs.shape, len(self.features)), dtype=np.int64)
         for row, sentence in enumerate(sentences):
@@ -78,6 +96,7 @@ class TagAssets:
 
     def trained(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """True for words of the training sentences."""
+        assert self.words is not None
         ids = self.words.ids(words)
         return (ids > 0) & ((ids < self.untrained[0]) | (ids >= self.untrained[1]))
 
@@ -91,8 +110,10 @@ class TagAssets:
         last = torch.tensor([not may_follow(tag, None, scheme) for tag in names])
         return transitions, first, last
 
-    def extended(self, sentences: Sequence[Sentence], features: int) -> TagAssets:
+    def extended(self, examples: Sequence[Tagged], features: int) -> TagAssets:
         """Also knows what is new in these; what was known keeps its number."""
+        check_kind(examples, self.frames)
+        sentences = [one for one in examples if isinstance(one, Sentence)]
         if features != len(self.features):
             raise UserError(
                 f"The model to start from reads {len(self.features)} feature columns, not {features}.",
@@ -100,21 +121,22 @@ class TagAssets:
             )
         return replace(
             self,
-            words=self.words.extended(s.words for s in sentences),
+            words=None if self.words is None else self.words.extended(s.words for s in sentences),
             features=tuple(old.extended(values_of(sentences, i)) for i, old in enumerate(self.features)),
-            tags=self.tags.extended(outer_tags(sentences, spans=self.inner is not None)),
-            inner=None if self.inner is None else self.inner.extended(inner_tags(sentences)),
+            tags=self.tags.extended(outer_tags(examples, spans=self.inner is not None)),
+            inner=None if self.inner is None else self.inner.extended(inner_tags(examples)),
         )
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "words": self.words.to_json(),
+            "words": None if self.words is None else self.words.to_json(),
             "features": [values.to_json() for values in self.features],
             "tags": self.tags.to_json(),
             "scheme": self.scheme,
             "inner": None if self.inner is None else self.inner.to_json(),
             "vector_size": self.vector_size,
             "untrained": list(self.untrained),
+            "frames": list(self.frames),
         }
 
     @classmethod
@@ -122,16 +144,39 @@ class TagAssets:
         def entry(name: str, kind: Any) -> Any:
             return stored_entry(stored, name, kind, "tagger")
 
-        inner = entry("inner", dict[str, Any] | None)
+        words, inner = (entry(name, dict[str, Any] | None) for name in ("words", "inner"))
+        frames = stored_as(tuple[Size, ...], stored.get("frames", []), "shape of frames")
+        if (words is None) != bool(frames) or len(frames) > 3:
+            raise UserError("The stored tagger is damaged: expected words or frames.", DAMAGED)
         return cls(
-            Words.from_json(entry("words", dict[str, Any])),
+            None if words is None else Words.from_json(words),
             tuple(Vocabulary.from_json(values) for values in entry("features", list[dict[str, Any]])),
             Vocabulary.from_json(entry("tags", dict[str, Any])),
             entry("scheme", Scheme | None),
             None if inner is None else Vocabulary.from_json(inner),
             entry("vector_size", Size | None),
             entry("untrained", tuple[int, int]),
+            frames,
         )
+
+
+def frame_shape(examples: Sequence[Tagged]) -> tuple[int, ...]:
+    """The shape of the frames of all examples, () of sentences; an error where they differ."""
+    first = examples[0]
+    shape = first.frames.shape[1:] if isinstance(first, TaggedFrames) else ()
+    check_kind(examples, shape)
+    return shape
+
+
+def check_kind(examples: Sequence[Tagged], frames: tuple[int, ...]) -> None:
+    """An error for words where frames are expected, the reverse, or frames of another shape."""
+    expected = f"Expected an array of frames (steps, {', '.join(map(str, frames))})." if frames else "Expected words."
+    for one in examples:
+        if isinstance(one, TaggedFrames) != bool(frames):
+            what = "frames" if isinstance(one, TaggedFrames) else "words"
+            raise UserError(f"{one.place or 'The input'} holds {what}.", expected)
+        if isinstance(one, TaggedFrames) and one.frames.shape[1:] != frames:
+            raise UserError(f"{one.place or 'The input'} has frames of shape {one.frames.shape[1:]}.", expected)
 
 
 def values_of(sentences: Sequence[Sentence], feature: int) -> list[str]:
@@ -139,18 +184,18 @@ def values_of(sentences: Sequence[Sentence], feature: int) -> list[str]:
     return sorted({value for sentence in sentences for value in sentence.features[feature]})
 
 
-def outer_tags(sentences: Sequence[Sentence], *, spans: bool) -> list[str]:
+def outer_tags(examples: Sequence[Tagged], *, spans: bool) -> list[str]:
     """All tags, and with `spans` all that spans of their kinds can need when BIOES tags are turned into IOB ones."""
-    tags = {tag for sentence in sentences for tag in sentence.tags or ()}
+    tags = {tag for one in examples for tag in one.tags or ()}
     if spans:
-        kinds = {span.kind for sentence in sentences for span in spans_of(sentence.tags or ())}
+        kinds = {span.kind for one in examples for span in spans_of(one.tags or ())}
         tags |= {f"{mark}-{kind}" if kind else mark for mark in "BI" for kind in kinds} | {"O"}
     return sorted(tags)
 
 
-def inner_tags(sentences: Sequence[Sentence]) -> list[str]:
+def inner_tags(examples: Sequence[Tagged]) -> list[str]:
     """The BIOES tags of the same spans."""
-    given = (sentence.tags or () for sentence in sentences)
+    given = (one.tags or () for one in examples)
     return sorted({tag for tags in given for tag in tags_of(spans_of(tags), len(tags), "BIOES")})
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from unrolled.config import Section
+from unrolled.data.readers.tagged.frames import holds_frames
 from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
 from unrolled.data.readers.tagged.tag_names import parse_tag_names
@@ -17,9 +18,13 @@ from unrolled.training import TrainSettings
 
 
 class TagData(Section):
-    """The data: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines or Parquet; all but the last also as .gz."""
+    """The data: CoNLL-U, columns as in CoNLL-2000 and 2003, JSON lines, Parquet; or frames in .npz files."""
 
-    train: str | None = Field(None, description="Sentences with tags; none: source code of Python's own library.")
+    train: str | None = Field(
+        None,
+        description="Sentences with tags; frames with labels, .npz or a folder of them; none: source code of Python's "
+        "own library.",
+    )
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
     valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
     column: Literal["upos", "xpos", "feats", "deprel", "lemma", "head", "deps", "misc"] = Field(
@@ -29,8 +34,8 @@ class TagData(Section):
     tag_column: int | str | None = Field(None, description="Other files: where tags are; none: the last column, tags.")
     tag_names: str | list[str] | None = Field(
         None,
-        description="JSON lines, Parquet: the names of tags that are whole numbers, in their order: a list, text with "
-        "commas, or a file; none: those in the file's metadata.",
+        description="JSON lines, Parquet, frames: the names of tags that are whole numbers, in their order: a list, "
+        "text with commas, or a file; none: those in the file's metadata.",
     )
     feature_columns: int | str | list[int | str] = Field(
         [], description="Further columns for the model to read, such as parts of speech: numbers, or names."
@@ -70,6 +75,9 @@ def check_columns(settings: TagData, *, inherited: bool) -> None:
     if settings.train is None and settings.features:
         raise _does_not_apply(settings, "feature_columns", "There is no file to train on", "Give one with data.train.")
     files = [file for file in (settings.train, settings.valid) if file is not None]
+    if any(map(holds_frames, files)):
+        _check_for_frames(settings, files[0], given)
+        return
     conllu = [format_of(Path(file)) == "conllu" for file in files] if given else []
     for key in given:
         if not files:
@@ -80,6 +88,13 @@ def check_columns(settings: TagData, *, inherited: bool) -> None:
         if key != "column" and all(conllu):
             fix = "Leave it out: words are in the column form, and data.column says which one is learnt."
             raise _does_not_apply(settings, key, f"{files[0]} is CoNLL-U", fix)
+
+
+def _check_for_frames(settings: TagData, file: str, given: list[str]) -> None:
+    """An error for a key about words, where the files hold frames."""
+    words = [*given, *(key for key in ("feature_columns", "vectors") if getattr(settings, key))]
+    for key in words:
+        raise _does_not_apply(settings, key, f"{file} holds frames", "Leave it out: `labels` are what is learnt.")
 
 
 def _does_not_apply(settings: TagData, key: str, why: str, fix: str) -> UserError:

@@ -1,4 +1,4 @@
-"""Facts about tagged sentences."""
+"""Facts about tagged sentences and frames."""
 
 from __future__ import annotations
 
@@ -14,17 +14,30 @@ from unrolled.tasks.tag.config import TagConfig
 
 class TagDescription(Description):
     def statistics(self, config: TagConfig, data: Data, assets: TagAssets) -> dict[str, Any]:
-        seen, counts = {s.words for s in data.train}, Counter(tag for s in data.train for tag in s.tags)
-        lengths = [len(s) for s in data.train]
+        counts = Counter(tag for one in data.train for tag in one.tags)
+        lengths, seen = [len(one) for one in data.train], {one.key for one in data.train}
         shown = ", ".join(f"{tag} {count}" for tag, count in counts.most_common(8)) + (", …" if len(counts) > 8 else "")
+        what, unit = ("sequences", "frames") if assets.frames else ("sentences", "words")
         return {
-            "train sentences": f"{len(data.train)}, {sum(lengths)} words",
-            "valid sentences": f"{len(data.valid)}, {sum(len(s) for s in data.valid)} words",
+            f"train {what}": f"{len(data.train)}, {sum(lengths)} {unit}",
+            f"valid {what}": f"{len(data.valid)}, {sum(len(one) for one in data.valid)} {unit}",
             "tags": f"{len(counts)}: {shown}",
             "spans": assets.scheme or "none",
-            "reads": f"words, {len(assets.words.vocabulary):,} known, {len(assets.words.letters)} letters",
-            "sentence length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)} words",
-            "valid words unknown": int(sum((~assets.trained(s.words)).sum() for s in data.valid)),
-            "valid tags never in train": sum(tag not in counts for s in data.valid for tag in s.tags),
-            "valid sentences also in train": f"{sum(s.words in seen for s in data.valid)} of {len(data.valid)}",
+            "reads": _reads(assets),
+            f"{what[:-1]} length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)} {unit}",
+            **_unknown_words(data, assets),
+            "valid tags never in train": sum(tag not in counts for one in data.valid for tag in one.tags),
+            f"valid {what} also in train": f"{sum(one.key in seen for one in data.valid)} of {len(data.valid)}",
         }
+
+
+def _reads(assets: TagAssets) -> str:
+    if assets.words is None:
+        return f"frames of shape {assets.frames}"
+    return f"words, {len(assets.words.vocabulary):,} known, {len(assets.words.letters)} letters"
+
+
+def _unknown_words(data: Data, assets: TagAssets) -> dict[str, int]:
+    if assets.words is None:
+        return {}
+    return {"valid words unknown": int(sum((~assets.trained(one.words)).sum() for one in data.valid))}

@@ -1,19 +1,26 @@
-"""The tags of sentences."""
+"""The tags of sentences and of frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from unrolled.data import Buckets
+from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.tables.read_table import Row
+from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
 from unrolled.data.readers.tagged.read_sentences import sentence_of
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
+from unrolled.metrics.spans import Span, runs_of, spans_of
 from unrolled.model import Model
 from unrolled.models.tagger import Tagger
+from unrolled.tasks.tag.assets import check_kind
 from unrolled.tasks.tag.config import TagConfig, TagData
 from unrolled.tasks.tag.documents import words_of
 
@@ -44,7 +51,68 @@ def decode(model: Model, batches: Buckets, *, probabilities: bool = False) -> li
     return found
 
 
-def sentences_of(model: Model, inputs: Any) -> tuple[bool, list[Sentence]]:
+@dataclass(frozen=True)
+class FrameTags:
+    """The answer to one sequence of frames: a tag for each, and their probabilities if these were asked for."""
+
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...] = ()
+    spans: bool = False  # the tags mark spans: B-…, I-…, O
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tags)
+
+    @property
+    def segments(self) -> list[Span]:
+        """Frames `start` up to, not including, `end` with one tag: the spans of B-… and I-…, or runs of equal tags."""
+        return spans_of(self.tags) if self.spans else runs_of(self.tags)
+
+    def __str__(self) -> str:
+        return " ".join(f"{kind}:{start}-{end}" for kind, start, end in self.segments)
+
+
+def answer_of(model: Model, example: Tagged, path: list[int], chances: list[float]) -> Any:
+    """[(word, tag), …] of a sentence, with `chances` (word, tag, probability); a `FrameTags` of frames."""
+    tags = model.assets.names(path)
+    if isinstance(example, TaggedFrames):
+        return FrameTags(tuple(tags), tuple(chances), model.assets.scheme is not None)
+    return list(zip(example.words, tags, *([chances] if chances else []), strict=True))
+
+
+def examples_of(model: Model, inputs: Any) -> tuple[bool, list[Tagged]]:
+    """True for a single input, and the sentences or frames."""
+    if model.assets.frames:
+        alone = hasattr(inputs, "shape") or isinstance(inputs, TaggedFrames)
+        if not alone and not isinstance(inputs, (list, tuple)):
+            raise _no_frames(model, inputs)
+        return alone, [frames_of_input(model, one) for one in ([inputs] if alone else inputs)]
+    return sentences_of(model, inputs)
+
+
+def frames_of_input(model: Model, one: Any) -> TaggedFrames:
+    """The frames of an input: an array (T, …) of NumPy or torch."""
+    if isinstance(one, TaggedFrames):
+        found = one
+    elif hasattr(one, "shape"):
+        array = one.cpu().numpy() if isinstance(one, Tensor) else np.asarray(one)
+        found = TaggedFrames(check_frames(array, "The input"))
+    else:
+        raise _no_frames(model, one)
+    check_kind([found], model.assets.frames)
+    return found
+
+
+def _no_frames(model: Model, one: Any) -> UserError:
+    shape = ", ".join(map(str, model.assets.frames))
+    return UserError(
+        f"An input is {type(one).__name__}.", f"Expected an array of frames (steps, {shape}), or a list of them."
+    )
+
+
+def sentences_of(model: Model, inputs: Any) -> tuple[bool, list[Tagged]]:
     """True for a single input, and the sentences."""
     alone = isinstance(inputs, (str, Sentence, Mapping))
     if not alone and (isinstance(inputs, bytes) or not isinstance(inputs, Iterable)):

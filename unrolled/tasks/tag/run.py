@@ -1,26 +1,30 @@
-"""`unrolled run` of a tagger: texts, CoNLL-U and columns in, tags out."""
+"""`unrolled run` of a tagger: texts, CoNLL-U, columns or frames in, tags out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from unrolled.data.readers.tagged.frames import read_untagged_frames
+from unrolled.errors import UserError
 from unrolled.tasks.runner import Input, Request, Runner, csv_line
 from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.documents import Document, Documents, in_a_row
-from unrolled.tasks.tag.predict import paths_of, sentence_of_input, settings_of
+from unrolled.tasks.tag.predict import FrameTags, paths_of, sentence_of_input, settings_of
 from unrolled.tasks.tag.scores import report
 
 
 class TagRunner(Runner):
-    """Tags sentences."""
+    """Tags sentences, or frames."""
 
     def run(self, request: Request, **options: Any) -> Iterator[str]:
         """Files of CoNLL-U or columns come back with their tags in place; a text as word/TAG on a line.
 
         As csv there is a row for every word: the number of the sentence, the word, the tag.
         """
-        if request.format == "jsonl":
+        if self.model.assets.frames:
+            yield from self._run_frames(request, **options)
+        elif request.format == "jsonl":
             yield from super().run(request, probabilities=True)
         elif request.format == "csv":
             yield "sentence,token,tag,probability\n"
@@ -30,7 +34,27 @@ class TagRunner(Runner):
         else:
             yield from in_a_row(self._tagged(one) for one in self._documents(request))
 
+    def _run_frames(self, request: Request, segments: bool = False) -> Iterator[str]:
+        """A line of segments for each sequence; as csv a row for each frame, or with `segments` for each segment."""
+        if request.format != "csv":
+            yield from super().run(request, probabilities=request.format == "jsonl")
+            return
+        yield "sequence,start,end,tag\n" if segments else "sequence,frame,tag,probability\n"
+        found = self.answer(self.read(request), {"probabilities": not segments})
+        for number, (_, answer) in enumerate(found, 1):
+            if segments:
+                yield "".join(csv_line((number, start, end, kind)) for kind, start, end in answer.segments)
+            else:
+                rows = zip(answer.tags, answer.probabilities, strict=True)
+                yield "".join(csv_line((number, at, tag, round(p, 6))) for at, (tag, p) in enumerate(rows))
+
     def inputs(self, request: Request) -> Iterator[Any]:
+        if shape := self.model.assets.frames:
+            if not request.files:
+                raise UserError("This model reads frames, not text.", "Give a .npz file with `frames`, or a .npy file.")
+            for file in request.files:
+                yield from read_untagged_frames(file, shape)
+            return
         for document in self._documents(request):
             yield from document.sentences
 
@@ -48,11 +72,20 @@ class TagRunner(Runner):
             for one, answer in self.answer(map(Input, document.sentences), {}):
                 yield self.line(one.value, answer)
 
-    def record(self, one: Any, answer: list[tuple[str, str, float]]) -> dict[str, Any]:
+    def record(self, one: Any, answer: Any) -> dict[str, Any]:
+        if isinstance(answer, FrameTags):
+            return {
+                "input": one.place,
+                "tags": answer.tags,
+                "probabilities": [round(p, 6) for p in answer.probabilities],
+                "segments": [span._asdict() for span in answer.segments],
+            }
         words, tags, chances = zip(*answer, strict=True) if answer else ((), (), ())
         return {"tokens": words, "tags": tags, "probabilities": [round(p, 6) for p in chances]}
 
-    def line(self, one: Any, answer: list[tuple[str, str]]) -> str:
+    def line(self, one: Any, answer: Any) -> str:
+        if isinstance(answer, FrameTags):
+            return f"{answer}\n"
         return " ".join(f"{word}/{tag}" for word, tag in answer) + "\n"
 
     def report(self, scores: Mapping[str, Any]) -> str:

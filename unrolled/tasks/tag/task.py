@@ -1,4 +1,4 @@
-"""`tag`: a tag for every word of a sentence."""
+"""`tag`: a tag for every word of a sentence, or for every frame of a sequence."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from torch import nn
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
 from unrolled.data.demo.python_source import EMBEDDED_SOURCE, embedded_sentences
+from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames, holds_frames, read_tagged_frames
 from unrolled.data.readers.tagged.read_sentences import format_of, read_sentences
-from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError, note
 from unrolled.metrics.spans import scheme_of
 from unrolled.model import Model
+from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.tagger import Tagger
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
-from unrolled.tasks.shared.reader import load_vectors
-from unrolled.tasks.tag.assets import TagAssets, inner_tags, outer_tags, values_of
+from unrolled.tasks.shared.reader import Reader, load_vectors
+from unrolled.tasks.tag.assets import TagAssets, check_kind, frame_shape, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.config import TagConfig, TagData, check_columns
 from unrolled.tasks.tag.describe import TagDescription
 from unrolled.tasks.tag.options import OPTIONS
-from unrolled.tasks.tag.predict import decode, paths_of, sentences_of, settings_of
+from unrolled.tasks.tag.predict import answer_of, decode, examples_of, paths_of, settings_of
 from unrolled.tasks.tag.run import TagRunner
 from unrolled.tasks.tag.scores import score_tags
 from unrolled.tasks.tag.trace import TagTracer
@@ -37,11 +38,11 @@ from unrolled.text.vocabulary import UNK, Vocabulary
 from unrolled.text.words import Words
 from unrolled.training import Batches, Evaluation, Goal, Loss, cross_entropy, hash_of
 
-FOLLOWED = ("span_f1", "accuracy", "macro_f1", "unknown_word_accuracy", "tokens")  # scores shown in training
+FOLLOWED = ("span_f1", "accuracy", "macro_f1", "overlap_f1", "unknown_word_accuracy", "tokens")  # shown in training
 
 
 class Tag(Task):
-    """Parts of speech, chunks, names, or any other label for each word."""
+    """Parts of speech, chunks, names, or any other label for each word; phones, gestures, events for each frame."""
 
     name: ClassVar[str] = "tag"
     config_class: ClassVar[type[Section]] = TagConfig
@@ -58,42 +59,46 @@ class Tag(Task):
 
     def read(self, config: TagConfig) -> Data:
         settings = config.data
-        valid: list[Sentence] = []
+        train: Sequence[Tagged]
+        valid: Sequence[Tagged] = []
         if settings.train is None:
             train, valid = embedded_sentences()
         else:
-            train = _with_words(settings, settings.train)
+            train = not_empty(settings, settings.train)
         if settings.valid is not None:
-            valid = _with_words(settings, settings.valid)
+            valid = not_empty(settings, settings.valid)
         if not valid:
-            kept, held = held_out([sentence.words for sentence in train], settings.valid_fraction)
+            kept, held = held_out([one.key for one in train], settings.valid_fraction)
             if not held:
-                raise UserError(f"{settings.train} holds one sentence.", "Give more, or a file with data.valid.")
+                what = "sequence" if isinstance(train[0], TaggedFrames) else "sentence"
+                raise UserError(f"{settings.train} holds one {what}.", "Give more, or a file with data.valid.")
             train, valid = [train[i] for i in kept], [train[i] for i in held]
-        parts = ("\0".join([*s.words, *(s.tags or ()), *sum(s.features, ())]).encode() for s in (*train, *valid))
+        parts = (one.content for one in (*train, *valid))
         return Data(train, valid, settings.train or EMBEDDED_SOURCE, hash_of(b"%d" % len(train), *parts))
 
     def make_assets(self, config: TagConfig, data: Data, init: TagAssets | None = None) -> TagAssets:
-        settings, sentences, columns = config.data, data.train, len(config.data.features)
+        settings, examples, columns = config.data, data.train, len(config.data.features)
+        frames = frame_shape(examples)
+        check_kind(data.valid, frames)
         check_columns(settings, inherited=init is not None)
         if init is not None:
-            return init.extended(sentences, columns)
-        scheme = scheme_of(s.tags for s in sentences)
+            return init.extended(examples, columns)
+        scheme = scheme_of(one.tags for one in examples)
         bioes = config.model.bioes and scheme in ("IOB1", "IOB2") and config.model.output != "softmax"
-        tags = outer_tags(sentences, spans=bioes)
+        tags = outer_tags(examples, spans=bioes)
         if len(tags) < 2:
+            fix = "Give another column: data.column for CoNLL-U, data.tag_column for other files."
             raise UserError(
-                f"Every word of {data.source} has the tag {tags[0]!r}: there is nothing to learn.",
-                "Give another column: data.column for CoNLL-U, data.tag_column for other files.",
+                f"Every {'frame' if frames else 'word'} of {data.source} has the tag {tags[0]!r}: there is nothing to "
+                "learn.",
+                "Give sequences with two tags or more." if frames else fix,
             )
-        words = Words.train((s.words for s in sentences), min_count=settings.min_count, lowercase=settings.lowercase)
-        assets = TagAssets(
-            words,
-            tuple(Vocabulary(values_of(sentences, i), [UNK]) for i in range(columns)),
-            Vocabulary(tags),
-            scheme,
-            Vocabulary(inner_tags(sentences)) if bioes else None,
-        )
+        inner = Vocabulary(inner_tags(examples)) if bioes else None
+        if frames:
+            return TagAssets(None, (), Vocabulary(tags), scheme, inner, frames=frames)
+        words = Words.train((s.words for s in examples), min_count=settings.min_count, lowercase=settings.lowercase)
+        features = tuple(Vocabulary(values_of(examples, i), [UNK]) for i in range(columns))
+        assets = TagAssets(words, features, Vocabulary(tags), scheme, inner)
         if settings.vectors is None:
             return assets
         vectors, first = Vectors.read(settings.vectors), len(words.vocabulary)
@@ -105,9 +110,7 @@ class Tag(Task):
         settings = config.model
         return Tagger(
             settings,
-            words=len(assets.words.vocabulary),
-            letters=len(assets.words.letters),
-            vector_size=assets.vector_size,
+            Reader(assets.words, frames=assets.frames, vector_size=assets.vector_size).build(settings),
             features=[len(values) for values in assets.features],
             tags=len(assets.learnt),
             crf=settings.output == "crf" or (settings.output == "auto" and assets.scheme is not None),
@@ -116,10 +119,14 @@ class Tag(Task):
 
     def initialize(self, network: nn.Module, config: TagConfig, assets: TagAssets, data: Data) -> None:
         assert isinstance(network, Tagger)
-        if config.data.vectors is not None:
+        if isinstance(network.input, FrameInput):
+            network.input.fit_to([one.frames for one in data.train])
+        elif config.data.vectors is not None:
+            assert isinstance(network.input, WordInput)
+            assert assets.words is not None
             load_vectors(network.input, assets.words, config.data.vectors)
 
-    def batches(self, config: TagConfig, assets: TagAssets, examples: Sequence[Sentence], *, training: bool) -> Buckets:
+    def batches(self, config: TagConfig, assets: TagAssets, examples: Sequence[Tagged], *, training: bool) -> Buckets:
         return tag_batches(assets, examples, config.train if training else None)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
@@ -132,20 +139,21 @@ class Tag(Task):
 
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
         assert isinstance(batches, Buckets)
-        sentences: Sequence[Any] = batches.examples
-        scores, _ = score_tags(model, sentences, paths_of(model, batches))
+        examples: Sequence[Any] = batches.examples
+        scores, _ = score_tags(model, examples, paths_of(model, batches))
         return Evaluation({name: scores[name] for name in FOLLOWED if name in scores})
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         settings = settings_of(model)
-        sentences = _with_words(settings, path)
-        if settings.tag_column is not None and format_of(Path(path)) == "conllu":
+        examples = not_empty(settings, path)
+        check_kind(examples, model.assets.frames)
+        if settings.tag_column is not None and not model.assets.frames and format_of(Path(path)) == "conllu":
             note(f"{path} is CoNLL-U: its column {settings.column} is compared, and data.tag_column does not apply.")
-        scores, tables = score_tags(model, sentences, paths_of(model, tag_batches(model.assets, sentences)))
+        scores, tables = score_tags(model, examples, paths_of(model, tag_batches(model.assets, examples)))
         known = set(model.assets.tags.tokens)
-        strange = next((s for s in sentences if not known.issuperset(s.tags or ())), None)
+        strange = next((one for one in examples if not known.issuperset(one.tags or ())), None)
         if strange is not None:
-            names = sorted({tag for s in sentences for tag in s.tags or ()} - known)
+            names = sorted({tag for one in examples for tag in one.tags or ()} - known)
             note(
                 f"{scores['unknown_labels']} tags were never seen in training, and count as wrong: "
                 f"{', '.join(names[:5])} (first: {strange.place})."
@@ -156,22 +164,23 @@ class Tag(Task):
         """[(word, tag), …] for a text; for a list of texts, or of lists of words, a list of those.
 
         With `probabilities` it is [(word, tag, probability), …]. A model with feature columns needs them too:
-        {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}.
+        {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}. For an array of frames (T, …), a `FrameTags`.
         """
         asked = bool(options.get("probabilities"))
-        alone, sentences = sentences_of(model, inputs)
-        answers: list[list[tuple[Any, ...]]] = []
-        found = decode(model, tag_batches(model.assets, sentences), probabilities=asked)
-        for sentence, (path, chances) in zip(sentences, found, strict=True):
-            columns = [sentence.words, model.assets.names(path), *([chances] if asked else [])]
-            answers.append(list(zip(*columns, strict=True)))
+        alone, examples = examples_of(model, inputs)
+        found = decode(model, tag_batches(model.assets, examples), probabilities=asked)
+        answers = [answer_of(model, one, *answer) for one, answer in zip(examples, found, strict=True)]
         return answers[0] if alone else answers
 
 
-def _with_words(settings: TagData, path: str | Path) -> list[Sentence]:
-    """The sentences of a file, without empty ones."""
-    sentences = read_sentences(path, settings.columns)
-    found = [sentence for sentence in sentences if len(sentence)]
-    if len(found) < len(sentences):
-        note(f"{len(sentences) - len(found)} empty sentences of {path} are left out.")
+def not_empty(settings: TagData, path: str | Path) -> Sequence[Tagged]:
+    """The sentences or frames of a file, without empty ones."""
+    examples: Sequence[Tagged]
+    if holds_frames(path):
+        examples, what = read_tagged_frames(path, settings.columns.names), "sequences"
+    else:
+        examples, what = read_sentences(path, settings.columns), "sentences"
+    found = [one for one in examples if len(one)]
+    if len(found) < len(examples):
+        note(f"{len(examples) - len(found)} empty {what} of {path} are left out.")
     return found

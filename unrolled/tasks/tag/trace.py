@@ -1,4 +1,4 @@
-"""Trace of a tagger on a sentence."""
+"""Trace of a tagger on a sentence, or on frames."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data import Batch
+from unrolled.data.readers.tagged.frames import Tagged
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
+from unrolled.models.inputs import WordInput
 from unrolled.models.tagger import Tagger
 from unrolled.see import ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.shared.trace import NO_GATES
 from unrolled.tasks.tag.assets import TagAssets
 from unrolled.tasks.tag.batches import tag_batches
-from unrolled.tasks.tag.predict import sentence_of_input, sentences_of
+from unrolled.tasks.tag.predict import examples_of, frames_of_input, sentence_of_input
 from unrolled.tasks.tracer import Example, Tracer, nth
 from unrolled.text import Vectors
 
@@ -28,29 +30,30 @@ SHOWN = 5
 
 
 class TagTracer(Tracer):
-    """Traces a tagger on a sentence."""
+    """Traces a tagger on a sentence, or on frames."""
 
     options: ClassVar[tuple[TraceOption, ...]] = OPTIONS
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:
-        """Every gate and state on a sentence, and the loss of each word's tag."""
+        """Every gate and state on a sequence, and the loss of each tag."""
         chosen, model = read_options(self.options, options), self.model
-        sentence = sentence_of_input(model, inputs)
+        one = (frames_of_input if model.assets.frames else sentence_of_input)(model, inputs)
         assert isinstance(model.network, Tagger)
-        batch = model.assets.collate([sentence]).to(model.device)
+        batch = model.assets.collate([one]).to(model.device)
         if chosen["truth"] is None:
-            chosen["truth"] = sentence.tags
-        return trace_tagger(model.network, batch, list(sentence.words), model.assets, **chosen)
+            chosen["truth"] = one.tags
+        steps = list(one.words) if isinstance(one, Sentence) else [str(number) for number in range(len(one))]
+        return trace_tagger(model.network, batch, steps, model.assets, **chosen)
 
     def example(self, examples: Any, number: int) -> Example:
-        found: Sentence = nth(examples, number)
+        found: Tagged = nth(examples, number)
         return Example(found, found.tags)
 
     @torch.no_grad()
     def embed(self, inputs: Any) -> NDArray[np.float32]:
-        """The mean of the states of a sentence's words."""
-        alone, sentences = sentences_of(self.model, inputs)
-        batches = tag_batches(self.model.assets, sentences)
+        """The mean of the states of a sentence's words, or of frames."""
+        alone, examples = examples_of(self.model, inputs)
+        batches = tag_batches(self.model.assets, examples)
         network = self.model.network
         assert isinstance(network, Tagger)
         network.eval()
@@ -63,8 +66,11 @@ class TagTracer(Tracer):
         return vectors[0] if alone else vectors
 
     def word_vectors(self) -> Vectors:
-        assert isinstance(self.model.network, Tagger)
-        return self.model.network.input.word_vectors(self.model.assets.words)
+        network = self.model.network
+        assert isinstance(network, Tagger)
+        if isinstance(network.input, WordInput):
+            return network.input.word_vectors(self.model.assets.words)
+        return super().word_vectors()
 
 
 def trace_tagger(
@@ -82,16 +88,17 @@ def trace_tagger(
     The tags are the true ones where they are known: a list of them, or a text with blanks between.
     """
     if not words:
-        raise UserError("There is no text to trace.", "Give at least one word.")
+        what, one = ("are no frames", "frame") if assets.frames else ("is no text", "word")
+        raise UserError(f"There {what} to trace.", f"Give at least one {one}.")
     assert batch.lengths is not None
     network.eval()
-    check_memory(len(words), network, "words")
+    check_memory(len(words), network, "frames" if assets.frames else "words")
     probe = Probe(words, hide)
     scores, trace = network.trace(batch, probe)
     (path,) = network.decode(batch, scores)
     chances = network.marginals(scores.float(), batch.lengths)[0]  # (T, K)
     answered = assets.names(path)
-    true = None if truth is None else _tags_of(truth, words)
+    true = None if truth is None else _tags_of(truth, words, "frames" if assets.frames else "words")
     follow = follows_truth(truth, target) and true is not None
     wanted = assets.targets(true) if follow and true is not None else list(path)
     losses = _losses(chances, wanted)
@@ -126,10 +133,10 @@ def trace_tagger(
     )
 
 
-def _tags_of(truth: Any, words: Sequence[str]) -> list[str]:
+def _tags_of(truth: Any, words: Sequence[str], what: str) -> list[str]:
     tags = truth.split() if isinstance(truth, str) else [str(tag) for tag in truth]
     if len(tags) != len(words):
-        raise UserError(f"The truth has {len(tags)} tags.", f"Expected one for each of {len(words)} words.")
+        raise UserError(f"The truth has {len(tags)} tags.", f"Expected one for each of {len(words)} {what}.")
     return tags
 
 

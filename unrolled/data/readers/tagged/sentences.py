@@ -17,6 +17,16 @@ class Sentence:
     def __len__(self) -> int:
         return len(self.words)
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The input: equal for equal words."""
+        return self.words
+
+    @property
+    def content(self) -> bytes:
+        """Words, tags and features as bytes."""
+        return "\0".join([*self.words, *(self.tags or ()), *sum(self.features, ())]).encode()
+
 
 @dataclass(frozen=True)
 class Columns:
