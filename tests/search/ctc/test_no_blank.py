@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.search.ctc.exhaustive import log_probs_of, merge
 from tests.search.ctc.test_dictionary_search import BACKENDS, TEXT, trained
-from unrolled.search.ctc import Decoder, Lexicon
+from unrolled.search import Decoder, Lexicon
 
 LABELS = ["a", "b", "c"]
 SPELLINGS = {"A": ["a"], "AB": ["ab", "aab"], "B": ["b"], "ABBA": ["abba"], "BC": ["bc"]}  # labels double, words touch

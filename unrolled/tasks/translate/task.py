@@ -149,7 +149,7 @@ class Translate(Task):
             pairs = read_parallel(*path)
         else:
             pairs = read_pairs(path, source_column=settings.source_column, target_column=settings.target_column)
-        return score_file(model, pairs)
+        return score_file(model, pairs, WritingOptions(**options))
 
     def predict(self, model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
         """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""
