@@ -101,7 +101,7 @@ class Policy(nn.Module):
 
 
 class Rollout(NamedTuple):
-    """What happened in T steps of every lane, (B, T) each."""
+    """T steps of every lane, (B, T) each."""
 
     seen: Tensor
     resets: Tensor
