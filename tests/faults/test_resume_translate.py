@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
+from tests.fitting import fitting
 from tests.tasks.translate.conftest import KINDS, SMALL, numbers, table
 
 SETTINGS: dict[str, Any] = {
@@ -21,9 +22,15 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", ["luong", "transformer"])
-@pytest.mark.parametrize("changes", [{}, {"train.batch_tokens": 60, "train.average_last": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"train.batch_tokens": 60, "train.average_last": 2, "train.feedback": "steps"},
+    ],
+)
 def test_resumed_is_as_if_never_stopped(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "numbers.tsv"
     file.write_text(table(numbers()))
-    settings = {**SETTINGS, **KINDS[kind], **changes}
+    settings = fitting("translate", {**SETTINGS, **KINDS[kind], **changes})
     assert_resumed_is_as_if_never_stopped("translate", file, settings, tmp_path)

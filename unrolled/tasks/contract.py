@@ -56,10 +56,18 @@ class CorpusText(Computed, str):
 
 @dataclass(frozen=True)
 class Training:
-    """The settings of a loss in training: the config's section `train`, and the share of the run that is over."""
+    """The settings of a loss in training, the config's section `train`, and what is done of the run."""
 
     settings: Any
-    done: float = 0.0
+    done: float = 0.0  # share of the run
+    step: int = 0  # updates
+    epoch: int = 0  # whole epochs
+
+    @property
+    def own_share(self) -> float:
+        """The probability that a step reads the model's own output, as `ForcingSettings` say."""
+        share: float = self.settings.own_share(self.done, self.step, self.epoch)
+        return share
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,10 @@ class Task(ABC):
         """The keys that a model to start from decides: its shape, and its tokens."""
         keys = {f"model.{name}": value for name, value in config.model.model_dump().items()}
         return keys | {f"data.{name}": getattr(config.data, name) for name in self.inherited}
+
+    def facts(self, config: Any, assets: Any) -> dict[str, Any]:
+        """Decisions of the data, by name: conditions of keys ask for it (`unrolled.config.applies`)."""
+        return {}
 
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
         """Set the weights of a new network that are not random: pretrained vectors, the scale of the data."""

@@ -96,12 +96,17 @@ class Translate(Task):
     def build(self, config: TranslateConfig, assets: TranslateAssets) -> nn.Module:
         return translator(config.model, assets, assets.source.end)
 
+    def facts(self, config: TranslateConfig, assets: TranslateAssets) -> dict[str, Any]:
+        levels = dict.fromkeys([assets.source.tokenizer.level, assets.target.tokenizer.level])
+        return {"levels": " and ".join(levels), "vocabularies": "one" if assets.joint else "two"}
+
     def batches(
         self, config: TranslateConfig, assets: TranslateAssets, examples: Sequence[Pair], *, training: bool
     ) -> Buckets:
         settings = config.train
         encoded = assets.encoded(examples)
         if training:
+            _check_own_outputs(config)
             encoded = _short_enough(encoded, config.data)
 
         def collate(part: list[tuple[Ids, Ids]]) -> Batch:
@@ -185,6 +190,16 @@ def _reading(data: TranslateData, side: SideSettings) -> Reading:
         data.lowercase,
         side.normalize,
     )
+
+
+def _check_own_outputs(config: TranslateConfig) -> None:
+    """Raise if the model is to read its own outputs and reads no target at all."""
+    forcing = config.train.teacher_forcing
+    if config.model.kind == "stepwise" and forcing != "always":
+        raise UserError(
+            f"train.teacher_forcing={forcing} does nothing for model.kind=stepwise, which never reads what it wrote.",
+            "Use train.teacher_forcing=always, or another model.kind.",
+        )
 
 
 def _short_enough(encoded: list[tuple[Ids, Ids]], settings: TranslateData) -> list[tuple[Ids, Ids]]:
