@@ -325,8 +325,8 @@ def test_options_without_effect(folder: Path, arguments: list[str], message: str
         (
             ["posteriors.npz", "--labels", "labels.txt", "--lexicon", "bad.txt"],
             "bad.txt:1: The word 'axe' is spelt with "
-            "'x', which is none of the labels. Spell it with labels, or leave such words out with skip_unspellable "
-            "(--skip-unspellable).",
+            "'x', which is no label or token of the model. Spell it with those it has, or leave such words out with "
+            "skip_unspellable (--skip-unspellable).",
         ),
         (
             ["posteriors.npz", "--labels", "labels.txt", "--lexicon", "empty.txt"],

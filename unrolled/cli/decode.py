@@ -156,7 +156,7 @@ def _check_truth(truth: ReferenceOptions) -> None:
 
 def _check_words(words: WordOptions, search: BeamOptions, tune: bool) -> None:
     """Reject options that need a lexicon or a language model where there is none."""
-    from unrolled.search.ctc.options import check_used
+    from unrolled.search.lexicon.weights import check_used
 
     check_used(
         words.lexicon,

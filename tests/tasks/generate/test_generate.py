@@ -154,6 +154,7 @@ def test_every_level(level: str, book: Path, tmp_path: Path) -> None:
         {"train__optimizer": "adam", "train__schedule": "constant", "train__clip_norm": None, "train__clip_value": 0.1},
         {"train__accumulate": 2},
         {"train__teacher_forcing": "linear"},
+        {"train__teacher_forcing": "linear", "train__feedback": "steps", "train__k2": 30},
         {"train__teacher_forcing": "never", "model__kind": "feedforward"},
         {"train__precision": "bf16"},
         {"train__deterministic": True},

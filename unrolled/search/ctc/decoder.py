@@ -16,13 +16,13 @@ from unrolled.nn.checks import check_options
 from unrolled.search.ctc.blanks import chosen_blank
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.decoded import Decoded, Word
-from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordModel, WordPath
+from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordPath
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.label_text import are_symbols, label_text, words_between
-from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.posteriors import as_log_probs
 from unrolled.search.ctc.prefix_beam import check_blank, check_limits, choose_backend, margin_for, prefix_search
+from unrolled.search.lexicon import Lexicon, WordModel
 from unrolled.search.ngram import NGram
 from unrolled.search.scorers.scorer import Scorer
 
@@ -65,7 +65,8 @@ class Decoder:
         check_options("Decoder", {name: value for name, value in options.items() if name not in OPTIONS}, OPTIONS)
         self.labels = list(labels)
         self.options = SearchOptions(**options)
-        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm)
+        shares_ends = isinstance(lexicon, Lexicon) and lexicon.share_ends
+        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm, shares_ends=shares_ends)
         self.blank = chosen_blank(self.labels) if blank is None else self._column("blank", blank)
         self.separator = None if separator is None else self._column("separator", separator)
         self.symbols = are_symbols(self.labels, self.blank) if symbols is None else symbols

@@ -13,7 +13,7 @@ from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
 from unrolled.search.ctc.blanks import blank_column, chosen_blank
 from unrolled.search.ctc.decoder import Decoder
-from unrolled.search.ctc.lexicon import Lexicon
+from unrolled.search.lexicon import Lexicon
 from unrolled.search.ngram import NGram
 from unrolled.text.array_files import ArrayError, read_npy, read_npz
 from unrolled.text.files import as_utf8

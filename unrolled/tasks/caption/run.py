@@ -106,6 +106,7 @@ class CaptionRunner(WritingRunner):
             "tokens": answer.tokens,
             "attention": rounded(answer.attention),
             **({"looked_at": _regions(answer.attention)} if self._hard else {}),
+            **self.words_record(answer),
         }
 
     @property

@@ -18,6 +18,7 @@ from unrolled.tasks.generate.predict import (
 )
 from unrolled.tasks.generate.scores import log_probs_of
 from unrolled.tasks.runner import Request, Runner
+from unrolled.tasks.shared.dictionary import with_dictionary
 
 
 class GenerateRunner(Runner):
@@ -25,7 +26,8 @@ class GenerateRunner(Runner):
 
     def run(self, request: Request, **options: Any) -> Iterator[str]:
         """One prompt is continued while the text is written; several are written when all are done."""
-        chosen = GenerationOptions(**options)
+        chosen = with_dictionary(GenerationOptions(**options), self.model.assets)
+        options = {**options, "lexicon": chosen.lexicon}  # its files are read once for all prompts
         prompts = list(self.inputs(request)) or [""]
         unknown = sum(self.model.assets.unknowns(text) for text in prompts)
         if unknown:

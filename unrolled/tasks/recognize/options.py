@@ -10,13 +10,8 @@ from unrolled.tasks.shared import options as shared
 BEAM = replace(shared.BEAM, default_text="1, or 100 with a lexicon")
 N_BEST = shared.N_BEST
 SCORERS = shared.SCORERS
-LEXICON = Option("lexicon", "Read only words of this file, one per line", metavar="FILE")
-LM = Option("lm", "An n-gram model of words, .arpa or .arpa.gz", metavar="FILE")
-LM_WEIGHT = Option("lm_weight", "Weight of the language model", float, default_text="1", minimum=0)
-WORD_BONUS = Option("word_bonus", "Score added per word, in nats", float, default_text="0")
-UNKNOWN_PENALTY = Option(
-    "unknown_penalty", "Score added per word outside the lexicon. Default: only words of the lexicon", float
-)
+LEXICON, LM, LM_WEIGHT = shared.LEXICON, shared.LM, shared.LM_WEIGHT
+WORD_BONUS, UNKNOWN_PENALTY = shared.WORD_BONUS, shared.UNKNOWN_PENALTY
 MERGE = Option(
     "merge",
     "Score of paths that read the same: sum, or max for the best of them",

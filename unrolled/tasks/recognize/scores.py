@@ -18,7 +18,7 @@ from unrolled.metrics.recognition import (
     symbol_error_rate,
 )
 from unrolled.model import Model
-from unrolled.search.ctc import Lexicon
+from unrolled.search import Lexicon
 from unrolled.search.ctc.label_text import label_text
 from unrolled.search.ctc.tuning import tune as tune_weights
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search import NGram, Scorer
-from unrolled.search.ctc import Decoded, Decoder, Lexicon, best_path
+from unrolled.search import Lexicon, NGram, Scorer
+from unrolled.search.ctc import Decoded, Decoder, best_path
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.label_text import words_between
-from unrolled.search.ctc.options import check_used
+from unrolled.search.lexicon.weights import check_used
 from unrolled.tasks.recognize import options as declared
 from unrolled.tasks.recognize.labels import Labels
 
