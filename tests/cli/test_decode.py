@@ -99,6 +99,18 @@ def test_times_in_seconds(folder: Path) -> None:
     assert (record["words"][0]["start"], record["words"][0]["known"]) == (0.0, None)
 
 
+def test_posteriors_without_a_blank(folder: Path) -> None:
+    """A classifier of frames: every frame belongs to a label, and the b of two words may touch."""
+    (folder / "frames.txt").write_text("a\nb\n")
+    np.savez("frames.npz", one=one_hot([0, 0, 1, 1, 1], 2), two=one_hot([1, 0, 0, 1], 2))
+    given = ("frames.npz", "--labels", "frames.txt", "--blank", "none")
+    (folder / "words.txt").write_text("ab\nba\nbab\n")
+    assert run(*given, "--lexicon", "words.txt") == "one\tab\ntwo\tbab\n"
+    (folder / "words.txt").write_text("ab\nb\n")
+    assert run(*given, "--lexicon", "words.txt", "--word-bonus", "0.1") == "one\tab b b\ntwo\tb ab\n"
+    assert run(*given) == "one\tab\ntwo\tbab\n"
+
+
 def blank_last(folder: Path, *names: str) -> list[str]:
     """Posteriors of "ab", blanks between, with the blank in the last column, and labels of these names."""
     np.savez("last.npz", one=one_hot([2, 0, 2, 1, 2], 3))

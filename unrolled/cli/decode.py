@@ -64,8 +64,8 @@ class LabelOptions:
         str | None,
         typer.Option(
             metavar="LABEL|COLUMN",
-            help="The blank's label, or its column from 0. Default: the label <blank>, [PAD], _ or the like, or the "
-            "first one.",
+            help="The blank's label, or its column from 0; none: the posteriors have no blank. Default: the label "
+            "<blank>, [PAD], _ or the like, or the first one.",
         ),
     ] = None
     separator: Annotated[

@@ -88,10 +88,11 @@ class DictionarySearch:
         recombine: bool,
         margin: float,
         extra: LabelScores | None = None,
+        doubles: bool = False,
     ) -> None:
         self.lexicon, self.lm, self.options, self.extra = lexicon, lm, options, extra
         self.blank, self.separator, self.recombine, self.margin = blank, separator, recombine, margin
-        self.add_up = options.merge == "sum"
+        self.add_up, self.doubles = options.merge == "sum", doubles
         self.expected = LookAhead(lexicon, lm if options.look_ahead else None, options.lm_weight)
         begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.graph.root)
         self.slots = [Slot(begin, None if lm is None else lm.initial(), (), blank=Path(0.0))]
@@ -160,8 +161,8 @@ class DictionarySearch:
         self._add(new, unknown, self._longer(slot, label), self._recorded(path, label, None))
 
     def _arrival(self, slot: Slot, label: int, score: float) -> Path:
-        """A doubled label needs a blank between."""
-        path = slot.blank if label == slot.place.label else self._total(slot)
+        """A doubled label needs a blank between, unless there is none."""
+        path = slot.blank if label == slot.place.label and not self.doubles else self._total(slot)
         return replace(path, score=path.score + score + self._added(slot, label))
 
     def _added(self, slot: Slot, label: int) -> float:
