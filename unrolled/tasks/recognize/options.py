@@ -35,8 +35,13 @@ REFERENCE_KIND = Option(
 )
 
 WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, MERGE, WINDOW)
-TRAIN = ()
-PREDICT = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
+TRAIN = (
+    Option(
+        "data.too_short", "List the training examples that are too short for their transcripts here", metavar="FILE.tsv"
+    ),
+)
+STREAM = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
+PREDICT = (*STREAM, *shared.RESCORING)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
 EVAL = (BEAM, *WORDS, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
-OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=PREDICT)
+OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=STREAM)
