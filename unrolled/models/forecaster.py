@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.config import only
 from unrolled.models.outputs import LossName, Output
 from unrolled.models.recurrent_settings import (
     Change,
@@ -43,7 +44,12 @@ class ForecasterSettings(RecurrentSettings):
         "(gaussian), quantiles, or the probability of a 1 (bernoulli); none: mse, or bernoulli if every target is "
         "0 or 1.",
     )
-    quantiles: list[float] = Field([0.1, 0.5, 0.9], min_length=1, description="The quantiles of loss=quantiles.")
+    quantiles: list[float] = Field(
+        [0.1, 0.5, 0.9],
+        min_length=1,
+        json_schema_extra=only(loss="quantiles"),
+        description="The quantiles of loss=quantiles.",
+    )
     residual: bool | None = Field(
         None,
         description="Learn the difference from the last value; none: if a target is an input, except for bernoulli.",
