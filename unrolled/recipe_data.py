@@ -42,7 +42,7 @@ class RecipeData:
 
     @property
     def verdict(self) -> str:
-        """Whether it is the data of the stored score, in words."""
+        """A sentence about whether the stored score was made with this data."""
         if not self.files:
             return f"{self.recipe} reads no data files: it makes its own data."
         if not self.stored:
