@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from unrolled.nn import layer
 
+DATA = ()  # the recipe makes its own
 POLICIES = ("none", "gru", "lstm")
 UP, DOWN, LEFT, RIGHT = range(4)
 SIGN_UP, SIGN_DOWN, CORRIDOR, JUNCTION = range(4)  # observations

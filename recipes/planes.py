@@ -18,6 +18,7 @@ from typing import Any
 from common import Files, Part, main
 from fraktur import lines
 
+DATA = ("fraktur_ocr/lines.tsv", "fraktur_ocr/lines.zip")
 EVERY = 3
 SETTINGS: dict[str, Any] = {
     "data.height": 24,
