@@ -68,7 +68,7 @@ def test_it_equals_torchs_encoder(bidirectional: bool, norm_first: bool) -> None
     x, lengths = torch.randn(3, 7, 5), torch.tensor([7, 4, 1])
     output, state = layers(x, lengths=lengths)
     expected = by_torch(layers, x, lengths, norm_first=norm_first)
-    assert state is None
+    assert state == ()
     for row, length in enumerate(lengths.tolist()):
         assert_close(output[row, :length], expected[row, :length])
         assert not output[row, length:].any()

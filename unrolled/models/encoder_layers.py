@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from unrolled.cells import Trace
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
-from unrolled.models.recurrent_settings import RecurrentSettings, recurrent_layer, state_from_torch, state_to_torch
+from unrolled.models.recurrent_settings import (
+    RecurrentSettings,
+    State,
+    recurrent_layer,
+    state_from_torch,
+    state_to_torch,
+)
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder, TransformerState
@@ -74,10 +80,10 @@ class TransformerLayers(nn.Module):
     def causal(self) -> bool:
         return self.encoder.causal
 
-    def forward(self, x: Tensor, *, lengths: Tensor | None = None) -> tuple[Tensor, None]:
-        """The output (B, T, H), zero in the padding, and no state."""
+    def forward(self, x: Tensor, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """The output (B, T, H), zero in the padding, and an empty state."""
         mask = None if lengths is None else real_steps(lengths, x.shape[1])
-        return self.encoder(self._placed(x), mask), None
+        return self.encoder(self._placed(x), mask), ()
 
     def visible(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """`forward` without the fused attention, and the weights of all blocks, (B, L, N, T, T)."""

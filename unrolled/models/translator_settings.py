@@ -23,7 +23,9 @@ class TranslatorSettings(Section):
     tied: bool = Field(True, description="Share one matrix between target embeddings and output scores.")
     shared: bool = Field(True, description="Share one embedding between source and target, if they share a vocabulary.")
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
-        "sinusoidal", description="transformer: encoding of positions; the last four are for comparison."
+        "sinusoidal",
+        description="transformer: encoding of positions; the last four are for comparison. fraction is the encoder's: "
+        "a decoder does not know how long its text will be, and takes sinusoidal.",
     )
     norm_first: bool = Field(
         True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
