@@ -18,14 +18,16 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common import LAST_ONLY, machine, mistakes_told
 
-from unrolled import api
+from unrolled import Model, api
 from unrolled.jobs import TrainingJob
 
+Rows = Sequence[tuple[str, str]]  # label, string
 CELLS = ("rnn", "gru", "lstm")
 LONGEST = 100
 EDGES = (1, 2, 4, 7, 13, 25, 50, LONGEST + 1)  # distances that are scored together
@@ -40,7 +42,6 @@ SETTINGS: dict[str, Any] = {
     "model.dropout": 0.0,
     "train.epochs": 10,
     "train.lr": 2e-3,
-    "train.device": "cpu",
 }
 TRAINING = 20_000
 PAIRS = {"(": ")", "[": "]"}
@@ -75,19 +76,25 @@ def strings(seed: int, count: int) -> list[tuple[str, str, int]]:
     return [(*draw(source, distance), distance) for distance in distances]
 
 
-def run(cell: str, seed: int) -> dict[str, Any]:
-    train = strings(2 * seed, TRAINING)
-    known = {text for _, text, _ in train}
-    test = [row for row in strings(2 * seed + 1, 10_000) if row[1] not in known]
+def trained(settings: dict[str, Any], train: Rows, test: Rows, changes: Sequence[str] = ()) -> tuple[Model, float]:
+    """A classifier of (label, string) rows, and the minutes of its training."""
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: Path(folder) / f"{name}.tsv" for name in ("train", "test")}
         for path, rows in zip(paths.values(), (train, test), strict=True):
-            path.write_text("".join(f"{label}\t{text}\n" for label, text, _ in rows))
+            path.write_text("".join(f"{label}\t{text}\n" for label, text in rows))
         files = {"data.train": str(paths["train"]), "data.valid": str(paths["test"])}
-        settings = {**SETTINGS, "model.cell": cell, "train.seed": seed}
         began = time.perf_counter()
-        model = TrainingJob(api.configure("classify", [], settings | files)).run(Path(folder) / "run", quiet=True)
-        minutes = (time.perf_counter() - began) / 60
+        config = api.configure("classify", list(changes), settings | files)
+        model = TrainingJob(config).run(Path(folder) / "run", quiet=True)
+        return model, (time.perf_counter() - began) / 60
+
+
+def run(cell: str, seed: int, device: str) -> dict[str, Any]:
+    train = [row[:2] for row in strings(2 * seed, TRAINING)]
+    known = {text for _, text in train}
+    test = [row for row in strings(2 * seed + 1, 10_000) if row[1] not in known]
+    settings = {**SETTINGS, "model.cell": cell, "train.seed": seed, "train.device": device}
+    model, minutes = trained(settings, train, [row[:2] for row in test])
     answers = model.predict([text for _, text, _ in test])
     right: dict[int, list[bool]] = {start: [] for start in EDGES[:-1]}
     for (label, _, distance), answer in zip(test, answers, strict=True):
@@ -135,17 +142,23 @@ def picture(runs: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="not needed: the strings are made from a seed")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     runs = []
     for seed in map(int, options.seeds.split(",")):
         for cell in CELLS:
-            runs.append(run(cell, seed))
+            runs.append(run(cell, seed, options.device))
             print(cell, seed, runs[-1]["accuracy"], f"{runs[-1]['minutes']} minutes", flush=True)
     print(table(runs))
     options.out.mkdir(parents=True, exist_ok=True)
-    facts = {"command": "python recipes/parentheses.py", "machine": machine("cpu"), "settings": SETTINGS, "runs": runs}
+    facts = {
+        "command": "python recipes/parentheses.py",
+        "machine": machine(options.device),
+        "settings": SETTINGS,
+        "runs": runs,
+    }
     (options.out / "parentheses.json").write_text(json.dumps(facts, indent=1) + "\n")
     picture(runs, options.out / "parentheses.png")
 

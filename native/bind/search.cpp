@@ -54,6 +54,7 @@ void bind_search(nb::module_& m) {
       .def(nb::init<>())
       .def_rw("labels", &DictionaryOptions::labels)
       .def_rw("blank", &DictionaryOptions::blank)
+      .def_rw("doubles", &DictionaryOptions::doubles)
       .def_rw("separator", &DictionaryOptions::separator)
       .def_rw("beam", &DictionaryOptions::beam)
       .def_rw("per_node", &DictionaryOptions::per_node)

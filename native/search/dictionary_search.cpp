@@ -127,7 +127,7 @@ void DictionarySearch::move_in_tree(const Slot& slot, const Path& total, const f
   const bool single = !begins || !options_.sum;  // only from here can the child be reached in this frame
   for (int32_t node = here.first_child; node < here.first_child + here.child_count; ++node) {
     const Lexicon::Node& child = (*lexicon_)[node];
-    const Path& from = child.label == last ? slot.blank : total;  // a doubled label needs a blank between
+    const Path& from = needs_blank(child.label, last) ? slot.blank : total;
     if (from.score == kNever) continue;
     const double score = from.score + (x[child.label] - expected);
     if (!child.word_count && single && hopeless(key_hash(node, slot.lm, slot.history), score + look_ahead(node))) continue;
@@ -155,7 +155,7 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
   const int32_t last = label_of(slot.node), spelt = begins ? 0 : slot.node - unknowns_at();
   for (int32_t label = 0; label < options_.labels; ++label) {
     if (label == options_.blank || label == options_.separator) continue;
-    Path path = label == last ? slot.blank : total;
+    Path path = needs_blank(label, last) ? slot.blank : total;
     if (path.score == kNever) continue;
     path.score += x[label] + (begins ? options_.unknown_penalty : 0.0);
     path.fresh = true;
@@ -291,7 +291,7 @@ void DictionarySearch::collect_scores(const float* x) {
     for (int32_t node = here.first_child; node < here.first_child + here.child_count; ++node) {
       const Lexicon::Node& child = (*lexicon_)[node];
       if (!child.child_count) continue;
-      const double score = (child.label == last ? slot.blank.score : total) + (x[child.label] - expected) + look_ahead(node);
+      const double score = (needs_blank(child.label, last) ? slot.blank.score : total) + (x[child.label] - expected) + look_ahead(node);
       if (score > bar_) scores_.push_back(score);
     }
   }

@@ -15,6 +15,7 @@ namespace unrolled {
 
 struct DictionaryOptions {
   int labels = 0, blank = 0;
+  bool doubles = false;       // equal labels may follow each other without a blank between them
   int separator = -1;         // the label between words, or none
   int beam = 100;             // most slots that are kept
   int per_node = 0;           // most of them at one node of the tree; 0 is any number
@@ -78,6 +79,9 @@ class DictionarySearch {
   int32_t unknowns_at() const { return lexicon_->size() + options_.labels; }
   int32_t label_of(int32_t node) const;
   bool begins_word(int32_t node) const { return node == 0 || (options_.separator < 0 && node >= ends_at() && node < unknowns_at()); }
+
+  // A doubled label needs a blank between, where there is one.
+  bool needs_blank(int32_t label, int32_t last) const { return label == last && !options_.doubles; }
 
   void step(const float* x);
   void stay(const Slot& slot, const Path& total, const float* x);

@@ -99,6 +99,18 @@ def test_times_in_seconds(folder: Path) -> None:
     assert (record["words"][0]["start"], record["words"][0]["known"]) == (0.0, None)
 
 
+def test_posteriors_without_a_blank(folder: Path) -> None:
+    """A classifier of frames: every frame belongs to a label, and the b of two words may touch."""
+    (folder / "frames.txt").write_text("a\nb\n")
+    np.savez("frames.npz", one=one_hot([0, 0, 1, 1, 1], 2), two=one_hot([1, 0, 0, 1], 2))
+    given = ("frames.npz", "--labels", "frames.txt", "--blank", "none")
+    (folder / "words.txt").write_text("ab\nba\nbab\n")
+    assert run(*given, "--lexicon", "words.txt") == "one\tab\ntwo\tbab\n"
+    (folder / "words.txt").write_text("ab\nb\n")
+    assert run(*given, "--lexicon", "words.txt", "--word-bonus", "0.1") == "one\tab b b\ntwo\tb ab\n"
+    assert run(*given) == "one\tab\ntwo\tbab\n"
+
+
 def blank_last(folder: Path, *names: str) -> list[str]:
     """Posteriors of "ab", blanks between, with the blank in the last column, and labels of these names."""
     np.savez("last.npz", one=one_hot([2, 0, 2, 1, 2], 3))
@@ -141,6 +153,48 @@ def test_a_blank_that_nothing_tells_is_asked_for(folder: Path) -> None:
     (folder / "first.txt").write_text("")
     with pytest.raises(UserError, match=r"There are no labels\. Give one for each column, the blank among them\."):
         run("first.npz", "--labels", "first.txt")
+
+
+@pytest.mark.parametrize(
+    ("texts", "words", "told"),
+    [
+        ("first\tAH B B\nsecond\tB B", False, "first\tAH B B\nsecond\tB B\n2 references: phone errors 0.00%\n"),
+        ("first\tAH B B\nsecond\tB B", True, "first\tab be\nsecond\tbe be\n2 references: phone errors 0.00%\n"),
+        (
+            "first\tab be\nsecond\tbe",
+            True,
+            "first\tab be\nsecond\tbe be\n2 references: word errors 33.33%, character errors 42.86%\n",
+        ),
+    ],
+)
+def test_references_are_words_or_phones(folder: Path, texts: str, words: bool, told: str) -> None:
+    (folder / "labels.txt").write_text("-\nAH\nB\n|\n")
+    (folder / "words.txt").write_text("ab AH B\nbe B\n")
+    (folder / "texts.tsv").write_text(texts + "\n")
+    np.savez("posteriors.npz", first=one_hot([1, 2, 0, 2]), second=one_hot([2, 0, 2]))
+    given = ("--lexicon", "words.txt", "--separator", "none") if words else ()
+    result = CliRunner().invoke(app, ["decode", *COMMON, *given, "--references", "texts.tsv"], catch_exceptions=False)
+    assert result.stdout + result.stderr == told
+    if not words:
+        with pytest.raises(UserError, match=r"--reference-kind words needs the words\. Give them: --lexicon FILE"):
+            run(*COMMON, "--references", "texts.tsv", "--reference-kind", "words")
+
+
+def test_reference_kinds_are_checked(folder: Path) -> None:
+    (folder / "texts.tsv").write_text("first\tab b\nsecond\tbb\n")
+    wrong = {
+        ("--references", "texts.tsv", "--reference-kind", "labels"): (
+            "--reference-kind tells words from labels, and these labels are letters. Leave it out."
+        ),
+        ("--reference-kind", "labels"): "--reference-kind is about the true texts. Give them: --references FILE.",
+        ("--references", "texts.tsv", "--reference-kind", "word"): (
+            "Unknown reference_kind 'word'. Did you mean 'words'? Choices: labels, words."
+        ),
+    }
+    for given, message in wrong.items():
+        with pytest.raises(UserError) as error:
+            run(*COMMON, *given)
+        assert str(error.value) == message
 
 
 def test_weights_are_tuned_on_references(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,8 +337,8 @@ def test_options_without_effect(folder: Path, arguments: list[str], message: str
         (
             ["posteriors.npz", "--labels", "labels.txt", "--lexicon", "bad.txt"],
             "bad.txt:1: The word 'axe' is spelt with "
-            "'x', which is none of the labels. Spell it with labels, or leave such words out with skip_unspellable "
-            "(--skip-unspellable).",
+            "'x', which is no label or token of the model. Spell it with those it has, or leave such words out with "
+            "skip_unspellable (--skip-unspellable).",
         ),
         (
             ["posteriors.npz", "--labels", "labels.txt", "--lexicon", "empty.txt"],

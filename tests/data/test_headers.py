@@ -25,7 +25,7 @@ from unrolled.data.readers.tagged.read_sentences import read_sentences
 from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import Note, UserError
 from unrolled.search.ctc.files import read_labels
-from unrolled.search.ctc.lexicon import Lexicon
+from unrolled.search.lexicon import Lexicon
 from unrolled.search.ngram.texts import read_lines as ngram_lines
 from unrolled.text.large import scan_text
 

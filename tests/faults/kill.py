@@ -98,7 +98,13 @@ CASES = {
     "forecast": Case(
         "forecast",
         lambda folder: forecast_examples.table(folder / "waves.csv", forecast_examples.waves()),
-        {**forecast_examples.SMALL, "model.dropout": 0.2, **SHORT},
+        {
+            **forecast_examples.SMALL,
+            "model.dropout": 0.2,
+            "train.teacher_forcing": "linear",
+            "train.feedback": "steps",
+            **SHORT,
+        },
     ),
 }
 

@@ -21,7 +21,13 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", ["luong", "transformer"])
-@pytest.mark.parametrize("changes", [{}, {"train.batch_tokens": 60, "train.average_last": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"train.batch_tokens": 60, "train.average_last": 2, "train.feedback": "steps"},
+    ],
+)
 def test_resumed_is_as_if_never_stopped(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "numbers.tsv"
     file.write_text(table(numbers()))

@@ -1,79 +1,109 @@
-// Runs a kernel of KERNEL_SOURCE on the CPU: `launch(which, arguments, blocks, cluster size, shared bytes, seed)`.
-#include <device.cuh>
+// Runs the threads of all blocks on the CPU, each as a fiber.
+#include <setjmp.h>
+#include <ucontext.h>
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
-#include KERNEL_SOURCE
+#include <device.cuh>
 
 namespace simulator {
 
-inline void run_fiber() {
-    kernel(*arguments);
+struct Fiber : Thread {
+    jmp_buf place;  // unlike swapcontext, setjmp makes no system call
+    bool begun = false;
+    std::unique_ptr<uint8_t[]> stack;
+};
+
+Block* blocks;
+Barrier* clusters;
+int cluster_size;
+Thread* now;
+uint64_t progress, failures;
+
+static jmp_buf scheduler;
+static void (*run_kernel)();
+
+void yield() {
+    if (_setjmp(static_cast<Fiber*>(now)->place) == 0) _longjmp(scheduler, 1);
+}
+
+static void run_fiber() {
+    run_kernel();
     now->done = true;
     progress++;
     yield();
 }
 
+static void resume(Fiber& fiber) {
+    constexpr size_t STACK = 32 * 1024;
+    now = &fiber;
+    if (_setjmp(scheduler) != 0) return;
+    if (fiber.begun) _longjmp(fiber.place, 1);
+    fiber.begun = true;
+    fiber.stack.reset(new uint8_t[STACK]);
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fiber.stack.get();
+    context.uc_stack.ss_size = STACK;
+    context.uc_link = nullptr;
+    makecontext(&context, run_fiber, 0);
+    setcontext(&context);
+}
+
+// Random numbers (xorshift): below a limit, of the same seed the same.
+struct Random {
+    uint32_t state;
+    uint32_t below(uint32_t limit) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        return static_cast<uint32_t>(static_cast<uint64_t>(state) * limit >> 32);
+    }
+};
+
 // 0, or the error: 1 a kernel trapped, 2 all threads wait for ever, 3 shared memory was written past its end.
-int run(int count, int shared_bytes, unsigned seed) {
-    constexpr size_t STACK = 32 * 1024, GUARD = 64;
-    std::mt19937 drawn(seed);
-    blocks = std::vector<Block>(count);
-    for (auto& block : blocks) block.memory.assign(shared_bytes + GUARD, 0xff);  // NaN
-    fibers = std::vector<Fiber>(static_cast<size_t>(count) * THREADS);
+int run(void (*kernel)(), int count, int cluster, int shared_bytes, unsigned seed) {
+    constexpr size_t GUARD = 64;
+    Random random{seed * 2654435769u + 1};
+    std::vector<Block> all_blocks(count);
+    std::vector<Barrier> all_clusters(count / cluster);
+    std::vector<uint8_t> memory(count * (shared_bytes + GUARD), 0xff);  // NaN
+    for (int i = 0; i < count; i++) all_blocks[i].memory = &memory[i * (shared_bytes + GUARD)];
+    blocks = all_blocks.data();
+    clusters = all_clusters.data();
+    cluster_size = cluster;
+    run_kernel = kernel;
+    std::vector<Fiber> fibers(static_cast<size_t>(count) * THREADS);
     std::vector<Fiber*> order;
     for (size_t i = 0; i < fibers.size(); i++) {
-        Fiber& fiber = fibers[i];
-        fiber.thread = static_cast<int>(i % THREADS);
-        fiber.block = static_cast<int>(i / THREADS);
-        fiber.stack.reset(new uint8_t[STACK]);
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.get();
-        fiber.context.uc_stack.ss_size = STACK;
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, reinterpret_cast<void (*)()>(run_fiber), 0);
-        order.push_back(&fiber);
+        fibers[i].thread = static_cast<int>(i % THREADS);
+        fibers[i].block = static_cast<int>(i / THREADS);
+        order.push_back(&fibers[i]);
     }
     progress = failures = 0;
     // Warps run at unequal speeds: now and then one sleeps while the others go on, as far as they can without it.
     std::vector<int> sleeps(fibers.size() / LANES);
     for (int idle = 0; !order.empty() && failures == 0; idle++) {
         const uint64_t before = progress;
-        std::shuffle(order.begin(), order.end(), drawn);
-        for (auto& sleep : sleeps) sleep = sleep > 0 ? sleep - 1 : drawn() % 16 == 0 ? static_cast<int>(drawn() % 40) : 0;
+        for (size_t i = order.size(); i > 1; i--) std::swap(order[i - 1], order[random.below(i)]);
+        for (auto& sleep : sleeps) sleep = sleep > 0 ? sleep - 1 : random.below(16) == 0 ? random.below(40) : 0;
         for (Fiber* fiber : order) {
             if (sleeps[(fiber->block * THREADS + fiber->thread) / LANES] > 0) continue;
-            now = fiber;
-            swapcontext(&scheduler, &fiber->context);
+            if (fiber->waits != nullptr && fiber->waits->round == fiber->round) continue;
+            fiber->waits = nullptr;
+            resume(*fiber);
         }
         std::erase_if(order, [](const Fiber* fiber) { return fiber->done; });
         if (progress != before) idle = 0;
         if (idle > 1000) return 2;
     }
     if (failures != 0) return 1;
-    for (const auto& block : blocks)
-        for (size_t i = 0; i < GUARD; i++)
-            if (block.memory[shared_bytes + i] != 0xff) return 3;
+    for (const Block& block : all_blocks)
+        if (std::any_of(block.memory + shared_bytes, block.memory + shared_bytes + GUARD, [](uint8_t b) { return b != 0xff; }))
+            return 3;
     return 0;
 }
 
 }  // namespace simulator
-
-extern "C" int launch([[maybe_unused]] int which, const Arguments* given, int count, int cluster, int shared_bytes, unsigned seed) {
-    simulator::cluster_size = cluster;
-    simulator::clusters = std::vector<simulator::Cluster>(count / cluster);
-    simulator::arguments = given;
-#ifdef ROWS
-    simulator::kernel = single_step;
-#else
-    simulator::kernel = which == 0 ? forward : backward;
-#endif
-    return simulator::run(count, shared_bytes, seed);
-}
-
-#ifndef ROWS
-// The size of the shared memory that the kernels lay out.
-extern "C" int shared_bytes(int which, int chunk_rows, int chunks) {
-    return which == 0 ? ForwardShared::bytes(chunk_rows, chunks) : BackwardShared::bytes(chunk_rows, chunks);
-}
-#endif

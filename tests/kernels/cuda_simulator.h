@@ -2,16 +2,9 @@
 // that depend on a seed. A mistake of a kernel (a race, a poll that never ends, an index past its buffer) is reproducible.
 #pragma once
 
-#include <ucontext.h>
-
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <random>
-#include <vector>
 
 #include <constants.h>
 
@@ -44,37 +37,33 @@ struct Warp {
 struct Block {
     Barrier barrier;
     Warp warps[THREADS / LANES];
-    std::vector<uint8_t> memory;
+    uint8_t* memory = nullptr;
 };
-struct Cluster {
-    Barrier barrier;
-};
-struct Fiber {
-    ucontext_t context;
-    std::unique_ptr<uint8_t[]> stack;
+struct Thread {
     int thread, block;
     bool done = false;
+    const Barrier* waits = nullptr;  // at which it stands, in the barrier's round
+    unsigned round = 0;
 };
 
-inline std::vector<Fiber> fibers;
-inline std::vector<Block> blocks;
-inline std::vector<Cluster> clusters;
-inline int cluster_size = 1;  // in blocks
-inline ucontext_t scheduler;
-inline Fiber* now;
-inline uint64_t progress, failures;  // barriers passed and words stored: without any, all threads wait for ever
-
-inline void yield() { swapcontext(&now->context, &scheduler); }
+// Of cuda_simulator.cpp, which is compiled once: this header is compiled with every kernel.
+extern Block* blocks;
+extern Barrier* clusters;
+extern int cluster_size;  // in blocks
+extern Thread* now;
+extern uint64_t progress, failures;  // barriers passed and words stored: without any, all threads wait for ever
+void yield();
 
 inline void wait_at(Barrier& barrier, int size) {
-    const unsigned round = barrier.round;
     if (++barrier.arrived == size) {
         barrier.arrived = 0;
         barrier.round++;
         progress++;
         return;
     }
-    while (barrier.round == round) yield();
+    now->waits = &barrier;
+    now->round = barrier.round;
+    yield();  // until the round is over
 }
 inline Warp& warp() { return blocks[now->block].warps[now->thread / LANES]; }
 inline Exchanged& exchanged() { return warp().lanes[now->thread % LANES]; }
@@ -129,7 +118,7 @@ void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t 
 inline int thread_index() { return simulator::now->thread; }
 inline int block_index() { return simulator::now->block; }
 inline void sync_block() { simulator::wait_at(simulator::blocks[block_index()].barrier, THREADS); }
-inline uint8_t* shared_memory() { return simulator::blocks[block_index()].memory.data(); }
+inline uint8_t* shared_memory() { return simulator::blocks[block_index()].memory; }
 inline void back_off() {}
 inline void trap() {
     simulator::failures++;
@@ -172,12 +161,12 @@ inline float float_of(uint32_t bits) {
 }
 inline void sync_cluster() {
     const int size = simulator::cluster_size;
-    simulator::wait_at(simulator::clusters[block_index() / size].barrier, size * THREADS);
+    simulator::wait_at(simulator::clusters[block_index() / size], size * THREADS);
 }
 inline uint8_t* cluster_address(int block, const void* mine) {
     const int first = block_index() / simulator::cluster_size * simulator::cluster_size;
     if (block >= simulator::cluster_size) trap();
-    return simulator::blocks[first + block].memory.data() + (static_cast<const uint8_t*>(mine) - shared_memory());
+    return simulator::blocks[first + block].memory + (static_cast<const uint8_t*>(mine) - shared_memory());
 }
 inline void store_cluster(int block, void* mine, uint32_t word) {
     simulator::yield();
@@ -216,10 +205,3 @@ struct BFloat {
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 inline float tanh_of(float x) { return std::tanh(x); }
-
-struct Arguments;
-namespace simulator {
-inline const Arguments* arguments;
-inline void (*kernel)(Arguments);
-inline void run_fiber();
-}  // namespace simulator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import json
 import re
@@ -44,6 +45,7 @@ needs_nvrtc = pytest.mark.skipif(
 H200, A100 = DeviceLimits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), DeviceLimits(108, 163 * 1024)
 
 
+@functools.cache
 def report(
     kind: Kind,
     hidden: int,
@@ -64,8 +66,7 @@ def report(
 
 @needs_nvrtc
 class TestCompiles:
-    @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+    @pytest.mark.parametrize(("dtype", "architecture"), [(torch.float16, "sm_90"), (torch.bfloat16, "sm_80")], ids=str)
     @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
     def test_every_kernel(self, kind: Kind, dtype: torch.dtype, architecture: str) -> None:
         log = report(kind, 270, dtype, architecture)

@@ -73,13 +73,14 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     folder = tmp_path_factory.mktemp("simulator")
     shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     known: dict[tuple[object, ...], ctypes.CDLL] = {}
+    _gcc(folder, "-c", HERE / "cuda_simulator.cpp", "-o", folder / "simulator.o")
 
     def compile_for(program: compiler.Program, held: int = MAX_REGISTER_FRAGMENTS) -> ctypes.CDLL:
         if (program, held) not in known:
             name = hashlib.sha256(repr((program, held)).encode()).hexdigest()
             library, unfinished = shared / f"simulated-{name}.so", folder / f"{name}.so"
             if not library.exists():
-                _compile(program, held, folder / name, unfinished)
+                _compile(program, held, folder / "simulator.o", folder / name, unfinished)
                 unfinished.replace(library)
             known[program, held] = ctypes.CDLL(str(library))
         return known[program, held]
@@ -87,19 +88,27 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return compile_for
 
 
-def _compile(program: compiler.Program, held: int, sources: Path, library: Path) -> None:
+def _compile(program: compiler.Program, held: int, simulator: Path, sources: Path, library: Path) -> None:
     """Compile with the simulator's device.cuh, and with fewer fragments in registers if `held` is fewer."""
-    sources.mkdir()
-    for name, text in compiler.sources().items():
-        (sources / name).write_text(text)
-    shutil.copy(HERE / "cuda_simulator.h", sources / "device.cuh")
+    changed = None
     if held < MAX_REGISTER_FRAGMENTS:
         sizes = {"MAX_REGISTER_FRAGMENTS": held, "REGISTER_FRAGMENTS_WITH_SPILL": held}
         changed = constants.header(**sizes, MAX_REGISTER_FRAGMENTS_OF_TWO=held + 2)
-        (sources / "constants.h").write_text(changed)
-    options = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"', "-Wall", "-Wextra", "-Werror"]
-    command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", *options, "-Wno-unknown-pragmas", "-I", str(sources)]
-    subprocess.run([*command, "-o", str(library), str(HERE / "cuda_simulator.cpp")], check=True)
+    defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"']
+    kernel = HERE / "cuda_simulated_kernel.cpp"
+    _gcc(sources, *defines, "-shared", kernel, simulator, "-o", library, constants_header=changed)
+
+
+def _gcc(sources: Path, *words: object, constants_header: str | None = None) -> None:
+    """Run g++ beside the kernels' sources, with the simulator's device.cuh."""
+    sources.mkdir(exist_ok=True)
+    for name, text in compiler.sources().items():
+        (sources / name).write_text(text)
+    shutil.copy(HERE / "cuda_simulator.h", sources / "device.cuh")
+    if constants_header is not None:
+        (sources / "constants.h").write_text(constants_header)
+    options = ["-O1", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-I", sources]
+    subprocess.run(["g++", *map(str, [*options, *words])], check=True)
 
 
 @pytest.fixture

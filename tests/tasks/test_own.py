@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import unrolled
+from tests import warm
 from unrolled import Model, UserError, api
 from unrolled.see.figures.kinds import save_all
 from unrolled.tasks import Request, Task
@@ -115,10 +114,7 @@ def test_what_is_not_a_task_is_named(folder: Path) -> None:
 
 
 def command(folder: Path, *arguments: str) -> str:
-    run = [sys.executable, "-m", "unrolled", *arguments]
-    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return warm.unrolled(*arguments, folder=folder, check=True).stdout
 
 
 def test_the_command_line_takes_it(model: Model, folder: Path) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unrolled.errors import UserError
+from unrolled.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from unrolled.search import Decoded, Decoder
+
+Errors = Callable[[Sequence[Any]], Mapping[str, float]]
+"""The error rates of the best readings, by name."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,35 @@ class LabelOptions:
         str | None,
         typer.Option(
             metavar="LABEL|COLUMN",
-            help="The blank's label, or its column from 0. Default: the label <blank>, [PAD], _ or the like, or the "
-            "first one.",
+            help="The blank's label, or its column from 0; none: the posteriors have no blank. Default: the label "
+            "<blank>, [PAD], _ or the like, or the first one.",
         ),
     ] = None
     separator: Annotated[
         str,
         typer.Option(help="The label between words; auto: a space or |, if no word contains it; none: no separator."),
     ] = "auto"
+
+
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """Flags about the true texts."""
+
+    references: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The true texts, NAME TAB TEXT or one text per line, to report error rates."),
+    ] = None
+    reference_kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="words|labels",
+            help="The true texts are words of the lexicon, or labels. Default: found from the texts.",
+        ),
+    ] = None
+    tune: Annotated[
+        bool,
+        typer.Option("--tune", help="Find the --lm-weight and --word-bonus with the fewest errors on --references."),
+    ] = False
 
 
 def decode(
@@ -81,18 +105,11 @@ def decode(
     labels: LabelOptions,
     words: WordOptions,
     search: BeamOptions,
+    truth: ReferenceOptions,
     n_best: Annotated[int, typer.Option(min=1, help="Hypotheses per utterance.")] = 1,
     frame_seconds: Annotated[
         float | None, typer.Option(min=0, help="Seconds per frame; the JSON then has times in seconds.")
     ] = None,
-    references: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="The true texts, NAME TAB TEXT or one text per line, to report error rates."),
-    ] = None,
-    tune: Annotated[
-        bool,
-        typer.Option("--tune", help="Find the --lm-weight and --word-bonus with the fewest errors on --references."),
-    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per utterance: hypotheses, times, confidences.")
     ] = False,
@@ -104,17 +121,18 @@ def decode(
     from unrolled.search.ctc import files
     from unrolled.search.ctc.options import check_n_best
 
-    _check_words(words, search, tune)
+    _check_words(words, search, truth.tune)
     check_n_best(n_best, search.beam)
-    if tune and references is None:
-        raise UserError("--tune needs the true texts.", "Give them: --references FILE.")
+    _check_truth(truth)
     utterances = files.read_posteriors(posteriors)
     names = files.read_labels(labels.labels)
     frames = _log_probs(list(utterances.values()), labels.kind, len(names) or None)
     decoder = _decoder(names, labels, words, search, frames)
-    texts = None if references is None else files.read_references(references, list(utterances))
-    if tune and texts is not None:
-        _tune(decoder, frames, texts, words.lm_weight, words.word_bonus)
+    errors = None
+    if truth.references is not None:
+        errors = errors_of(decoder, files.read_references(truth.references, list(utterances)), truth.reference_kind)
+    if truth.tune and errors is not None:
+        _tune(decoder, frames, errors, words.lm_weight, words.word_bonus)
     found = decoder.decode_batch(frames, n_best, confidence=as_json)
     for name, readings in zip(utterances, found, strict=True):
         if as_json:
@@ -122,14 +140,23 @@ def decode(
         else:
             for one in readings:
                 typer.echo(f"{name}\t{one.text}" if n_best == 1 else f"{name}\t{one.score:.4f}\t{one.text}")
-    if texts is not None:
-        wer, cer = _errors([readings[0].text for readings in found], texts)
-        typer.echo(f"{len(texts)} references: word errors {wer:.2%}, character errors {cer:.2%}", err=True)
+    if errors is not None:
+        rates = ", ".join(f"{name} {rate:.2%}" for name, rate in errors([readings[0] for readings in found]).items())
+        typer.echo(f"{len(found)} references: {rates}", err=True)
+
+
+def _check_truth(truth: ReferenceOptions) -> None:
+    if truth.tune and truth.references is None:
+        raise UserError("--tune needs the true texts.", "Give them: --references FILE.")
+    if truth.reference_kind not in (None, "words", "labels"):
+        raise unknown_name("reference_kind", str(truth.reference_kind), ("words", "labels"))
+    if truth.reference_kind is not None and truth.references is None:
+        raise UserError("--reference-kind is about the true texts.", "Give them: --references FILE.")
 
 
 def _check_words(words: WordOptions, search: BeamOptions, tune: bool) -> None:
     """Reject options that need a lexicon or a language model where there is none."""
-    from unrolled.search.ctc.options import check_used
+    from unrolled.search.lexicon.weights import check_used
 
     check_used(
         words.lexicon,
@@ -167,26 +194,49 @@ def _decoder(
     )
 
 
-def _errors(found: Sequence[str], texts: Sequence[str]) -> tuple[float, float]:
-    from unrolled.metrics.recognition import recognition_scores
+def errors_of(decoder: Decoder, texts: Sequence[str], asked: Any = None) -> Errors:
+    """The error rates of readings by name: of words and characters, or of labels if the texts are labels.
 
-    scores = recognition_scores(found, texts)
-    return scores.wer, scores.cer
+    With a lexicon of labels of several letters the texts may be either: `asked`, or else told from the texts.
+    """
+    from unrolled.metrics.phones import are_phones
+    from unrolled.metrics.recognition import recognition_scores, reference_kind, symbol_error_rate
+    from unrolled.search.ctc.label_text import label_text
+
+    lexicon = decoder.lexicon
+    if asked == "words" and lexicon is None:
+        raise UserError("--reference-kind words needs the words.", "Give them: --lexicon FILE.")
+    if asked is not None and not decoder.symbols:
+        raise UserError("--reference-kind tells words from labels, and these labels are letters.", "Leave it out.")
+    names = [name for column, name in enumerate(decoder.labels) if column != decoder.blank]
+    words = [] if lexicon is None else lexicon.words
+    as_labels = decoder.symbols and reference_kind(texts, names, words, asked) == "labels"
+    unit = "phone" if are_phones(names) else "label"
+
+    def errors(found: Sequence[Decoded]) -> dict[str, float]:
+        if as_labels:
+            spelt = [label_text((decoder.labels[i] for i in one.labels), symbols=True) for one in found]
+            return {f"{unit} errors": symbol_error_rate(spelt, texts)}
+        scores = recognition_scores([one.text for one in found], texts)
+        return {"word errors": scores.wer, "character errors": scores.cer}
+
+    return errors
 
 
 def _tune(
-    decoder: Decoder, frames: Sequence[Tensor], texts: Sequence[str], lm_weight: float | None, word_bonus: float | None
+    decoder: Decoder, frames: Sequence[Tensor], errors: Errors, lm_weight: float | None, word_bonus: float | None
 ) -> None:
     """Set the weights with the fewest errors, and print them."""
     from unrolled.search.ctc.tuning import tune
 
-    def errors(weight: float | None, bonus: float) -> tuple[float, float]:
+    def rates(weight: float | None, bonus: float) -> tuple[float, float]:
         weight = decoder.options.lm_weight if weight is None else weight
         decoder.options = replace(decoder.options, lm_weight=weight, word_bonus=bonus)
-        return _errors([readings[0].text for readings in decoder.decode_batch(frames)], texts)
+        first, *rest = errors([readings[0] for readings in decoder.decode_batch(frames)]).values()
+        return first, rest[0] if rest else first
 
-    found = tune(errors, has_lm=decoder.lm is not None, lm_weight=lm_weight, word_bonus=word_bonus)
-    errors(found.lm_weight, found.word_bonus)
+    found = tune(rates, has_lm=decoder.lm is not None, lm_weight=lm_weight, word_bonus=word_bonus)
+    rates(found.lm_weight, found.word_bonus)
     typer.echo(f"Best of {len(found.tried)} settings: {found.options}", err=True)
     if found.tie:
         typer.echo(found.tie, err=True)

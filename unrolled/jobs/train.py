@@ -81,7 +81,9 @@ class TrainingJob:
         valid = task.batches(config, self.assets, self.data.valid, training=False)
 
         def loss(batch: Batch, state: Any) -> Any:
-            return task.loss(model.network, batch, state, Training(config.train, trainer.done))
+            progress = trainer.progress
+            training = Training(config.train, trainer.done, progress.step, progress.epoch)
+            return task.loss(model.network, batch, state, training)
 
         trainer = Trainer(
             model.network,

@@ -304,6 +304,7 @@ class Dictionary: ...
 class DictionaryOptions:
     labels: int
     blank: int
+    doubles: bool
     separator: int
     beam: int
     per_node: int

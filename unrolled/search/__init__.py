@@ -3,12 +3,13 @@
 `scorers/` add to the scores of both, `ngram/` are language models.
 """
 
-from unrolled.search.ctc import Decoded, Decoder, DecoderStream, Lexicon, Word, best_path, decode, prefix_search
+from unrolled.search.ctc import Decoded, Decoder, DecoderStream, Word, best_path, decode, prefix_search
+from unrolled.search.lexicon import Lexicon, WordModel, WordTokens, WordWeights, WrittenWord
 from unrolled.search.limits import Limits
 from unrolled.search.ngram import NGram, WordScore
 from unrolled.search.rescoring import Rescored, TextScorer, rescore
 from unrolled.search.scorers import Coverage, Length, LengthPenalty, NoRepeats, Ranking, Scorer, WordList
-from unrolled.search.scorers.lexicon import LexiconScorer
+from unrolled.search.scorers.dictionary import DictionaryScorer
 from unrolled.search.scorers.ngram import NGramScorer
 from unrolled.search.tokens.beam import Beam, beam_search
 from unrolled.search.tokens.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
@@ -27,11 +28,11 @@ __all__ = [
     "Decoded",
     "Decoder",
     "DecoderStream",
+    "DictionaryScorer",
     "Hypothesis",
     "Length",
     "LengthPenalty",
     "Lexicon",
-    "LexiconScorer",
     "Limits",
     "NGram",
     "NGramScorer",
@@ -53,7 +54,11 @@ __all__ = [
     "TokenStep",
     "Word",
     "WordList",
+    "WordModel",
     "WordScore",
+    "WordTokens",
+    "WordWeights",
+    "WrittenWord",
     "beam_search",
     "best_path",
     "decode",

@@ -56,10 +56,18 @@ class CorpusText(Computed, str):
 
 @dataclass(frozen=True)
 class Training:
-    """The settings of a loss in training: the config's section `train`, and the share of the run that is over."""
+    """The settings of a loss in training, the config's section `train`, and what is done of the run."""
 
     settings: Any
-    done: float = 0.0
+    done: float = 0.0  # share of the run
+    step: int = 0  # updates
+    epoch: int = 0  # whole epochs
+
+    @property
+    def own_share(self) -> float:
+        """The probability that a step reads the model's own output, as `ForcingSettings` say."""
+        share: float = self.settings.own_share(self.done, self.step, self.epoch)
+        return share
 
 
 @dataclass(frozen=True)

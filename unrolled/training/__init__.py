@@ -1,7 +1,7 @@
 """From batches to a trained network: losses, truncated backpropagation, the loop, checkpoints, runs."""
 
 from unrolled.training.folder import new_folder
-from unrolled.training.forcing import Forcing, own_share, with_own_guesses
+from unrolled.training.forcing import Forcing, ForcingSettings, own_share, with_own_guesses
 from unrolled.training.loop import Batches, Evaluation, Goal, Progress, StepInfo, Trainer
 from unrolled.training.loss import Loss, cross_entropy, detached
 from unrolled.training.run import Origin, Run, hash_of
@@ -13,6 +13,7 @@ __all__ = [
     "Evaluation",
     "ExampleTraining",
     "Forcing",
+    "ForcingSettings",
     "Goal",
     "Loss",
     "Origin",

@@ -9,6 +9,7 @@ from typing import Any
 
 from unrolled.config import keys
 from unrolled.errors import UserError
+from unrolled.training.forcing import ForcingSettings
 from unrolled.training.loop import Trainer
 
 END = ("train.epochs", "train.max_steps")
@@ -59,7 +60,7 @@ def end_moved(trainer: Trainer, old_total: int) -> list[str]:
         )
     else:
         lines.append(f"The learning rate goes on as it was ({schedule}): {trainer.rate(step):.2e}.")
-    if getattr(trainer.settings, "teacher_forcing", "always") not in ("always", "never"):
+    if isinstance(trainer.settings, ForcingSettings) and trainer.settings.follows_the_end:
         lines.append("Teacher forcing follows the new end too.")
     return lines
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.data import Batch
+from unrolled.kernels.vocabulary.reference import wide
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ def cross_entropy(logits: Tensor, batch: Batch, state: Any = None) -> Loss:
     """Token cross-entropy in nats, summed over the batch's scored steps: logits (B, T, V)."""
     targets = batch.targets
     if batch.lengths is None and batch.counted is None:
-        total = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
+        total = F.cross_entropy(wide(logits.flatten(0, 1)), targets.flatten(), reduction="sum")
         return Loss(total, torch.tensor(targets.numel()), state)
     scored = batch.scored
-    total = F.cross_entropy(logits[scored].float(), targets[scored], reduction="sum")
+    total = F.cross_entropy(wide(logits[scored]), targets[scored], reduction="sum")
     return Loss(total, scored.sum(), state)
 
 

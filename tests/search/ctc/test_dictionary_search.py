@@ -17,7 +17,8 @@ from tests.search.ctc.exhaustive import Sentences, log_probs_of
 from unrolled.errors import Note, UserError
 from unrolled.kernels import ENGINES
 from unrolled.nn import ctc_align
-from unrolled.search.ctc import Decoder, Lexicon, decode
+from unrolled.search import Lexicon
+from unrolled.search.ctc import Decoder, decode
 from unrolled.search.ngram import NGram
 
 BACKENDS = ["reference", *(["native"] if "native" in ENGINES else [])]
@@ -119,6 +120,9 @@ def test_native_equals_plain(data: st.DataObject) -> None:
     lexicon = Lexicon(words, labels)
     native = Decoder(labels, lexicon, lm, backend="native", **options).decode(log_probs, n_best)  # type: ignore[arg-type]
     plain = Decoder(labels, lexicon, lm, backend="reference", **options).decode(log_probs, n_best)  # type: ignore[arg-type]
+    automaton = Lexicon(words, labels, share_ends=True)
+    shared = Decoder(labels, automaton, lm, backend="reference", **options).decode(log_probs, n_best)  # type: ignore[arg-type]
+    assert shared == plain
     assert [one.words for one in native] == [one.words for one in plain]
     assert [one.labels for one in native] == [one.labels for one in plain]
     assert [one.spans for one in native] == [one.spans for one in plain]
@@ -264,14 +268,14 @@ def test_lexicon_files(tmp_path: Path) -> None:
     with pytest.warns(Note) as notes:
         assert len(Lexicon.read(path, LABELS, skip_unspellable=True)) == 1
     assert [str(one.message) for one in notes] == [
-        "1 words of the lexicon were left out: they have letters without a label.",
+        "1 words of the lexicon were left out: the model cannot spell them.",
         "2 lines of the lexicon were there already, and are left out.",
     ]
     with pytest.raises(UserError) as error:
         Lexicon.read(path, LABELS)
     assert str(error.value) == (
-        f"{path}:3: The word 'ax' is spelt with 'x', which is none of the labels. "
-        "Spell it with labels, or leave such words out with skip_unspellable (--skip-unspellable)."
+        f"{path}:3: The word 'ax' is spelt with 'x', which is no label or token of the model. "
+        "Spell it with those it has, or leave such words out with skip_unspellable (--skip-unspellable)."
     )
     path.write_bytes(b"ab\n\xff\n")
     with pytest.raises(UserError, match=r"words.txt is not UTF-8. Convert it, for example with iconv."):

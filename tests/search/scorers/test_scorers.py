@@ -21,14 +21,15 @@ from unrolled.errors import Note
 from unrolled.search import (
     Beam,
     Decoder,
+    DictionaryScorer,
     Lexicon,
-    LexiconScorer,
     Limits,
     NGram,
     NGramScorer,
     Ranking,
     Sampling,
     Scorer,
+    WordTokens,
     beam_search,
     prefix_search,
     sample,
@@ -227,7 +228,10 @@ def test_ngram_and_lexicon_are_scorers() -> None:
     model = Markov(torch.randn(V, V, V))
     lm = NGram.train(["a b", "b a c", "a a"], order=2)
     words = Lexicon(["ab", "b", "ca"], names)
-    scorers = [NGramScorer(lm, names, weight=0.5, end=END), LexiconScorer(words, end=END, separator=3)]
+    scorers = [
+        NGramScorer(lm, names, weight=0.5, end=END),
+        DictionaryScorer(words, tokens=WordTokens(END, [3], required=True)),
+    ]
     limits = Limits(5, END, scorers=scorers)
     (result,) = beam_search(model, 1, limits, start=START, beam=Beam(V**4, n_best=9, ranking=Ranking("none")))
     expected = []

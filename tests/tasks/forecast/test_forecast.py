@@ -179,6 +179,7 @@ def test_saved_and_loaded_is_the_same(model: Model, tmp_path: Path) -> None:
         {"data__scaling": "none", "train__stateful": False},
         {"train__teacher_forcing": "linear", "train__free_running": True},
         {"train__teacher_forcing": "never"},
+        {"train__teacher_forcing": "switch", "train__feedback": "steps", "model__cell": "gru"},
         {"train__weight_noise": 0.05, "train__optimizer": "rmsprop"},
         {"data__target_columns": "b", "data__horizon": 5},
         {"data__missing": "mask", "data__input_columns": ["a", "b"]},

@@ -12,6 +12,9 @@ import torch
 import unrolled
 from tests.tasks.generate.conftest import SMALL, TEXT, small
 from unrolled import Model, UserError, api
+from unrolled.tasks import Request
+from unrolled.tasks.generate.predict import TextWriter
+from unrolled.text import WordTokenizer
 
 
 def test_it_learns(model: Model) -> None:
@@ -151,6 +154,7 @@ def test_every_level(level: str, book: Path, tmp_path: Path) -> None:
         {"train__optimizer": "adam", "train__schedule": "constant", "train__clip_norm": None, "train__clip_value": 0.1},
         {"train__accumulate": 2},
         {"train__teacher_forcing": "linear"},
+        {"train__teacher_forcing": "linear", "train__feedback": "steps", "train__k2": 30},
         {"train__teacher_forcing": "never", "model__kind": "feedforward"},
         {"train__precision": "bf16"},
         {"train__deterministic": True},
@@ -187,6 +191,27 @@ def test_backward_is_forward_on_the_reversed_text(book: Path, tmp_path: Path) ->
     )
     with pytest.raises(UserError, match="cannot be fed from the beginning"):
         backward.stream()
+    for stop in ((), ("a", "1")):
+        options: dict[str, Any] = {"temperature": 0, "max_tokens": 9, "stop": stop}
+        texts = []
+        for prompt in ("dna", " 7", ""):
+            text = "".join(backward.runner.run(Request(texts=[prompt]), **options))
+            mirror = "".join(forward.runner.run(Request(texts=[prompt[::-1]]), **options))
+            assert text == mirror[:-1][::-1] + "\n"
+            texts.append(text)
+        together = "".join(backward.runner.run(Request(texts=["dna", " 7", ""]), **options))
+        assert together == "".join(texts)
+
+
+def test_a_backward_writer_leaves_a_blank_before_the_prompt_of_words() -> None:
+    words = WordTokenizer.train(["the old red barn\n"])
+    the, old, red, line = words.ids("the old red \n").tolist()
+    writer = TextWriter(words, [line, red, old], (), backward=True)
+    assert [writer.feed(the), writer.finish()] == ["", "the "]  # "the " + "old red"
+    writer = TextWriter(words, [line, red, old], ("the",), backward=True)
+    assert [writer.feed(the), writer.finish()] == ["", ""]
+    after_line = TextWriter(words, [line, red, old], (), backward=True)
+    assert [after_line.feed(line), after_line.finish()] == ["", "\n"]
 
 
 def test_fine_tuning_keeps_what_was_learnt_and_extends_the_vocabulary(model: Model, tmp_path: Path) -> None:

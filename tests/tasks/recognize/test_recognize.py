@@ -149,19 +149,12 @@ def test_small_images_in_sequence_are_read(tmp_path: Path) -> None:
     assert model.assets.reader.shape == (8, 8)
 
 
-def test_phonemes_are_symbols(tmp_path: Path) -> None:
-    texts = [" ".join({"a": "AH", "b": "B", "c": "SH"}[c] for c in text.replace(" ", "")) for text in words(60)]
-    table = [frames(text.replace(" ", ""), i) for i, text in enumerate(words(60))]
-    file = tmp_path / "phones.npz"
-    np.savez(file, frames=np.concatenate(table), lengths=[len(one) for one in table], texts=np.array(texts))
-    settings = {**SMALL, "data.level": "symbols"}
-    model = unrolled.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
-    assert model.predict(frames("abca")).text == "AH B SH AH"
-    lexicon = tmp_path / "words.txt"
-    lexicon.write_text("bush B AH SH\nash AH SH\n")
-    assert model.predict(frames("bacac"), lexicon=str(lexicon)).text == "bush ash"
-    scores = model.evaluate(file)
-    assert scores["cer"] == scores["wer"] < 0.05
+def test_letters_are_no_kind_of_references(listener: Model, place: Path) -> None:
+    with pytest.raises(UserError) as error:
+        listener.evaluate(place / "listener" / "train.tsv", reference_kind="labels")
+    assert str(error.value) == (
+        "reference_kind=labels tells words from labels, and this model's labels are letters. Leave it out."
+    )
 
 
 def test_times_are_where_the_letters_are(listener: Model, reader: Model) -> None:

@@ -18,6 +18,7 @@ from unrolled import Model
 from unrolled.data import Pair
 from unrolled.search import BeamResult, Hypothesis, Limits, Ranking, score_targets
 from unrolled.tasks.shared.side import Reading
+from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch, source_batch
 from unrolled.tasks.translate.predict import Translation, answer_of
@@ -245,5 +246,7 @@ def test_the_word_that_was_looked_at_takes_the_place(place: int, word: str) -> N
     attention[:, 3] = 0.1  # the end of the source is no word
     attention[1, place] = 1.0
     hypothesis = Hypothesis(assets.target.ids("now what").tolist(), -1.0, -1.0, True, attention)
-    answer = answer_of(assets, "Call  Ada! now", ids, BeamResult([hypothesis]), replacing=True, shown=False)
+    answer = answer_of(
+        assets, "Call  Ada! now", ids, BeamResult([hypothesis]), replacing=True, options=WritingOptions()
+    )
     assert answer.text == f"now {word}"

@@ -7,6 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
+def wide(x: Tensor) -> Tensor:
+    """x in float32, or in float64 if it has it: the precision of losses, also under autocast."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: bool) -> tuple[Tensor, Tensor]:
     """The `count` highest log-probabilities of each row that are not blocked, and their tokens."""
     log_probs = scores if normalised else scores.log_softmax(-1)
@@ -24,4 +29,4 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
     """The summed cross-entropy of softmax(x Wᵀ + b)."""
     scores = F.linear(x, weight, bias)
-    return F.cross_entropy(scores.float(), targets, reduction="sum", label_smoothing=smoothing)
+    return F.cross_entropy(wide(scores), targets, reduction="sum", label_smoothing=smoothing)

@@ -3,14 +3,12 @@
 from unrolled.search.ctc.confidence import word_confidences
 from unrolled.search.ctc.decoded import Decoded, Word
 from unrolled.search.ctc.decoder import Decoder, DecoderStream, decode
-from unrolled.search.ctc.lexicon import Lexicon
 from unrolled.search.ctc.prefix_beam import best_path, prefix_search
 
 __all__ = [
     "Decoded",
     "Decoder",
     "DecoderStream",
-    "Lexicon",
     "Word",
     "best_path",
     "decode",

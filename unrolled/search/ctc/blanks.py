@@ -16,6 +16,7 @@ NAMES = (
     ("_",),
 )
 FIRST_ONLY = ("-", "~")  # as the first label a blank, elsewhere a sign of the text
+NO_BLANK = "none"  # given in place of a label
 FIX = "Say which label is the blank, by its name or its column from 0 on: blank (--blank)."
 
 

@@ -15,14 +15,18 @@ from unrolled.search.ctc.decoded import Decoded
 Grid = NDArray[np.float64]
 
 
-def with_confidences(found: Decoded, log_probs: Tensor, blank: int, separator: int | None = None) -> Decoded:
+def with_confidences(
+    found: Decoded, log_probs: Tensor, blank: int, separator: int | None = None, doubles: bool = False
+) -> Decoded:
     """The same reading, each word with its confidence."""
-    rated = word_confidences(found, log_probs, blank, separator)
+    rated = word_confidences(found, log_probs, blank, separator, doubles)
     words = [word._replace(confidence=value) for word, value in zip(found.words, rated, strict=True)]
     return replace(found, words=words)
 
 
-def word_confidences(found: Decoded, log_probs: Tensor, blank: int, separator: int | None = None) -> list[float]:
+def word_confidences(
+    found: Decoded, log_probs: Tensor, blank: int, separator: int | None = None, doubles: bool = False
+) -> list[float]:
     """A number from 0 to 1 for each word of a reading of (T, V) log-probabilities.
 
     A word's frames go from the end of the word before to the beginning of the word after. Its confidence is
@@ -30,13 +34,18 @@ def word_confidences(found: Decoded, log_probs: Tensor, blank: int, separator: i
         Σ  Π_t p(π_t | frames)    over all paths π through these frames that read the word,
 
     where separators may stand before and after it. That is what the network alone says: neither the lexicon nor the
-    language model has a part in it.
+    language model has a part in it. With `doubles`, equal labels may follow each other without a blank.
     """
-    return label_confidences([word[:3] for word in found.words], found, log_probs, blank, separator)
+    return label_confidences([word[:3] for word in found.words], found, log_probs, blank, separator, doubles)
 
 
 def label_confidences(
-    words: Sequence[tuple[str, int, int]], found: Decoded, log_probs: Tensor, blank: int, separator: int | None
+    words: Sequence[tuple[str, int, int]],
+    found: Decoded,
+    log_probs: Tensor,
+    blank: int,
+    separator: int | None,
+    doubles: bool = False,
 ) -> list[float]:
     """The same for words given as text, first frame and the frame after the last."""
     spelt = [i for i, label in enumerate(found.labels) if label != separator]
@@ -47,11 +56,11 @@ def label_confidences(
         begins = int(ends[first - 1]) if first else 0
         stops = int(starts[last + 1]) if last + 1 < len(spelt) else len(log_probs)
         jobs.append((begins, stops, [found.labels[i] for i in spelt[first : last + 1]]))
-    return _read_probabilities(jobs, log_probs.double().numpy(), blank, separator) if jobs else []
+    return _read_probabilities(jobs, log_probs.double().numpy(), blank, separator, doubles) if jobs else []
 
 
 def _read_probabilities(
-    jobs: Sequence[tuple[int, int, list[int]]], log_probs: Grid, blank: int, separator: int | None
+    jobs: Sequence[tuple[int, int, list[int]]], log_probs: Grid, blank: int, separator: int | None, doubles: bool
 ) -> list[float]:
     """For each (first frame, frame after the last, labels): the probability that the frames read the labels.
 
@@ -63,7 +72,7 @@ def _read_probabilities(
     doubled = np.ones((len(jobs), most), dtype=bool)  # whether a state is not reached from two states before it
     for job, (_, _, labels) in enumerate(jobs):
         states[job, 1 : 2 * len(labels) : 2] = labels
-        doubled[job, 3 : 2 * len(labels) : 2] = [a == b for a, b in itertools.pairwise(labels)]
+        doubled[job, 3 : 2 * len(labels) : 2] = [a == b and not doubles for a, b in itertools.pairwise(labels)]
     begins = np.array([job[0] for job in jobs])
     lengths = np.array([job[1] - job[0] for job in jobs])
     last = np.array([2 * len(labels) for _, _, labels in jobs])

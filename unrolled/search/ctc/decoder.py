@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.errors import UserError
 from unrolled.nn.checks import check_options
-from unrolled.search.ctc.blanks import chosen_blank
+from unrolled.search.ctc.blanks import NO_BLANK, chosen_blank
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.decoded import Decoded, Word
-from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordModel, WordPath
+from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordPath
 from unrolled.search.ctc.label_scores import LabelScores
-from unrolled.search.ctc.lexicon import Lexicon
+from unrolled.search.ctc.label_text import are_symbols, label_text, words_between
 from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.posteriors import as_log_probs
 from unrolled.search.ctc.prefix_beam import check_blank, check_limits, choose_backend, margin_for, prefix_search
+from unrolled.search.lexicon import Lexicon, WordModel
 from unrolled.search.ngram import NGram
 from unrolled.search.scorers.scorer import Scorer
 
@@ -35,10 +37,12 @@ class Decoder:
     - `lexicon`: the words there are; none: prefix beam search over the labels.
     - `lm`: a language model of words, which needs a lexicon: an n-gram, or a `WordModel` written in Python.
     - `blank`: a column, by number or by name; none: the label named as one (`<blank>`, `[PAD]`, `_`, …), otherwise the
-      first.
+      first. "none": the posteriors have no blank, such as those of a classifier of frames. Then every frame belongs to
+      a label, and equal labels may follow each other.
     - `separator`: a column, too. With one, words have one between them, and may have more of them there and at both
       ends.
     - `scorers`: add to the scores of labels (docs/scorers.md), in the Python search.
+    - `symbols`: labels are written with spaces between; none: if they have several letters, as phones have.
     - the rest: see `SearchOptions`.
 
     >>> frames = torch.tensor([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])  # reads "ab"
@@ -57,14 +61,18 @@ class Decoder:
         separator: int | str | None = None,
         backend: str = "auto",
         scorers: Sequence[Scorer] = (),
+        symbols: bool | None = None,
         **options: Any,
     ) -> None:
         check_options("Decoder", {name: value for name, value in options.items() if name not in OPTIONS}, OPTIONS)
         self.labels = list(labels)
         self.options = SearchOptions(**options)
-        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm)
-        self.blank = chosen_blank(self.labels) if blank is None else self._column("blank", blank)
+        shares_ends = isinstance(lexicon, Lexicon) and lexicon.share_ends
+        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm, shares_ends=shares_ends)
+        self.doubles = blank == NO_BLANK and NO_BLANK not in self.labels
+        self.blank = self._blank(blank)
         self.separator = None if separator is None else self._column("separator", separator)
+        self.symbols = are_symbols(self.labels, self.blank) if symbols is None else symbols
         self.lm = lm
         self.lexicon = None if lexicon is None else self._checked_lexicon(lexicon)
         if lm is not None and self.lexicon is None:
@@ -74,6 +82,17 @@ class Decoder:
                 "The language model runs on the reference engine, the search on the native one.",
                 "Load it with backend='native', or use backend='reference' for both.",
             )
+
+    def _blank(self, given: int | str | None) -> int:
+        """The blank's column; without one, a column that `_frames` adds."""
+        if self.doubles:
+            return len(self.labels)
+        return chosen_blank(self.labels) if given is None else self._column("blank", given)
+
+    def _frames(self, posteriors: Any, kind: str, name: str = "posteriors") -> Tensor:
+        """Log-probabilities (T, V); without a blank (T, V + 1), with one that never occurs."""
+        frames = as_log_probs(posteriors, kind, len(self.labels), name)
+        return F.pad(frames, (0, 1), value=-torch.inf) if self.doubles else frames
 
     def _column(self, name: str, given: int | str) -> int:
         if isinstance(given, str):
@@ -88,7 +107,7 @@ class Decoder:
         if lexicon.labels != self.labels:
             raise UserError("The lexicon was made for other labels.", "Make it with those of the decoder.")
         for name, column in (("blank", self.blank), ("separator", self.separator)):
-            word = None if column is None else lexicon.uses(column)
+            word = None if column is None or column == len(self.labels) else lexicon.uses(column)
             if word is not None and column is not None:
                 raise UserError(
                     f"The word {word!r} is spelt with the {name} {self.labels[column]!r}.",
@@ -129,7 +148,7 @@ class Decoder:
             else posteriors
         )
         frames = [
-            as_log_probs(row, kind, len(self.labels), "posteriors" if len(rows) == 1 else f"posteriors[{i}]")
+            self._frames(row, kind, "posteriors" if len(rows) == 1 else f"posteriors[{i}]")
             for i, row in enumerate(rows)
         ]
         check_limits(self.options.beam, n_best, self.options.margin)
@@ -146,13 +165,13 @@ class Decoder:
             _native.feed_all([stream.search for stream in streams], places, torch.get_num_threads())
         else:
             for stream, one in zip(streams, frames, strict=True):
-                stream.feed(one)
+                stream.search.feed(one.double().tolist())
         found = [stream.best(n_best) for stream in streams]
         return self._rated(found, frames) if confidence else found
 
     def _rated(self, found: Sequence[Sequence[Decoded]], frames: Sequence[Tensor]) -> list[list[Decoded]]:
         return [
-            [with_confidences(one, log_probs, self.blank, self.separator) for one in readings]
+            [with_confidences(one, log_probs, self.blank, self.separator, self.doubles) for one in readings]
             for readings, log_probs in zip(found, frames, strict=True)
         ]
 
@@ -176,17 +195,7 @@ class Decoder:
             backend=self.backend,
             scorers=self.scorers,
         )
-        return [Decoded(one.score, one.labels, one.spans, self._between_separators(one)) for one in found]
-
-    def _between_separators(self, found: Decoded) -> list[Word]:
-        words: list[list[int]] = [[]]
-        for i, label in enumerate(found.labels):
-            if label == self.separator:
-                words.append([])
-            else:
-                words[-1].append(i)
-        spelt = [("".join(self.labels[found.labels[i]] for i in word), word) for word in words if word]
-        return [Word(text, found.spans[word[0]][0], found.spans[word[-1]][1], None) for text, word in spelt]
+        return [replace(one, words=words_between(one, self.labels, self.separator, self.symbols)) for one in found]
 
 
 class DecoderStream:
@@ -203,12 +212,20 @@ class DecoderStream:
         else:
             extra = LabelScores(decoder.scorers, len(decoder.labels)) if decoder.scorers else None
             self.search = DictionarySearch(
-                lexicon, decoder.lm, decoder.options, decoder.blank, decoder.separator, recombine, margin, extra
+                lexicon,
+                decoder.lm,
+                decoder.options,
+                decoder.blank,
+                decoder.separator,
+                recombine,
+                margin,
+                extra,
+                decoder.doubles,
             )
 
     def feed(self, posteriors: Any, kind: str = "log_probs") -> None:
         """Reads some more frames, (T, V)."""
-        frames = as_log_probs(posteriors, kind, len(self._decoder.labels))
+        frames = self._decoder._frames(posteriors, kind)
         if self._decoder.backend == "native":
             self.search.feed(frames.data_ptr(), *frames.shape)
         else:
@@ -225,7 +242,8 @@ class DecoderStream:
         for number, end in zip(found.words, found.word_ends, strict=True):
             known = number != UNKNOWN
             labels = self._decoder.labels
-            text = self._lexicon.words[number] if known else "".join(labels[i] for i in found.labels[first:end])
+            spelt = (labels[i] for i in found.labels[first:end])
+            text = self._lexicon.words[number] if known else label_text(spelt, self._decoder.symbols)
             words.append(Word(text, found.starts[first], found.ends[end - 1], known))
             first = end
         return Decoded(found.score, found.labels, spans, words, found.complete)
@@ -235,7 +253,8 @@ def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool, margin: 
     from unrolled.kernels import _native
 
     given, options = decoder.options, _native.DictionaryOptions()
-    options.labels, options.blank = len(decoder.labels), decoder.blank
+    options.labels, options.blank = len(decoder.labels) + decoder.doubles, decoder.blank
+    options.doubles = decoder.doubles
     options.separator = -1 if decoder.separator is None else decoder.separator
     options.beam, options.per_node, options.margin = given.beam, given.per_node or 0, margin
     options.sum, options.recombine, options.look_ahead = given.merge == "sum", recombine, given.look_ahead

@@ -10,31 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from unrolled.search.ctc.label_scores import LabelScores
-from unrolled.search.ctc.lexicon import Lexicon, LexiconNode
 from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.prefix_beam import merged
-from unrolled.search.ngram import NGram
+from unrolled.search.lexicon import UNKNOWN_WORD, Lexicon, LookAhead, SpellingPlace, WordModel
 
 NEVER = -math.inf
 UNKNOWN = -2  # the number of a word that is not in the lexicon
-UNKNOWN_WORD = "<unk>"
-
-
-class WordModel(Protocol):
-    """A language model of words; states are hashable, and equal ones have equal futures."""
-
-    def initial(self) -> Any: ...
-
-    def advance(self, state: Any, word: str) -> tuple[float, Any]:
-        """log p(word | state), and the state after it."""
-        ...
-
-    def final(self, state: Any) -> float:
-        """log p of the sentence's end."""
-        ...
 
 
 class Record(NamedTuple):
@@ -53,7 +37,7 @@ class TreePosition(NamedTuple):
     kind: str  # "begin" of a word, "inside" one of the lexicon, "unknown", or "end"
     label: int  # the last one; of "begin", the separator
     spelt: tuple[int, ...] = ()  # the labels of the word so far
-    node: Any = None  # of the lexicon's tree; not compared: `spelt` says the same
+    node: SpellingPlace | None = None  # of the lexicon's graph; not compared: `spelt` says the same
 
     def key(self) -> tuple[str, int, tuple[int, ...]]:
         return self.kind, self.label, self.spelt
@@ -104,25 +88,15 @@ class DictionarySearch:
         recombine: bool,
         margin: float,
         extra: LabelScores | None = None,
+        doubles: bool = False,
     ) -> None:
         self.lexicon, self.lm, self.options, self.extra = lexicon, lm, options, extra
         self.blank, self.separator, self.recombine, self.margin = blank, separator, recombine, margin
-        self.add_up = options.merge == "sum"
-        self.expected: dict[int, float] = {}  # look-ahead of the tree's nodes, by id
-        if isinstance(lm, NGram) and options.look_ahead:
-            unigrams = {entry.words[0]: entry.prob * math.log(10) for entry in lm.ngrams(1)}
-            self._look_ahead(lexicon.tree, unigrams)
-        self.expected[id(lexicon.tree)] = 0.0  # of a word that has not begun nothing is known
-        begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.tree)
+        self.add_up, self.doubles = options.merge == "sum", doubles
+        self.expected = LookAhead(lexicon, lm if options.look_ahead else None, options.lm_weight)
+        begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.graph.root)
         self.slots = [Slot(begin, None if lm is None else lm.initial(), (), blank=Path(0.0))]
         self.frame = self.clock = 0
-
-    def _look_ahead(self, node: LexiconNode, unigrams: dict[str, float]) -> float:
-        missing = unigrams.get(UNKNOWN_WORD, -100 * math.log(10))
-        scores = [unigrams.get(self.lexicon.words[word], missing) * self.options.lm_weight for word in node.words]
-        scores += [self._look_ahead(child, unigrams) for child in node.children.values()]
-        self.expected[id(node)] = max(scores, default=NEVER)
-        return self.expected[id(node)]
 
     def feed(self, frames: Sequence[Sequence[float]]) -> None:
         for x in frames:
@@ -152,19 +126,20 @@ class DictionarySearch:
         """A new label."""
         place, total = slot.place, self._total(slot)
         if place.kind == "end" and self.separator is not None:
-            begin = TreePosition("begin", self.separator, node=self.lexicon.tree)
+            begin = TreePosition("begin", self.separator, node=self.lexicon.graph.root)
             score = total.score + x[self.separator] + self._added(slot, self.separator)
             self._add(new, begin, self._longer(slot, self.separator), replace(total, score=score))
             return
         begins = place.kind in ("begin", "end")
         if place.kind != "unknown":
-            node: LexiconNode = self.lexicon.tree if begins else place.node
-            for label, child in node.children.items():
-                path = self._arrival(slot, label, x[label] - self.expected.get(id(node), 0.0))
-                for word in child.words:
+            graph = self.lexicon.graph
+            node = graph.root if begins or place.node is None else place.node
+            for label, child in graph.children(node):
+                path = self._arrival(slot, label, x[label] - self.expected(node))
+                for word in self.lexicon.words_at(graph.rank(child)):
                     self._end_word(new, slot, path, label, word, self.lexicon.words[word], word)
-                if child.children:
-                    path = replace(path, score=path.score + self.expected.get(id(child), 0.0))
+                if graph.goes_on(child):
+                    path = replace(path, score=path.score + self.expected(child))
                     inside = TreePosition("inside", label, (*(() if begins else place.spelt), label), child)
                     self._add(new, inside, self._longer(slot, label), self._recorded(path, label, None))
         if self.options.unknown_penalty is not None and (begins or place.kind == "unknown"):
@@ -177,16 +152,17 @@ class DictionarySearch:
         assert self.options.unknown_penalty is not None
         path = self._arrival(slot, label, score + (self.options.unknown_penalty if begins else 0.0))
         spelt = (*(() if begins else slot.place.spelt), label)
-        known = self.lexicon.tree if begins else slot.place.node
-        known = known.children.get(label) if known is not None else None
-        if known is None or not known.words:
+        graph = self.lexicon.graph
+        known = graph.root if begins else slot.place.node
+        known = graph.find(known, label) if known is not None else None
+        if graph.rank(known) is None:
             self._end_word(new, slot, path, label, UNKNOWN, UNKNOWN_WORD, spelt)
         unknown = TreePosition("unknown", label, spelt, known)
         self._add(new, unknown, self._longer(slot, label), self._recorded(path, label, None))
 
     def _arrival(self, slot: Slot, label: int, score: float) -> Path:
-        """A doubled label needs a blank between."""
-        path = slot.blank if label == slot.place.label else self._total(slot)
+        """A doubled label needs a blank between, unless there is none."""
+        path = slot.blank if label == slot.place.label and not self.doubles else self._total(slot)
         return replace(path, score=path.score + score + self._added(slot, label))
 
     def _added(self, slot: Slot, label: int) -> float:
@@ -256,7 +232,8 @@ class DictionarySearch:
         scored = []
         for slot in complete or self.slots:
             total = self._total(slot)
-            score = total.score - (self.expected.get(id(slot.place.node), 0.0) if slot.place.kind == "inside" else 0.0)
+            inside = slot.place.node if slot.place.kind == "inside" else None
+            score = total.score - (0.0 if inside is None else self.expected(inside))
             if ended and self.lm is not None:
                 score += self.options.lm_weight * self.lm.final(slot.lm)
             if self.extra is not None:

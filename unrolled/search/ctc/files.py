@@ -11,9 +11,9 @@ from torch import Tensor
 
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
-from unrolled.search.ctc.blanks import blank_column, chosen_blank
+from unrolled.search.ctc.blanks import NO_BLANK, blank_column, chosen_blank
 from unrolled.search.ctc.decoder import Decoder
-from unrolled.search.ctc.lexicon import Lexicon
+from unrolled.search.lexicon import Lexicon
 from unrolled.search.ngram import NGram
 from unrolled.text.array_files import ArrayError, read_npy, read_npz
 from unrolled.text.files import as_utf8
@@ -113,11 +113,13 @@ def decoder_from_files(
 
     A separator "auto" is a label " " or "|" that no word is spelt with.
 
-    The blank is a label or its column; where it is not said, it is found by its name, or is the first label, with which
-    the `posteriors` must agree.
+    The blank is a label or its column, or "none" where there is none; if it is not said, it is found by its name, or is
+    the first label, with which the `posteriors` must agree.
     """
     names = read_labels(labels) if isinstance(labels, (str, Path)) else list(labels)
-    column = chosen_blank(names, posteriors, always_say=True) if blank is None else blank_column(names, blank)
+    column: int | str = NO_BLANK
+    if blank != NO_BLANK or NO_BLANK in names:
+        column = chosen_blank(names, posteriors, always_say=True) if blank is None else blank_column(names, blank)
     words = None if lexicon is None else Lexicon.read(lexicon, names, skip_unspellable=skip_unspellable)
     if separator == "auto":
         free = (name for name in SEPARATORS if words and name in names and not words.uses(names.index(name)))

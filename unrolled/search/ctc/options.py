@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.search.ctc.prefix_beam import MERGES, check_limits
+from unrolled.search.lexicon.weights import WordWeights
 
 CLOSED_MARGIN, OPEN_MARGIN = 30.0, 10.0  # nats
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(WordWeights):
     """Scores are natural logarithms; a sentence's is
 
     log p(frames | labels) + lm_weight · log p(words) + word_bonus · number of words
@@ -25,10 +24,6 @@ class SearchOptions:
     margin: float | None = None  # most nats below the best; none: see `usual_margin`, and inf for n-best lists
     merge: str = "max"  # of paths that come together the best counts, or their "sum"
     recombine: bool | None = None  # whether histories the model cannot tell apart come together; none: for 1-best only
-    look_ahead: bool = True  # inside a word, the best unigram score of the words that begin so is counted already
-    lm_weight: float = 1.0
-    word_bonus: float = 0.0
-    unknown_penalty: float | None = None  # none: there are no words but those of the lexicon
 
     def __post_init__(self) -> None:
         check_limits(self.beam, 1, self.margin)
@@ -36,12 +31,7 @@ class SearchOptions:
             raise UserError(f"per_node={self.per_node!r} is not a whole number from 1 up.", "Use None for no limit.")
         if self.merge not in MERGES:
             raise unknown_name("merge", self.merge, MERGES)
-        if not 0 <= self.lm_weight < math.inf:
-            raise UserError(f"lm_weight={self.lm_weight!r} is not a number from 0 up.")
-        for name in ("word_bonus", "unknown_penalty"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise UserError(f"{name}={value!r} is not a number.")
+        super().__post_init__()
 
     @property
     def usual_margin(self) -> float:
@@ -55,15 +45,6 @@ class SearchOptions:
 
     def recombines(self, n_best: int) -> bool:
         return n_best == 1 and self.merge == "max" if self.recombine is None else self.recombine
-
-
-def check_used(lexicon: Any, lm: Any, *, lm_weight: float | None, **of_words: Any) -> None:
-    """Refuses options, none where they are not given, that would change nothing without a lexicon or a model."""
-    if lm_weight is not None and lm is None:
-        raise UserError("lm_weight is for a language model, and there is none.", "Give one with lm (--lm).")
-    for name, value in of_words.items():
-        if value is not None and lexicon is None:
-            raise UserError(f"{name} is for words of a lexicon, and there is none.", "Give one (--lexicon).")
 
 
 def check_n_best(n_best: int, beam: int) -> None:

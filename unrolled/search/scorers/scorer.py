@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -60,6 +60,10 @@ class Scorer:
         """The state after one more step of the model, which paid `attention` (B, S) where it has any."""
         return state
 
+    def places(self, state: State) -> Sequence[Hashable] | None:
+        """The place of each hypothesis in a lexicon, for `Beam.per_node`; None: the scorer has none."""
+        return None
+
 
 class Scorers:
     """Several scorers as one: scores are added up, masks combined; `final` goes through them in their order."""
@@ -105,6 +109,11 @@ class Scorers:
         for scorer, state in zip(self.scorers, states, strict=True):
             totals = scorer.final(state, totals)
         return totals
+
+    def places(self, states: State) -> Sequence[Hashable] | None:
+        """Those of the first scorer that has any."""
+        found = (scorer.places(state) for scorer, state in zip(self.scorers, states, strict=True))
+        return next((places for places in found if places is not None), None)
 
     def bound(self, states: State, totals: Tensor, longest: Tensor) -> Tensor:
         """As `Scorer.bound`; -inf where there is no hypothesis."""

@@ -85,7 +85,12 @@ class WordList(Scorer):
 
     def _check_writable(self, words: Sequence[str]) -> None:
         known = {letter for piece in self.pieces for letter in piece}
-        if not any(set(word) <= known for word in words):
+        if self.joined:
+            writable = any(set(word) <= known for word in words)
+        else:
+            ends = (self._walk(ROOT, piece) for piece in self.pieces if any(map(self._is_letter, piece)))
+            writable = any(node is not None and self._final[node] for node in ends)
+        if not writable:
             raise UserError(
                 f"None of the {len(words)} words can be written with the model's tokens.",
                 "Check the words' letters, and whether the model knows capitals.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -30,15 +31,20 @@ class Beam:
     stop: "safe" goes on until no hypothesis can come to rank among the `n_best`, whatever follows: the result is that
     of a search without stopping. "enough" stops when as many outputs were found as the beam is wide, which is sooner,
     and may miss a better one. A beam of one is greedy search: it takes the likeliest token, and stops at the first end.
+
+    `margin` makes the beam narrower where one hypothesis is clearly the best: others that are more nats below it are
+    dropped. `per_node` is the most hypotheses at one place of a lexicon (see `DictionaryScorer`).
     """
 
     size: int = 5
     n_best: int = 1
     ranking: Ranking = field(default_factory=Ranking)
     stop: Stop = "safe"
+    margin: float | None = None  # none: no limit
+    per_node: int | None = None  # none: no limit
 
     def __post_init__(self) -> None:
-        for name in ("size", "n_best"):
+        for name in ("size", "n_best", *(["per_node"] if self.per_node is not None else [])):
             value = getattr(self, name)
             if not is_whole(value) or value < 1:
                 raise UserError(f"{name}={value!r} is not a whole number from 1 up.", "Use 1.")
@@ -48,6 +54,8 @@ class Beam:
             )
         if self.stop not in get_args(Stop):
             raise unknown_name("stop", self.stop, get_args(Stop))
+        if self.margin is not None and not self.margin >= 0:
+            raise UserError(f"margin={self.margin!r} is not a number from 0 up.", "Use math.inf for no limit.")
 
 
 @torch.no_grad()
@@ -287,7 +295,10 @@ class _Search:
         """The `size` likeliest hypotheses that did not end go on."""
         live = self.live
         rows, width = live.totals.shape
-        best, places = candidates.totals.topk(min(self.beam.size, candidates.totals.shape[1]), dim=-1)  # (B, W')
+        totals = candidates.totals if self.beam.per_node is None else self._thinned(candidates, self.beam.per_node)
+        best, places = totals.topk(min(self.beam.size, totals.shape[1]), dim=-1)  # (B, W')
+        if self.beam.margin is not None:
+            best = best.masked_fill(best < best[:, :1] - self.beam.margin, -torch.inf)
         best, log_probs, origins, tokens = candidates.gather(best, places)
         flat = (torch.arange(rows, device=self.device)[:, None] * width + origins).flatten()  # (B·W',)
         live.state = reorder(state, flat)
@@ -299,6 +310,23 @@ class _Search:
         if live.nodes is not None:
             reached = log_probs.where(best > -torch.inf, -torch.inf)
             live.nodes = self._nodes(origins.tolist(), tokens.tolist(), reached.tolist())
+
+    def _thinned(self, candidates: _Candidates, most: int) -> Tensor:
+        """The totals (B, C), -inf where `most` better ones of the row stand at the same place of the lexicon."""
+        rows = torch.arange(len(candidates.totals), device=self.device)[:, None] * self.live.totals.shape[1]
+        states = select(self.live.scored, (rows + candidates.origins).flatten())
+        places = self.scorers.places(self.scorers.advance(states, candidates.tokens.flatten()))
+        if places is None:
+            raise UserError("per_node is for places of a lexicon, and there is none.", "Give a DictionaryScorer.")
+        kept = candidates.totals.clone()
+        for row, totals in enumerate(candidates.totals.tolist()):  # the best first
+            counts: Counter[Any] = Counter()
+            for i, total in enumerate(totals):
+                place = places[row * len(totals) + i]
+                counts[place] += total > -torch.inf
+                if counts[place] > most:
+                    kept[row, i] = -torch.inf
+        return kept
 
     def _nodes(self, origins: list[list[int]], tokens: list[list[int]], totals: list[list[float]]) -> Tensor:
         made = []

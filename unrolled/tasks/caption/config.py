@@ -8,7 +8,7 @@ from pydantic import Field
 
 from unrolled.config import Section
 from unrolled.models.captioner import CaptionerSettings
-from unrolled.training import ExampleTraining, Forcing
+from unrolled.training import ExampleTraining, ForcingSettings
 
 
 class CaptionData(Section):
@@ -40,7 +40,7 @@ class CaptionData(Section):
     lowercase: bool = Field(False, description="Read and write captions in lower case; scores ignore case then.")
 
 
-class CaptionTraining(ExampleTraining):
+class CaptionTraining(ForcingSettings, ExampleTraining):
     """Training on pictures with captions."""
 
     usual_epochs: ClassVar[int] = 10
@@ -52,9 +52,6 @@ class CaptionTraining(ExampleTraining):
         0.99, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
     )
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="Share of certainty given to all tokens alike.")
-    teacher_forcing: Forcing = Field(
-        "always", description="Read the true caption always, never, or less and less over the run (scheduled sampling)."
-    )
     shift: int = Field(0, ge=0, description="Pixels: each picture is moved by up to so many, anew every time.")
     doubly_stochastic: float = Field(
         0.1, ge=0, description="soft attention: weight of Σ (1 − Σ_t α_tj)², so that all regions are looked at."

@@ -17,10 +17,11 @@ from unrolled.data.signals.pictures import pixels_of
 from unrolled.data.signals.views import Shape, View, check_view
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.search import Hypothesis
+from unrolled.search import Hypothesis, WrittenWord
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
 from unrolled.tasks.shared.answers import Written
-from unrolled.tasks.shared.writing import WritingOptions, written
+from unrolled.tasks.shared.dictionary import with_dictionary
+from unrolled.tasks.shared.writing import WritingOptions, text_of, written
 
 HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
 
@@ -32,6 +33,7 @@ class CaptionAnswer(Written):
     tokens: list[str]
     attention: NDArray[np.float32] | None = None  # (tokens, rows, columns), or (tokens, regions)
     others: tuple[CaptionAnswer, ...] = ()
+    words: tuple[WrittenWord, ...] | None = None  # with a lexicon: the words, and the tokens of each
 
 
 @torch.no_grad()
@@ -41,6 +43,8 @@ def describe(model: Model, views: Sequence[View], options: WritingOptions) -> li
     network: Any = model.network.eval()
     if options.unknown == "replace":
         raise UserError("Unknown words are replaced by words of a source, and a picture has none.", "Use forbid.")
+    target = assets.target
+    options = with_dictionary(options, target.tokenizer, form=target.form, end=target.end)
     wanted = options.attention and network.attends
     answers = []
     room = max(1, HYPOTHESES_AT_ONCE // options.side_by_side)
@@ -50,7 +54,7 @@ def describe(model: Model, views: Sequence[View], options: WritingOptions) -> li
             found = written(
                 network,
                 network.encode(view_batch(part).to(model.device)),
-                assets.target,
+                target,
                 options,
                 most=[options.max_tokens or assets.most_tokens] * len(part),
                 places=range(first, first + len(part)),
@@ -58,23 +62,27 @@ def describe(model: Model, views: Sequence[View], options: WritingOptions) -> li
                 attention=wanted,
             )
         for one in found:
-            best, *rest = [_description(assets, hypothesis, network.grid) for hypothesis in one.hypotheses]
+            best, *rest = [_description(assets, hypothesis, network.grid, options) for hypothesis in one.hypotheses]
             answers.append(replace(best, others=tuple(rest)))
     return answers
 
 
-def _description(assets: CaptionAssets, hypothesis: Hypothesis, grid: tuple[int, int] | None) -> CaptionAnswer:
+def _description(
+    assets: CaptionAssets, hypothesis: Hypothesis, grid: tuple[int, int] | None, options: WritingOptions
+) -> CaptionAnswer:
     looked: NDArray[np.float32] | None = None
     if hypothesis.attention is not None:
         rows = hypothesis.attention[: len(hypothesis.tokens)].float().cpu().numpy()
         looked = rows if grid is None else rows.reshape(-1, *grid)
+    text, words = text_of(assets.target, hypothesis.tokens, options)
     return CaptionAnswer(
-        assets.target.text(hypothesis.tokens),
+        text,
         hypothesis.score,
         hypothesis.log_prob,
         hypothesis.ended,
         assets.target.shown(hypothesis.tokens),
         looked,
+        words=words,
     )
 
 

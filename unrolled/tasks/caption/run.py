@@ -101,6 +101,7 @@ class CaptionRunner(WritingRunner):
             "ended": answer.ended,
             "tokens": answer.tokens,
             "attention": rounded(answer.attention),
+            **self.words_record(answer),
         }
 
     def report(self, scores: Mapping[str, Any]) -> str:

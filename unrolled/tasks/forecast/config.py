@@ -9,18 +9,18 @@ from pydantic import Field
 from unrolled.config import Section
 from unrolled.models.forecaster import ForecasterSettings
 from unrolled.tasks.forecast.read import ForecastData
-from unrolled.training import Forcing, TrainSettings
+from unrolled.training import ForcingSettings, TrainSettings
 
 
-class ForecastTraining(TrainSettings):
+class ForecastTraining(ForcingSettings, TrainSettings):
     """Training on windows of long series: truncated backpropagation."""
 
     lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
     eval_every: int | None = Field(50, ge=1, description="Updates between evaluations; none: ten in a run.")
     window: int = Field(100, ge=1, description="Steps of a series between updates, and that gradients go back.")
     stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
-    teacher_forcing: Forcing = Field(
-        "always", description="Read the true past always, never, or less and less over the run (scheduled sampling)."
+    pick: Literal["point", "sample"] = Field(  # type: ignore[assignment]  # of numbers, not of tokens
+        "point", description="Own outputs: the point forecast, or a sample of the distribution (gaussian, bernoulli)."
     )
     free_running: bool = Field(
         False, description="Choose the best model by roll-outs on its own predictions, not by its next step."

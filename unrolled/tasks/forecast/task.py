@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
 from unrolled.data.signals.scaling import ColumnScaling, SeriesPart, fit_scaling
 from unrolled.data.signals.season import find_period
 from unrolled.errors import UserError
+from unrolled.kernels.vocabulary.reference import wide
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits
@@ -25,6 +25,7 @@ from unrolled.tasks.forecast.describe import ForecastDescription
 from unrolled.tasks.forecast.initialize import start_from
 from unrolled.tasks.forecast.layout import frame_of, layout_of, output_of, steps_of
 from unrolled.tasks.forecast.options import OPTIONS
+from unrolled.tasks.forecast.own_rows import check_own_rows, estimated
 from unrolled.tasks.forecast.predict import check_forecast_options, continuation
 from unrolled.tasks.forecast.read import Table, arrange, read_data, read_like, usable
 from unrolled.tasks.forecast.rollout import free_run
@@ -36,7 +37,7 @@ from unrolled.tasks.forecast.trace import ForecastTracer
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
-from unrolled.training import Batches, Evaluation, Goal, Loss, own_share
+from unrolled.training import Batches, Evaluation, Goal, Loss
 
 EVALUATED_AT_ONCE = 64  # series side by side
 EVALUATED_WINDOW = 1000  # steps of each at once
@@ -73,6 +74,7 @@ class Forecast(Task):
                     "Give data with the same columns, or say which they are: data.input_columns, data.target_columns; "
                     "data.time_column=none and data.sequence_column=none take nothing out of them.",
                 )
+            check_own_rows(config, init)
             return init
         settings = config.data
         frame = fit_scaling(
@@ -87,8 +89,9 @@ class Forecast(Task):
             period=_period(settings.period, table),
         )
         check_directions(config, frame)
-        if config.train.free_running or config.train.teacher_forcing != "always":
+        if config.train.free_running:
             check_roll_out(frame)
+        check_own_rows(config, frame)
         return frame
 
     def build(self, config: ForecastConfig, assets: ColumnScaling) -> nn.Module:
@@ -115,29 +118,12 @@ class Forecast(Task):
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         assert isinstance(network, Forecaster)
-        if training is not None:
-            batch = self._with_own_guesses(network, batch, state, training)
-        estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+        estimate, state = estimated(network, batch, state, training)
         output, scale = network.output, network.scale
         scored = ~batch.targets.isnan()  # (B, T, horizons, K)
-        losses = output.loss(estimate.float(), batch.targets.nan_to_num(), scale)
+        losses = output.loss(wide(estimate), batch.targets.nan_to_num(), scale)
         count = scored.any(-1).sum() if output.per_step else scored.sum()
         return Loss(torch.where(scored, losses, 0.0).sum(), count, state)
-
-    def _with_own_guesses(self, network: Forecaster, batch: Batch, state: Any, training: Training) -> Batch:
-        """Replace some true inputs by the model's own predictions, as `train.teacher_forcing` says.
-
-        All steps are sampled at once from one pass over the true inputs, as for text.
-        """
-        share = own_share(training.settings.teacher_forcing, training.done)
-        if share == 0 or batch.inputs.shape[1] < 2:
-            return batch
-        with torch.no_grad():
-            estimate, _ = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
-        guess = network.output.guess(estimate[:, :-1, network.layout.next])  # of the inputs from the second on
-        own = torch.rand(batch.inputs.shape[0], batch.inputs.shape[1] - 1, 1, device=batch.inputs.device) < share
-        rest = torch.where(own, network.with_guess(batch.inputs[:, 1:], guess), batch.inputs[:, 1:])
-        return replace(batch, inputs=torch.cat([batch.inputs[:, :1], rest], dim=1))
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:

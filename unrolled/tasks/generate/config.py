@@ -8,7 +8,7 @@ from pydantic import Field
 
 from unrolled.config import Section
 from unrolled.models import LanguageModelSettings
-from unrolled.training import Forcing, TrainSettings
+from unrolled.training import ForcingSettings, TrainSettings
 
 
 class DataSettings(Section):
@@ -29,16 +29,13 @@ class DataSettings(Section):
     direction: Literal["forward", "backward"] = Field("forward", description="Write left to right, or right to left.")
 
 
-class GenerateTraining(TrainSettings):
+class GenerateTraining(ForcingSettings, TrainSettings):
     """Training on a stream: truncated backpropagation."""
 
     k1: int = Field(100, ge=1, description="Steps between updates.")
     k2: int | None = Field(None, ge=1, description="Steps that gradients go back; none: k1.")
     vary_k1: bool = Field(
         False, description="Draw the steps anew for each update: about k1, at times half; lr follows (AWD-LSTM)."
-    )
-    teacher_forcing: Forcing = Field(
-        "always", description="Read the true text always, never, or less and less over the run (scheduled sampling)."
     )
     stateful: bool = Field(
         True,

@@ -17,12 +17,13 @@ from unrolled.models import LanguageModel, stepper_for
 from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.tasks.generate import options as declared
 from unrolled.tasks.generate.config import GenerateConfig
+from unrolled.tasks.shared.dictionary import Dictionary, LexicalOptions, with_dictionary
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
 
 
 @dataclass(frozen=True)
-class GenerationOptions:
+class GenerationOptions(LexicalOptions):
     """Values of the options of `generate`."""
 
     max_tokens: int = declared.MAX_TOKENS.default
@@ -37,22 +38,35 @@ class GenerationOptions:
     weights: str = declared.WEIGHTS.default
     scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
+    def __post_init__(self) -> None:
+        self.check(self.words)
+
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_k, self.top_p, self.min_p, self.repetition_penalty)
 
     def limits(self, tokenizer: Tokenizer, forbidden: Sequence[int] = ()) -> Limits:
-        words = () if self.words is None else (WordList.of(tokenizer, self.words),)
+        chosen = self.lexicon if self.words is None else WordList.of(tokenizer, self.words)
+        words = () if chosen is None else (chosen,)
         return Limits(self.max_tokens, forbidden=forbidden, scorers=(*words, *self.scorers))
 
 
 class TextWriter:
     """Turns one row's tokens into text; knows its stop strings."""
 
-    def __init__(self, tokenizer: Tokenizer, prompt: list[int], stop: Sequence[str], backward: bool) -> None:
-        self._tokenizer, self._backward = tokenizer, backward
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prompt: list[int],
+        stop: Sequence[str],
+        backward: bool,
+        dictionary: Dictionary | None = None,
+    ) -> None:
+        self._tokenizer, self._backward, self._prompt = tokenizer, backward, prompt
+        self._respells = dictionary if dictionary is not None and dictionary.respells else None
         self._decoder, self._stop = StreamDecoder(tokenizer), StopStrings(stop)
         self._ids: list[int] = []
+        self._first = prompt[-1] if backward and len(prompt) > 1 else None  # of the prompt's text
         self.ended = False
         for number in prompt[1:]:
             self._decoder.feed(number)
@@ -66,6 +80,11 @@ class TextWriter:
             return ""
         if self.ended:
             return ""
+        if self._respells is not None:  # a word is certain only when what follows it is there
+            self._ids.append(number)
+            text = self._respells.text(self._ids, self._prompt) if self._stop.strings else ""
+            self.ended = any(s in text for s in self._stop.strings)
+            return ""
         piece, self.ended = self._stop.feed(self._decoder.feed(number))
         return piece
 
@@ -73,11 +92,21 @@ class TextWriter:
         if self._backward:
             text = self._tokenizer.decode(self._ids[::-1])
             ends = [text.rindex(s) + len(s) for s in self._stop.strings if s in text]
-            return text[max(ends, default=0) :]
+            return self._before_prompt(text[max(ends, default=0) :])
+        if self._respells is not None:
+            text = self._respells.text(self._ids, self._prompt)
+            return text[: min((text.index(s) for s in self._stop.strings if s in text), default=len(text))]
         if self.ended:
             return ""
         piece, _ = self._stop.feed(self._decoder.finish())
         return piece + self._stop.finish()
+
+    def _before_prompt(self, text: str) -> str:
+        """The text, and the blank between it and the prompt if the tokenizer puts one there."""
+        if not text or self._first is None:
+            return text
+        after, alone = (self._tokenizer.piece(self._first, before) for before in (self._ids[0], None))
+        return text + after.removesuffix(alone).decode()
 
 
 def write_texts(
@@ -86,15 +115,17 @@ def write_texts(
     """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
     model.network.eval()
     tokenizer: Tokenizer = model.assets
+    options = with_dictionary(options, tokenizer)
     backward = direction_of(model) == "backward"
     ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
-    writers = [TextWriter(tokenizer, prompt, options.stop, backward) for prompt in ids]
+    writers = [TextWriter(tokenizer, prompt, options.stop, backward, options.lexicon) for prompt in ids]
     unknown = tokenizer.vocabulary.unk
-    if backward and options.words is not None:
-        raise UserError(
-            "A backward model writes words from their end: it cannot keep to a list.",
-            "Train with data.direction=forward, or leave out --words.",
-        )
+    for name in ("words", "lexicon") if backward else ():
+        if getattr(options, name) is not None:
+            raise UserError(
+                "A backward model writes words from their end: it cannot keep to a list.",
+                f"Train with data.direction=forward, or leave out --{name}.",
+            )
     steps = generate(
         stepper_for(network_of(model), len(ids), options.weights),
         ids,
@@ -167,8 +198,8 @@ class TextStream:
     def write(self, **options: Any) -> Iterator[str]:
         """Continue the text, piece by piece. Options: see `GenerationOptions`."""
         self.finish()
-        settings = GenerationOptions(**options)
-        writer = TextWriter(self._tokenizer, [], settings.stop, backward=False)
+        settings = with_dictionary(GenerationOptions(**options), self._tokenizer)
+        writer = TextWriter(self._tokenizer, [], settings.stop, backward=False, dictionary=settings.lexicon)
         steps = generate(
             stepper_for(self._network, 1, settings.weights),
             [[self._last]],

@@ -18,6 +18,7 @@ from unrolled.tasks.generate.predict import (
 )
 from unrolled.tasks.generate.scores import log_probs_of
 from unrolled.tasks.runner import Request, Runner
+from unrolled.tasks.shared.dictionary import with_dictionary
 
 
 class GenerateRunner(Runner):
@@ -25,7 +26,8 @@ class GenerateRunner(Runner):
 
     def run(self, request: Request, **options: Any) -> Iterator[str]:
         """One prompt is continued while the text is written; several are written when all are done."""
-        chosen = GenerationOptions(**options)
+        chosen = with_dictionary(GenerationOptions(**options), self.model.assets)
+        options = {**options, "lexicon": chosen.lexicon}  # its files are read once for all prompts
         prompts = list(self.inputs(request)) or [""]
         unknown = sum(self.model.assets.unknowns(text) for text in prompts)
         if unknown:
@@ -43,7 +45,8 @@ class GenerateRunner(Runner):
         return {"prompt": one, "text": answer}
 
     def line(self, one: str, answer: str) -> str:
-        return f"{one}{answer}\n"
+        """The whole text: a backward model's answer stands before the prompt."""
+        return f"{answer}{one}\n" if direction_of(self.model) == "backward" else f"{one}{answer}\n"
 
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """log p of each text as a line of its own, its end included."""

@@ -22,6 +22,7 @@ from unrolled.tasks.contract import Data, Description, Task, Training, Traits, m
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
 from unrolled.tasks.generate.options import OPTIONS
+from unrolled.tasks.generate.own_outputs import check_own_outputs, with_own_outputs
 from unrolled.tasks.generate.predict import GenerationOptions, directed, direction_of, start_token, write_texts
 from unrolled.tasks.generate.read import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate.run import GenerateRunner
@@ -30,7 +31,7 @@ from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
 from unrolled.text import Tokenizer, tokenizer_from_json
-from unrolled.training import Batches, Evaluation, Goal, Loss, cross_entropy, own_share, with_own_guesses
+from unrolled.training import Batches, Evaluation, Goal, Loss, cross_entropy
 
 
 class Generate(Task):
@@ -75,6 +76,8 @@ class Generate(Task):
     def batches(
         self, config: GenerateConfig, assets: Tokenizer, examples: Text, *, training: bool
     ) -> ContiguousWindows | ShuffledWindows:
+        if training:
+            check_own_outputs(config)
         ids = directed(ids_of(config.data, assets, examples), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
@@ -90,22 +93,13 @@ class Generate(Task):
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         if training is not None:
-            batch = self._with_own_guesses(network, batch, state, training)
+            batch = with_own_outputs(network, batch, state, training)
         if isinstance(network, RecurrentLM) and network.training and any(network.penalties):
             read = network.read(batch.inputs, state, batch.lengths, batch.resets)
             loss = cross_entropy(network.scores(read.features), batch, read.state)
             return replace(loss, penalty=network.penalty(read))
         scores, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
         return cross_entropy(scores, batch, state)
-
-    def _with_own_guesses(self, network: nn.Module, batch: Batch, state: Any, training: Training) -> Batch:
-        """Replace some true inputs by the model's own guesses, as `train.teacher_forcing` says."""
-        share = own_share(training.settings.teacher_forcing, training.done)
-        if share == 0:
-            return batch
-        with torch.no_grad():
-            scores, _ = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
-        return replace(batch, inputs=with_own_guesses(batch.inputs, scores, share))
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:

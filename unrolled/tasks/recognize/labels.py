@@ -11,6 +11,7 @@ from typing import Any
 from unrolled.config.stored import DAMAGED, stored_entry
 from unrolled.data.readers.media.transcripts import tidy
 from unrolled.errors import UserError
+from unrolled.search.ctc.label_text import label_text
 from unrolled.tasks.recognize.features import InputReader
 
 BLANK = "<blank>"
@@ -44,6 +45,11 @@ class Labels:
         return len(self.names)
 
     @property
+    def symbols(self) -> bool:
+        """True if transcripts have spaces between labels."""
+        return self.level == "symbols"
+
+    @property
     def separator(self) -> str | None:
         """The label between words, where there is one."""
         return BETWEEN if BETWEEN in self.names else None
@@ -51,11 +57,11 @@ class Labels:
     @property
     def glue(self) -> str:
         """The separator between joined texts."""
-        return " " if self.level == "symbols" or self.separator else ""
+        return " " if self.symbols or self.separator else ""
 
     def split(self, text: str) -> list[str]:
         text = tidy(text.lower() if self.lowercase else text)
-        return text.split() if self.level == "symbols" else list(text)
+        return text.split() if self.symbols else list(text)
 
     def ids(self, text: str) -> list[int]:
         """The labels of a text; those that training never saw are left out."""
@@ -69,10 +75,11 @@ class Labels:
 
     def reference(self, text: str) -> str:
         """A transcript as it would be written if it were recognised."""
-        return ("" if self.level == "char" else " ").join(self.split(text))
+        return label_text(self.split(text), self.symbols)
 
     def text(self, ids: Sequence[int]) -> str:
-        return tidy(("" if self.level == "char" else " ").join(self.names[i] for i in ids))
+        """Labels as a transcript writes them."""
+        return tidy(label_text((self.names[i] for i in ids), self.symbols))
 
     @functools.cached_property
     def _numbers(self) -> dict[str, int]:

@@ -10,12 +10,13 @@ from unrolled.tasks.shared import options as shared
 BEAM = replace(shared.BEAM, default_text="1, or 100 with a lexicon")
 N_BEST = shared.N_BEST
 SCORERS = shared.SCORERS
-LEXICON = Option("lexicon", "Read only words of this file, one per line", metavar="FILE")
-LM = Option("lm", "An n-gram model of words, .arpa or .arpa.gz", metavar="FILE")
-LM_WEIGHT = Option("lm_weight", "Weight of the language model", float, default_text="1", minimum=0)
-WORD_BONUS = Option("word_bonus", "Score added per word, in nats", float, default_text="0")
-UNKNOWN_PENALTY = Option(
-    "unknown_penalty", "Score added per word outside the lexicon. Default: only words of the lexicon", float
+LEXICON, LM, LM_WEIGHT = shared.LEXICON, shared.LM, shared.LM_WEIGHT
+WORD_BONUS, UNKNOWN_PENALTY = shared.WORD_BONUS, shared.UNKNOWN_PENALTY
+MERGE = Option(
+    "merge",
+    "Score of paths that read the same: sum, or max for the best of them",
+    default_text="sum, or max with a lexicon",
+    choices=("sum", "max"),
 )
 WINDOW = Option(
     "window",
@@ -26,9 +27,16 @@ WINDOW = Option(
 RATE = Option("rate", "Samples per second of raw 16-bit sound, from standard input (-) or a .raw file", float)
 TUNE = Option("tune", "Find the --lm-weight and --word-bonus with the fewest errors on FILE", bool)
 
-WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, WINDOW)
+REFERENCE_KIND = Option(
+    "reference_kind",
+    "The transcripts of FILE are words of the lexicon, or labels",
+    default_text="found from the transcripts",
+    choices=("words", "labels"),
+)
+
+WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, MERGE, WINDOW)
 TRAIN = ()
 PREDICT = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
-EVAL = (BEAM, *WORDS, TUNE, *shared.python_only((N_BEST, SCORERS)))
+EVAL = (BEAM, *WORDS, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=PREDICT)

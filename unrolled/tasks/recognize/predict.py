@@ -97,15 +97,18 @@ def hear_window(model: Model, samples: Samples, start: int) -> Heard:
 
 
 def texts_of(
-    heard: Iterable[Sequence[Heard]], count: int, searches: Mapping[str, Search], glue: str
+    heard: Iterable[Sequence[Heard]], count: int, searches: Mapping[str, Search], *, as_labels: bool = False
 ) -> dict[str, list[str]]:
-    """The texts of `count` inputs by each search."""
+    """The texts of `count` inputs by each search; `as_labels`: the labels that words of a lexicon are spelt with."""
     found: dict[str, list[list[str]]] = {name: [[] for _ in range(count)] for name in searches}
     for parts in heard:
         for name, search in searches.items():
             for part, readings in zip(parts, search([part.log_probs for part in parts]), strict=True):
-                found[name][part.number].append(search.text(readings[0]))
-    return {name: [glue.join(filter(None, parts)) for parts in texts] for name, texts in found.items()}
+                best = readings[0]
+                found[name][part.number].append(search.labels.text(best.labels) if as_labels else search.text(best))
+    return {
+        name: [searches[name].labels.glue.join(filter(None, parts)) for parts in texts] for name, texts in found.items()
+    }
 
 
 def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:

@@ -4,24 +4,106 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
-from unrolled.data.readers.media.transcripts import Transcribed
+from unrolled.data.readers.media.transcripts import Transcribed, tidy
 from unrolled.errors import UserError, note
-from unrolled.metrics.recognition import recognition_scores
+from unrolled.metrics.phones import error_rate_name
+from unrolled.metrics.recognition import (
+    ReferenceKind,
+    exact_match,
+    recognition_scores,
+    reference_kind,
+    symbol_error_rate,
+)
 from unrolled.model import Model
+from unrolled.search import Lexicon
+from unrolled.search.ctc.label_text import label_text
 from unrolled.search.ctc.tuning import tune as tune_weights
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
+from unrolled.tasks.recognize.options import REFERENCE_KIND
 from unrolled.tasks.recognize.predict import Heard, hear, texts_of
-from unrolled.tasks.recognize.search import RecognitionOptions, Search, loaded
+from unrolled.tasks.recognize.search import USUAL_BEAM, RecognitionOptions, Search, loaded
 from unrolled.tasks.runner import table_of
 
 GREEDY = "greedy"
+COLUMNS = {
+    "cer": "CER",
+    "wer": "WER",
+    "phone_error_rate": "phone error rate",
+    "label_error_rate": "label error rate",
+    "exact_match": "exact match",
+}
+
+
+@dataclass(frozen=True)
+class References:
+    """The true texts of a file, and the form that answers need to be compared with them."""
+
+    texts: list[str]
+    kind: ReferenceKind | None  # None: labels are letters, so that words and labels are one text
+    labels: Labels
+
+    @classmethod
+    def of(
+        cls, examples: Sequence[Transcribed], labels: Labels, lexicon: Lexicon | None, asked: ReferenceKind | None
+    ) -> Self:
+        """Tells references of words from references of labels; `asked` is the kind that the user names."""
+        REFERENCE_KIND.check(asked)
+        if asked and not labels.symbols:
+            raise UserError(
+                f"reference_kind={asked} tells words from labels, and this model's labels are letters.", "Leave it out."
+            )
+        if asked == "words" and lexicon is None:
+            raise UserError("reference_kind=words needs the words.", "Give them with lexicon (--lexicon).")
+        if not labels.symbols:
+            return cls([labels.reference(one.text) for one in examples], None, labels)
+        spelt = () if lexicon is None else lexicon.spellings()
+        words = [word for word, spelling in spelt if label_text(spelling, symbols=True) != word]
+        if labels.lowercase:
+            words = [word.lower() for word in words]
+        texts = [labels.reference(one.text) for one in examples]
+        kind = reference_kind(texts, labels.names[1:], words, asked)
+        return cls([tidy(one.text) for one in examples] if kind == "words" else texts, kind, labels)
+
+    def answers(self, heard: Iterable[Sequence[Heard]], searches: Mapping[str, Search]) -> dict[str, list[str]]:
+        """The texts of each search that can be compared with the references."""
+        left_out = [name for name, search in searches.items() if self.kind == "words" and not search.reads_words]
+        if left_out:
+            note(
+                f"The references are words; {' and '.join(left_out)} "
+                f"{'reads labels, so it is' if len(left_out) == 1 else 'read labels, so they are'} left out."
+            )
+        kept = {name: search for name, search in searches.items() if name not in left_out}
+        return texts_of(heard, len(self.texts), kept, as_labels=self.kind == "labels")
+
+    def scores(self, outputs: Sequence[str]) -> dict[str, float]:
+        return error_rates(None if self.kind == "words" else self.labels, outputs, self.texts)
+
+    def unknown(self, text: str, lexicon: Lexicon | None) -> list[str]:
+        """The parts of a reference that cannot be recognised."""
+        if self.kind != "words" or lexicon is None:
+            return self.labels.unknown(text)
+        words = set(lexicon.words)
+        return [word for word in text.split() if word not in words]
+
+
+def error_rates(labels: Labels | None, outputs: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """Scores by name, the one that decides first: cer and wer of texts, phone_error_rate or label_error_rate of
+    symbols. Without labels the texts are words."""
+    if labels is None or not labels.symbols:
+        return asdict(recognition_scores(outputs, references))
+    rate = symbol_error_rate(outputs, references)
+    return {error_rate_name(labels.names[1:]): rate, "exact_match": exact_match(outputs, references)}
 
 
 def score_file(
-    model: Model, examples: Sequence[Transcribed], options: RecognitionOptions, tune: bool = False
+    model: Model,
+    examples: Sequence[Transcribed],
+    options: RecognitionOptions,
+    tune: bool = False,
+    kind: ReferenceKind | None = None,
 ) -> dict[str, Any]:
     """Reads every example in each way that the options ask for; the scores above the table are those of the last.
 
@@ -32,47 +114,51 @@ def score_file(
     if tune and options.lexicon is None:
         raise UserError("tune is for lm_weight and word_bonus, which need a lexicon.", "Give one (--lexicon).")
     inputs = [assets.reader.given(example.input, example.place) for example in examples]
-    references = [labels.reference(example.text) for example in examples]
     options = loaded(options, labels)
+    references = References.of(examples, labels, options.lexicon, kind)
     heard: Iterable[Sequence[Heard]] = hear(model, inputs, options.window)
     tuned: dict[str, Any] = {}
     if tune:
         heard = list(heard)  # the network reads every input once, the searches many times
-        options, tuned = _tuned(heard, references, options, labels)
+        options, tuned = _tuned(heard, references, options)
     searches = {name: Search(labels, one) for name, one in ways(options).items()}
-    answers = texts_of(heard, len(inputs), searches, labels.glue)
-    symbols = labels.level == "symbols"
-    table = {name: asdict(recognition_scores(texts, references, symbols=symbols)) for name, texts in answers.items()}
-    unknown = Counter(name for example in examples for name in labels.unknown(example.text))
-    if unknown:
-        first = next(example for example in examples if labels.unknown(example.text))
-        shown = ", ".join(repr(name) for name, _ in unknown.most_common(5))
-        note(
-            f"Symbols never seen in training cannot be recognised. There are {unknown.total():,}, the first at "
-            f"{first.place}: {shown}."
-        )
+    answers = references.answers(heard, searches)
+    table = {name: references.scores(texts) for name, texts in answers.items()}
     asked = list(table)[-1] if options.searches else GREEDY
     return {
         **table[asked],
         "search": asked,
         "examples": len(examples),
         "empty": sum(not text for text in answers[asked]),
-        "unknown_symbols": unknown.total(),
+        **_unknown(references, examples, options),
         **tuned,
         "searches": table,
     }
 
 
+def _unknown(references: References, examples: Sequence[Transcribed], options: RecognitionOptions) -> dict[str, int]:
+    """The number of symbols or words of the references that cannot be recognised; a note names some."""
+    words = references.kind == "words"
+    by_example = [references.unknown(text, options.lexicon) for text in references.texts]
+    unknown = Counter(name for one in by_example for name in one)
+    if unknown and not (words and options.unknown_penalty is not None):
+        first = next(example for example, one in zip(examples, by_example, strict=True) if one)
+        shown = ", ".join(repr(name) for name, _ in unknown.most_common(5))
+        what = "Words outside the lexicon" if words else "Symbols never seen in training"
+        note(f"{what} cannot be recognised. There are {unknown.total():,}, the first at {first.place}: {shown}.")
+    return {"unknown_words" if words else "unknown_symbols": unknown.total()}
+
+
 def _tuned(
-    heard: Sequence[Sequence[Heard]], references: Sequence[str], options: RecognitionOptions, labels: Labels
+    heard: Sequence[Sequence[Heard]], references: References, options: RecognitionOptions
 ) -> tuple[RecognitionOptions, dict[str, Any]]:
     """The options with the best weights, and what to tell of them."""
 
     def errors(weight: float | None, bonus: float) -> tuple[float, float]:
-        search = Search(labels, replace(options, lm_weight=weight, word_bonus=bonus, n_best=1))
-        texts = texts_of(heard, len(references), {"": search}, labels.glue)[""]
-        scores = recognition_scores(texts, references, symbols=labels.level == "symbols")
-        return scores.wer, scores.cer
+        search = Search(references.labels, replace(options, lm_weight=weight, word_bonus=bonus, n_best=1))
+        scores = references.scores(references.answers(heard, {"": search})[""])
+        rates = [scores[name] for name in scores if name != "exact_match"]
+        return rates[-1], rates[0]  # of words, then of characters; of labels alone
 
     given = {"lm_weight": options.lm_weight, "word_bonus": options.word_bonus}
     found = tune_weights(errors, has_lm=options.lm is not None, **given)
@@ -86,7 +172,7 @@ def ways(options: RecognitionOptions) -> dict[str, RecognitionOptions]:
     """From the plainest search to the one that was asked for; n-best lists have no part in scores."""
     options = replace(options, n_best=1, beam=None if options.beam == 1 else options.beam)
     plain = RecognitionOptions(window=options.window)
-    found = {GREEDY: plain, "beam": replace(plain, beam=options.beam or 100)}
+    found = {GREEDY: plain, "beam": replace(plain, beam=options.beam or USUAL_BEAM, merge=options.merge)}
     if options.lexicon is not None:
         words = "lexicon" if options.unknown_penalty is None else "open lexicon"
         found[words] = replace(options, lm=None, lm_weight=None)
@@ -99,7 +185,10 @@ def search_table(scores: Mapping[str, Any]) -> str:
     """Scores for a person to read: those of the search that was asked for, then those of all."""
     plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
     width = max(len(name) for name in [*scores["searches"], "search"])
-    lines = [f"{'search':<{width}}     CER     WER  exact match"]
+    columns = {key: COLUMNS[key] for key in next(iter(scores["searches"].values()))}
+    lines = [f"{'search':<{width}}" + "".join(f"  {title:>6}" for title in columns.values())]
     for name, row in scores["searches"].items():
-        lines.append(f"{name:<{width}}  {row['cer']:6.4f}  {row['wer']:6.4f}  {row['exact_match']:11.4f}")
+        lines.append(
+            f"{name:<{width}}" + "".join(f"  {row[key]:{max(6, len(title))}.4f}" for key, title in columns.items())
+        )
     return f"{table_of(plain)}\n\n" + "\n".join(lines)

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.search import NGram, Scorer
-from unrolled.search.ctc import Decoded, Decoder, Lexicon, Word, best_path
+from unrolled.search import Lexicon, NGram, Scorer
+from unrolled.search.ctc import Decoded, Decoder, best_path
 from unrolled.search.ctc.confidence import with_confidences
-from unrolled.search.ctc.options import check_used
+from unrolled.search.ctc.label_text import words_between
+from unrolled.search.lexicon.weights import check_used
 from unrolled.tasks.recognize import options as declared
 from unrolled.tasks.recognize.labels import Labels
 
@@ -30,6 +31,7 @@ class RecognitionOptions:
     lm_weight: float | None = declared.LM_WEIGHT.default
     word_bonus: float | None = declared.WORD_BONUS.default
     unknown_penalty: float | None = declared.UNKNOWN_PENALTY.default
+    merge: str | None = declared.MERGE.default  # None: max with a lexicon, sum without
     window: float | None = declared.WINDOW.default
     rate: float | None = declared.RATE.default
     scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
@@ -48,6 +50,9 @@ class RecognitionOptions:
             raise UserError(
                 "beam=1 is the best path, without lexicon, scorers or n-best list.", "Use a beam of 2 or more."
             )
+        declared.MERGE.check(self.merge)
+        if self.merge is not None and not self.searches:
+            raise UserError("merge is for a search, and the best path is one path.", "Give a beam (--beam 100).")
         if self.window is not None and not self.window > 0:
             raise UserError(f"window={self.window} is not above 0.", "It is seconds, or heights of a line.")
 
@@ -109,7 +114,7 @@ class Search:
 
     def _decoder(self) -> Decoder:
         options = loaded(self.options, self.labels)
-        more = {"unknown_penalty": options.unknown_penalty} if options.lexicon is not None else {"merge": "sum"}
+        with_words = options.lexicon is not None
         return Decoder(
             list(self.labels.names),
             options.lexicon,
@@ -120,7 +125,9 @@ class Search:
             lm_weight=1.0 if options.lm_weight is None else options.lm_weight,
             word_bonus=options.word_bonus or 0.0,
             scorers=options.scorers,
-            **more,
+            symbols=self.labels.symbols,
+            merge=options.merge or ("max" if with_words else "sum"),
+            unknown_penalty=options.unknown_penalty,
         )
 
     def __call__(self, posteriors: Sequence[Tensor]) -> list[list[Decoded]]:
@@ -140,8 +147,13 @@ class Search:
             by_text.setdefault(self.text(one), one)
         return list(by_text.values())
 
+    @property
+    def reads_words(self) -> bool:
+        """True if the text of a reading is words of a lexicon, not labels."""
+        return self.options.lexicon is not None
+
     def text(self, found: Decoded) -> str:
-        return found.text if self.options.lexicon is not None else self.labels.text(found.labels)
+        return found.text if self.reads_words else self.labels.text(found.labels)
 
 
 class Piece(NamedTuple):
@@ -161,26 +173,14 @@ def piece_of(search: Search, found: Decoded, moment: Any, log_probs: Tensor | No
         TimeSpan(labels.names[label], moment(start), moment(end))
         for label, (start, end) in zip(found.labels, found.spans, strict=True)
     ]
-    words = found.words if search.options.lexicon is not None else _between(found, labels)
+    separator = None if labels.separator is None else labels.names.index(labels.separator)
+    words = found.words
+    if search.options.lexicon is None:
+        words = words_between(found, labels.names, separator, labels.symbols)
     if log_probs is not None:
-        separator = None if labels.separator is None else labels.names.index(labels.separator)
         words = with_confidences(replace(found, words=words), log_probs, 0, separator).words
     told = [TimeSpan(w.text, moment(w.start), moment(w.end), w.known, w.confidence) for w in words]
     return Piece(search.text(found), found.score, told, spans, found.complete)
-
-
-def _between(found: Decoded, labels: Labels) -> list[Word]:
-    """The words that blanks leave between them; of symbols each is one."""
-    words: list[list[tuple[str, int, int]]] = [[]]
-    for label, (start, end) in zip(found.labels, found.spans, strict=True):
-        name = labels.names[label]
-        if name == labels.separator:
-            words.append([])
-        elif labels.level == "symbols":
-            words.append([(name, start, end)])
-        else:
-            words[-1].append((name, start, end))
-    return [Word("".join(part[0] for part in word), word[0][1], word[-1][2], None) for word in words if word]
 
 
 def joined(pieces: Sequence[Sequence[Piece]], glue: str, unit: str, n_best: int) -> Recognized:

@@ -19,7 +19,6 @@ from unrolled.data.demo.digit_strings import DIGITS, digit_strings
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed, read_transcripts
 from unrolled.errors import UserError, note
-from unrolled.metrics.recognition import recognition_scores
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer, strides_of
 from unrolled.nn.ctc import ctc_loss, find_infeasible
@@ -34,7 +33,7 @@ from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.options import OPTIONS
 from unrolled.tasks.recognize.predict import recognize_inputs
 from unrolled.tasks.recognize.run import RecognizeRunner
-from unrolled.tasks.recognize.scores import score_file
+from unrolled.tasks.recognize.scores import error_rates, score_file
 from unrolled.tasks.recognize.search import RecognitionOptions
 from unrolled.tasks.recognize.trace import RecognizeTracer
 from unrolled.tasks.runner import Runner
@@ -62,7 +61,7 @@ class Recognize(Task):
     )  # fmt: skip
 
     def traits(self, config: RecognizeConfig, assets: RecognizeAssets) -> Traits:
-        return Traits(Goal("cer"), samples=True)
+        return Traits(Goal(next(iter(error_rates(assets.labels, (), ())))), samples=True)
 
     def read(self, config: RecognizeConfig) -> Data:
         settings = config.data
@@ -143,14 +142,14 @@ class Recognize(Task):
             for row, number in enumerate(batches.rows(index)):
                 outputs[number] = labels.text(best_path(log_probs[row, : int(lengths[row])]).labels)
         references = [labels.reference(batches.store.inputs[number].text) for number in batches.numbers]
-        scores = recognition_scores(outputs, references, symbols=labels.level == "symbols")
-        return Evaluation({**vars(scores), "nats_per_label": total / max(1, count)}, samples(references, outputs))
+        scores = error_rates(labels, outputs, references)
+        return Evaluation({**scores, "nats_per_label": total / max(1, count)}, samples(references, outputs))
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         """Error rates of the best path and of the searches that the options ask for."""
         assert isinstance(model.config, RecognizeConfig)
-        tune = bool(options.pop("tune", False))
-        return score_file(model, self._read_file(model.config, path), RecognitionOptions(**options), tune)
+        tune, kind = bool(options.pop("tune", False)), options.pop("reference_kind", None)
+        return score_file(model, self._read_file(model.config, path), RecognitionOptions(**options), tune, kind)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Recognized` for one input, a list of them for several: paths, or arrays. See `RecognitionOptions`.

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
 from unrolled.tasks.runner import PictureRunner, Request, ranked_lines
+from unrolled.tasks.shared.dictionary import with_dictionary
+from unrolled.tasks.shared.writing import WritingOptions
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class WritingRunner(PictureRunner):
     needs_attention = ""  # the setting to train with, for the error of a model without attention
 
     def run(self, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
+        if options.get("lexicon") is not None:  # files are read once for all inputs
+            target = self.model.assets.target
+            chosen = with_dictionary(WritingOptions(**options), target.tokenizer, form=target.form, end=target.end)
+            options = {**options, "lexicon": chosen.lexicon}
         if request.format != "text":
             options = {"attention": self.attends, **options}
         return super().run(request, picture, **options)
@@ -58,6 +64,10 @@ class WritingRunner(PictureRunner):
     def answer_record(self, answer: Any) -> dict[str, Any]:
         """An answer as part of a record."""
         raise NotImplementedError
+
+    def words_record(self, answer: Any) -> dict[str, Any]:
+        """The words of an answer as part of a record, where there is a lexicon."""
+        return {} if answer.words is None else {"words": [word._asdict() for word in answer.words]}
 
     def ranked_record(self, answer: Any) -> dict[str, Any]:
         """An answer and its n-best list, as part of a record."""

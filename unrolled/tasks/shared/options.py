@@ -10,6 +10,19 @@ MAX_TOKENS = Option("max_tokens", "Maximum number of tokens to write", int, mini
 SEED = Option("seed", "Random seed", int)
 WORDS = Option("words", "Write only words of this file, one per line", metavar="FILE")
 
+# Words of a lexicon with a language model.
+LEXICON = Option("lexicon", "Only words of this file, one per line, each alone or with its tokens", metavar="FILE")
+LM = Option("lm", "An n-gram model of words, .arpa or .arpa.gz", metavar="FILE")
+LM_WEIGHT = Option("lm_weight", "Weight of the language model", float, default_text="1", minimum=0)
+WORD_BONUS = Option("word_bonus", "Score added per word, in nats", float, default_text="0")
+UNKNOWN_PENALTY = Option(
+    "unknown_penalty", "Score added per word outside the lexicon. Default: only words of the lexicon", float
+)
+SKIP_UNSPELLABLE = Option(
+    "skip_unspellable", "Leave out words of the lexicon that the model's tokens cannot spell", bool, default=False
+)
+LEXICAL = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, SKIP_UNSPELLABLE)
+
 # Sampling.
 TEMPERATURE = Option("temperature", "Sampling temperature; 0: the most likely token", float)
 TOP_K = Option("top_k", "Top-k sampling: keep the k most likely tokens; 0: all", int)
@@ -27,6 +40,8 @@ SEARCH_STOP = Option(
     "safe: stop when nothing better can follow; enough: when as many outputs as the beam have ended",
     default_text="safe",
 )
+MARGIN = Option("margin", "Drop hypotheses this many nats below the best one. Default: no limit", float, minimum=0)
+PER_NODE = Option("per_node", "Maximum number of hypotheses at one node of the lexicon", int, minimum=1)
 NO_REPEAT_NGRAM = Option(
     "no_repeat_ngram", "Never write the same n tokens twice; 0: allow it", int, default=0, minimum=0
 )
@@ -45,7 +60,7 @@ PICTURE = Option(
     "picture", "Draw this picture of one input", names=("--picture", "--attention"), metavar="FILE", only="command line"
 )
 
-SEARCHING = (BEAM, LENGTH_PENALTY, ALPHA, COVERAGE, SEARCH_STOP)  # without a temperature
+SEARCHING = (BEAM, LENGTH_PENALTY, ALPHA, COVERAGE, SEARCH_STOP, MARGIN, PER_NODE)  # without a temperature
 SAMPLING = (TOP_K, TOP_P, MIN_P, replace(SEED, minimum=0))  # with one
 
 # The options of tasks that write text from a source: translate and caption.
@@ -54,6 +69,7 @@ WRITING = (
     replace(TEMPERATURE, help="Sample at this temperature instead of searching; 0: the most likely token"),
     *SAMPLING,
     WORDS,
+    *LEXICAL,
     replace(BEAM, default_text="5"),
     N_BEST,
     *SEARCHING[1:],
@@ -65,6 +81,13 @@ WRITING = (
     ATTENTION,
     SCORERS,
 )
+
+NOT_SCORED = (N_BEST, PREFIX, ATTENTION, SCORERS)  # of `eval` only in Python
+
+
+def scored(options: tuple[Option, ...]) -> tuple[Option, ...]:
+    """The options of a task that writes, for its `eval`: those that make no score better or worse are for Python."""
+    return tuple(replace(option, only="python") if option in NOT_SCORED else option for option in options)
 
 
 def python_only(options: tuple[Option, ...]) -> tuple[Option, ...]:

@@ -16,7 +16,8 @@ from unrolled.kernels.vocabulary.scores import linear_cross_entropy
 from unrolled.models.inputs import padded
 from unrolled.tasks.contract import Training
 from unrolled.tasks.shared.side import Side
-from unrolled.training import Loss, consistency, own_share, with_own_guesses
+from unrolled.training import Loss, consistency, with_own_guesses
+from unrolled.training.forcing import as_it_writes, fed_back, own_places
 
 Ids = NDArray[np.int32]
 
@@ -50,11 +51,22 @@ def token_loss(network: Any, features: Tensor, batch: Batch, training: Training 
 
 
 def with_guesses(network: Any, batch: Batch, training: Training) -> Batch:
-    """Replace some true tokens by the model's own guesses, as `train.teacher_forcing` says."""
-    share = own_share(training.settings.teacher_forcing, training.done)
+    """Replace some true tokens by the model's own outputs, as `train.teacher_forcing` and `train.feedback` say."""
+    share, settings = training.own_share, training.settings
     if share == 0:
         return batch
-    with torch.no_grad():
-        scores = network.scores(network(batch).features)
-    inputs = with_own_guesses(batch.more["target_inputs"], scores, share)
+    inputs = batch.more["target_inputs"]
+    if settings.feedback == "parallel":
+        with torch.no_grad():
+            scores = network.scores(network(batch).features)
+        inputs = with_own_guesses(inputs, scores, share, settings.pick)
+    else:
+        with as_it_writes(network):
+            state = network.start(network.encode(batch))
+
+            def run(tokens: Tensor, state: Any, t: int) -> tuple[Tensor, Any]:
+                step = network.step(tokens, state)
+                return step.scores, step.state
+
+            inputs = fed_back(run, state, inputs, own_places(real_tokens(batch), share), settings.pick)
     return replace(batch, more={**batch.more, "target_inputs": inputs})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -21,18 +22,20 @@ from unrolled.search import (
     Sampling,
     Scorer,
     WordList,
+    WrittenWord,
     beam_search,
     sample,
 )
 from unrolled.tasks.options import Option, check_values
 from unrolled.tasks.shared import options as declared
+from unrolled.tasks.shared.dictionary import LexicalOptions, with_dictionary
 from unrolled.tasks.shared.side import Side
 
 USUAL_BEAM = 5
 
 
 @dataclass(frozen=True)
-class WritingOptions:
+class WritingOptions(LexicalOptions):
     """Values of the options `WRITING` of tasks that write text from a source.
 
     Without a temperature the best outputs are searched for; with one they are sampled. `SEARCHING` and `SAMPLING` list
@@ -45,6 +48,8 @@ class WritingOptions:
     alpha: float | None = declared.ALPHA.default
     coverage: float | None = declared.COVERAGE.default
     search_stop: Literal["safe", "enough"] | None = declared.SEARCH_STOP.default
+    margin: float | None = declared.MARGIN.default
+    per_node: int | None = declared.PER_NODE.default
     no_repeat_ngram: int = declared.NO_REPEAT_NGRAM.default
     min_tokens: int = declared.MIN_TOKENS.default
     max_tokens: int | None = declared.MAX_TOKENS.default  # None: depends on the source
@@ -65,6 +70,7 @@ class WritingOptions:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise UserError(f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}.", "Use fewer.")
         self._check_texts()
+        self.check(self.words, per_node=self.per_node)
         self._check_mode()
 
     def _check_texts(self) -> None:
@@ -106,7 +112,7 @@ class WritingOptions:
     def search(self) -> Beam:
         ranking = Ranking(**{"alpha": 1.0, **self._given((declared.LENGTH_PENALTY, declared.ALPHA, declared.COVERAGE))})
         stop = "safe" if self.search_stop is None else self.search_stop
-        return Beam(self.beam or USUAL_BEAM, self.n_best, ranking, stop)
+        return Beam(self.beam or USUAL_BEAM, self.n_best, ranking, stop, self.margin, self.per_node)
 
     @property
     def sampling(self) -> Sampling:
@@ -123,9 +129,20 @@ def named(options: WritingOptions) -> str:
 
     >>> named(WritingOptions()), named(WritingOptions(beam=1)), named(WritingOptions(beam=8, length_penalty="none"))
     ('beam 5, gnmt 1', 'greedy', 'beam 8')
-    >>> named(WritingOptions(temperature=0.5))
-    'draws at temperature 0.5'
+    >>> named(WritingOptions(temperature=0.5)), named(WritingOptions(beam=1, lexicon=["a"], unknown_penalty=-3))
+    ('draws at temperature 0.5', 'greedy, open lexicon')
     """
+    return _search_name(options) + _words_name(options)
+
+
+def _words_name(options: WritingOptions) -> str:
+    if options.lexicon is None:
+        return "" if options.words is None else ", words"
+    lm = "" if options.lm is None else f" + lm {options.word_weights.lm_weight:g}"
+    return (", lexicon" if options.unknown_penalty is None else ", open lexicon") + lm
+
+
+def _search_name(options: WritingOptions) -> str:
     if options.temperature is not None:
         return f"draws at temperature {options.temperature:g}"
     search, ranking = options.search, options.search.ranking
@@ -159,7 +176,10 @@ def written(
     forbidden = [target.begin]
     if target.tokenizer.vocabulary.unk is not None and forbid_unknown:
         forbidden.append(target.tokenizer.vocabulary.unk)
-    words = () if options.words is None else (WordList.of(target.tokenizer, options.words, [target.end]),)
+    dictionary = with_dictionary(options, target.tokenizer, form=target.form, end=target.end).lexicon
+    words: tuple[Scorer, ...] = () if dictionary is None else (dictionary,)
+    if options.words is not None:
+        words = (WordList.of(target.tokenizer, options.words, [target.end]),)
     limits = Limits(
         most,
         target.end,
@@ -213,6 +233,20 @@ def _drawn(
     prompts = [[target.begin, *prefix]] * len(places)
     drawn = sample(network, prompts, after, memory=memory, sampling=options.sampling, seeds=seeds)
     return [prefix + one.tokens + ([target.end] if one.stopped_by == "end" else []) for one in drawn]
+
+
+def text_of(
+    target: Side, tokens: Sequence[int], options: WritingOptions, instead: Sequence[str | None] = ()
+) -> tuple[str, tuple[WrittenWord, ...] | None]:
+    """The text of an output, and its words where there is a lexicon; `instead` has other texts for some tokens."""
+    text = target.text(tokens, instead)
+    if options.lexicon is None:
+        return text, None
+    words = options.lexicon.words(tokens)
+    respelt = options.lexicon.respelt(tokens, words)
+    if respelt is not None:
+        text = unicodedata.normalize("NFC", " ".join(respelt.split())) if target.form else " ".join(respelt.split())
+    return text, tuple(words)
 
 
 def prefix_ids(target: Side, text: str | None) -> list[int]:

@@ -9,7 +9,7 @@ from pydantic import Field
 from unrolled.config import Section
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.tasks.shared.side import Normalize
-from unrolled.training import ExampleTraining, Forcing
+from unrolled.training import ExampleTraining, ForcingSettings
 
 Level = Literal["auto", "char", "word", "bpe", "symbols"]
 
@@ -62,7 +62,7 @@ class TranslateData(Section):
     target: SideSettings = Field(SideSettings(), description="The target's own settings.")
 
 
-class TranslateTraining(ExampleTraining):
+class TranslateTraining(ForcingSettings, ExampleTraining):
     """Training on pairs."""
 
     usual_epochs: ClassVar[int] = 10
@@ -77,9 +77,6 @@ class TranslateTraining(ExampleTraining):
         0.99, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
     )
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="Share of certainty given to all tokens alike.")
-    teacher_forcing: Forcing = Field(
-        "always", description="Read the true target always, never, or less and less over the run (scheduled sampling)."
-    )
     valid_free: int = Field(
         500, ge=1, description="Validation pairs that are also translated at every evaluation, greedily."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from unrolled.tasks.options import Option, TaskOptions
-from unrolled.tasks.shared.options import PICTURE, UNKNOWN, WRITING
+from unrolled.tasks.shared.options import PICTURE, UNKNOWN, WRITING, scored
 
 TRAIN = (
     Option("data.train_source", "Source texts, one per line", metavar="FILE"),
@@ -29,5 +29,6 @@ EVAL = (
         metavar="MODEL",
         only="command line",
     ),
+    *scored(PREDICT),
 )
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT)

@@ -14,9 +14,10 @@ from torch import Tensor
 from unrolled.data import Batch, Buckets
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.search import BeamResult, Hypothesis
+from unrolled.search import BeamResult, Hypothesis, WrittenWord
 from unrolled.tasks.shared.answers import Written
-from unrolled.tasks.shared.writing import WritingOptions, written
+from unrolled.tasks.shared.dictionary import with_dictionary
+from unrolled.tasks.shared.writing import WritingOptions, text_of, written
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import source_batch
 
@@ -31,6 +32,7 @@ class Translation(Written):
     target_tokens: list[str]
     attention: NDArray[np.float32] | None = None  # (target tokens, source tokens)
     others: tuple[Translation, ...] = ()
+    words: tuple[WrittenWord, ...] | None = None  # with a lexicon: the words, and the target tokens of each
 
     @property
     def alignment(self) -> list[tuple[int, int]] | None:
@@ -46,6 +48,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
     attends: bool = network.attends
+    options = with_dictionary(options, assets.target.tokenizer, form=assets.target.form, end=assets.target.end)
     unknown = options.unknown
     if unknown == "auto":
         unknown = "replace" if attends and assets.target.tokenizer.level == "word" else "forbid"
@@ -66,7 +69,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
             places = [rows[place] for place in batches.rows(index)]
             found = _found(model, batches[index].to(model.device), options, places, unknown == "forbid", wanted)
             for i, one in zip(places, found, strict=True):
-                answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options.attention)
+                answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options)
     return [answer for answer in answers if answer is not None]
 
 
@@ -92,15 +95,25 @@ def _nothing() -> Translation:
 
 
 def answer_of(
-    assets: TranslateAssets, source: str, ids: NDArray[np.int32], found: BeamResult, replacing: bool, shown: bool
+    assets: TranslateAssets,
+    source: str,
+    ids: NDArray[np.int32],
+    found: BeamResult,
+    replacing: bool,
+    options: WritingOptions,
 ) -> Translation:
     """The hypotheses of a search as texts; `replacing` puts the source word with the most attention for <unk>."""
-    best, *rest = [_one(assets, source, ids, hypothesis, replacing, shown) for hypothesis in found.hypotheses]
+    best, *rest = [_one(assets, source, ids, hypothesis, replacing, options) for hypothesis in found.hypotheses]
     return replace(best, others=tuple(rest))
 
 
 def _one(
-    assets: TranslateAssets, source: str, ids: NDArray[np.int32], hypothesis: Hypothesis, replacing: bool, shown: bool
+    assets: TranslateAssets,
+    source: str,
+    ids: NDArray[np.int32],
+    hypothesis: Hypothesis,
+    replacing: bool,
+    options: WritingOptions,
 ) -> Translation:
     looked = (
         None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), len(ids))
@@ -113,14 +126,16 @@ def _one(
             words[int(row.argmax())] if token == unk else None
             for token, row in zip(hypothesis.tokens, looked, strict=True)
         ]
+    text, spelt = text_of(assets.target, hypothesis.tokens, options, instead)
     return Translation(
-        assets.target.text(hypothesis.tokens, instead),
+        text,
         hypothesis.score,
         hypothesis.log_prob,
         hypothesis.ended,
         assets.source.shown(ids.tolist()),
         assets.target.shown(hypothesis.tokens),
-        looked if shown else None,
+        looked if options.attention else None,
+        words=spelt,
     )
 
 

@@ -72,6 +72,7 @@ class TranslateRunner(WritingRunner):
             "target_tokens": answer.target_tokens,
             "attention": rounded(answer.attention),
             "alignment": answer.alignment,
+            **self.words_record(answer),
         }
 
     def report(self, scores: Mapping[str, Any]) -> str:

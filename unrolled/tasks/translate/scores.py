@@ -12,7 +12,7 @@ from unrolled.model import Model
 from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.side import Side
 from unrolled.tasks.shared.targets import Ids
-from unrolled.tasks.shared.writing import WritingOptions
+from unrolled.tasks.shared.writing import WritingOptions, named
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.predict import translate
@@ -31,6 +31,7 @@ def score_file(model: Model, pairs: Sequence[Pair], options: WritingOptions = Wr
     lengths = [source_length(assets.source, pair.source) for pair in pairs]
     return {
         **asdict(scores),
+        "search": named(options),
         "pairs": len(pairs),
         "empty": sum(pair.empty for pair in pairs),
         "not_ended": sum(not output.ended for output in outputs),

@@ -102,6 +102,7 @@ class Translate(Task):
         settings = config.train
         encoded = assets.encoded(examples)
         if training:
+            _check_own_outputs(config)
             encoded = _short_enough(encoded, config.data)
 
         def collate(part: list[tuple[Ids, Ids]]) -> Batch:
@@ -149,7 +150,7 @@ class Translate(Task):
             pairs = read_parallel(*path)
         else:
             pairs = read_pairs(path, source_column=settings.source_column, target_column=settings.target_column)
-        return score_file(model, pairs)
+        return score_file(model, pairs, WritingOptions(**options))
 
     def predict(self, model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
         """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""
@@ -185,6 +186,16 @@ def _reading(data: TranslateData, side: SideSettings) -> Reading:
         data.lowercase,
         side.normalize,
     )
+
+
+def _check_own_outputs(config: TranslateConfig) -> None:
+    """Raise if the model is to read its own outputs and reads no target at all."""
+    forcing = config.train.teacher_forcing
+    if config.model.kind == "stepwise" and forcing != "always":
+        raise UserError(
+            f"train.teacher_forcing={forcing} does nothing for model.kind=stepwise, which never reads what it wrote.",
+            "Use train.teacher_forcing=always, or another model.kind.",
+        )
 
 
 def _short_enough(encoded: list[tuple[Ids, Ids]], settings: TranslateData) -> list[tuple[Ids, Ids]]:

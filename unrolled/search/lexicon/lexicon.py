@@ -1,36 +1,28 @@
-"""Lexicons: which words there are and how they are spelt or pronounced, as a prefix tree."""
+"""Lexicons: which words there are and how they are spelt or pronounced."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from unrolled.errors import UserError, note
+from unrolled.search.lexicon.graph import SpellingGraph
 from unrolled.search.ngram import NGram
 from unrolled.text.files import as_utf8
 
 Spelling = str | Sequence[str]
 
 
-@dataclass
-class LexiconNode:
-    """A place in the tree: the beginning of some words, and the end of others."""
-
-    label: int = -1  # that leads here
-    children: dict[int, LexiconNode] = field(default_factory=dict)
-    words: list[int] = field(default_factory=list)
-
-
 class Lexicon:
     """Words and their spellings over a model's labels.
 
     `words` is a list of words, each spelt by its own letters, or gives for each word a list of spellings. A spelling is
-    a text, where labels are single letters, or a list of labels.
+    a text, where labels are single letters, or a list of labels. `share_ends` makes `graph` the minimal automaton
+    instead of a prefix tree: it is smaller, and every search gives the same results.
 
     >>> labels = ["-", "a", "b", "t"]
     >>> Lexicon(["bat", "tab"], labels)
@@ -45,29 +37,40 @@ class Lexicon:
         labels: Sequence[str],
         *,
         skip_unspellable: bool = False,
+        share_ends: bool = False,
     ) -> None:
         pairs = _pairs(words)
-        self._build(((word, spelling, "") for word, spelling in pairs), labels, skip_unspellable)
+        self._build(((word, spelling, "") for word, spelling in pairs), labels, skip_unspellable, share_ends)
 
     @classmethod
-    def read(cls, path: str | Path, labels: Sequence[str], *, skip_unspellable: bool = False) -> Lexicon:
+    def read(
+        cls, path: str | Path, labels: Sequence[str], *, skip_unspellable: bool = False, share_ends: bool = False
+    ) -> Lexicon:
         """Reads a UTF-8 file with a word in each line: alone, spelt by its letters, or followed by its labels.
 
         `tomato t o m a t o` and `tomato T AH M EY T OW` are such lines; a word with several pronunciations has several.
         """
-        path = Path(path)
-        try:
-            lines = as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
-        except OSError as error:
-            raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a word in each line.") from None
-        except UnicodeDecodeError:
-            raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
+        lines = ((word, spelling or word, place) for word, spelling, place in lexicon_lines(path))
+        return cls.spelt(lines, labels, skip_unspellable=skip_unspellable, share_ends=share_ends)
+
+    @classmethod
+    def spelt(
+        cls,
+        spellings: Iterable[tuple[str, Spelling, str]],
+        labels: Sequence[str],
+        *,
+        skip_unspellable: bool = False,
+        share_ends: bool = False,
+    ) -> Lexicon:
+        """A lexicon of words with their spellings and where each was given, for messages."""
         lexicon = cls.__new__(cls)
-        lexicon._build(_lines(lines, path), labels, skip_unspellable)
+        lexicon._build(spellings, labels, skip_unspellable, share_ends)
         return lexicon
 
-    def _build(self, spelt: Iterable[tuple[str, Spelling, str]], labels: Sequence[str], skip: bool) -> None:
-        self.labels = list(labels)
+    def _build(
+        self, spelt: Iterable[tuple[str, Spelling, str]], labels: Sequence[str], skip: bool, share_ends: bool
+    ) -> None:
+        self.labels, self.share_ends = list(labels), share_ends
         self._native: tuple[NGram | None, Any] | None = None
         numbers = {label: number for number, label in enumerate(self.labels)}
         if len(numbers) < len(self.labels):
@@ -94,7 +97,7 @@ class Lexicon:
                 seen.add(one)
                 self._spellings.append(one)
         if skipped:
-            note(f"{skipped} words of the lexicon were left out: they have letters without a label.")
+            note(f"{skipped} words of the lexicon were left out: the model cannot spell them.")
         if twice_given:
             note(f"{twice_given} lines of the lexicon were there already, and are left out.")
         if not self._spellings:
@@ -115,18 +118,34 @@ class Lexicon:
         return next((self.words[word] for word, ids in self._spellings if label in ids), None)
 
     @functools.cached_property
-    def tree(self) -> LexiconNode:
-        """The prefix tree; children in the order of their labels."""
-        root = LexiconNode()
-        for word, ids in sorted(self._spellings, key=lambda one: one[1]):  # stable: words keep their order
-            node = root
-            for label in ids:
-                node = node.children.setdefault(label, LexiconNode(label))
-            node.words.append(word)
-        return root
+    def graph(self) -> SpellingGraph:
+        """The prefix tree of all spellings, or their minimal automaton; children in the order of their labels."""
+        return SpellingGraph(list(self._by_spelling()), share_ends=self.share_ends)
+
+    @property
+    def distinct(self) -> int:
+        """The number of different spellings: homophones share one."""
+        return len(self._ranked)
+
+    def words_at(self, rank: int | None) -> list[int]:
+        """The words of the spelling with this number in order; of none, none."""
+        return [] if rank is None else self._ranked[rank]
+
+    @functools.cached_property
+    def _ranked(self) -> list[list[int]]:
+        return list(self._by_spelling().values())
+
+    def _by_spelling(self) -> dict[tuple[int, ...], list[int]]:
+        """The words of each spelling, spellings in order, words in the order they were given."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for word, ids in sorted(self._spellings, key=lambda one: one[1]):  # stable
+            found.setdefault(ids, []).append(word)
+        return found
 
     def native(self, lm: NGram | None) -> Any:
         """The C++ tree with the language model's word scores (native/search/dictionary_search.h); the last is kept."""
+        if self.share_ends:
+            raise UserError("A lexicon that shares word ends is for the Python search.", "Use backend='reference'.")
         if self._native is None or self._native[0] is not lm:
             from unrolled.kernels import _native
 
@@ -155,11 +174,19 @@ def _pairs(words: Iterable[str] | Mapping[str, Sequence[Spelling]]) -> Iterator[
         yield from ((word, spelling) for spelling in ([spellings] if isinstance(spellings, str) else spellings))
 
 
-def _lines(lines: Sequence[str], path: Path) -> Iterator[tuple[str, Spelling, str]]:
+def lexicon_lines(path: str | Path) -> Iterator[tuple[str, list[str], str]]:
+    """The lines of a lexicon's file: a word, its labels where they are given, and where the line is."""
+    path = Path(path)
+    try:
+        lines = as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a word in each line.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
     for number, line in enumerate(lines, 1):
         word, *spelling = line.split() or [""]
         if word:
-            yield word, spelling or word, f"{path}:{number}: "
+            yield word, spelling, f"{path}:{number}: "
 
 
 def _unspellable(word: str, spelling: Spelling, ids: list[int], place: str) -> UserError:
@@ -167,6 +194,6 @@ def _unspellable(word: str, spelling: Spelling, ids: list[int], place: str) -> U
         return UserError(f"{place}The word {word!r} has an empty spelling.", "Every word needs a label at least.")
     label = spelling[ids.index(-1)]
     return UserError(
-        f"{place}The word {word!r} is spelt with {label!r}, which is none of the labels.",
-        "Spell it with labels, or leave such words out with skip_unspellable (--skip-unspellable).",
+        f"{place}The word {word!r} is spelt with {label!r}, which is no label or token of the model.",
+        "Spell it with those it has, or leave such words out with skip_unspellable (--skip-unspellable).",
     )

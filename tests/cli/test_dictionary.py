@@ -1,0 +1,178 @@
+"""Words of a lexicon, from the command line and from Python, with stored and freshly trained models."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unrolled
+from tests.cli.test_generate import call
+from tests.tasks.translate.conftest import SMALL
+from unrolled import Model, UserError
+from unrolled.search import Lexicon, NGram
+
+STORED = Path(__file__).parents[1] / "compat" / "2026-11"
+NUMBERS = ["three", "five", "seven", "nine"]
+PHONES = {"dog": "D AO G", "dock": "D AO K", "bites": "B AY T S", "buys": "B AY Z", "man": "M AE N", "men": "M EH N"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("words")
+    (folder / "words.txt").write_text("three\nseven\n")
+    (folder / "all.txt").write_text("\n".join(NUMBERS))
+    (folder / "said.txt").write_text("".join(f"{word} {phones}\n" for word, phones in PHONES.items()))
+    (folder / "pairs.tsv").write_text("3 5\tfive three\n7\tseven\n5 5\tfive five\n")
+    for name, texts in {"sevens": ["seven seven", "seven"], "man": ["dog bites man"] * 5 + ["man buys dog"]}.items():
+        NGram.train([*texts, *NUMBERS, *PHONES], order=2).save(folder / f"{name}.arpa")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def phones(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """A model that has hardly learnt which phones follow which."""
+    folder = tmp_path_factory.mktemp("phones")
+    texts = ["D AO G B AY T S M AE N", "D AO K B AY Z M EH N", "M AE N B AY T S D AO G", "M EH N B AY Z D AO K"]
+    (folder / "train.tsv").write_text("".join(f"{i} {i + 1}\t{text}\n" for i, text in enumerate(texts * 3)))
+    keys = {**SMALL, "data.level": "symbols", "train.max_steps": 2}
+    return unrolled.train("translate", train=folder / "train.tsv", out=folder / "run", set=keys, quiet=True)
+
+
+def test_a_translator_writes_words_of_a_lexicon(files: Path) -> None:
+    model = STORED / "translate-luong.safetensors"
+    code, out, said = call("run", model, "--lexicon", files / "words.txt", "--json", "--n-best", "2", given="3 5\n7\n")
+    assert code == 0, said
+    for line in out.splitlines():
+        record = json.loads(line)
+        assert len(record["n_best"]) == 2
+        for one in record["n_best"]:
+            assert set(one["translation"].split()) <= {"three", "seven"}
+            assert " ".join(word["text"] for word in one["words"]) == one["translation"]
+            for word in one["words"]:
+                assert "".join(one["target_tokens"][word["start"] : word["end"]]) == word["text"]
+                assert word["known"]
+    answer = unrolled.load(model).predict("3 5", lexicon=["three", "seven"])
+    assert str(answer) == json.loads(out.splitlines()[0])["translation"]
+    assert unrolled.load(model).predict("3 5").words is None
+
+
+def test_a_language_model_changes_what_is_written(files: Path) -> None:
+    model = unrolled.load(STORED / "translate-luong.safetensors")
+    words, lm = str(files / "all.txt"), NGram.load(files / "sevens.arpa")
+    kept: dict[str, Any] = {"lexicon": words, "skip_unspellable": True}
+    assert str(model.predict("3 7", **kept)) == "five three"
+    assert str(model.predict("3 7", **kept, lm=lm, lm_weight=5.0)) == "seven"
+    assert lm.score("seven") > max(lm.score(text) for text in ("three", "five three", "seven three"))
+    assert str(model.predict("3 5", **kept, word_bonus=-200.0)) == ""
+    assert len(str(model.predict("3", **kept, word_bonus=200.0)).split()) > 2
+    opened = model.predict("3", lexicon=["five"], unknown_penalty=0.0)
+    assert {(word.text, word.known) for word in opened.words} == {("three", False)}
+    drawn = model.predict("3 5", **kept, temperature=1.0, seed=1, n_best=3)
+    for one in (drawn, *drawn.others):
+        assert not one.ended or set(str(one).split()) <= set(NUMBERS)
+
+
+def test_eval_takes_the_options_of_a_search(files: Path) -> None:
+    model, pairs = STORED / "translate-luong.safetensors", files / "pairs.tsv"
+    code, out, said = call("eval", model, pairs, "--json")
+    assert code == 0, said
+    plain = json.loads(out)
+    assert plain["search"] == "beam 5, gnmt 1"
+    options = ("--beam", "3", "--lexicon", files / "words.txt", "--lm", files / "sevens.arpa", "--lm-weight", "0.5")
+    code, out, said = call("eval", model, pairs, *options, "--margin", "50", "--per-node", "3")
+    assert code == 0, said
+    assert re.search(r"search +beam 3, gnmt 1, lexicon \+ lm 0.5\n", out)
+    kept = unrolled.load(model).evaluate(pairs, beam=3, lexicon=files / "words.txt")
+    assert kept["exact_match"] < plain["exact_match"]
+    assert kept["search"] == "beam 3, gnmt 1, lexicon"
+
+
+def test_phones_become_words(phones: Model, files: Path, tmp_path: Path) -> None:
+    """Tokens spell pronunciations; words come out, and the language model decides among them."""
+    phones.save(tmp_path / "model.safetensors")
+    options = ("--lexicon", files / "said.txt", "--lm", files / "man.arpa", "--lm-weight", "20", "--max-tokens", "11")
+    code, out, said = call(
+        "run", tmp_path / "model.safetensors", *options, "--word-bonus", "30", "--beam", "60", "--json", "--text", "1 2"
+    )
+    assert code == 0, said
+    record = json.loads(out)
+    assert record["translation"].startswith("dog bites man")
+    assert record["translation"] == " ".join(word["text"] for word in record["words"])
+    for word in record["words"]:
+        assert " ".join(record["target_tokens"][word["start"] : word["end"]]) == PHONES[word["text"]]
+    spelt = {word: [said.split()] for word, said in PHONES.items()}
+    for lexicon in (spelt, Lexicon(spelt, sorted({phone for text in PHONES.values() for phone in text.split()}))):
+        answer = phones.predict(
+            "1 2", lexicon=lexicon, lm=NGram.load(files / "man.arpa"), lm_weight=20.0, max_tokens=11
+        )
+        assert set(str(answer).split()) <= set(PHONES)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "bpe"])
+def test_a_language_model_writes_words_of_a_lexicon(kind: str, files: Path, tmp_path: Path) -> None:
+    words = ["and", "make", "mend"] if kind == "lstm" else ["and", "makes", "tea"]
+    (tmp_path / "words.txt").write_text("\n".join(words))
+    options = ("--lexicon", tmp_path / "words.txt", "--seed", "3", "--max-tokens", "60", "--prompt", "1 and")
+    code, out, said = call("run", STORED / f"generate-{kind}.safetensors", *options)
+    assert code == 0, said
+    *whole, last = re.split(r"[^a-z]+", out.strip("\n").removeprefix("1 and"))
+    assert set(whole) <= {*words, ""}
+    assert any(word.startswith(last) for word in words)
+    code, again, _ = call("run", STORED / f"generate-{kind}.safetensors", *options, "--json")
+    assert json.loads(again)["text"] == out.removesuffix("\n").removeprefix("1 and")
+
+
+def test_captions_of_a_lexicon(tmp_path: Path) -> None:
+    """Tokens are words: a lexicon forbids the others."""
+    (tmp_path / "words.txt").write_text("a\nbar\namid\n")
+    model, picture = STORED / "caption.safetensors", STORED / "picture.png"
+    code, out, said = call("run", model, picture, "--lexicon", tmp_path / "words.txt", "--json")
+    assert code == 0, said
+    record = json.loads(out)
+    assert set(record["caption"].split()) <= {"a", "bar", "amid"}
+    assert [word["text"] for word in record["words"]] == record["tokens"]
+
+
+def test_words_that_no_token_can_write() -> None:
+    """Letters are not enough for tokens that are whole words."""
+    model = unrolled.load(STORED / "caption.safetensors")
+    with pytest.raises(UserError) as error:
+        model.predict(STORED / "picture.png", words=("bab", "moa"))
+    assert str(error.value).startswith("None of the 2 words can be written with the model's tokens.")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lm": "lm.arpa"}, "A language model of words needs a list of them. Give one with lexicon (--lexicon)."),
+        ({"lexicon": ["three"], "words": ("three",)}, "words and lexicon are both lists of words. Give one of them."),
+        ({"lexicon": ["three"], "lm_weight": 1.0}, "lm_weight is for a language model, and there is none. Give one"),
+        ({"word_bonus": 1.0}, "word_bonus is for words of a lexicon, and there is none. Give one (--lexicon)."),
+        ({"per_node": 2}, "per_node is for words of a lexicon, and there is none. Give one (--lexicon)."),
+        ({"skip_unspellable": True}, "skip_unspellable is for words of a lexicon, and there is none. Give one"),
+        ({"lexicon": ["three", "zoo"]}, "The word 'zoo' is spelt with 'z', which is no label or token of the model."),
+        ({"lexicon": 3}, "lexicon=3 is no lexicon. Use the path of a file, words, or a Lexicon."),
+        ({"lexicon": ["zoo"], "skip_unspellable": True}, "The lexicon has no words. Give at least one word that"),
+        ({"margin": 2.0, "temperature": 1.0}, "margin is for a search, and with a temperature outputs are drawn."),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        unrolled.load(STORED / "translate-luong.safetensors").predict("3", **options)
+    assert str(error.value).startswith(message)
+
+
+def test_a_backward_model_keeps_to_no_lexicon(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("ab ba " * 100)
+    keys = {"data.direction": "backward", "train.max_steps": 1, "train.batch_size": 4}
+    model = unrolled.train("generate", train=tmp_path / "text.txt", out=tmp_path / "run", set=keys, quiet=True)
+    with pytest.raises(UserError) as error:
+        model.predict("a", lexicon=["ab"])
+    assert str(error.value) == (
+        "A backward model writes words from their end: it cannot keep to a list. "
+        "Train with data.direction=forward, or leave out --lexicon."
+    )

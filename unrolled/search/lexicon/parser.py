@@ -1,0 +1,228 @@
+"""From a model's tokens to words of a lexicon: every way to read a sequence of tokens as words, with its score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.search.lexicon.graph import SpellingPlace
+from unrolled.search.lexicon.lexicon import Lexicon
+from unrolled.search.lexicon.look_ahead import LookAhead
+from unrolled.search.lexicon.weights import WordWeights
+from unrolled.search.lexicon.word_model import UNKNOWN_WORD, WordModel
+
+Kind = Literal["begin", "inside", "unknown", "end", "lost"]
+MOST_CACHED = 5_000_000  # tokens and their gains
+
+
+@dataclass(frozen=True)
+class WordTokens:
+    """The tokens around the words of an output.
+
+    - `separators` stand between words and at both ends, any number of them; `breaks` among them end a sentence.
+    - Two words need a separator between them if it is `required`; otherwise they may follow each other directly.
+    - `following` has the words that follow another directly, where they are spelt differently there; None: they are
+      spelt alike.
+    - An unknown word begins with one of `unknown_first`, directly after another word with one of `unknown_following`,
+      and goes on with `unknown_more`.
+    """
+
+    end: int | None = None  # ends an output, after a whole word or none
+    separators: Collection[int] = ()
+    required: bool = False
+    breaks: Collection[int] = ()
+    ignored: Collection[int] = ()  # special tokens: they change nothing
+    following: Lexicon | None = None
+    unknown_first: Collection[int] = ()
+    unknown_following: Collection[int] = ()
+    unknown_more: Collection[int] = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name not in ("end", "required", "following"):
+                object.__setattr__(self, field.name, frozenset(getattr(self, field.name)))
+
+
+class At(NamedTuple):
+    """The place of a reading of some tokens; readings at the same place have the same future.
+
+    "begin": a word may begin; "inside" a word of the lexicon, or an "unknown" one; "end" of a word, with no token
+    after it; "lost": inside a word that was given, and is none of the lexicon.
+    """
+
+    kind: Kind
+    lm: Any
+    place: SpellingPlace | None = (
+        None  # in the lexicon's graph; of an unknown word none, where no word of the lexicon begins so
+    )
+    follows: bool = False  # the word follows another directly
+
+
+class Move(NamedTuple):
+    """One more token of a reading."""
+
+    gain: float
+    at: At
+    word: str | None = None  # the word that ends with the token; UNKNOWN_WORD: as it is spelt
+
+
+class WrittenWord(NamedTuple):
+    """A word of an output, and its tokens from the first to the one after the last."""
+
+    text: str
+    start: int
+    end: int
+    known: bool  # False: not in the lexicon
+
+
+class SentenceParser:
+    """Reads tokens as words: the moves from each place, and what they add to the score.
+
+    Inside a word the best unigram score of the words still possible is counted already; the gain of the word's last
+    token corrects it.
+    """
+
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        lm: WordModel | None = None,
+        tokens: WordTokens | None = None,
+        weights: WordWeights | None = None,
+    ) -> None:
+        self.lm, self.tokens, self.weights = lm, tokens or WordTokens(), weights or WordWeights()
+        following = self.tokens.following
+        self._lexicons = (lexicon, lexicon if following is None else following)
+        looking = lm if self.weights.look_ahead else None
+        first = LookAhead(lexicon, looking, self.weights.lm_weight)
+        self._ahead = (first, first if following is None else LookAhead(following, looking, self.weights.lm_weight))
+        self._cached: dict[At, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+        self._held = 0
+        self.initial = At("begin", None if lm is None else lm.initial())
+
+    def look_ahead(self, at: At) -> float:
+        """The part of a reading's score that its words have not earned yet."""
+        return self._ahead[at.follows](at.place) if at.kind == "inside" and at.place is not None else 0.0
+
+    def gains(self, at: At) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The tokens that may come next, and the most that each adds to the score."""
+        if at not in self._cached:
+            if self._held > MOST_CACHED:
+                self._cached, self._held = {}, 0
+            best: dict[int, float] = {}
+            for token, move in self._moves(at):
+                best[token] = max(move.gain, best.get(token, -math.inf))
+            tokens, values = np.array(list(best), dtype=np.int64), np.array(list(best.values()), dtype=np.float64)
+            self._cached[at] = tokens, values
+            self._held += len(tokens)
+        return self._cached[at]
+
+    def moves(self, at: At, token: int) -> list[Move]:
+        """The ways to read one more token; none: it is not allowed."""
+        if token in self.tokens.ignored:
+            return [Move(0.0, at)]
+        return [move for _, move in self._moves(at, token)]
+
+    def lost(self, at: At) -> At:
+        """The place after a token that is not allowed, which was given: only the end of its word can follow."""
+        if at.kind == "lost" or self.lm is None:
+            return At("lost", at.lm)
+        return At("lost", self.lm.advance(at.lm, UNKNOWN_WORD)[1])
+
+    def _moves(self, at: At, token: int | None = None) -> Iterator[tuple[int, Move]]:
+        """All moves with their tokens, or those with one token."""
+        tokens = self.tokens
+        if at.kind in ("begin", "end", "lost"):
+            yield from self._between(at, token)
+            if at.kind != "begin" and tokens.required:
+                return
+        if at.kind != "unknown":
+            yield from self._known(at, token)
+        if self.weights.unknown_penalty is not None and at.kind != "inside":
+            yield from self._unknown(at, token, self.weights.unknown_penalty)
+
+    def _between(self, at: At, token: int | None) -> Iterator[tuple[int, Move]]:
+        """Separators and the end."""
+        tokens = self.tokens
+        ended = Move(0.0 if self.lm is None else self.weights.lm_weight * self.lm.final(at.lm), self.initial)
+        if tokens.end is not None and token in (None, tokens.end):
+            yield tokens.end, ended
+        for one in tokens.separators if token is None else {token}.intersection(tokens.separators):
+            ends = one in tokens.breaks and at != self.initial  # of empty lines nothing is said
+            yield one, ended if ends else Move(0.0, At("begin", at.lm))
+
+    def _known(self, at: At, token: int | None) -> Iterator[tuple[int, Move]]:
+        """Words of the lexicon: one more token of their spellings."""
+        follows = at.follows if at.kind == "inside" else at.kind != "begin"
+        lexicon, ahead = self._lexicons[follows], self._ahead[follows]
+        graph = lexicon.graph
+        place = at.place if at.place is not None else graph.root
+        before = ahead(place)
+        if token is None:
+            children = graph.children(place)
+        else:
+            found = graph.find(place, token)
+            children = iter([] if found is None else [(token, found)])
+        for label, child in children:
+            for word in lexicon.words_at(graph.rank(child)):
+                yield label, self._ended(at, lexicon.words[word], -before)
+            if graph.goes_on(child):
+                yield label, Move(ahead(child) - before, At("inside", at.lm, child, follows))
+
+    def _unknown(self, at: At, token: int | None, penalty: float) -> Iterator[tuple[int, Move]]:
+        """Words outside the lexicon: any tokens that no word of it is spelt with."""
+        tokens = self.tokens
+        begins = at.kind != "unknown"
+        follows = at.kind != "begin" if begins else at.follows
+        allowed = tokens.unknown_more
+        if begins:
+            allowed = tokens.unknown_following if follows else tokens.unknown_first
+        graph = self._lexicons[follows].graph
+        place = graph.root if begins else at.place
+        ended = self._ended(at, UNKNOWN_WORD, penalty if begins else 0.0)
+        for one in allowed if token is None else {token}.intersection(allowed):
+            child = None if place is None else graph.find(place, one)
+            if graph.rank(child) is None:
+                yield one, ended
+            if tokens.unknown_more:
+                yield one, Move(penalty if begins else 0.0, At("unknown", at.lm, child, follows))
+
+    def _ended(self, at: At, word: str, gain: float) -> Move:
+        gain += self.weights.word_bonus
+        lm = None
+        if self.lm is not None:
+            log_prob, lm = self.lm.advance(at.lm, word)
+            gain += self.weights.lm_weight * log_prob
+        return Move(gain, At("end", lm), word)
+
+    def best_words(self, written: Sequence[int], spelt: Any) -> list[WrittenWord]:
+        """The words of the best reading of an output's tokens; `spelt(tokens)` is the text of an unknown word.
+
+        The last word of an output that was cut is left out where it is not whole.
+        """
+        readings: dict[At, tuple[float, int, tuple[Any, ...] | None]] = {self.initial: (0.0, 0, None)}
+        for time, token in enumerate(written):
+            after: dict[At, tuple[float, int, tuple[Any, ...] | None]] = {}
+            for at, (score, start, words) in readings.items():
+                start = start if at.kind in ("inside", "unknown") else time
+                for gain, to, word in self.moves(at, token):
+                    if to not in after or score + gain > after[to][0]:
+                        longer = words if word is None else (words, word, start, time + 1)
+                        after[to] = (score + gain, start, longer)
+            if not after:
+                at = max(readings, key=lambda one: readings[one][0])
+                after = {self.lost(at): (readings[at][0], time, readings[at][2])}
+            readings = after
+        whole = {at: one for at, one in readings.items() if at.kind in ("begin", "end", "lost")} or readings
+        final = {at: 0.0 if self.lm is None else self.weights.lm_weight * self.lm.final(at.lm) for at in whole}
+        words = whole[max(whole, key=lambda at: whole[at][0] + final[at])][2]
+        found: list[WrittenWord] = []
+        while words is not None:
+            words, word, start, end = words
+            known = word != UNKNOWN_WORD
+            found.append(WrittenWord(word if known else spelt(written[start:end]), start, end, known))
+        return found[::-1]
