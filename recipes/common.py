@@ -20,7 +20,9 @@ import torch
 
 import unrolled
 from unrolled import Model, UserError, api
+from unrolled.config import fitting
 from unrolled.jobs import TrainingJob
+from unrolled.tasks import TASKS
 
 Files = tuple[Path, Path]  # to train on, to score
 LAST_ONLY: dict[str, Any] = {"train.eval_every": 10**9}  # one evaluation, after the last update, which chooses nothing
@@ -62,7 +64,8 @@ def run(script: str, name: str, part: Part, seed: int, data: Path, device: str, 
         if part.vectors:
             files["data.vectors"] = str(data / GLOVE)
         began = time.perf_counter()
-        model = TrainingJob(api.configure(part.task, changes, settings | files)).run(work / "run", quiet=True)
+        keys = fitting(TASKS[part.task]().config_class, settings | files)  # parts share settings
+        model = TrainingJob(api.configure(part.task, changes, keys)).run(work / "run", quiet=True)
         minutes = (time.perf_counter() - began) / 60
         scores = part.scores(model, test)
         beside = part.beside(train, test) if part.beside else {}

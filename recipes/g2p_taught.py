@@ -30,8 +30,10 @@ from common import LAST_ONLY, Files, Part, main, mistakes_told
 from g2p import BASELINE, CTC, GAP, WAYS, Row, Rows, Way, held, letter_frames, places_of, scored, shown, with_beam
 
 from unrolled import Model, UserError, api
+from unrolled.config import fitting
 from unrolled.jobs import TrainingJob
 from unrolled.kernels.recurrence.cuda.compiler import cache_folder
+from unrolled.tasks import TASKS
 
 CODES = {"fre": "fr", "hun": "hu", "bul": "bg"}  # of simplemma's dictionaries
 WORDS = 40_000
@@ -102,7 +104,8 @@ def teach(language: str, tune: bool, name: str, seed: int, data: Path, device: s
         learnt, last = way.files(train, test, work)
         settings = {**LAST_ONLY, **way.settings, "train.seed": seed, "train.device": device}
         files = {"data.train": str(learnt), "data.valid": str(last)}
-        model = TrainingJob(api.configure(way.task, [], settings | files)).run(work / "run", quiet=True)
+        keys = fitting(TASKS[way.task]().config_class, settings | files)  # ways share settings
+        model = TrainingJob(api.configure(way.task, [], keys)).run(work / "run", quiet=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
     gap = [GAP] if name == "ctc-pairs" else []  # a letter too where pairs are read

@@ -25,8 +25,10 @@ from typing import Any
 from common import LAST_ONLY, machine, mistakes_told
 
 from unrolled import api
+from unrolled.config import fitting
 from unrolled.jobs import TrainingJob
 from unrolled.see import length_figure
+from unrolled.tasks.translate.config import TranslateConfig
 
 KINDS: dict[str, dict[str, Any]] = {
     "fixed vector": {"model.decoder.attention": "none", "model.encoder.hidden_size": 512},
@@ -71,7 +73,7 @@ def joined(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def run(train: Path, test: Path, kind: str, cap: int, device: str, changes: list[str]) -> dict[str, Any]:
     """Train one model on pairs up to the cap, and score it on all lengths."""
     files = {"data.train": str(train), "data.valid_fraction": 0.01, "data.max_source_length": cap}
-    settings = {**COMMON, **KINDS[kind], **files, "train.device": device}
+    settings = fitting(TranslateConfig, {**COMMON, **KINDS[kind], **files, "train.device": device})
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         model = TrainingJob(api.configure("translate", changes, settings)).run(Path(folder) / "run", quiet=True)

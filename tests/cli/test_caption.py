@@ -13,10 +13,11 @@ from PIL import Image
 
 from tests import warm
 from tests.cli.test_generate import call
+from tests.fitting import fitting
 from tests.tasks.caption.conftest import SMALL, scenes, write
 from unrolled import load
 
-SET = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+SET = [word for key, value in fitting("caption", SMALL).items() for word in ("--set", f"{key}={value}")]
 
 
 @pytest.fixture(scope="module")

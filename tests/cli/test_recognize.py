@@ -19,6 +19,7 @@ import pytest
 import soundfile
 
 from tests import warm
+from tests.fitting import fitting
 from tests.tasks.recognition import RATE, SMALL, manifest, tone, words, write_lines, write_recordings
 from unrolled import load
 from unrolled.cli.app import main
@@ -91,7 +92,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file.unlink()
     rows = [(f"sounds.zip/some/train{i}.wav", text) for i, text in enumerate(words(80))]
     manifest(place / "train.tsv", rows)
-    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    keys = fitting("recognize", SMALL, data__kind="audio")
+    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
     result = run(
         "train", "recognize", "--train", "train.tsv", "--valid", "test.tsv", "--out", "m", *settings, folder=place
     )

@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 from tests.compat.answers import STORED, answer
-from tests.see.models import write_files
+from tests.fitting import fitting
+from tests.see.models import facts_of, write_files
 from unrolled import api
 
 INPUTS = {
@@ -33,7 +34,7 @@ def make(out: Path) -> None:
             shutil.copy(data / source, out / name)
         said = {}
         for kind, (task, file, keys) in STORED.items():
-            longer = {**keys, "train.max_steps": 300}
+            longer = fitting(task, {**keys, "train.max_steps": 300}, **facts_of(file))
             api.train(task, train=data / file, out=data / "runs" / kind, set=longer, quiet=True)
             shutil.copy(data / "runs" / kind / "best.safetensors", out / f"{kind}.safetensors")
             said[kind] = answer(api.load(out / f"{kind}.safetensors"), kind, out)

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from tests.faults.test_resume import SETTINGS, TEXT
+from tests.fitting import fitting
 from tests.tasks import recognition, test_classify
 from tests.tasks.caption import conftest as caption_examples
 from tests.tasks.forecast import conftest as forecast_examples
@@ -88,12 +89,17 @@ CASES = {
     "recognize": Case(
         "recognize",
         lambda folder: recognition.write_recordings(folder / "data", recognition.words(30)),
-        {**recognition.SMALL, "model.dropout": 0.2, "train.augment": True, **SHORT},
+        fitting(
+            "recognize", {**recognition.SMALL, "model.dropout": 0.2, "train.augment": True, **SHORT}, data__kind="audio"
+        ),
     ),
     "caption": Case(
         "caption",
         lambda folder: caption_examples.write(folder / "scenes"),
-        {**caption_examples.SMALL, "model.decoder.dropout": 0.2, "train.shift": 1, "train.valid_free": 2, **SHORT},
+        fitting(
+            "caption",
+            {**caption_examples.SMALL, "model.decoder.dropout": 0.2, "train.shift": 1, "train.valid_free": 2, **SHORT},
+        ),
     ),
     "forecast": Case(
         "forecast",

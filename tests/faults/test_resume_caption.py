@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
+from tests.fitting import fitting
 from tests.tasks.caption.conftest import SMALL, write
 
 
@@ -24,4 +25,4 @@ def test_resumed_is_as_if_never_stopped(attention: str, tmp_path: Path) -> None:
         "train.valid_free": 2,
         "train.threads": 1,
     }
-    assert_resumed_is_as_if_never_stopped("caption", table, settings, tmp_path)
+    assert_resumed_is_as_if_never_stopped("caption", table, fitting("caption", settings), tmp_path)

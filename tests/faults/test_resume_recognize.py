@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
+from tests.fitting import fitting
 from tests.tasks.recognition import SMALL, words, write_lines, write_recordings
 from unrolled import UserError, api
 from unrolled.jobs import TrainingJob
@@ -26,7 +27,8 @@ SETTINGS: dict[str, Any] = {
 @pytest.mark.parametrize("write", [write_lines, write_recordings])
 def test_resumed_is_as_if_never_stopped(write: Any, tmp_path: Path) -> None:
     file = write(tmp_path / "data", words(40))
-    assert_resumed_is_as_if_never_stopped("recognize", file, SETTINGS, tmp_path)
+    settings = fitting("recognize", SETTINGS, data__kind="line" if write is write_lines else "audio")
+    assert_resumed_is_as_if_never_stopped("recognize", file, settings, tmp_path)
 
 
 def change(folder: Path) -> Path:
@@ -42,7 +44,8 @@ def change(folder: Path) -> Path:
 def test_a_recording_that_changed_is_noticed(tmp_path: Path) -> None:
     """Between a stop and --resume by its content; while the run trains, where it is read again, by its time."""
     file = write_recordings(tmp_path / "data", words(12))
-    keys = {**SETTINGS, "train.max_steps": 2, "train.eval_every": 1, "data.valid": str(file)}
+    keys = fitting("recognize", {**SETTINGS, "train.max_steps": 2, "train.eval_every": 1}, data__kind="audio")
+    keys["data.valid"] = str(file)
     run = tmp_path / "run"
     api.train("recognize", train=file, out=run, set=keys, quiet=True)
     api.resume(run, quiet=True)

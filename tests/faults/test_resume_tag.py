@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
+from tests.fitting import fitting
 from tests.tasks.tag.conftest import SMALL, columns_text
 
 SETTINGS: dict[str, Any] = {**SMALL, "train.max_steps": 12, "train.eval_every": 2, "train.threads": 1}
@@ -19,4 +20,4 @@ def test_resumed_is_as_if_never_stopped(changes: dict[str, Any], tmp_path: Path)
     text.write_text(columns_text())
     vectors.write_text("ada 1 2 3\nrome -1 -2 -3\n")
     settings = {**SETTINGS, **changes} | ({"data.vectors": str(vectors)} if changes else {})
-    assert_resumed_is_as_if_never_stopped("tag", text, settings, tmp_path, stops=(1, 4))
+    assert_resumed_is_as_if_never_stopped("tag", text, fitting("tag", settings), tmp_path, stops=(1, 4))

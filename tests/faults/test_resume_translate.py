@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
+from tests.fitting import fitting
 from tests.tasks.translate.conftest import KINDS, SMALL, numbers, table
 
 SETTINGS: dict[str, Any] = {
@@ -31,5 +32,5 @@ SETTINGS: dict[str, Any] = {
 def test_resumed_is_as_if_never_stopped(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "numbers.tsv"
     file.write_text(table(numbers()))
-    settings = {**SETTINGS, **KINDS[kind], **changes}
+    settings = fitting("translate", {**SETTINGS, **KINDS[kind], **changes})
     assert_resumed_is_as_if_never_stopped("translate", file, settings, tmp_path)

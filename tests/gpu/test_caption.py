@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.fitting import fitting
 from tests.tasks.caption.conftest import SMALL, scenes, write
 from unrolled import api
 
@@ -24,7 +25,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_it_learns_there_and_says_the_same_on_both(kind: str, tmp_path: Path) -> None:
     table = write(tmp_path / "scenes")
     images = {"data.images": str(tmp_path / "scenes" / "images"), "train.device": "cuda"}
-    settings = {**SMALL, **images, **KINDS[kind]}
+    settings = fitting("caption", {**SMALL, **images, **KINDS[kind]}, pictures="pixels")
     model = api.train("caption", train=table, valid=table, out=tmp_path / "run", set=settings, quiet=True)
     pictures = [pixels for _, pixels, _ in scenes()]
     options: dict[str, Any] = {"n_best": 2, "attention": kind != "none"}

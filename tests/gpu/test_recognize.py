@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.fitting import fitting
 from tests.tasks.recognition import RATE, SMALL, tone, words, write_recordings
 from unrolled import api
 
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU he
 )
 def test_it_learns_there_and_says_the_same_on_both(changes: dict[str, Any], tmp_path: Path) -> None:
     file = write_recordings(tmp_path, words(60))
-    settings = {**SMALL, **changes, "train.device": "cuda", "train.max_steps": 100}
+    keys = {**SMALL, **changes, "train.device": "cuda", "train.max_steps": 100}
+    settings = fitting("recognize", keys, data__kind="audio")
     model = api.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
     sounds = [tone(text) for text in words(20, seed=1)]
     there = model.to("cuda").predict(sounds, rate=RATE)

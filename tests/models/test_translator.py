@@ -55,16 +55,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "scaled": {"decoder.score": "scaled", "decoder.hidden_size": 10, "decoder.num_layers": 2},
     "zero bridge": {"decoder.bridge": "zero", "decoder.score": "additive", "decoder.attention_size": 3},
     "linear bridge": {"decoder.bridge": "linear", "decoder.hidden_size": 10, "tied": False},
+    "learned state": {"decoder.bridge": "zero", "decoder.learned_state": True, "decoder.num_layers": 2},
+    "learned state, gru": {"encoder.cell": "gru", "encoder.learned_state": True, "encoder.num_layers": 2},
+    "projected": {"encoder.proj_size": 3, "decoder.proj_size": 2, "decoder.num_layers": 3, "decoder.combine": "concat"},
+    "projected, before": {"decoder.proj_size": 4, "decoder.attention": "bahdanau", "decoder.num_layers": 2},
+    "other activations": {"encoder.cell_activation": "softsign", "decoder.gate_activation": "hardsigmoid"},
+    "no bias": {"encoder.bias": False, "decoder.bias": False, "decoder.cell": "gru"},
     "transformer": {"kind": "transformer", **TINY},
     "norm after": {"kind": "transformer", **TINY, "norm_first": False, "positions": "learned"},
     "fraction": {"kind": "transformer", **TINY, "positions": "fraction", "tied": False},
-    "stepwise": {"kind": "stepwise", "encoder.bidirectional": False},
+    "stepwise": {"kind": "stepwise", "encoder.bidirectional": False, "encoder.learned_state": True},
 }
 
 
 def a_network(variant: str) -> nn.Module:
     settings = apply(TranslatorSettings(), {**SMALL, **VARIANTS[variant]})
-    return translator(settings, Sizes(), END).double().eval()
+    network = translator(settings, Sizes(), END).double().eval()
+    for name, parameter in network.named_parameters():
+        if "initial_" in name or "bridge.learned" in name:  # zeros in a new network
+            nn.init.normal_(parameter)
+    return network
 
 
 def a_batch(lengths: list[int], target_lengths: list[int]) -> Batch:

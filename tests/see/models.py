@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tests.fitting import fitting
 from tests.tasks.recognition import RATE, marks, tone, write_lines, write_recordings
 from unrolled import api
 from unrolled.model import Model
@@ -140,7 +141,12 @@ def write_files(folder: Path) -> None:
 
 def train(kind: str, data: Path, out: Path) -> Model:
     task, file, keys, _ = KINDS[kind]
-    return api.train(task, train=data / file, out=out, set=keys, quiet=True)
+    return api.train(task, train=data / file, out=out, set=fitting(task, keys, **facts_of(file)), quiet=True)
+
+
+def facts_of(file: str) -> dict[str, str]:
+    """Values of keys that are left to a file."""
+    return {"data__kind": "audio"} if file.startswith("sounds") else {"data__kind": "line"} if "lines" in file else {}
 
 
 def input_of(kind: str) -> Any:

@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 
 import unrolled
+from tests.fitting import fitting
 from tests.tolerances import assert_close
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
@@ -67,7 +68,9 @@ def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def train(path: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return api.train("classify", train=path, out=folder, set={**SMALL, **keys}, quiet=True)
+    inputs = "frames" if path.suffix == ".npz" else "text"
+    settings = fitting("classify", {**SMALL, **keys}, inputs=inputs)
+    return api.train("classify", train=path, out=folder, set=settings, quiet=True)
 
 
 def test_it_learns(model: Model, tmp_path: Path) -> None:
@@ -100,7 +103,7 @@ def test_it_overfits_eight_examples(changes: dict[str, Any], tmp_path: Path) -> 
         train=path,
         valid=path,
         out=tmp_path / "run",
-        set={**SMALL, **{k.replace("__", "."): v for k, v in {**keys, **changes}.items()}},
+        set=fitting("classify", {**SMALL, **{k.replace("__", "."): v for k, v in {**keys, **changes}.items()}}),
         quiet=True,
     )
     assert model.scores["accuracy"] == 1.0
@@ -258,8 +261,10 @@ def test_vectors_are_taken_and_kept(table: Path, tmp_path: Path) -> None:
     assert vectors["fine"].tolist() == [0, 1, 2]
     tuned = train(table, tmp_path / "tuned", data__vectors=str(tmp_path / "v.txt"))
     assert tuned.word_vectors()["fine"].tolist() != [0, 1, 2]
-    with pytest.raises(UserError, match=r"data\.vectors are of words, and data\.level=char"):
-        train(table, tmp_path / "char", data__vectors=str(tmp_path / "v.txt"), data__level="char")
+    with pytest.raises(
+        UserError, match=r"data\.vectors=.* does nothing here: it belongs to data\.level=word, and data\."
+    ):
+        api.train("classify", train=table, set={"data.vectors": str(tmp_path / "v.txt"), "data.level": "char"})
 
 
 def test_from_a_model(model: Model, table: Path, tmp_path: Path) -> None:

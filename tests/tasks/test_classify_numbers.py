@@ -12,6 +12,7 @@ import pytest
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 import unrolled
+from tests.fitting import fitting
 from tests.tasks.test_classify import SMALL
 from unrolled import Model, UserError, api
 from unrolled.errors import Note
@@ -88,7 +89,8 @@ def test_frames_have_numbers_too(tmp_path: Path) -> None:
     levels = draw.uniform(-3, 3, size=60)
     frames = (draw.normal(size=(60, 7, 2)) * 0.1 + levels[:, None, None]).astype("float32")
     np.savez(tmp_path / "f.npz", frames=frames, labels=levels)
-    model = unrolled.train("classify", train=tmp_path / "f.npz", out=tmp_path / "run", set=NUMBERS, quiet=True)
+    keys = fitting("classify", NUMBERS, inputs="frames")
+    model = unrolled.train("classify", train=tmp_path / "f.npz", out=tmp_path / "run", set=keys, quiet=True)
     assert model.predict(np.full((7, 2), 2.0)).value == pytest.approx(2, abs=0.7)
 
 
@@ -98,8 +100,16 @@ def test_frames_have_numbers_too(tmp_path: Path) -> None:
         ({}, [("1", "a"), ("many", "b"), ("3", "c")], r"t\.tsv:2: 'many' is not a number\."),
         ({}, [("1", "a"), ("nan", "b"), ("3", "c")], r"t\.tsv:2: 'nan' is not a number\."),
         ({}, [("1", "a"), ("1.0", "b"), ("1", "c")], "All training examples have the number 1"),
-        ({"data.multi_label": True}, [("1", "a")], r"data\.multi_label is for labels, and data\.kind=number"),
-        ({"train.label_smoothing": 0.1}, [("1", "a")], r"train\.label_smoothing is for labels"),
+        (
+            {"data.multi_label": True},
+            [("1", "a")],
+            r"data\.multi_label=true does nothing here: it belongs to data\.kind=label, and data\.kind is number",
+        ),
+        (
+            {"train.label_smoothing": 0.1},
+            [("1", "a")],
+            r"train\.label_smoothing=0\.1 does nothing here: it belongs to data\.kind=label",
+        ),
     ],
 )
 def test_what_is_no_number(keys: dict[str, Any], rows: list[tuple[str, str]], message: str, tmp_path: Path) -> None:
@@ -112,4 +122,4 @@ def test_labels_that_are_numbers_point_to_it(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     path.write_text("".join(f"{i / 7:.3f}\tfilm {i}\n" for i in range(40)))
     with pytest.warns(Note, match=r"The labels are numbers .*: 40 classes, .* use data\.kind=number"):
-        TrainingJob(api.configure("classify", [], {**SMALL, "data.train": str(path)}))
+        TrainingJob(api.configure("classify", [], {"data.train": str(path)}))

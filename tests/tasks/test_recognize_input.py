@@ -10,6 +10,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
+from tests.fitting import fitting
 from tests.tasks.recognition import (
     RATE,
     SMALL,
@@ -30,7 +31,9 @@ from unrolled.tasks.recognize.search import Piece, RecognitionOptions, joined
 
 
 def job(file: Path, **changes: Any) -> TrainingJob:
-    settings = {**SMALL, "data.train": str(file), **{key.replace("__", "."): value for key, value in changes.items()}}
+    kind = "frames" if file.suffix == ".npz" else "line" if ".png" in file.read_text().split("\n")[0] else "audio"
+    given = {key.replace("__", "."): value for key, value in changes.items()}
+    settings = {**fitting("recognize", SMALL, data__kind=kind), "data.train": str(file), **given}
     return TrainingJob(api.configure("recognize", [], settings))
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
+from tests.fitting import fitting
 from unrolled import Model, UserError, api
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import Note
@@ -44,7 +45,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def small(file: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return api.train("tag", train=file, out=folder, set={**SMALL, **keys}, quiet=True)
+    return api.train("tag", train=file, out=folder, set=fitting("tag", {**SMALL, **keys}), quiet=True)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 All mistakes are reported at once, each with the key's path, its value and what is expected.
 """
 
+from unrolled.config.applies import but, check_keys, fitting, only
 from unrolled.config.describe import Key, Section, describe, keys
 from unrolled.config.reading import TomlFile, apply, changes_of, read_config, read_toml
 from unrolled.config.writing import write_toml
@@ -12,9 +13,13 @@ __all__ = [
     "Section",
     "TomlFile",
     "apply",
+    "but",
     "changes_of",
+    "check_keys",
     "describe",
+    "fitting",
     "keys",
+    "only",
     "read_config",
     "read_toml",
     "write_toml",

@@ -45,6 +45,9 @@ class Section(BaseModel):
 
 
 S = TypeVar("S", bound=Section)
+Condition = tuple[str, list[dict[str, Any]]]
+"""A section, and alternatives of what a key belongs to, in names as that section sees them (`unrolled.config.applies`).
+"""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Key:
     bounds: str
     meaning: str
     kinds: frozenset[type] = field(default=frozenset(), repr=False)  # types of values, apart from the choices
+    only: tuple[Condition, ...] = field(default=(), repr=False)  # of the key and of the sections around it
 
     @property
     def only_choices(self) -> bool:
@@ -84,9 +88,15 @@ def describe(cls: type[Section]) -> list[Key]:
     [Key(path='lr', type_text='a number above 0', default=0.0003, choices=(), bounds='above 0', meaning='Learning
     rate.')]
     """
-    result = []
+    result: list[Key] = []
+    around: dict[str, tuple[Condition, ...]] = {"": ()}
     for path, info, default in _fields(cls):
+        section = path.rpartition(".")[0]
+        extra = info.json_schema_extra
+        own = (section, extra["only"]) if isinstance(extra, dict) and "only" in extra else None
+        conditions: Any = (*around[section], *([own] if own else []))
         if is_section(info.annotation):
+            around[path] = conditions
             continue
         limits = _limits(info.metadata)
         members = [member for member, _ in _members(info.annotation)]
@@ -94,7 +104,7 @@ def describe(cls: type[Section]) -> list[Key]:
         kinds = frozenset(_kind(member) for member in members if get_origin(member) is not Literal)
         default = ... if default is PydanticUndefined else default
         type_text, meaning = _type_text(info.annotation, limits), info.description or ""
-        key = Key(path, type_text, default, tuple(literals), limits, meaning, kinds)
+        key = Key(path, type_text, default, tuple(literals), limits, meaning, kinds, conditions)
         if types.NoneType in kinds and default is not None and not key.says_none:
             raise TypeError(f"{path}: optional text needs the default None, because TOML has no null.")
         result.append(key)

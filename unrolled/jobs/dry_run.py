@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from unrolled.jobs.engine_notes import engine_notes
 from unrolled.jobs.train import TrainingJob, batches_per_epoch
 from unrolled.tasks import Task
 from unrolled.training.devices import peak_memory
@@ -41,6 +42,7 @@ def dry_run(config: Any, task: Task | None = None) -> DryRun:
             "loss of the second update": f"{info.loss:.4f}",
             "updates": f"{trainer.total_steps} ({batches_per_epoch(trainer)})",
             **({"learning rate": slow} if slow else {}),
+            **({"engine": " ".join(notes)} if (notes := engine_notes(job.model.network)) else {}),
             "time, estimated": f"{seconds * trainer.total_steps / 60:.1f} minutes on {job.device}, without evaluations",
             "memory": f"{peak_memory(job.device) / 2**30:.2f} GiB at the most so far",
         }

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from unrolled.config import apply, keys, write_toml
+from unrolled.config import apply, check_keys, keys, write_toml
 from unrolled.data import Batch
 from unrolled.errors import UserError
+from unrolled.jobs.engine_notes import engine_notes
 from unrolled.jobs.load import load_model
 from unrolled.jobs.target import Target, find_target
 from unrolled.model import Model, current_versions, find_file
@@ -51,7 +52,10 @@ FILE_KEYS = (
 class TrainingJob:
     """A config made ready to train: data read, vocabulary made, network built."""
 
-    def __init__(self, config: Any, init: str | Path | None = None, task: Task | None = None) -> None:
+    def __init__(
+        self, config: Any, init: str | Path | None = None, task: Task | None = None, *, checked: bool = False
+    ) -> None:
+        """checked: the config is that of a run, and keys that do nothing stay as they are."""
         settings = config.train
         if task is not None and task.name != config.task:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
@@ -62,10 +66,16 @@ class TrainingJob:
         self.task = task or TASKS[config.task]()
         self.init = find_file(init) if init is not None else None
         start = load_model(self.init, task=self.task) if self.init is not None else None
-        self.config = config if start is None else _shaped(config, self.task.architecture(start.config))
+        decided = {} if start is None else self.task.architecture(start.config)
+        self.config = config if start is None else _shaped(config, decided)
+        if not checked:
+            check_keys(self.config, {"init": start is not None}, data_read=False, decided=list(decided))
         self.data: Data = self.task.read(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
+        if not checked:
+            facts = {"init": start is not None, **self.task.facts(self.config, self.assets)}
+            check_keys(self.config, facts, decided=list(decided))
         self.traits = self.task.traits(self.config, self.assets)
         self.goal = self.traits.goal
         network = self.task.build(self.config, self.assets)
@@ -214,7 +224,7 @@ class TrainingJob:
 
     def _try_batch_size(self, size: int) -> None:
         """Run one batch of this size forward and backward."""
-        TrainingJob(apply(self.config, {"train.batch_size": size}), task=self.task).trainer().gradients()
+        TrainingJob(apply(self.config, {"train.batch_size": size}), task=self.task, checked=True).trainer().gradients()
 
     def _introduction(self, folder: Path, trainer: Trainer) -> str:
         text = (
@@ -228,7 +238,11 @@ class TrainingJob:
             text += "; lines marked │ are samples of what the model does"
         slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
         return "\n".join(
-            [text, *self.task.description.warnings(self.config, trainer.batches), *([f"Note: {slow}"] if slow else [])]
+            [
+                *[text, *self.task.description.warnings(self.config, trainer.batches)],
+                *(f"Note: {note}" for note in engine_notes(self.model.network)),
+                *([f"Note: {slow}"] if slow else []),
+            ]
         )
 
 
@@ -252,7 +266,8 @@ def resume_run(
         new: Any = target.configure(overrides, extra)
         lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
         init = folder / INIT if (folder / INIT).is_file() else None
-        return TrainingJob(new, init=init, task=target.task).resume(folder, old if lines else None, lines, quiet=quiet)
+        job = TrainingJob(new, init=init, task=target.task, checked=True)
+        return job.resume(folder, old if lines else None, lines, quiet=quiet)
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:

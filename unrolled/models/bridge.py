@@ -28,16 +28,23 @@ class Bridge(nn.Module):
 
     Layer l of the decoder uses layer l of the encoder, or the top layer if the encoder has fewer. An LSTM after a GRU
     computes its cell state c from h. `auto` copies a state of equal shape, `linear` always maps it, `zero` starts from
-    zeros, so that the decoder sees the encoder through attention only.
+    zeros, or with `learned` from a state that is a parameter, so that the decoder sees the encoder through attention
+    only.
 
     >>> bridge = Bridge(StateShape(("h", "c"), (4, 4), 2), StateShape(("h",), (6,), 1, directions=2))
     >>> [tuple(s.shape) for s in bridge((torch.zeros(3, 2, 6),))]
     [(3, 2, 4), (3, 2, 4)]
     """
 
-    def __init__(self, decoder: StateShape, encoder: StateShape, kind: BridgeKind = "auto") -> None:
+    def __init__(
+        self, decoder: StateShape, encoder: StateShape, kind: BridgeKind = "auto", learned: bool = False
+    ) -> None:
         super().__init__()
         self.decoder, self.encoder, self.kind = decoder, encoder, kind
+        self.learned = nn.ParameterDict()
+        if learned and kind == "zero":
+            for name, size in zip(decoder.names, decoder.sizes, strict=True):
+                self.learned[name] = nn.Parameter(torch.zeros(decoder.layers, size))
         self._origins = [encoder.names.index(name) if name in encoder.names else 0 for name in decoder.names]
         self.maps = nn.ModuleDict()
         if kind == "zero":
@@ -50,6 +57,8 @@ class Bridge(nn.Module):
 
     def forward(self, state: State) -> State:
         """(B, encoder's L·directions, H) each → (B, L, size) each."""
+        if self.learned:
+            return tuple(self.learned[name].expand(len(state[0]), -1, -1) for name in self.decoder.names)
         if self.kind == "zero":
             like = state[0]
             return tuple(like.new_zeros(len(like), self.decoder.layers, size) for size in self.decoder.sizes)

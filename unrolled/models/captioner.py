@@ -9,14 +9,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from unrolled.config import Section
+from unrolled.config import Section, only
 from unrolled.data import Batch
 from unrolled.data.signals.views import Shape
 from unrolled.errors import UserError
-from unrolled.models.decoders import AttentiveDecoder, WriterSettings
+from unrolled.models.decoders import ATTENDING, AttentiveDecoder, WriterSettings
 from unrolled.models.embedding import token_embedding
 from unrolled.models.encoder import EncoderOutput
 from unrolled.models.picture_encoder import BlockEncoder, MakeEncoder, PictureEncoder, PictureSettings
+from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER
 from unrolled.models.writer import TransformerWriter, Writer
 
 BASELINE_DECAY = 0.9  # decay of the moving baseline (Xu et al. 2015)
@@ -27,14 +28,19 @@ class CaptionDecoderSettings(WriterSettings):
 
     attention: Literal["auto", "none", "soft", "hard", "bahdanau", "luong"] = Field(
         "auto",
+        json_schema_extra=RECURRENT,
         description="none: the decoder gets one vector of the picture; soft and hard attend to regions through a gate, "
         "to all of them or to one (Xu et al. 2015); bahdanau, luong: as in translate; auto: soft if there are regions.",
     )
     score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
-        "additive", description="Score function of a query and a region."
+        "additive", json_schema_extra=ATTENDING, description="Score function of a query and a region."
     )
     expected: float = Field(
-        0.5, ge=0, lt=1, description="attention=hard: share of training captions that get the mean of all regions."
+        0.5,
+        ge=0,
+        lt=1,
+        json_schema_extra=only(attention="hard"),
+        description="attention=hard: share of training captions that get the mean of all regions.",
     )
 
 
@@ -42,13 +48,17 @@ class CaptionerSettings(Section):
     """The `model` section of `caption`."""
 
     kind: Literal["recurrent", "transformer"] = Field("recurrent", description="Decoder of captions.")
-    embedding_size: int = Field(256, ge=1, description="Embedding size of tokens; a Transformer uses hidden_size.")
+    embedding_size: int = Field(
+        256, ge=1, json_schema_extra=RECURRENT, description="Embedding size of tokens; a Transformer uses hidden_size."
+    )
     tied: bool = Field(True, description="Share one matrix between input embeddings and output scores.")
     positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", description="transformer: encoding of positions."
+        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
     )
     norm_first: bool = Field(
-        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+        True,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
     )
     encoder: PictureSettings = Field(PictureSettings(), description="Encoder of pictures.")
     decoder: CaptionDecoderSettings = Field(CaptionDecoderSettings(), description="Decoder of captions.")

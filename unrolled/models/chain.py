@@ -33,8 +33,8 @@ def dropped(x: Tensor, p: float, same_mask: bool, training: bool) -> Tensor:
 class Chain(nn.Module):
     """Layers of `sizes` units; `dropout` acts between them, with one mask for all steps if `same_mask`.
 
-    Input and output are batch first: x (B, T, D) → (B, T, sizes[-1]). The state is flat: those of the first layer,
-    (B, 1, size) each, then those of the second, …
+    Input and output are batch first: x (B, T, D) → (B, T, O), O the last size or that of the projection. The state is
+    flat: those of the first layer, (B, 1, size) each, then those of the second, …
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Chain(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout, self.same_mask, self.sizes = dropout, same_mask, tuple(sizes)
-        widths = [input_size, *sizes[:-1]]
+        widths = [input_size, *(settings.projection or size for size in sizes[:-1])]
         one = [settings.model_copy(update={"num_layers": 1, "combine": "last", "hidden_size": size}) for size in sizes]
         self.layers = nn.ModuleList(recurrent_layer(s, width) for s, width in zip(one, widths, strict=True))
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.config import but, only
 from unrolled.data import Batch
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.pooling import Pooling
+
+TEXT = only(inputs="text")
+WORDS = only({"inputs": "text", "data.level": "word"})
 
 
 class ClassifierSettings(EncoderLayerSettings):
@@ -19,16 +25,38 @@ class ClassifierSettings(EncoderLayerSettings):
     dropout: float = Field(0.4, ge=0, lt=1, description="Dropout of the input, between layers and before the scores.")
     pool: str = Field("max", description="Pooling of the states: last, max, mean, attention; several with +.")
     ngrams: int = Field(
-        32768, ge=0, description="Hash buckets of word and letter n-grams, whose linear scores are added; 0: none."
+        32768,
+        ge=0,
+        json_schema_extra=TEXT,
+        description="Hash buckets of word and letter n-grams, whose linear scores are added; 0: none.",
     )
-    embedding_size: int = Field(100, ge=1, description="Embedding size of tokens; pretrained vectors have their own.")
-    letter_size: int = Field(32, ge=1, description="level=word: embedding size of letters.")
-    letter_hidden: int = Field(32, ge=0, description="level=word: units per direction that read the letters; 0: none.")
+    embedding_size: int = Field(
+        100,
+        ge=1,
+        json_schema_extra=only({"inputs": "text", "data.vectors": None}),
+        description="Embedding size of tokens; pretrained vectors have their own.",
+    )
+    letter_size: int = Field(
+        32, ge=1, json_schema_extra=only(letter_hidden=but(0)), description="level=word: embedding size of letters."
+    )
+    letter_hidden: int = Field(
+        32, ge=0, json_schema_extra=WORDS, description="level=word: units per direction that read the letters; 0: none."
+    )
     word_dropout: float = Field(
-        0.2, ge=0, lt=1, description="level=word: probability that a word is masked in training."
+        0.2,
+        ge=0,
+        lt=1,
+        json_schema_extra=WORDS,
+        description="level=word: probability that a word is masked in training.",
     )
-    tune_vectors: bool = Field(True, description="Train the pretrained vectors too.")
-    front: list[int] = Field([], description="Frames: sizes of dense layers before the recurrent ones.")
+    tune_vectors: bool = Field(
+        True, json_schema_extra=only({"data.vectors": but(None)}), description="Train the pretrained vectors too."
+    )
+    front: list[int] = Field(
+        [],
+        json_schema_extra=only(inputs="frames"),
+        description="Frames: sizes of dense layers before the recurrent ones.",
+    )
 
 
 class Classifier(nn.Module):
@@ -59,11 +87,19 @@ class Classifier(nn.Module):
             scores = scores + self.ngrams(ids, starts, self.ngram_dropout(batch.more["ngram_weights"]))
         return scores
 
+    def forward_from(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        """`forward` from a state of the recurrent layers, and the state after the last step."""
+        vector, state = self._read(batch, state)
+        return self._score(vector, batch), state
+
     def encode(self, batch: Batch) -> Tensor:
         """The pooled vector of the sequence, (B, D)."""
-        states, _ = self.layer(self.dropout(self.input(batch)), lengths=batch.lengths)
-        vector: Tensor = self.pool(states, batch.mask)
-        return vector
+        return self._read(batch, None)[0]
+
+    def _read(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+        x = self.dropout(self.input(batch))
+        states, state = self.layer(x, state, lengths=batch.lengths, resets=batch.resets)
+        return self.pool(states, batch.mask), state
 
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, LookedAt]:
         """The scores, and a look at the layers; `change` is applied to the input vectors."""

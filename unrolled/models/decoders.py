@@ -9,9 +9,12 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.config import but, only
 from unrolled.models.bridge import Bridge, BridgeKind, StateShape
 from unrolled.models.encoder import Encoder, EncoderOutput
 from unrolled.models.recurrent_settings import (
+    RECURRENT,
+    TRANSFORMER,
     RecurrentSettings,
     State,
     cell_options,
@@ -24,24 +27,56 @@ from unrolled.nn.dropin import DropIn
 from unrolled.nn.dropout import Dropout
 from unrolled.search import Shared
 
+ATTENDING = only(attention=but("none"))
+
 
 class WriterSettings(RecurrentSettings):
     """Settings of decoders, for any encoder; the kinds of attention depend on the encoder."""
 
-    hidden_size: int = Field(256, ge=1, description="Units per layer; a Transformer has the width of its encoder.")
-    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of embeddings, between layers and before the scores.")
-    attention: str = Field("none", description="none, bahdanau, luong, soft or hard.")
-    score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
-        "general", description="Score function of a query and a key."
+    hidden_size: int = Field(
+        256,
+        ge=1,
+        json_schema_extra=RECURRENT,
+        description="Units per layer; a Transformer has the width of its encoder.",
     )
-    attention_size: int | None = Field(None, ge=1, description="score=additive: width of the sum; none: hidden_size.")
-    heads: int = Field(4, ge=1, description="score=multihead, and transformer: heads of attention.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of embeddings, between layers and before the scores.")
+    attention: str = Field("none", json_schema_extra=RECURRENT, description="none, bahdanau, luong, soft or hard.")
+    learned_state: bool = Field(
+        False,
+        json_schema_extra=only(kind="recurrent", bridge="zero"),
+        description="bridge=zero: the state before the first step is learned, one for all; false: zeros.",
+    )
+    combine: Literal["last", "concat", "mean", "mix"] = Field(
+        "last",
+        json_schema_extra=only({"attention": "none", "num_layers": but(1)}, {"num_layers": but(1, 2)}),
+        description="Layers whose states give the scores; with attention, of those above the first.",
+    )
+    score: Literal["additive", "dot", "scaled", "general", "multihead"] = Field(
+        "general", json_schema_extra=ATTENDING, description="Score function of a query and a key."
+    )
+    attention_size: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=only(score="additive"),
+        description="score=additive: width of the sum; none: hidden_size.",
+    )
+    heads: int = Field(
+        4,
+        ge=1,
+        json_schema_extra=only({"kind": "transformer"}, {"score": "multihead"}),
+        description="score=multihead, and transformer: heads of attention.",
+    )
     bridge: BridgeKind = Field(
         "auto",
+        json_schema_extra=RECURRENT,
         description="Initial state: the encoder's final one, mapped if shapes differ (linear: always); zero: zeros.",
     )
-    blocks: int = Field(3, ge=1, description="transformer: number of blocks, instead of num_layers.")
-    feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
+    blocks: int = Field(
+        3, ge=1, json_schema_extra=TRANSFORMER, description="transformer: number of blocks, instead of num_layers."
+    )
+    feedforward: int = Field(
+        1024, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
+    )
     bidirectional: bool = Field(False, description="Always false here: a decoder may not see what it has to write.")
 
     @field_validator("bidirectional")
@@ -60,6 +95,7 @@ class DecoderSettings(WriterSettings):
 
     attention: Literal["none", "bahdanau", "luong"] = Field(
         "luong",
+        json_schema_extra=RECURRENT,
         description="none: the decoder gets the encoder's final state only; bahdanau attends before a step, "
         "luong after it, with input feeding.",
     )
@@ -78,7 +114,7 @@ class PlainDecoder(nn.Module):
 
     def __init__(self, settings: WriterSettings, input_size: int, encoder: Encoder, width: int) -> None:
         super().__init__()
-        self.layer = recurrent_layer(settings, input_size)
+        self.layer = recurrent_layer(_entered(settings), input_size)
         self.bridge = bridge_between(encoder, self.layer, settings)
         self.output_size = settings.output_size
 
@@ -129,12 +165,12 @@ class AttentiveDecoder(nn.Module):
         )
         self.upper: DropIn | None = None
         if settings.num_layers > 1:
-            above = settings.model_copy(update={"num_layers": settings.num_layers - 1})
-            self.upper = recurrent_layer(above, settings.hidden_size)
+            above = _entered(settings).model_copy(update={"num_layers": settings.num_layers - 1})
+            self.upper = recurrent_layer(above, self.attend.output_size)
         self.dropout = Dropout(settings.dropout)
         self.bridge = bridge_between(encoder, self.attend.rnn, settings)
         looked = self.attend.context_size + input_size if self.before else 0
-        self.output_size = (settings.output_size if self.upper is not None else self.attend.output_size) + looked
+        self.output_size = (self.attend.output_size if self.upper is None else above.output_size) + looked
 
     def forward(self, x: Tensor, encoded: EncoderOutput, lengths: Tensor | None = None) -> DecoderOutput:
         """Vectors of the target tokens (B, T, E) → all steps; steps past `lengths` (B,) are skipped."""
@@ -181,7 +217,12 @@ class AttentiveDecoder(nn.Module):
         return torch.cat([output, context, x], dim=-1) if self.before else output
 
 
+def _entered(settings: WriterSettings) -> WriterSettings:
+    """Settings of layers that are given their initial state: the bridge has the learned one."""
+    return settings.model_copy(update={"learned_state": False})
+
+
 def bridge_between(encoder: Encoder, decoder: DropIn, settings: WriterSettings) -> Bridge:
     """The bridge from the encoder's final state to all layers of the decoder."""
     shape = StateShape(decoder.cell_class.state_names, decoder._state_sizes(), settings.num_layers)
-    return Bridge(shape, encoder.final_shape, settings.bridge)
+    return Bridge(shape, encoder.final_shape, settings.bridge, settings.learned_state)

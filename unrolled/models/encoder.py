@@ -9,9 +9,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.config import only
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.bridge import StateShape
 from unrolled.models.recurrent_settings import (
+    RECURRENT,
+    TRANSFORMER,
     Change,
     RecurrentSettings,
     State,
@@ -27,11 +30,17 @@ class EncoderSettings(RecurrentSettings):
 
     hidden_size: int = Field(256, ge=1, description="Units per layer and direction; width of a Transformer.")
     dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of embeddings, between layers and of the output.")
-    bidirectional: bool = Field(True, description="Read in both directions.")
-    reverse: bool = Field(False, description="Reverse the source (Sutskever et al. 2014).")
-    blocks: int = Field(3, ge=1, description="transformer: number of blocks, instead of num_layers.")
-    heads: int = Field(4, ge=1, description="transformer: heads of attention.")
-    feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
+    bidirectional: bool = Field(True, json_schema_extra=RECURRENT, description="Read in both directions.")
+    reverse: bool = Field(
+        False, json_schema_extra=only(kind="recurrent"), description="Reverse the source (Sutskever et al. 2014)."
+    )
+    blocks: int = Field(
+        3, ge=1, json_schema_extra=TRANSFORMER, description="transformer: number of blocks, instead of num_layers."
+    )
+    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
+    feedforward: int = Field(
+        1024, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
+    )
 
 
 class EncoderOutput(NamedTuple):

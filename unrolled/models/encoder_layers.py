@@ -13,6 +13,7 @@ from unrolled.cells import Trace
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.recurrent_settings import (
+    TRANSFORMER,
     RecurrentSettings,
     State,
     recurrent_layer,
@@ -38,13 +39,17 @@ class EncoderLayerSettings(RecurrentSettings):
     bidirectional: bool = Field(
         True, description="Read in both directions; false: a step depends on the past alone, a Transformer is causal."
     )
-    heads: int = Field(4, ge=1, description="transformer: heads of attention.")
-    feedforward: int = Field(512, ge=1, description="transformer: width of the feed-forward layers.")
+    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
+    feedforward: int = Field(
+        512, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
+    )
     positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", description="transformer: encoding of positions."
+        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
     )
     norm_first: bool = Field(
-        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+        True,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
     )
 
     @property
@@ -80,8 +85,17 @@ class TransformerLayers(nn.Module):
     def causal(self) -> bool:
         return self.encoder.causal
 
-    def forward(self, x: Tensor, *, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """The output (B, T, H), zero in the padding, and an empty state."""
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        lengths: Tensor | None = None,
+        resets: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """The output (B, T, H) for whole sequences, zero in the padding, and an empty state."""
+        assert not state, "a whole sequence begins without a state"
+        assert resets is None, "a whole sequence has no resets"
         mask = None if lengths is None else real_steps(lengths, x.shape[1])
         return self.encoder(self._placed(x), mask), ()
 

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
+from unrolled.config import only
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, looked_at
 from unrolled.models.outputs import LossName, Output
 from unrolled.models.recurrent_settings import (
+    TRANSFORMER,
     Change,
     State,
     recurrent_layer,
@@ -37,9 +39,14 @@ class ForecasterSettings(EncoderLayerSettings):
     bidirectional: bool = Field(
         False, description="Read in both directions; only for data.horizon=0, where no row to come is predicted."
     )
-    feedforward: int = Field(256, ge=1, description="transformer: width of the feed-forward layers.")
+    feedforward: int = Field(
+        256, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
+    )
     context: int = Field(
-        128, ge=4, description="transformer: rows of a window; a row sees at least half as many before it."
+        128,
+        ge=4,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: rows of a window; a row sees at least half as many before it.",
     )
     dropout: float = Field(
         0.1, ge=0, lt=1, description="Dropout in the front layers, between layers and before the output."
@@ -51,7 +58,12 @@ class ForecasterSettings(EncoderLayerSettings):
         "(gaussian), quantiles, or the probability of a 1 (bernoulli); none: mse, or bernoulli if every target is "
         "0 or 1.",
     )
-    quantiles: list[float] = Field([0.1, 0.5, 0.9], min_length=1, description="The quantiles of loss=quantiles.")
+    quantiles: list[float] = Field(
+        [0.1, 0.5, 0.9],
+        min_length=1,
+        json_schema_extra=only(loss="quantiles"),
+        description="The quantiles of loss=quantiles.",
+    )
     residual: bool | None = Field(
         None,
         description="Learn the difference from the last value; none: if a target is an input, except for bernoulli.",

@@ -18,6 +18,8 @@ from unrolled.text import Tokenizer, Vectors, Words
 class TokenInput(nn.Module):
     """Token ids (B, T) → their vectors (B, T, E)."""
 
+    timed = ()  # entries of a batch's `more` with a value for each step
+
     def __init__(self, vocabulary_size: int, size: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary_size, size)
@@ -35,6 +37,8 @@ class WordInput(nn.Module):
     A bidirectional LSTM reads the letters of each distinct word of a batch once. In training a word's embedding is
     masked with the probability `word_dropout`, so that the network learns to handle unknown words.
     """
+
+    timed = ("spelt",)
 
     def __init__(
         self,
@@ -151,6 +155,8 @@ class ScaledInput(nn.Module):
 
 class FrameInput(ScaledInput):
     """Frames (B, T, D), or small images (B, T, H, W) or (B, T, H, W, C), scaled, through the front layers."""
+
+    timed = ()
 
     def __init__(self, shape: Sequence[int], sizes: Sequence[int], dropout: float) -> None:
         super().__init__(shape)

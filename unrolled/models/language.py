@@ -59,7 +59,7 @@ class RecurrentLM(LanguageModel):
         width = settings.embedding_size or settings.hidden_size
         self.embedding = nn.Embedding(vocabulary_size, width)
         self.layer: DropIn | Chain = _layers(settings, width)
-        outputs = settings.last_size or settings.output_size
+        outputs = settings.last_size if settings.last_size and not settings.projection else settings.output_size
         self.scores = nn.Linear(outputs, vocabulary_size)
         for weight in (self.embedding.weight, self.scores.weight):
             nn.init.uniform_(weight, -0.1, 0.1)

@@ -8,7 +8,8 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from unrolled.models.recurrent_settings import RecurrentSettings
+from unrolled.config import but, only
+from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER, RecurrentSettings
 from unrolled.search import TokenStep
 
 LEAST_CONTEXT = 2  # a Transformer halves its window when it is full
@@ -24,50 +25,89 @@ class LanguageModelSettings(RecurrentSettings):
     )
     hidden_size: int = Field(256, ge=1, description="Units per layer; width of a Transformer.")
     embedding_size: int | None = Field(
-        64, ge=1, description="Embedding size of tokens; none: hidden_size, as for every Transformer."
+        64,
+        ge=1,
+        json_schema_extra=only(kind=("recurrent", "feedforward")),
+        description="Embedding size of tokens; none: hidden_size, as for every Transformer.",
     )
-    tied: bool = Field(False, description="Share one matrix between input embeddings and output scores.")
+    tied: bool = Field(
+        False,
+        json_schema_extra=only(kind=("recurrent", "transformer")),
+        description="Share one matrix between input embeddings and output scores.",
+    )
     bidirectional: bool = Field(False, description="Always false here: a language model may not see the future.")
     context: int | None = Field(
-        None, ge=1, description="Largest context in tokens; none: 8 for feedforward, train.k1 for a transformer."
+        None,
+        ge=1,
+        json_schema_extra=only(kind=("transformer", "feedforward")),
+        description="Largest context in tokens; none: 8 for feedforward, train.k1 for a transformer.",
     )
     context_mode: Literal["concat", "average"] = Field(
-        "concat", description="feedforward: embeddings concatenated, or averaged without order."
+        "concat",
+        json_schema_extra=only(kind="feedforward"),
+        description="feedforward: embeddings concatenated, or averaged without order.",
     )
-    blocks: int = Field(4, ge=1, description="transformer: number of blocks, instead of num_layers.")
-    heads: int = Field(4, ge=1, description="transformer: heads of attention; they divide hidden_size.")
+    blocks: int = Field(
+        4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: number of blocks, instead of num_layers."
+    )
+    heads: int = Field(
+        4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention; they divide hidden_size."
+    )
     feedforward: int | None = Field(
-        None, ge=1, description="transformer: width of the feed-forward layers; none: 4 times hidden_size."
+        None,
+        ge=1,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: width of the feed-forward layers; none: 4 times hidden_size.",
     )
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
-        "sinusoidal", description="transformer: encoding of positions; the last four are for comparison."
+        "sinusoidal",
+        json_schema_extra=TRANSFORMER,
+        description="transformer: encoding of positions; the last four are for comparison.",
     )
     norm_first: bool = Field(
-        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+        True,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
     )
     activation: Literal["relu", "gelu"] = Field(
-        "gelu", description="transformer: activation of the feed-forward layers."
+        "gelu", json_schema_extra=TRANSFORMER, description="transformer: activation of the feed-forward layers."
     )
 
     last_size: int | None = Field(
-        None, ge=1, description="recurrent: units of the last layer, if they differ from the others'."
+        None,
+        ge=1,
+        json_schema_extra=RECURRENT,
+        description="recurrent: units of the last layer, if they differ from the others'.",
     )
     same_mask: bool = Field(
         False,
+        json_schema_extra=RECURRENT,
         description="recurrent: dropout outside the cells has one mask for all steps of a window (variational).",
     )
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="recurrent: dropout of whole tokens.")
+    word_dropout: float = Field(
+        0.0, ge=0, lt=1, json_schema_extra=RECURRENT, description="recurrent: dropout of whole tokens."
+    )
     input_dropout: float | None = Field(
-        None, ge=0, lt=1, description="recurrent: dropout of embeddings; none: dropout."
+        None, ge=0, lt=1, json_schema_extra=RECURRENT, description="recurrent: dropout of embeddings; none: dropout."
     )
     between_dropout: float | None = Field(
-        None, ge=0, lt=1, description="recurrent: dropout between layers; none: dropout."
+        None,
+        ge=0,
+        lt=1,
+        json_schema_extra=only(kind="recurrent", num_layers=but(1)),
+        description="recurrent: dropout between layers; none: dropout.",
     )
     activation_penalty: float = Field(
-        0.0, ge=0, description="recurrent: weight of the mean square of the outputs in the loss (AR)."
+        0.0,
+        ge=0,
+        json_schema_extra=RECURRENT,
+        description="recurrent: weight of the mean square of the outputs in the loss (AR).",
     )
     change_penalty: float = Field(
-        0.0, ge=0, description="recurrent: weight of the mean square of their change per step (TAR)."
+        0.0,
+        ge=0,
+        json_schema_extra=RECURRENT,
+        description="recurrent: weight of the mean square of their change per step (TAR).",
     )
 
     @field_validator("bidirectional")

@@ -9,12 +9,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
 from unrolled.data import Batch
 from unrolled.data.signals.views import Shape
 from unrolled.errors import UserError
 from unrolled.models.bridge import StateShape
 from unrolled.models.encoder import EncoderOutput
+from unrolled.models.recurrent_settings import TRANSFORMER
 from unrolled.nn.transformer import TransformerEncoder
 from unrolled.nn.vision import RegionNet
 
@@ -22,16 +23,37 @@ MakeEncoder = Callable[[Shape], nn.Module]
 """A custom network: pixels (B, 3, H, W) or features (B, …, D), scaled, → (B, M, h, w) or (B, S, M)."""
 
 
+PIXELS = only(pictures="pixels")
+WITH_BLOCKS = only(kind="transformer", blocks=but(0))
+
+
 class PictureSettings(Section):
     """The encoder of pictures."""
 
-    channels: list[int] = Field([32, 64, 128], description="Pixels: channels of each convolution stage.")
-    grid: int = Field(4, ge=1, description="Pixels: a stage halves maps wider than this number of regions.")
+    channels: list[int] = Field(
+        [32, 64, 128], json_schema_extra=PIXELS, description="Pixels: channels of each convolution stage."
+    )
+    grid: int = Field(
+        4, ge=1, json_schema_extra=PIXELS, description="Pixels: a stage halves maps wider than this number of regions."
+    )
     hidden_size: int = Field(256, ge=1, description="Size of a region's vector; width of a Transformer.")
-    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout of the regions' vectors.")
-    blocks: int = Field(2, ge=0, description="transformer: blocks of self-attention over regions; 0: none.")
-    heads: int = Field(4, ge=1, description="transformer: heads of attention.")
-    feedforward: int = Field(1024, ge=1, description="transformer: width of the feed-forward layers.")
+    dropout: float = Field(
+        0.3,
+        ge=0,
+        lt=1,
+        json_schema_extra=only({"kind": "transformer"}, {"decoder.attention": but("none")}),
+        description="Dropout of the regions' vectors, as attention sees them.",
+    )
+    blocks: int = Field(
+        2,
+        ge=0,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: blocks of self-attention over regions; 0: none.",
+    )
+    heads: int = Field(4, ge=1, json_schema_extra=WITH_BLOCKS, description="transformer: heads of attention.")
+    feedforward: int = Field(
+        1024, ge=1, json_schema_extra=WITH_BLOCKS, description="transformer: width of the feed-forward layers."
+    )
 
 
 class PictureEncoder(nn.Module):

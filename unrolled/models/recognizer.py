@@ -10,17 +10,27 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.config import only
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.inputs import FrameInput, ScaledInput
 from unrolled.models.plane_encoder import PlaneEncoder
-from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import (
+    TRANSFORMER,
+    Change,
+    RecurrentSettings,
+    recurrent_layer,
+    unchanged,
+)
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
 
 USUAL_STRIDES = {"line": (2, 2), "audio": (2, 1)}  # strides of the first convolutions, over time
+
+
+MAPS = only({"data.kind": ("audio", "line")})
 
 
 class RecognizerSettings(RecurrentSettings):
@@ -40,24 +50,40 @@ class RecognizerSettings(RecurrentSettings):
     )
     channels: list[int] = Field(
         [32, 64],
+        json_schema_extra=MAPS,
         description="Recordings, lines: channels of each 3×3 convolution before the layers; each halves the features.",
     )
     strides: list[int] | None = Field(
         None,
+        json_schema_extra=MAPS,
         description="Stride of each convolution over time, 1 to 3; none: [2, 2] for lines, [2, 1] for recordings.",
     )
-    front: list[int] = Field([], description="Frames: sizes of dense layers on each; of images the vector's, else 64.")
+    front: list[int] = Field(
+        [],
+        json_schema_extra=only({"data.kind": "frames"}),
+        description="Frames: sizes of dense layers on each; of images the vector's, else 64.",
+    )
+    peephole: Literal["none", "current", "previous"] = Field(
+        "none",
+        json_schema_extra=only({"kind": "mdlstm"}, {"cell": "lstm"}),
+        description="Peepholes: LSTM gates that read the cell state.",
+    )
     form: Literal["diagonal", "parallel"] = Field(
         "diagonal",
+        json_schema_extra=only(kind="mdlstm"),
         description="mdlstm: sweeps from the corners (Graves & Schmidhuber 2009) or the sides (Stollenga et al. 2015).",
     )
-    heads: int = Field(4, ge=1, description="transformer: heads of attention.")
-    feedforward: int = Field(768, ge=1, description="transformer: width of the feed-forward layers.")
+    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
+    feedforward: int = Field(
+        768, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
+    )
     positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", description="transformer: encoding of positions."
+        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
     )
     norm_first: bool = Field(
-        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+        True,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
     )
 
 

@@ -72,9 +72,8 @@ class Stepwise(nn.Module):
     def start(self, memory: EncoderOutput) -> Any:
         """The initial state: (tokens read, layers' state, source)."""
         rows = len(memory.memory)
-        like, sizes = self.scores.weight, self.layer._state_sizes()
-        zeros = tuple(like.new_zeros(rows, self.layer.num_layers, size) for size in sizes)
-        return torch.zeros(rows, dtype=torch.int64, device=self.device), zeros, Shared(memory.memory)
+        state = state_from_torch(self.layer.initial_state(rows))
+        return torch.zeros(rows, dtype=torch.int64, device=self.device), state, Shared(memory.memory)
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """One step; `tokens` are ignored, since the output is not read again."""

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.config import but, only
 from unrolled.data import Batch
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
@@ -19,6 +20,10 @@ Forbidden = tuple[Tensor, Tensor, Tensor]
 """Masks of transitions (K, K), first tags (K,) and last tags (K,) that are forbidden."""
 
 
+TEXT = only(inputs="text")
+SPANS = only(output="crf", tags=but("no spans"))
+
+
 class TaggerSettings(EncoderLayerSettings):
     """The `model` section of `tag`."""
 
@@ -27,21 +32,51 @@ class TaggerSettings(EncoderLayerSettings):
     bidirectional: bool = Field(
         True, description="Read in both directions; false: a tag depends on the past alone, and the model streams."
     )
-    embedding_size: int = Field(100, ge=1, description="Embedding size of words; pretrained vectors have their own.")
-    letter_size: int = Field(30, ge=1, description="Embedding size of letters.")
-    letter_hidden: int = Field(50, ge=0, description="Units per direction that read a word's letters; 0: none.")
-    feature_size: int = Field(20, ge=1, description="Embedding size of each of data.feature_columns.")
-    word_dropout: float = Field(
-        0.1, ge=0, lt=1, description="Probability in training that a word is masked, except for its letters."
+    embedding_size: int = Field(
+        100,
+        ge=1,
+        json_schema_extra=only({"inputs": "text", "data.vectors": None}),
+        description="Embedding size of words; pretrained vectors have their own.",
     )
-    tune_vectors: bool = Field(True, description="Train the pretrained vectors too.")
-    front: list[int] = Field([], description="Frames: sizes of dense layers before the recurrent ones.")
+    letter_size: int = Field(
+        30, ge=1, json_schema_extra=only(letter_hidden=but(0)), description="Embedding size of letters."
+    )
+    letter_hidden: int = Field(
+        50, ge=0, json_schema_extra=TEXT, description="Units per direction that read a word's letters; 0: none."
+    )
+    feature_size: int = Field(
+        20,
+        ge=1,
+        json_schema_extra=only({"data.feature_columns": but([], "")}),
+        description="Embedding size of each of data.feature_columns.",
+    )
+    word_dropout: float = Field(
+        0.1,
+        ge=0,
+        lt=1,
+        json_schema_extra=TEXT,
+        description="Probability in training that a word is masked, except for its letters.",
+    )
+    tune_vectors: bool = Field(
+        True, json_schema_extra=only({"data.vectors": but(None)}), description="Train the pretrained vectors too."
+    )
+    front: list[int] = Field(
+        [],
+        json_schema_extra=only(inputs="frames"),
+        description="Frames: sizes of dense layers before the recurrent ones.",
+    )
     output: Literal["auto", "softmax", "crf"] = Field(
         "auto",
         description="softmax scores each tag alone, crf the whole sequence; auto: crf if tags are spans (B-…, I-…).",
     )
-    bioes: bool = Field(True, description="crf with spans: convert to BIOES, so that ends are learnt too.")
-    legal: bool = Field(True, description="crf with spans: forbid invalid sequences such as O I-NP.")
+    bioes: bool = Field(
+        True,
+        json_schema_extra=only(output="crf", tags=("spans in IOB1", "spans in IOB2")),
+        description="crf with spans: convert to BIOES, so that ends are learnt too.",
+    )
+    legal: bool = Field(
+        True, json_schema_extra=SPANS, description="crf with spans: forbid invalid sequences such as O I-NP."
+    )
 
 
 class Tagger(nn.Module):

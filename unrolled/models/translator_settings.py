@@ -6,9 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, only
 from unrolled.models.decoders import DecoderSettings
 from unrolled.models.encoder import EncoderSettings
+from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER
+
+WITH_DECODER = only(kind=("recurrent", "transformer"))
 
 
 class TranslatorSettings(Section):
@@ -19,16 +22,34 @@ class TranslatorSettings(Section):
         description="recurrent and transformer: encoder and decoder; stepwise, a baseline that fails: one network, "
         "one output token per input token.",
     )
-    embedding_size: int = Field(256, ge=1, description="Embedding size of tokens; a Transformer uses hidden_size.")
-    tied: bool = Field(True, description="Share one matrix between target embeddings and output scores.")
-    shared: bool = Field(True, description="Share one embedding between source and target, if they share a vocabulary.")
+    embedding_size: int = Field(
+        256,
+        ge=1,
+        json_schema_extra=RECURRENT,
+        description="Embedding size of tokens; a Transformer uses hidden_size.",
+    )
+    tied: bool = Field(
+        True,
+        json_schema_extra=WITH_DECODER,
+        description="Share one matrix between target embeddings and output scores.",
+    )
+    shared: bool = Field(
+        True,
+        json_schema_extra=only(kind=("recurrent", "transformer"), vocabularies="one"),
+        description="Share one embedding between source and target, if they share a vocabulary.",
+    )
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
         "sinusoidal",
+        json_schema_extra=TRANSFORMER,
         description="transformer: encoding of positions; the last four are for comparison. fraction is the encoder's: "
         "a decoder does not know how long its text will be, and takes sinusoidal.",
     )
     norm_first: bool = Field(
-        True, description="transformer: layer norm before each part of a block (pre-norm), not after it."
+        True,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
     )
     encoder: EncoderSettings = Field(EncoderSettings(), description="Encoder of the source.")
-    decoder: DecoderSettings = Field(DecoderSettings(), description="Decoder of the target.")
+    decoder: DecoderSettings = Field(
+        DecoderSettings(), json_schema_extra=WITH_DECODER, description="Decoder of the target."
+    )

@@ -99,7 +99,7 @@ class AttentionDecoder(nn.Module):
         for name in ("num_layers", "bidirectional", "zoneout", "learned_state", "combine"):
             if name in options:
                 raise UserError(f"AttentionDecoder has no option {name}.", "It is one layer, read in one direction.")
-        self.form = check_choice("form", form, FORMS)
+        self.form, self.memory_size = check_choice("form", form, FORMS), memory_size
         self.feed_dropout = check_probability("feed_dropout", feed_dropout)
         self.mix_dropout = check_probability("mix_dropout", mix_dropout)
         self.expected, self.hard = check_probability("expected", expected), hard

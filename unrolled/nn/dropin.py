@@ -266,6 +266,12 @@ class DropIn(Scriptable, nn.RNNBase):
         check_hidden(states, sizes, runs, x, unbatched)
         return tuple(state.unsqueeze(1) if unbatched else state for state in states)
 
+    def initial_state(self, batch_size: int) -> State:
+        """The state before the first step: zeros, or the learned state; (L·directions, B, size) each."""
+        like, runs = self._weight(), len(self._run_names())
+        learned = self._learned_states(batch_size)
+        return learned or tuple(like.new_zeros(runs, batch_size, size) for size in self._state_sizes())
+
     def _learned_states(self, batch: int) -> State | None:
         if not self.learned_state:
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from unrolled.cells import GRUCell, LSTMCell, RNNCell
+from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell
 from unrolled.cells.base import AnyCell, BuiltIn
 from unrolled.errors import UserError
 from unrolled.nn.attention_trace import FedCell
@@ -102,7 +102,7 @@ def _rnn(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
     cell = sums.cell
     assert isinstance(cell, RNNCell)
     parts = sums.parts(unit, cell.recurrent(entering["h"]))
-    name = getattr(cell.activation, "__name__", "φ")
+    name = _sign(cell.activation)
     value = float(cell.activation(torch.tensor(sum(parts))))
     return [Line("h_t", f"{name}({sums.formula('')})", f"{name}({_sum(*parts)})", value)]
 
@@ -121,7 +121,7 @@ def _lstm(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
     def gate(place: int, name: str, hole: float | None = None, seen: float = 0.0, which: str = "t−1") -> None:
         parts = [*sums.parts(place * hidden + unit, recurrent), *([] if hole is None else [hole * seen])]
         squash = cell.activation if name == "g" else cell.gate_activation
-        sign = "tanh" if name == "g" else "σ"
+        sign = _sign(squash)
         found[name] = float(squash(torch.tensor(sum(parts))))
         peeped = "" if hole is None else f" + p_{name} c_{{{which}}}"
         lines.append(Line(name, f"{sign}({sums.formula(name)}{peeped})", f"{sign}({_sum(*parts)})", found[name]))
@@ -135,9 +135,9 @@ def _lstm(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
     current = cell.peephole_output == "current"
     gate(3, "o", holes[2], memory if current else before, "t" if current else "t−1")
     if cell.norm_c is None and cell.weight_hr is None:
-        shown = float(cell.output_activation(torch.tensor(memory)))
-        numbers = f"{found['o']:.4f}·tanh({_sum(memory)})"
-        lines.append(Line("h_t", "o∘tanh(c_t)", numbers, found["o"] * shown))
+        shown, sign = float(cell.output_activation(torch.tensor(memory))), _sign(cell.output_activation)
+        numbers = f"{found['o']:.4f}·{sign}({_sum(memory)})"
+        lines.append(Line("h_t", f"o∘{sign}(c_t)", numbers, found["o"] * shown))
     return lines
 
 
@@ -148,10 +148,11 @@ def _gru(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
     before, recurrent = float(state[unit]), cell.recurrent(state)
     lines: list[Line] = []
     found: dict[str, float] = {}
+    squash = _sign(cell.gate_activation)
     for place, name in enumerate(("r", "z")):
         parts = sums.parts(place * hidden + unit, recurrent)
         found[name] = float(cell.gate_activation(torch.tensor(sum(parts))))
-        lines.append(Line(name, f"σ({sums.formula(name)})", f"σ({_sum(*parts)})", found[name]))
+        lines.append(Line(name, f"{squash}({sums.formula(name)})", f"{squash}({_sum(*parts)})", found[name]))
     read = float(sums.gates_x[2 * hidden + unit])
     if cell.reset_after:
         product = float(recurrent[2 * hidden + unit])
@@ -163,7 +164,8 @@ def _gru(sums: Sums, entering: dict[str, Tensor], unit: int) -> list[Line]:
         formula, inner = f"W_n {sums.source} + b_in + U_n (r∘h_{{t−1}}) + b_hn", read + product
         numbers = _sum(read, product)
     found["n"] = float(cell.activation(torch.tensor(inner)))
-    lines.append(Line("n", f"tanh({formula})", f"tanh({numbers})", found["n"]))
+    sign = _sign(cell.activation)
+    lines.append(Line("n", f"{sign}({formula})", f"{sign}({numbers})", found["n"]))
     value = (1 - found["z"]) * found["n"] + found["z"] * before
     numbers = f"{1 - found['z']:.4f}·{_number(found['n'])} + {found['z']:.4f}·{_number(before)}"
     lines.append(Line("h_t", "(1 − z)∘n + z∘h_{t−1}", numbers, value))
@@ -185,6 +187,11 @@ WRITERS: dict[type, Callable[[Sums, dict[str, Tensor], int], list[Line]]] = {
     LSTMCell: _lstm,
     GRUCell: _gru,
 }
+
+
+def _sign(activation: Activation) -> str:
+    """The name of an activation in a formula."""
+    return "σ" if activation is torch.sigmoid else getattr(activation, "__name__", "φ")
 
 
 def _number(value: float) -> str:

@@ -144,6 +144,10 @@ class Task(ABC):
         keys = {f"model.{name}": value for name, value in config.model.model_dump().items()}
         return keys | {f"data.{name}": getattr(config.data, name) for name in self.inherited}
 
+    def facts(self, config: Any, assets: Any) -> dict[str, Any]:
+        """Decisions of the data, by name: conditions of keys ask for it (`unrolled.config.applies`)."""
+        return {}
+
     def initialize(self, network: nn.Module, config: Any, assets: Any, data: Data) -> None:  # noqa: B027
         """Set the weights of a new network that are not random: pretrained vectors, the scale of the data."""
 

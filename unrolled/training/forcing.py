@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
 
 Forcing = Literal["always", "linear", "exponential", "inverse_sigmoid", "share", "switch", "never"]
 TokenRun = Callable[[Tensor, Any, int], tuple[Tensor, Any]]
@@ -23,6 +23,7 @@ class ForcingSettings(Section):
 
     teacher_forcing: Forcing = Field(
         "always",
+        json_schema_extra=only({"model.kind": but("stepwise")}),  # which reads no output
         description="The past that is read in training: always the true one, never (its own outputs), less and less of "
         "the true one over the run (linear, exponential, inverse_sigmoid: scheduled sampling), a constant share of it, "
         "or the true one up to a switch.",

@@ -6,7 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
+
+FALLING = only(schedule=("cosine", "geometric"))
+PLATEAU = only(schedule="plateau")
+AVERAGE = only(average_last=0, average_stalled=0)
 
 
 class TrainSettings(Section):
@@ -32,7 +36,13 @@ class TrainSettings(Section):
     optimizer: Literal["adam", "adamw", "rmsprop", "sgd"] = Field("adamw", description="Optimiser.")
     lr: float = Field(4e-3, gt=0, description="Highest learning rate; use lr / 3 if the loss jumps.")
     weight_decay: float = Field(0.0, ge=0, description="Weight decay.")
-    momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of sgd and rmsprop.")
+    momentum: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        json_schema_extra=only(optimizer=("sgd", "rmsprop")),
+        description="Momentum of sgd and rmsprop.",
+    )
     weight_noise: float = Field(
         0.0, ge=0, description="Standard deviation of Gaussian weight noise, new for each training batch."
     )
@@ -42,19 +52,40 @@ class TrainSettings(Section):
         description="cosine and geometric fall to lr · decay_to by the last update; plateau divides when evaluations "
         "stall.",
     )
-    hold: float = Field(0.0, ge=0, lt=1, description="Share of the run before cosine or geometric decay begins.")
-    decay_to: float = Field(
-        0.01, gt=0, le=1, description="Final learning rate of cosine and geometric, relative to lr."
+    hold: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        json_schema_extra=FALLING,
+        description="Share of the run before cosine or geometric decay begins.",
     )
-    plateau_factor: float = Field(0.5, gt=0, lt=1, description="Factor of plateau on the learning rate.")
-    plateau_patience: int = Field(1, ge=0, description="Evaluations without improvement before plateau acts.")
+    decay_to: float = Field(
+        0.01,
+        gt=0,
+        le=1,
+        json_schema_extra=FALLING,
+        description="Final learning rate of cosine and geometric, relative to lr.",
+    )
+    plateau_factor: float = Field(
+        0.5, gt=0, lt=1, json_schema_extra=PLATEAU, description="Factor of plateau on the learning rate."
+    )
+    plateau_patience: int = Field(
+        1, ge=0, json_schema_extra=PLATEAU, description="Evaluations without improvement before plateau acts."
+    )
     clip_norm: float | None = Field(1.0, gt=0, description="Largest norm of the gradients (clipping).")
     clip_value: float | None = Field(None, gt=0, description="Largest absolute value of each gradient (clipping).")
     average: float = Field(
-        0.0, ge=0, lt=1, description="Decay of a running average of the weights, which is evaluated and saved; 0: none."
+        0.0,
+        ge=0,
+        lt=1,
+        json_schema_extra=AVERAGE,
+        description="Decay of a running average of the weights, which is evaluated and saved; 0: none.",
     )
     average_last: int = Field(
-        0, ge=0, description="Instead of average: mean of the weights at this number of last evaluations; 0: none."
+        0,
+        ge=0,
+        json_schema_extra=only(average_stalled=0),
+        description="Instead of average: mean of the weights at this number of last evaluations; 0: none.",
     )
     average_stalled: int = Field(
         0,
@@ -78,6 +109,7 @@ class ExampleTraining(TrainSettings):
     consistency: float = Field(
         0.0,
         ge=0,
+        json_schema_extra=only({"data.kind": but("number")}),
         description="Weight of the difference between two passes over an example with different dropout (R-Drop; 2.5 "
         "is usual, 0.2 for recognize); takes twice the time; 0: none.",
     )

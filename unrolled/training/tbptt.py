@@ -12,7 +12,7 @@ once, are backpropagated through at most the last k2 steps.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from unrolled.data import Batch, join
 from unrolled.errors import UserError
 from unrolled.training.loss import Loss, detached
 
+LEAST_PIECE = 256  # steps that run forward at once without gradients
 LossOf = Callable[[Batch, Any], Loss]
 """Run a model over a batch from a state: the loss of its scored steps, and the state after it."""
 
@@ -122,17 +123,28 @@ def _backward(loss: Loss, count: torch.Tensor, scale: float) -> None:
     ((mean if loss.penalty is None else mean + loss.penalty) * scale).backward()  # type: ignore[no-untyped-call]
 
 
-def many_to_one(loss: LossOf, batch: Batch, k2: int, state: Any = None) -> Loss:
+def many_to_one(loss: LossOf, batch: Batch, k2: int, state: Any = None, timed: Sequence[str] = ()) -> Loss:
     """One target at the end of a sequence (III): the whole runs forward, only the last k2 steps backward.
 
-    Returns the loss with its history; memory for gradients does not grow with T. Rows must be full.
+    Each row has its own last k2 steps. `timed` are the entries of `batch.more` with a value for each step; targets are
+    those of whole rows. Returns the loss with its history; memory for gradients does not grow with T.
     """
     steps = batch.inputs.shape[1]
-    if k2 < steps:
-        with torch.no_grad():
-            state = detached(loss(batch.steps(0, steps - k2), state).state)
-        batch = batch.steps(steps - k2, steps)
-    return loss(batch, state)
+    lengths = batch.lengths if batch.lengths is not None else batch.mask.sum(1)
+    starts = (lengths - k2).clamp(min=0)  # (B,)
+    longest = int(starts.max())
+    whole = starts == 0 if state is None else torch.zeros_like(starts, dtype=torch.bool)
+    if not longest:
+        return loss(batch, state)
+    with torch.no_grad():
+        for first in range(0, longest, max(k2, LEAST_PIECE)):
+            piece = min(max(k2, LEAST_PIECE), longest - first)
+            early = batch.window(torch.full_like(starts, first), piece, starts, timed)
+            state = detached(loss(early, state).state)
+    late = batch.window(starts, min(k2, steps), lengths, timed)
+    if bool(whole.any()):  # rows that begin here: from their initial state
+        late = replace(late, resets=whole)
+    return loss(late, state)
 
 
 def independent_chunks(loss: LossOf, chunks: Iterable[Batch]) -> Iterator[Update]:

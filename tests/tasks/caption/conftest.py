@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import unrolled
+from tests.fitting import fitting
 from unrolled import Model
 
 SMALL: dict[str, Any] = {
@@ -72,10 +73,22 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("scenes"))
 
 
+def facts(images: str) -> dict[str, str]:
+    """Values of keys that are left to a file of features."""
+    if not images.endswith(".npz"):
+        return {"pictures": "pixels"}
+    with np.load(images) as file:
+        return (
+            {"pictures": "vector", "model__decoder__attention": "none"}
+            if "vectors" in file
+            else {"pictures": "regions"}
+        )
+
+
 def train(table: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
     images = {"data.images": str(table.parent / "images")}
-    settings = {**SMALL, **images, **keys}
+    settings = fitting("caption", {**SMALL, **images, **keys}, **facts(str(keys.get("data.images", ""))))
     return unrolled.train("caption", train=table, valid=table, out=folder, set=settings, quiet=True)
 
 

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import unrolled
+from tests.fitting import fitting
 from tests.models.test_captioner import Halves
 from tests.tasks.caption.conftest import KINDS, SMALL, features, scenes, train
 from unrolled import Model, UserError, api
@@ -25,7 +26,7 @@ def test_pictures_beside_the_table(table: Path, tmp_path: Path) -> None:
     beside = table.parent / "beside.jsonl"
     rows = (json.dumps({"image": f"images/{name}", "captions": captions}) for name, _, captions in scenes())
     beside.write_text("\n".join(rows))
-    settings = {**SMALL, "train.max_steps": 2}
+    settings = fitting("caption", {**SMALL, "train.max_steps": 2})
     model = unrolled.train("caption", train=beside, out=tmp_path / "run", set=settings, quiet=True)
     assert model.evaluate(beside)["pictures"] == 36
     assert model.evaluate((table, table.parent / "images"))["pictures"] == 36
@@ -60,7 +61,8 @@ def test_saved_and_loaded_it_says_the_same(model: Model, tmp_path: Path) -> None
 
 
 def test_an_encoder_of_ones_own(table: Path, tmp_path: Path) -> None:
-    settings = {**SMALL, "train.max_steps": 60, "data.images": str(table.parent / "images")}
+    keys = {**SMALL, "train.max_steps": 60, "data.images": str(table.parent / "images")}
+    settings = fitting("caption", keys, pictures="read by a network of your own")
     task = Caption(encoder=lambda shape: Halves())
     model = unrolled.train(
         "caption", train=table, valid=table, out=tmp_path / "run", set=settings, task=task, quiet=True
@@ -76,7 +78,7 @@ def test_a_model_can_be_trained_further(model: Model, table: Path, tmp_path: Pat
     more = tmp_path / "more.jsonl"
     rows = (json.dumps({"image": name, "captions": ["one pink square"]}) for name, _, _ in scenes()[:8])
     more.write_text("\n".join(rows))
-    settings = {**SMALL, "train.max_steps": 2, "data.images": str(table.parent / "images")}
+    settings = fitting("caption", {**SMALL, "train.max_steps": 2, "data.images": str(table.parent / "images")})
     start = tmp_path / "first.safetensors"
     further = api.train("caption", train=more, out=tmp_path / "run", init=start, set=settings, quiet=True)
     assert len(further.assets.target.tokenizer) == len(model.assets.target.tokenizer) + 2
@@ -224,9 +226,9 @@ def test_models_without_attention_show_none(table: Path, tmp_path: Path) -> None
 def test_one_picture_cannot_be_divided(table: Path, tmp_path: Path) -> None:
     one = tmp_path / "one.jsonl"
     one.write_text(json.dumps({"image": scenes()[0][0], "captions": ["a"]}))
-    images = {"data.images": str(table.parent / "images")}
+    settings = fitting("caption", {**SMALL, "data.images": str(table.parent / "images")})
     with pytest.raises(UserError, match=r"one.jsonl holds one picture. Give more, or validation pictures with data.va"):
-        unrolled.train("caption", train=one, out=tmp_path / "run", set={**SMALL, **images}, quiet=True)
+        unrolled.train("caption", train=one, out=tmp_path / "run", set=settings, quiet=True)
     assert not (tmp_path / "run").exists()
 
 

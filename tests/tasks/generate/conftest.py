@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import unrolled
+from tests.fitting import fitting
 from unrolled import Model, api
 
 TEXT = "\n".join(f"{a} and {b} make {a + b}" for a in range(12) for b in range(12)) + "\n"
@@ -40,4 +41,6 @@ def model(book: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def small(book: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return api.train("generate", train=book, out=folder, set={**SMALL, "train.max_steps": 4, **keys}, quiet=True)
+    return api.train(
+        "generate", train=book, out=folder, set=fitting("generate", {**SMALL, "train.max_steps": 4, **keys}), quiet=True
+    )

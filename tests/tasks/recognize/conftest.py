@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import unrolled
+from tests.fitting import fitting
 from tests.tasks.recognition import (
     SMALL,
     words,
@@ -34,7 +35,8 @@ def learn(place: Path, kind: str, name: str, **changes: Any) -> Model:
     file = (
         WRITERS[kind](place / name, words(80)) if kind != "frames" else write_frames(place / f"{name}.npz", words(80))
     )
-    settings = {**SMALL, **{key.replace("__", "."): value for key, value in changes.items()}}
+    keys = {**SMALL, **{key.replace("__", "."): value for key, value in changes.items()}}
+    settings = fitting("recognize", keys, data__kind=kind)
     return unrolled.train("recognize", train=file, valid=file, out=place / f"run-{name}", set=settings, quiet=True)
 
 

@@ -13,6 +13,7 @@ import soundfile
 import torch
 
 import unrolled
+from tests.fitting import fitting
 from tests.tasks.recognition import (
     RATE,
     SMALL,
@@ -85,7 +86,9 @@ def test_it_overfits_eight_examples(kind: str, tmp_path: Path) -> None:
     table = [random.standard_normal((20, 6)).astype(np.float32) for _ in texts]
     file = tmp_path / "eight.npz"
     np.savez(file, frames=np.concatenate(table), lengths=[20] * 8, texts=np.array(texts))
-    settings = {**SMALL, "model.kind": kind, "train.lr": 0.01 if kind == "recurrent" else 0.003, "train.max_steps": 200}
+    rate = 0.01 if kind == "recurrent" else 0.003
+    keys = {**SMALL, "model.kind": kind, "train.lr": rate, "train.max_steps": 200}
+    settings = fitting("recognize", keys, data__kind="frames")
     model = unrolled.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
     assert model.evaluate(file)["exact_match"] == 1.0
 
@@ -107,9 +110,8 @@ def test_it_overfits_eight_examples(kind: str, tmp_path: Path) -> None:
 def test_batched_equals_single(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
     """Padding changes no number: neither in the convolutions nor behind them."""
     file = WRITERS[kind](tmp_path, ["abc", "a b c a b c", "c"])
-    job = TrainingJob(
-        api.configure("recognize", [], {**SMALL, **changes, "data.train": str(file), "data.valid": str(file)})
-    )
+    keys = fitting("recognize", {**SMALL, **changes}, data__kind=kind)
+    job = TrainingJob(api.configure("recognize", [], {**keys, "data.train": str(file), "data.valid": str(file)}))
     model = job.model
     config: Any = job.config
     store = feature_store(config, job.assets, job.data.train)
@@ -125,7 +127,8 @@ def test_batched_equals_single(kind: str, changes: dict[str, Any], tmp_path: Pat
 
 def test_the_loss_is_torchs(tmp_path: Path) -> None:
     file = WRITERS["frames"](tmp_path, words(6))
-    job = TrainingJob(api.configure("recognize", [], {**SMALL, "data.train": str(file), "data.valid": str(file)}))
+    keys = fitting("recognize", SMALL, data__kind="frames")
+    job = TrainingJob(api.configure("recognize", [], {**keys, "data.train": str(file), "data.valid": str(file)}))
     batches = job.task.batches(job.config, job.assets, job.data.valid, training=False)
     batch = batches[0]
     loss = job.task.loss(job.model.network, batch, None)
@@ -143,7 +146,7 @@ def test_small_images_in_sequence_are_read(tmp_path: Path) -> None:
     table = [np.kron(frames(text, i).reshape(-1, 2, 2), np.ones((1, 4, 4))) for i, text in enumerate(texts)]
     file = tmp_path / "film.npz"
     np.savez(file, frames=np.concatenate(table), lengths=[len(one) for one in table], texts=np.array(texts))
-    settings = {**SMALL, "train.lr": 0.005, "model.front": [16]}
+    settings = fitting("recognize", {**SMALL, "train.lr": 0.005, "model.front": [16]}, data__kind="frames")
     model = unrolled.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
     assert model.evaluate(file)["cer"] < 0.05
     assert model.assets.reader.shape == (8, 8)

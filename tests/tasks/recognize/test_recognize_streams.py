@@ -16,6 +16,7 @@ import pytest
 import soundfile
 from PIL import Image
 
+from tests.fitting import fitting
 from tests.tasks.recognition import (
     RATE,
     SMALL,
@@ -100,7 +101,7 @@ def test_a_model_comes_back_from_its_file(listener: Model, place: Path) -> None:
 def test_a_model_learns_new_letters(reader: Model, tmp_path: Path, place: Path) -> None:
     file = write_lines(tmp_path, ["ab", "bc"])
     file.write_text(file.read_text().replace("bc", "bd"))
-    settings = {**SMALL, "train.max_steps": 2}
+    settings = fitting("recognize", {**SMALL, "train.max_steps": 2}, data__kind="line")
     config = api.configure("recognize", [], {**settings, "data.train": str(file), "data.valid": str(file)})
     more = TrainingJob(config, init=place / "run-reader").run(tmp_path / "run", quiet=True)
     assert more.assets.labels.names == (*reader.assets.labels.names, "d")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import unrolled
+from tests.fitting import fitting
 from tests.tasks.recognition import SMALL, frames, words
 from unrolled import Model, UserError
 from unrolled.errors import Note
@@ -25,7 +26,7 @@ def phones(place: Path) -> Model:
 
 def learn_symbols(place: Path, letters: list[str]) -> Model:
     file = write_phones(place / "phones.npz", letters, [" ".join(PHONES[c] for c in one) for one in letters])
-    settings = {**SMALL, "data.level": "symbols"}
+    settings = fitting("recognize", {**SMALL, "data.level": "symbols"}, data__kind="frames")
     return unrolled.train("recognize", train=file, valid=file, out=place / "run-phones", set=settings, quiet=True)
 
 

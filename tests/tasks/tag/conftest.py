@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import unrolled
+from tests.fitting import fitting
 from unrolled import Model, api
 from unrolled.models.tagger import Tagger
 from unrolled.tasks import Request
@@ -67,7 +68,8 @@ def model(chunks: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def small(file: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return api.train("tag", train=file, out=folder, set={**SMALL, "train.max_steps": 3, **keys}, quiet=True)
+    settings = fitting("tag", {**SMALL, "train.max_steps": 3, **keys})
+    return api.train("tag", train=file, out=folder, set=settings, quiet=True)
 
 
 def network_of(model: Model) -> Tagger:

@@ -10,6 +10,7 @@ import pytest
 from torch import Tensor
 
 import unrolled
+from tests.fitting import fitting
 from unrolled import Model, api
 from unrolled.data import Batch
 from unrolled.tasks.shared.targets import real_tokens
@@ -81,4 +82,10 @@ def model(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def small(file: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    return api.train("translate", train=file, out=folder, set={**SMALL, "train.max_steps": 3, **keys}, quiet=True)
+    return api.train(
+        "translate",
+        train=file,
+        out=folder,
+        set=fitting("translate", {**SMALL, "train.max_steps": 3, **keys}),
+        quiet=True,
+    )

@@ -13,6 +13,7 @@ import sacrebleu
 import torch
 
 import unrolled
+from tests.fitting import fitting
 from tests.tasks.translate.conftest import KINDS, SMALL, numbers, real_scores, small, table
 from unrolled import Model
 from unrolled.data import Pair
@@ -51,13 +52,14 @@ def test_it_overfits_eight_pairs(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "eight.tsv"
     path.write_text(table(pairs))
     settings = {**SMALL, "data.level": "symbols", "train.max_steps": 200, "train.eval_every": 200, **KINDS[kind]}
+    settings = fitting("translate", settings)
     model = unrolled.train("translate", train=path, valid=path, out=tmp_path / "run", set=settings, quiet=True)
     assert model.evaluate(path)["exact_match"] == 1.0
 
 
 def test_one_network_that_writes_while_it_reads_fails(file: Path, tmp_path: Path) -> None:
     """The last word comes first: a network that has read one digit cannot know it."""
-    settings = {**SMALL, "model.kind": "stepwise", "model.encoder.bidirectional": False}
+    settings = fitting("translate", {**SMALL, "model.kind": "stepwise", "model.encoder.bidirectional": False})
     model = unrolled.train("translate", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
     by_length = model.evaluate(file)["by_length"]
     assert by_length["1"]["exact_match"] == 1.0

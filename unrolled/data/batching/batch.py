@@ -60,6 +60,21 @@ class Batch:
             more={name: value[:, start:stop] for name, value in self.more.items()},
         )
 
+    def window(self, starts: Tensor, steps: int, ends: Tensor, timed: Sequence[str] = ()) -> Batch:
+        """Up to `steps` steps of every row from its own start (B,) to its own end (B,).
+
+        `timed` are the entries of `more` with a value for each step, (B, T, …); targets belong to whole rows and stay.
+        """
+        places = starts[:, None] + torch.arange(steps, device=self.inputs.device)  # (B, steps)
+        places = places.clamp(max=self.inputs.shape[1] - 1)
+        rows = torch.arange(len(places), device=self.inputs.device)[:, None]
+        return replace(
+            self,
+            inputs=self.inputs[rows, places],
+            lengths=(ends - starts).clamp(0, steps),
+            more={name: value[rows, places] if name in timed else value for name, value in self.more.items()},
+        )
+
     def _check_timed(self, verb: str) -> None:
         """Raise unless targets and all of `more` have the time steps of the inputs, (B, T, …)."""
         for name, value in {"targets": self.targets, **self.more}.items():

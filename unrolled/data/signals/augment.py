@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -30,9 +30,17 @@ class SpectrumChanges(Section):
     tilt: float = Field(1.0, ge=0, description="Largest change of the highest bands in nats, as by a room.")
     noise: float = Field(0.5, ge=0, le=1, description="Probability of steady noise.")
     band_masks: int = Field(2, ge=0, description="SpecAugment: number of masked ranges of bands.")
-    band_width: float = Field(0.15, ge=0, le=1, description="Largest width of one, as a share of all bands.")
+    band_width: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        json_schema_extra=only(band_masks=but(0)),
+        description="Largest width of one, as a share of all bands.",
+    )
     time_masks: int = Field(2, ge=0, description="SpecAugment: masked stretches of time per second.")
-    time_width: float = Field(0.06, ge=0, description="Largest length of one in seconds.")
+    time_width: float = Field(
+        0.06, ge=0, json_schema_extra=only(time_masks=but(0)), description="Largest length of one in seconds."
+    )
 
 
 class LineChanges(Section):

@@ -18,7 +18,7 @@ from unrolled.data.readers.media.captions import Captioned, read_captioned, read
 from unrolled.data.signals.views import Shape
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models.captioner import captioner
+from unrolled.models.captioner import captioner, resolved_attention
 from unrolled.models.picture_encoder import MakeEncoder
 from unrolled.nn.vision import shifted
 from unrolled.tasks.caption.batches import CaptionAssets, PictureCaption, caption_loss, fitted, view_batch
@@ -101,6 +101,11 @@ class Caption(Task):
 
     def build(self, config: CaptionConfig, assets: CaptionAssets) -> nn.Module:
         return captioner(config.model, assets.shape, len(assets.target.tokenizer), self._make)
+
+    def facts(self, config: CaptionConfig, assets: CaptionAssets) -> dict[str, Any]:
+        attention = resolved_attention(config.model.decoder.attention, assets.shape)
+        pictures = assets.shape.kind if self._make is None else "read by a network of your own"
+        return {"pictures": pictures, "model.decoder.attention": attention}
 
     def initialize(self, network: nn.Module, config: CaptionConfig, assets: CaptionAssets, data: Data) -> None:
         """Colours and features are scaled as those of training are spread."""

@@ -6,10 +6,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
-from unrolled.models.classifier import ClassifierSettings
+from unrolled.config import Section, but, only
+from unrolled.models.classifier import TEXT, ClassifierSettings
 from unrolled.tasks.shared.reader import LEVEL
 from unrolled.training import ExampleTraining
+from unrolled.training.settings import AVERAGE
+
+LABELS = only(kind="label")
+TABLE = only({"inputs": "text", "train": but(None)}, {"inputs": "text", "valid": but(None)})
 
 
 class ClassifyData(Section):
@@ -19,28 +23,57 @@ class ClassifyData(Section):
         None, description="A table with text and label (.tsv, .csv, .jsonl, …); frames in .npz; none: docstrings."
     )
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training examples.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
+    valid_fraction: float = Field(
+        0.1, gt=0, lt=1, json_schema_extra=only(valid=None), description="How large a part, if there is no valid file."
+    )
     text_column: str | None = Field(
-        None, description="Name or number of the text's column; none: by its usual names, 2 in a .tsv without names."
+        None,
+        json_schema_extra=TABLE,
+        description="Name or number of the text's column; none: by its usual names, 2 in a .tsv without names.",
     )
     label_column: str | None = Field(
-        None, description="Name or number of the label's column; none: by its usual names, 1 in a .tsv without names."
+        None,
+        json_schema_extra=TABLE,
+        description="Name or number of the label's column; none: by its usual names, 1 in a .tsv without names.",
     )
     kind: Literal["label", "number"] = Field(
         "label", description="What an answer is; number: the label column holds numbers, and errors are measured."
     )
-    multi_label: bool = Field(False, description="Any number of labels each, separated by label_separator.")
-    label_separator: str = Field(",", min_length=1, description="Between the labels of one example.")
+    multi_label: bool = Field(
+        False, json_schema_extra=LABELS, description="Any number of labels each, separated by label_separator."
+    )
+    label_separator: str = Field(
+        ",", min_length=1, json_schema_extra=only(multi_label=True), description="Between the labels of one example."
+    )
     old_labels: Literal["keep", "drop"] = Field(
-        "keep", description="With --init: labels of the old model that the new examples do not have."
+        "keep",
+        json_schema_extra=only(init=True),
+        description="With --init: labels of the old model that the new examples do not have.",
     )
     level: LEVEL = Field(
-        "auto", description="A token is a word with its letters, a character, …; auto: word, char for one or two words."
+        "auto",
+        json_schema_extra=TEXT,
+        description="A token is a word with its letters, a character, …; auto: word, char for one or two words.",
     )
-    lowercase: bool = Field(True, description="Look words up in lower case; their letters are read as they are.")
-    min_count: int = Field(2, ge=1, description="Rarer words are unknown, and known by their letters only.")
-    max_size: int | None = Field(None, ge=2, description="Largest vocabulary; none: everything, 8000 for bpe.")
-    vectors: str | None = Field(None, description="level=word: pretrained vectors, word2vec or GloVe text, or .npz.")
+    lowercase: bool = Field(
+        True,
+        json_schema_extra=only(inputs="text", level="word"),
+        description="Look words up in lower case; their letters are read as they are.",
+    )
+    min_count: int = Field(
+        2,
+        ge=1,
+        json_schema_extra=only(inputs="text", level=("word", "symbols")),
+        description="Rarer words are unknown, and known by their letters only.",
+    )
+    max_size: int | None = Field(
+        None, ge=2, json_schema_extra=TEXT, description="Largest vocabulary; none: everything, 8000 for bpe."
+    )
+    vectors: str | None = Field(
+        None,
+        json_schema_extra=only(inputs="text", level="word"),
+        description="level=word: pretrained vectors, word2vec or GloVe text, or .npz.",
+    )
 
 
 class ClassifyTraining(ExampleTraining):
@@ -50,12 +83,30 @@ class ClassifyTraining(ExampleTraining):
     usual_updates: ClassVar[int] = 2000
     lr: float = Field(4e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
     average: float = Field(
-        0.99, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
+        0.99,
+        ge=0,
+        lt=1,
+        json_schema_extra=AVERAGE,
+        description="Decay of a running mean of the weights, which is evaluated and kept; 0: none.",
+    )
+    k2: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=only({"model.kind": "recurrent", "model.pool": "last", "model.bidirectional": False}),
+        description="Steps that gradients go back from the end of each sequence, all of which is read; none: all.",
     )
     class_weights: Literal["none", "balanced"] = Field(
-        "none", description="balanced: every class counts as much as any other, however rare it is."
+        "none",
+        json_schema_extra=only({"data.kind": "label"}),
+        description="balanced: every class counts as much as any other, however rare it is.",
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Share of certainty given to all classes alike.")
+    label_smoothing: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        json_schema_extra=only({"data.kind": "label", "data.multi_label": False}),
+        description="Share of certainty given to all classes alike.",
+    )
 
 
 class ClassifyConfig(Section):

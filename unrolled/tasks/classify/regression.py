@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import UserError
-from unrolled.tasks.classify.config import ClassifyConfig
 
 Numbers = NDArray[np.float64]
 Scale = tuple[float, float]
@@ -33,19 +32,6 @@ class PredictedNumber:
 
     def __str__(self) -> str:
         return f"{self.value:.6g}"
-
-
-def check_settings(config: ClassifyConfig) -> None:
-    """Reject settings that apply to labels only."""
-    labels_only = {
-        "data.multi_label": config.data.multi_label,
-        "train.class_weights": config.train.class_weights != "none",
-        "train.label_smoothing": config.train.label_smoothing > 0,
-        "train.consistency": config.train.consistency > 0,
-    }
-    for key, given in labels_only.items():
-        if given:
-            raise UserError(f"{key} is for labels, and data.kind=number.", "Leave one of them out.")
 
 
 def numbers_of(examples: Sequence[Labelled]) -> Numbers:

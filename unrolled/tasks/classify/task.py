@@ -24,7 +24,7 @@ from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.weights import copy_weights
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
-from unrolled.tasks.classify.config import ClassifyConfig
+from unrolled.tasks.classify.config import ClassifyConfig, ClassifyTraining
 from unrolled.tasks.classify.describe import ClassifyDescription
 from unrolled.tasks.classify.examples import check_shape, checked_inputs, key_of, ngrams_of, with_old
 from unrolled.tasks.classify.predict import (
@@ -36,7 +36,7 @@ from unrolled.tasks.classify.predict import (
     probabilities_of,
     unlabelled,
 )
-from unrolled.tasks.classify.regression import PredictedNumber, check_settings, numbers_of, scale_of
+from unrolled.tasks.classify.regression import PredictedNumber, numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
 from unrolled.tasks.classify.scores import evaluation, score_examples
 from unrolled.tasks.classify.trace import ClassifyTracer
@@ -44,7 +44,7 @@ from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, T
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import Reader, load_vectors
 from unrolled.tasks.tracer import Tracer
-from unrolled.training import Batches, Evaluation, Goal, Loss, consistency, hash_of
+from unrolled.training import Batches, Evaluation, Goal, Loss, consistency, hash_of, many_to_one
 from unrolled.training.consistency import twice
 
 
@@ -68,8 +68,6 @@ class Classify(Task):
 
     def read(self, config: ClassifyConfig) -> Data:
         settings = config.data
-        if settings.kind == "number":
-            check_settings(config)
         if settings.train is None:
             examples = [Labelled(line, (module,), "") for module, line in embedded_labels()]
         else:
@@ -141,6 +139,9 @@ class Classify(Task):
         inputs = assets.reader.build(config.model)
         return Classifier(config.model, inputs, len(assets.labels) if assets.scale is None else 1)
 
+    def facts(self, config: ClassifyConfig, assets: ClassifyAssets) -> dict[str, Any]:
+        return assets.reader.facts()
+
     def initialize(self, network: nn.Module, config: ClassifyConfig, assets: ClassifyAssets, data: Data) -> None:
         assert isinstance(network, Classifier)
         if isinstance(network.input, FrameInput):
@@ -170,9 +171,20 @@ class Classify(Task):
         return Buckets(encoded, lengths, made, batch_size=size, seed=config.train.seed if training else None)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
-        scores = network(batch).float()
-        losses = losses_of(scores, batch.targets)
+        assert isinstance(network, Classifier)
         settings = None if training is None else training.settings
+        if settings is None or settings.k2 is None:
+            return self._loss(network(batch).float(), batch, settings)
+
+        def from_state(part: Batch, entry: Any) -> Loss:
+            scores, left = network.forward_from(part, entry)
+            return replace(self._loss(scores.float(), part, settings), state=left)
+
+        last = many_to_one(from_state, batch, settings.k2, timed=network.input.timed)
+        return replace(last, state=None)
+
+    def _loss(self, scores: Tensor, batch: Batch, settings: ClassifyTraining | None) -> Loss:
+        losses = losses_of(scores, batch.targets)
         if settings is not None and settings.label_smoothing and batch.targets.dim() == 1:
             smoothing = scores.new_full((), settings.label_smoothing)
             losses = torch.lerp(losses, -scores.log_softmax(-1).mean(-1), smoothing)

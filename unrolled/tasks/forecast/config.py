@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
 from unrolled.models.forecaster import ForecasterSettings
 from unrolled.tasks.forecast.read import ForecastData
 from unrolled.training import ForcingSettings, TrainSettings
@@ -27,6 +27,7 @@ class ForecastTraining(ForcingSettings, TrainSettings):
     )
     tune_linear: bool = Field(
         False,
+        json_schema_extra=only({"model.lags": but(0), "model.loss": but("bernoulli")}),
         description="Train the linear path too, after it was fitted; false: the recurrent layers learn what it leaves.",
     )
     rollout_steps: int = Field(24, ge=1, description="Steps of the roll-outs that evaluations make.")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from unrolled.config import Section
+from unrolled.config import Section, only
 from unrolled.data.readers.series.key_columns import NO_KEYS, NONE, Keys
 from unrolled.data.readers.series.read_series import EMBEDDED_SERIES, Series, Sheet, embedded_series, read_series
 from unrolled.data.readers.series.times import Timeline
@@ -30,7 +30,11 @@ class ForecastData(Section):
     )
     valid: str | None = Field(None, description="A file to validate on; none: the end of every training series.")
     valid_fraction: float = Field(
-        0.2, gt=0, lt=1, description="How much of each series' end, if there is no valid file."
+        0.2,
+        gt=0,
+        lt=1,
+        json_schema_extra=only(valid=None),
+        description="How much of each series' end, if there is no valid file.",
     )
     input_columns: str | list[str] | None = Field(
         None,

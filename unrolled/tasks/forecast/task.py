@@ -23,7 +23,7 @@ from unrolled.tasks.contract import Data, Description, Task, Training, Traits
 from unrolled.tasks.forecast.config import ForecastConfig
 from unrolled.tasks.forecast.describe import ForecastDescription
 from unrolled.tasks.forecast.initialize import start_from
-from unrolled.tasks.forecast.layout import frame_of, layout_of, output_of, steps_of
+from unrolled.tasks.forecast.layout import frame_of, layout_of, output_name, output_of, steps_of
 from unrolled.tasks.forecast.options import OPTIONS
 from unrolled.tasks.forecast.own_rows import check_own_rows, estimated
 from unrolled.tasks.forecast.predict import check_forecast_options, continuation
@@ -98,6 +98,9 @@ class Forecast(Task):
         output = output_of(config.model, assets)
         tune = config.train.tune_linear or output.per_step  # a linear path of probabilities is not fitted
         return Forecaster(config.model, layout_of(config.model, assets), output, tune_linear=tune)
+
+    def facts(self, config: ForecastConfig, assets: ColumnScaling) -> dict[str, Any]:
+        return {"model.loss": output_name(config.model, assets), "model.lags": layout_of(config.model, assets).lags}
 
     def initialize(self, network: nn.Module, config: ForecastConfig, assets: ColumnScaling, data: Data) -> None:
         """Set the scales of changes, and fit the linear path: training starts from a linear forecast."""

@@ -6,9 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, only
 from unrolled.models import LanguageModelSettings
 from unrolled.training import ForcingSettings, TrainSettings
+
+CARRIED = only({"model.kind": ("recurrent", "feedforward")})
 
 
 class DataSettings(Section):
@@ -16,7 +18,13 @@ class DataSettings(Section):
 
     train: str | None = Field(None, description="A UTF-8 text file; none: the help pages inside Python.")
     valid: str | None = Field(None, description="A text file to validate on; none: the end of the training text.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How much of the end, if there is no valid file.")
+    valid_fraction: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        json_schema_extra=only(valid=None),
+        description="How much of the end, if there is no valid file.",
+    )
     level: Literal["char", "word", "bpe", "symbols"] = Field(
         "char", description="A token is a character, a word, a learnt piece of one, or a symbol between blanks."
     )
@@ -35,10 +43,13 @@ class GenerateTraining(ForcingSettings, TrainSettings):
     k1: int = Field(100, ge=1, description="Steps between updates.")
     k2: int | None = Field(None, ge=1, description="Steps that gradients go back; none: k1.")
     vary_k1: bool = Field(
-        False, description="Draw the steps anew for each update: about k1, at times half; lr follows (AWD-LSTM)."
+        False,
+        json_schema_extra=CARRIED,
+        description="Draw the steps anew for each update: about k1, at times half; lr follows (AWD-LSTM).",
     )
     stateful: bool = Field(
         True,
+        json_schema_extra=CARRIED,
         description="Carry the state from one window to the next; false, and a Transformer's: windows stand alone.",
     )
 

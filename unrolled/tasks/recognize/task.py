@@ -94,6 +94,9 @@ class Recognize(Task):
     def build(self, config: RecognizeConfig, assets: RecognizeAssets) -> nn.Module:
         return Recognizer(config.model, assets.reader.kind, assets.reader.shape, len(assets.labels))
 
+    def facts(self, config: RecognizeConfig, assets: RecognizeAssets) -> dict[str, Any]:
+        return {"data.kind": assets.reader.kind}
+
     def initialize(self, network: nn.Module, config: RecognizeConfig, assets: RecognizeAssets, data: Data) -> None:
         """Frames and spectrograms are scaled to mean 0 and deviation 1."""
         assert isinstance(network, Recognizer)

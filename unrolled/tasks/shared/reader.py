@@ -91,6 +91,13 @@ class Reader:
         least = settings.min_count if level == "symbols" else 1
         return cls(tokenizer=train_tokenizer(level, inputs, min_count=least, max_size=settings.max_size))
 
+    def facts(self) -> dict[str, Any]:
+        """The kind of the inputs: see `Task.facts`."""
+        if self.frames:
+            return {"inputs": "frames"}
+        level = "word" if self.tokenizer is None else self.tokenizer.level
+        return {"inputs": "text", "data.level": level}
+
     @property
     def expects(self) -> str:
         return f"an array of frames (steps, {', '.join(map(str, self.frames))})" if self.frames else "a text"

@@ -7,13 +7,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
 from unrolled.data.readers.tagged.frames import holds_frames
 from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
 from unrolled.data.readers.tagged.tag_names import parse_tag_names
 from unrolled.errors import UserError
-from unrolled.models.tagger import TaggerSettings
+from unrolled.models.tagger import TEXT, TaggerSettings
 from unrolled.training import TrainSettings
 
 
@@ -26,7 +26,13 @@ class TagData(Section):
         "own library.",
     )
     valid: str | None = Field(None, description="A file to validate on; none: a part of the training sentences.")
-    valid_fraction: float = Field(0.1, gt=0, lt=1, description="How large a part, if there is no valid file.")
+    valid_fraction: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        json_schema_extra=only(valid=None, train=but(None)),
+        description="How large a part, if there is no valid file.",
+    )
     column: Literal["upos", "xpos", "feats", "deprel", "lemma", "head", "deps", "misc"] = Field(
         "upos", description="CoNLL-U: the column to learn."
     )
@@ -40,9 +46,15 @@ class TagData(Section):
     feature_columns: int | str | list[int | str] = Field(
         [], description="Further columns for the model to read, such as parts of speech: numbers, or names."
     )
-    min_count: int = Field(1, ge=1, description="Rarer words are unknown, and known by their letters only.")
-    lowercase: bool = Field(True, description="Look words up in lower case; their letters are read as they are.")
-    vectors: str | None = Field(None, description="Pretrained word vectors: word2vec or GloVe text, or .npz.")
+    min_count: int = Field(
+        1, ge=1, json_schema_extra=TEXT, description="Rarer words are unknown, and known by their letters only."
+    )
+    lowercase: bool = Field(
+        True, json_schema_extra=TEXT, description="Look words up in lower case; their letters are read as they are."
+    )
+    vectors: str | None = Field(
+        None, json_schema_extra=TEXT, description="Pretrained word vectors: word2vec or GloVe text, or .npz."
+    )
 
     @property
     def features(self) -> tuple[str, ...]:

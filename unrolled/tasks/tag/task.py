@@ -117,6 +117,12 @@ class Tag(Task):
             forbidden=assets.forbidden() if settings.legal else None,
         )
 
+    def facts(self, config: TagConfig, assets: TagAssets) -> dict[str, Any]:
+        tags = "no spans" if assets.scheme is None else f"spans in {assets.scheme}"
+        output = config.model.output
+        output = output if output != "auto" else "crf" if assets.scheme else "softmax"
+        return {"inputs": "frames" if assets.frames else "text", "tags": tags, "model.output": output}
+
     def initialize(self, network: nn.Module, config: TagConfig, assets: TagAssets, data: Data) -> None:
         assert isinstance(network, Tagger)
         if isinstance(network.input, FrameInput):

@@ -6,10 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from unrolled.config import Section
+from unrolled.config import Section, but, only
 from unrolled.models.translator_settings import TranslatorSettings
 from unrolled.tasks.shared.side import Normalize
 from unrolled.training import ExampleTraining, ForcingSettings
+from unrolled.training.settings import AVERAGE
+
+TABLE = only({"train": but(None)}, {"valid": but(None)})
 
 Level = Literal["auto", "char", "word", "bpe", "symbols"]
 
@@ -36,19 +39,33 @@ class TranslateData(Section):
     train_target: str | None = Field(None, description="and one with the target of each.")
     valid_source: str | None = Field(None, description="The same to validate on: sources,")
     valid_target: str | None = Field(None, description="and targets.")
-    valid_fraction: float = Field(0.05, gt=0, lt=1, description="How large a part, if there are no valid files.")
+    valid_fraction: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        json_schema_extra=only(valid=None, valid_source=None),
+        description="How large a part, if there are no valid files.",
+    )
     source_column: str | None = Field(
-        None, description="Name or number of the source's column; none: by its usual names, 1 in a .tsv without names."
+        None,
+        json_schema_extra=TABLE,
+        description="Name or number of the source's column; none: by its usual names, 1 in a .tsv without names.",
     )
     target_column: str | None = Field(
-        None, description="Name or number of the target's column; none: by its usual names, 2 in a .tsv without names."
+        None,
+        json_schema_extra=TABLE,
+        description="Name or number of the target's column; none: by its usual names, 2 in a .tsv without names.",
     )
     level: Level = Field(
         "auto",
         description="A token is a character, a word between blanks, a learnt piece of one (bpe), or a symbol between "
         "blanks; auto: char where texts are one or two words, symbols where they are few and short, otherwise bpe.",
     )
-    joint: bool = Field(True, description="level=bpe on both sides: learn one set of pieces for both.")
+    joint: bool = Field(
+        True,
+        json_schema_extra=only(levels="bpe"),
+        description="level=bpe on both sides: learn one set of pieces for both.",
+    )
     min_count: int = Field(1, ge=1, description="Rarer characters, words and symbols are unknown.")
     max_size: int | None = Field(
         None, ge=3, description="Largest vocabulary; none: everything, for bpe 500 to 8000 by the size of the data."
@@ -67,14 +84,18 @@ class TranslateTraining(ForcingSettings, ExampleTraining):
 
     usual_epochs: ClassVar[int] = 10
     usual_updates: ClassVar[int] = 3000
-    batch_size: int = Field(64, ge=1, description="Pairs side by side.")
+    batch_size: int = Field(64, ge=1, json_schema_extra=only(batch_tokens=None), description="Pairs side by side.")
     batch_tokens: int | None = Field(
         None, ge=1, description="In place of batch_size: as many pairs as fit into so many tokens, padding included."
     )
     lr: float = Field(2e-3, gt=0, description="Learning rate at its highest; lr / 3 if the loss jumps about.")
     warmup_steps: int = Field(100, ge=0, description="Updates over which the learning rate rises to lr.")
     average: float = Field(
-        0.99, ge=0, lt=1, description="Decay of a running mean of the weights, which is evaluated and kept; 0: none."
+        0.99,
+        ge=0,
+        lt=1,
+        json_schema_extra=AVERAGE,
+        description="Decay of a running mean of the weights, which is evaluated and kept; 0: none.",
     )
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="Share of certainty given to all tokens alike.")
     valid_free: int = Field(

@@ -96,6 +96,10 @@ class Translate(Task):
     def build(self, config: TranslateConfig, assets: TranslateAssets) -> nn.Module:
         return translator(config.model, assets, assets.source.end)
 
+    def facts(self, config: TranslateConfig, assets: TranslateAssets) -> dict[str, Any]:
+        levels = dict.fromkeys([assets.source.tokenizer.level, assets.target.tokenizer.level])
+        return {"levels": " and ".join(levels), "vocabularies": "one" if assets.joint else "two"}
+
     def batches(
         self, config: TranslateConfig, assets: TranslateAssets, examples: Sequence[Pair], *, training: bool
     ) -> Buckets:
