@@ -20,7 +20,7 @@ import torch
 from tests.see.models import input_of, waves
 from unrolled.errors import Note, UserError
 from unrolled.model import Model
-from unrolled.see import attention_figure, attention_maps, length_figure
+from unrolled.see import attention_figure, attention_maps, compared_maps, hard_attention_maps, length_figure
 from unrolled.see.figures.gradients import compare_gradients
 from unrolled.see.figures.steps import naming
 from unrolled.see.figures.style import quiet, style
@@ -357,6 +357,35 @@ def test_captions_begin_with_the_picture_itself() -> None:
         shown = [axis for axis in figure.axes if axis.get_visible()]
         np.testing.assert_array_equal(shown[0].images[0].get_array(), picture)
         assert [axis.get_title() for axis in shown] == ["", *"abcdefgh"]
+
+
+def test_hard_attention_shows_the_weights_and_below_them_the_region_that_was_read() -> None:
+    """Figure 2 of Xu et al. 2015: one region of the lower row is bright, in the manner of the upper one."""
+    random = np.random.default_rng(2)
+    picture = random.integers(0, 255, (8, 12, 3)).astype(np.uint8)
+    tokens, weights = list("abcdefg"), random.dirichlet(np.ones(6), 7).reshape(7, 2, 3)
+    read = np.zeros((7, 2, 3))
+    for number, one in enumerate(weights):
+        read[number][one == one.max()] = 1.0
+    figure = hard_attention_maps(picture, tokens, weights, "words")
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    np.testing.assert_array_equal(shown.pop(0).images[0].get_array(), picture)
+    assert [axis.get_title() for axis in shown] == [*"abcde", *[""] * 5, *"fg", "", ""]
+    assert [axis.get_ylabel() for axis in shown if axis.get_ylabel()] == ["weights", "looked at"] * 2
+    plain = [attention_maps(picture, tokens, maps).axes[1:8] for maps in (weights, read)]
+    wanted = [*plain[0][:5], *plain[1][:5], *plain[0][5:], *plain[1][5:]]
+    for axis, other in zip(shown, wanted, strict=True):
+        np.testing.assert_array_equal(axis.images[0].get_array(), other.images[0].get_array())
+
+
+def test_soft_and_hard_captions_stand_above_each_other() -> None:
+    soft, hard = (list("ab"), np.ones((2, 2, 2)) / 4), (list("xyz"), np.ones((3, 2, 2)) / 4)
+    figure = compared_maps(None, {"soft": soft, "hard": hard}, width=5)
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    assert [axis.get_title() for axis in shown] == list("abxyz")
+    assert [axis.get_ylabel() for axis in shown] == ["soft", "", "hard", "", ""]
+    with pytest.raises(UserError, match=r"The attention has shape \(2, 2, 2\)\. Expected \(3, rows, columns\)"):
+        compared_maps(None, {"soft": (list("abc"), soft[1])})
 
 
 class Known(NamedTuple):

@@ -44,6 +44,13 @@ class Family(NamedTuple):
     entry: Any = None  # the state that the batch begins with
 
 
+def on_engine(network: nn.Module, engine: str) -> None:
+    """All layers of a network on one engine."""
+    for module in network.modules():
+        if hasattr(module, "backend"):
+            setattr(module, "backend", engine)  # noqa: B010, mypy knows no attribute of a module
+
+
 def _lengths(values: list[int], steps: int) -> Tensor:
     return torch.arange(steps) < torch.tensor(values)[:, None]
 

@@ -10,7 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.tasks.own_outputs import FAMILIES, Family, attending_translator, plain_translator, recurrent_language
+from tests.tasks.own_outputs import (
+    FAMILIES,
+    Family,
+    attending_translator,
+    on_engine,
+    plain_translator,
+    recurrent_language,
+)
 from tests.tolerances import assert_close
 from unrolled import UserError, api
 from unrolled.jobs import TrainingJob
@@ -81,6 +88,23 @@ def test_loss_and_gradients_are_those_of_a_loop_over_time(name: str, way: str, p
     for weight, gradient in expected.items():
         assert_close(found[weight], gradient, weight)
     assert all(module.training for module in family.network.modules())
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("make", [plain_translator, attending_translator, recurrent_language])
+def test_every_engine_runs_it(make: Any, engine: str) -> None:
+    """In float32, against the loop in float64."""
+    family = make()
+    expected, _ = by_loop(family, 1.0, "argmax")
+    wanted = gradients(family.network, expected)
+    network = family.network.float()
+    on_engine(network, engine)
+    entry = None if family.entry is None else tuple(part.float() for part in family.entry)
+    settings = training(family, {"teacher_forcing": "never", "pick": "argmax"})
+    loss = family.task.loss(network, family.batch, entry, settings)
+    assert_close(loss.sum, expected.float())
+    for weight, gradient in gradients(network, loss.sum).items():
+        assert_close(gradient, wanted[weight].float(), weight)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -24,6 +24,7 @@ from tests.tasks.recognition import (
     write_recordings,
 )
 from unrolled import UserError, api
+from unrolled.errors import Note
 from unrolled.jobs import TrainingJob
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.run import RecognizeRunner
@@ -61,15 +62,42 @@ def test_one_example(tmp_path: Path) -> None:
         job(write_lines(tmp_path, ["abc"]))
 
 
-def test_examples_too_short_for_their_transcripts_are_left_out(tmp_path: Path) -> None:
+def test_examples_too_short_for_their_transcripts_are_left_out_and_listed(tmp_path: Path) -> None:
+    """CTC needs a frame for each label, and one more between two equal ones."""
     file = write_recordings(tmp_path, ["abc", "ab c", "c", "a"])
-    file.write_text(file.read_text() + "train2.wav\t" + "abc" * 20 + "\n")
-    with pytest.warns(
-        UserWarning, match=r"1 training examples are too short for their transcripts .*train\.tsv:5: \d+ s"
-    ):
-        batches = job(file, data__valid=str(file)).trainer().batches
-    assert len(batches) == 1
-    assert len(batches[0].inputs) == 4
+    long = ["abc" * 20, "a" * 30]
+    file.write_text(file.read_text() + "".join(f"train{i}.wav\t{text}\n" for i, text in enumerate(long, 2)))
+    listed = tmp_path / "short.tsv"
+    with pytest.warns(Note) as notes:
+        trainer = job(file, data__valid=str(file), data__too_short=str(listed)).trainer()
+    assert len(trainer.batches) == 1
+    assert len(trainer.batches[0].inputs) == 4
+    # 0.2 s of sound: 1 + (200 - 25) // 10 = 18 windows of 25 ms every 10 ms, which the stride halves
+    rows = [
+        f"{tmp_path}/train2.wav\t9\t60\t{file}:5",
+        f"{tmp_path}/train3.wav\t9\t59\t{file}:6",
+    ]
+    assert listed.read_text().splitlines() == ["file\tframes\tneeded\tplace", *rows]
+    named = (
+        f"\n  {file}:5 ({tmp_path}/train2.wav): 9 frames, 60 needed"
+        f"\n  {file}:6 ({tmp_path}/train3.wav): 9 frames, 59 needed"
+    )
+    assert [str(one.message) for one in notes] == [
+        f"2 training examples are too short for their transcripts and left out:{named}",
+        f"2 validation examples are too short for their transcripts; no loss is counted there:{named}",
+    ]
+
+
+def test_a_long_list_of_short_examples_is_cut_in_the_message(tmp_path: Path) -> None:
+    file = write_recordings(tmp_path, ["abc", "c"])
+    file.write_text(file.read_text() + f"train1.wav\t{'abc' * 20}\n" * 13)
+    with pytest.warns(Note, match="13 training examples") as notes:
+        job(file, data__valid=str(file)).trainer()
+    lines = str(notes[0].message).splitlines()
+    assert len(lines) == 12
+    assert lines[-1] == "  … and 3 more. --too-short FILE.tsv lists all of the training examples."
+    with pytest.raises(UserError, match=r"could not be written: No such file or directory"):
+        job(file, data__valid=str(file), data__too_short=str(tmp_path / "none" / "a.tsv")).trainer()
 
 
 def test_a_long_recording_is_left_out_of_training(tmp_path: Path) -> None:

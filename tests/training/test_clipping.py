@@ -151,8 +151,12 @@ def test_it_grows_while_a_run_goes_on(text: Path, tmp_path: Path, monkeypatch: p
 
 def test_a_run_that_explodes_keeps_its_updates(text: Path, tmp_path: Path) -> None:
     wild = {**SETTINGS, "model.cell": "rnn", "model.activation": "relu", "train.optimizer": "sgd", "train.lr": 1e12}
-    with pytest.raises(UserError, match="Training became non-finite at step"):
+    with pytest.raises(UserError, match="Training became non-finite at step") as caught:
         api.train("generate", train=text, out=tmp_path / "run", set={**wild, "train.clip_norm": None}, quiet=True)
+    said = str(caught.value)
+    assert said.endswith("Try train.lr=3.33333e+11, or train.clip_norm=1, which is off now.")
+    assert ("The best model so far is kept." in said) == (tmp_path / "run" / "best.safetensors").exists()
+    assert ("No model is kept: " in said) != (tmp_path / "run" / "best.safetensors").exists()
     found = Updates.read(tmp_path / "run")
     assert found is not None
     assert found.limit is None

@@ -198,9 +198,9 @@ def test_a_mean_that_begins_when_evaluations_stall_is_waited_for() -> None:
 def test_what_to_try_fits_the_settings() -> None:
     """A model is kept only after an evaluation; clipping that is off cannot be lower."""
     for options, said in {
-        (("clip_norm", None),): "There was no evaluation yet, so no model is kept. Try train.lr=3.33333e+19, "
+        (("clip_norm", None),): "No model is kept: there was no evaluation yet. Try train.lr=3.33333e+19, "
         "or train.clip_norm=1, which is off now.",
-        (("clip_norm", 2.0),): "There was no evaluation yet, so no model is kept. Try train.lr=3.33333e+19, "
+        (("clip_norm", 2.0),): "No model is kept: there was no evaluation yet. Try train.lr=3.33333e+19, "
         "or train.clip_norm=0.5.",
         (("clip_norm", None), ("eval_every", 1)): "The best model so far is kept. Try train.lr=3.33333e+19, "
         "or train.clip_norm=1, which is off now.",
@@ -208,3 +208,6 @@ def test_what_to_try_fits_the_settings() -> None:
         made = trainer(nn.Linear(3, 1, bias=False), max_steps=9, optimizer="sgd", lr=1e20, **dict(options))
         made.progress.best_score = 1.0 if "eval_every" in dict(options) else None
         assert made._non_finite(float("nan"))[1] == said
+    made.progress.best_score = None
+    first = "No model is kept: this was the first evaluation. Try train.lr=3.33333e+19, or train.clip_norm=1, which"
+    assert made._non_finite(float("nan"), judged=True)[1].startswith(first)

@@ -50,6 +50,7 @@ class AttentionMap:
     weights: Tensor  # (L, N, T, S)
     grid: tuple[int, int] | None = None  # rows and columns of regions, if the columns are parts of an image
     image: Tensor | None = None  # (height, width) or (height, width, 3), 0 to 1
+    hard: bool = False  # only the column with the largest weight was read
 
 
 @dataclass(frozen=True)

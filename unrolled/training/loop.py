@@ -251,7 +251,7 @@ class Trainer:
             found = self.evaluate()
         scores, score = found.scores, found.scores[self.goal.metric]
         if not math.isfinite(score):
-            raise UserError(*self._non_finite(score))
+            raise UserError(*self._non_finite(score, judged=True))
         if self.average is not None:
             self.average.judged(score, self.goal.better)
         is_best = self._compare(score, self.goal.loss_in(scores))
@@ -282,8 +282,12 @@ class Trainer:
         """A block in which the network has the weights that are evaluated and saved."""
         return nullcontext() if self.average is None else self.average.in_place()
 
-    def _non_finite(self, loss: float) -> tuple[str, str]:
-        settings, kept = self.settings, self.progress.best_score is not None
+    def _non_finite(self, loss: float, judged: bool = False) -> tuple[str, str]:
+        """The problem and what to try; `judged`: it showed in an evaluation, not in an update."""
+        settings = self.settings
+        kept = "The best model so far is kept"
+        if self.progress.best_score is None:
+            kept = f"No model is kept: {'this was the first evaluation' if judged else 'there was no evaluation yet'}"
         if settings.clip_norm is None:
             clipping = f"train.clip_norm={TrainSettings().clip_norm:g}, which is off now"
         else:
@@ -291,8 +295,7 @@ class Trainer:
         return (
             f"Training became non-finite at step {max(1, self.progress.step)}: loss {loss:g}, "
             f"first in {self._first_non_finite()}.",
-            f"{'The best model so far is kept' if kept else 'There was no evaluation yet, so no model is kept'}. "
-            f"Try train.lr={settings.lr / 3:g}, or {clipping}.",
+            f"{kept}. Try train.lr={settings.lr / 3:g}, or {clipping}.",
         )
 
     def _first_non_finite(self) -> str:

@@ -120,8 +120,19 @@ def test_a_caption_is_laid_open(kind: str, table: Path, tmp_path: Path) -> None:
         shown = model.predict(pixels, beam=3, attention=True).attention
         mean = looked.weights[-1].mean(0)[:-1].reshape(-1, 4, 4)
         assert np.abs(mean.cpu().numpy() - shown).max() < 1e-5
-        titles = [axis.get_title() for axis in trace.figure("attention").axes]
-        assert titles[1 : len(answer.tokens) + 1] == answer.tokens
+        axes = trace.figure("attention").axes
+        titles = [axis.get_title() for axis in axes if axis.get_title()]
+        assert titles[: len(answer.tokens)] == answer.tokens
+        assert {axis.get_ylabel() for axis in axes} - {""} == ({"weights", "looked at"} if kind == "hard" else set())
+    request = Request(texts=[str(table.parent / "images" / scenes()[0][0])], format="jsonl")
+    record = json.loads("".join(model.runner.run(request, beam=3)))
+    assert ("looked_at" in record) == (kind == "hard")
+    if kind == "hard":
+        assert len(record["looked_at"]) == len(answer.tokens) > 0
+        for weights, (row, column) in zip(record["attention"], record["looked_at"], strict=True):
+            assert weights[row][column] == max(map(max, weights))
+        labels = {axis.get_ylabel() for axis in CaptionRunner(model).drawing(pixels, beam=3).axes}
+        assert labels == {"", "weights", "looked at"}
     if kind != "transformer":
         assert trace.states["l0"]["h"].shape == (len(trace.losses), 24)
     with pytest.raises(UserError, match=r"^temperature=0 is not above 0. Use 1 for the model's own distribution.$"):

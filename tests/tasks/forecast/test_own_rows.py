@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.faults.test_resume import assert_resumed_is_as_if_never_stopped
 from tests.tasks.forecast.conftest import SMALL, table, waves
+from tests.tasks.own_outputs import on_engine
 from tests.tolerances import assert_close
 from unrolled import UserError, api
 from unrolled.data import Batch
@@ -162,6 +163,22 @@ def test_loss_and_gradients_are_those_of_a_loop_over_time(case: str, way: str) -
         network.named_parameters(), gradients(network, ours.sum), gradients(network, total), strict=True
     ):
         assert_close(found, expected, name)
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_every_engine_runs_it(engine: str) -> None:
+    """In float32, against the network in float64."""
+    network = a_network("every column")
+    batch = a_batch(network, False)
+    settings = ForecastTraining(teacher_forcing="never", feedback="steps")
+    expected = Forecast().loss(network, batch, None, Training(settings))
+    wanted = gradients(network, expected.sum)
+    on_engine(network.float(), engine)
+    single = replace(batch, inputs=batch.inputs.float(), targets=batch.targets.float())
+    loss = Forecast().loss(network, single, None, Training(settings))
+    assert_close(loss.sum, expected.sum.float())
+    for found, gradient in zip(gradients(network, loss.sum), wanted, strict=True):
+        assert_close(found, gradient.float())
 
 
 def test_gradients_pass_through_the_rows_that_are_fed_back() -> None:

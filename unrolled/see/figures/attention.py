@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.errors import UserError, unknown_name
-from unrolled.see.figures.caption import attention_maps
+from unrolled.see.figures.caption import attention_maps, hard_attention_maps
 from unrolled.see.figures.labels import drawable, fonts, plain
 from unrolled.see.figures.steps import SMALLEST, columns, naming, short
 from unrolled.see.figures.style import USUAL, read_width, style, text_size
@@ -42,7 +42,8 @@ def draw_attention(
     if found.grid is not None:
         maps = found.weights[-1].mean(0).view(-1, *found.grid).cpu().numpy()  # mean over the last layer's heads
         picture = None if found.image is None else (255 * found.image).round().byte().numpy()
-        return attention_maps(picture, found.rows, maps, compared(trace) or trace.answer, width)
+        draw = hard_attention_maps if found.hard else attention_maps
+        return draw(picture, found.rows, maps, compared(trace) or trace.answer, width)
     title = f"{name}\n{compared(trace)}".strip()
     if found.weights.shape[0] * found.weights.shape[1] == 1:
         return attention_figure(found.columns, found.rows, found.weights[0, 0].cpu().numpy(), title, width)
@@ -161,4 +162,4 @@ def without_specials(found: AttentionMap) -> AttentionMap:
     across = [i for i, token in enumerate(found.columns) if token not in SPECIAL]
     weights: Tensor = found.weights[:, :, rows][..., across]
     kept = [found.rows[i] for i in rows], [found.columns[i] for i in across]
-    return AttentionMap(*kept, weights, found.grid, found.image)
+    return AttentionMap(*kept, weights, found.grid, found.image, found.hard)

@@ -56,7 +56,7 @@ function thumbnail(weights) {
   return canvas;
 }
 
-// The image once for each word, bright where the attention is.
+// The image once for each word, bright where the attention is; below it, of hard attention, the region that was read.
 async function images(place, found, layer, head) {
   const [down, across] = found.grid;
   const picture = found.image ? await loaded(found.image) : null;
@@ -64,14 +64,22 @@ async function images(place, found, layer, head) {
   const words = make("div", { class: "pictures" });
   if (found.image) words.append(make("figure", { id: "unmasked" }, make("img", { src: found.image, alt: "the image" }), make("figcaption", {}, "the image")));
   found.rows.forEach((word, i) => {
-    const weights = found.weights[layer][head][i], most = Math.max(...weights, 1e-12);
+    const weights = found.weights[layer][head][i], most = Math.max(...weights);
+    const panels = [map(weights, `attention of “${word}”`)];
+    if (found.hard) panels.push(map(weights.map((_, n) => (n === weights.indexOf(most) ? 1 : 0)), `region read for “${word}”`));
+    words.append(make("figure", {}, ...panels, make("figcaption", {}, word)));
+  });
+  if (found.hard) place.append(make("p", { class: "quiet" }, "Above the weights, below the one region that was read."));
+
+  function map(weights, about) {
+    const most = Math.max(...weights, 1e-12);
     const light = make("canvas", { width: across, height: down });
     const small = light.getContext("2d");
     weights.forEach((weight, n) => {
       small.fillStyle = `rgba(255, 255, 255, ${DARK + (1 - DARK) * weight / most})`;
       small.fillRect(n % across, Math.floor(n / across), 1, 1);
     });
-    const canvas = make("canvas", { width, height, role: "img", "aria-label": `attention of “${word}”`, title: `largest weight: ${most.toFixed(4)}` });
+    const canvas = make("canvas", { width, height, role: "img", "aria-label": about, title: `largest weight: ${most.toFixed(4)}` });
     const context = canvas.getContext("2d");
     context.imageSmoothingEnabled = picture !== null;
     context.drawImage(light, 0, 0, width, height);
@@ -79,8 +87,8 @@ async function images(place, found, layer, head) {
     context.globalCompositeOperation = "destination-over";
     context.fillStyle = picture ? DUSK : "#000";
     context.fillRect(0, 0, width, height);
-    words.append(make("figure", {}, canvas, make("figcaption", {}, word)));
-  });
+    return canvas;
+  }
   place.append(words);
 }
 

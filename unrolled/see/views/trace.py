@@ -128,6 +128,7 @@ def attention(trace: ModelTrace, map: str, specials: bool = True) -> dict[str, A
         "columns": [plain(token) for token in found.columns],
         "weights": [[matrix(head) for head in layer] for layer in found.weights],
         "grid": found.grid,
+        "hard": found.hard,
         "image": None if found.image is None else _png(found.image),
     }
 

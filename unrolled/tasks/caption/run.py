@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from unrolled.data.readers.media.captions import Captioned, fitted_view, pictures_or_errors
 from unrolled.data.signals.pictures import decode_picture
 from unrolled.data.signals.views import View
 from unrolled.errors import UserError
-from unrolled.see.figures.caption import attention_maps
+from unrolled.see.figures.caption import attention_maps, hard_attention_maps
 from unrolled.tasks.caption.predict import CaptionAnswer, drawable_pixels
 from unrolled.tasks.caption.scores import search_table
 from unrolled.tasks.runner import STANDARD_INPUT, Input, Request
@@ -79,11 +82,12 @@ class CaptionRunner(WritingRunner):
         return options
 
     def draw(self, one: Any, answer: CaptionAnswer, options: Mapping[str, Any]) -> Figure:
-        """The attention of each word to the regions of the picture."""
+        """The attention of each word to the regions of the picture; below it, of hard attention, the region it read."""
         if answer.attention is None or not answer.tokens:
             raise UserError("There is no caption to show.", "Train the model longer.")
         picture = drawable_pixels(one.original if isinstance(one, PictureInput) else one)
-        return attention_maps(picture, answer.tokens, answer.attention, str(answer))
+        maps = hard_attention_maps if self._hard else attention_maps
+        return maps(picture, answer.tokens, answer.attention, str(answer))
 
     def drawing(self, inputs: Any, picture: Any = None, **options: Any) -> Figure:
         """The attention of each word, as a figure; `picture` is the background where `inputs` are features."""
@@ -101,12 +105,26 @@ class CaptionRunner(WritingRunner):
             "ended": answer.ended,
             "tokens": answer.tokens,
             "attention": rounded(answer.attention),
+            **({"looked_at": _regions(answer.attention)} if self._hard else {}),
             **self.words_record(answer),
         }
+
+    @property
+    def _hard(self) -> bool:
+        """True if the decoder reads one region for each word."""
+        return bool(getattr(self.model.network, "hard", False))
 
     def report(self, scores: Mapping[str, Any]) -> str:
         """Scores of the chosen search, then a table of all."""
         return f"{super().report(scores)}\n\n{search_table(scores['searches'])}"
+
+
+def _regions(attention: NDArray[np.float32] | None) -> list[Any] | None:
+    """The region with the largest weight of each token: (row, column), or its number where there is no grid."""
+    if attention is None:
+        return None
+    places = [np.unravel_index(int(weights.argmax()), weights.shape) for weights in attention]
+    return [[int(place) for place in one] if len(one) > 1 else int(one[0]) for one in places]
 
 
 def paths_of(request: Request) -> list[str]:

@@ -94,7 +94,7 @@ def trace_caption(model: Model, view: View, picture: NDArray[np.uint8] | None, c
         parts,
         {"target": probe},
         aligned="" if parts else "target",
-        attention=_maps(weights, followed, network.grid, picture),
+        attention=_maps(weights, followed, network, picture),
         reasons=reasons,
     )
 
@@ -102,7 +102,7 @@ def trace_caption(model: Model, view: View, picture: NDArray[np.uint8] | None, c
 def _maps(
     weights: dict[str, Tensor],
     followed: Followed,
-    grid: tuple[int, int] | None,
+    network: Any,
     picture: NDArray[np.uint8] | None,
 ) -> dict[str, AttentionMap]:
     """Attention over the picture's regions, as a grid where they form one, and of a Transformer to its own words."""
@@ -110,7 +110,9 @@ def _maps(
     if "cross" in weights:
         regions = [str(number) for number in range(weights["cross"].shape[-1])]
         image = None if picture is None else torch.from_numpy(picture.copy()).float() / 255
-        found["caption → picture"] = AttentionMap(followed.losses_of, regions, weights["cross"], grid, image)
+        found["caption → picture"] = AttentionMap(
+            followed.losses_of, regions, weights["cross"], network.grid, image, network.hard
+        )
     if "decoder" in weights:
         found["caption → caption"] = AttentionMap(followed.read, followed.read, weights["decoder"])
     return found

@@ -51,6 +51,9 @@ class RecognizeData(Section):
     max_steps: int = Field(
         6000, ge=1, description="Training examples with more frames (100 a second) or columns are left out."
     )
+    too_short: str | None = Field(
+        None, description="A .tsv file to write: training examples too short for their transcripts; none: no file."
+    )
     memory: float = Field(2.0, ge=0, description="GiB of features kept in memory; the rest is made again every epoch.")
     sample_rate: int | None = Field(
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from unrolled.data.readers.media.archives import Medium
@@ -10,6 +11,7 @@ from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.recognize.batches import feature_store
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.labels import RecognizeAssets
+from unrolled.tasks.recognize.too_short import too_short
 
 
 class RecognizeDescription(Description):
@@ -23,10 +25,19 @@ class RecognizeDescription(Description):
             "reads": str(assets.reader),
             "labels": f"{len(assets.labels) - 1} and the blank: {' '.join(assets.labels.names[1:30])}",
             "steps, mean / longest": f"{store.lengths.mean():.1f} / {store.lengths.max()}",
+            "too short for their transcripts": ", ".join(
+                f"{_too_short(config, assets, part)} of {len(part)} {name}"
+                for name, part in (("train", data.train), ("valid", data.valid))
+            ),
             "features in memory": f"{store.kept} of {len(data.train)}",
             "valid labels unknown": f"{len(unknown)} {' '.join(sorted(set(unknown))[:20])}".strip(),
             "valid inputs also in train": f"{sum(key_of(e) in known for e in data.valid)} of {len(data.valid)}",
         }
+
+
+def _too_short(config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> int:
+    targets = [assets.labels.ids(example.text) for example in examples]
+    return len(too_short(config, assets, examples, feature_store(config, assets, examples), targets))
 
 
 def key_of(example: Transcribed) -> bytes:

@@ -35,7 +35,11 @@ REFERENCE_KIND = Option(
 )
 
 WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, MERGE, WINDOW)
-TRAIN = ()
+TRAIN = (
+    Option(
+        "data.too_short", "List the training examples that are too short for their transcripts here", metavar="FILE.tsv"
+    ),
+)
 PREDICT = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
 EVAL = (BEAM, *WORDS, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))

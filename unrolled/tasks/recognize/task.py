@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,8 +19,8 @@ from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed, read_transcripts
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.models.recognizer import Recognizer, strides_of
-from unrolled.nn.ctc import ctc_loss, find_infeasible
+from unrolled.models.recognizer import Recognizer
+from unrolled.nn.ctc import ctc_loss
 from unrolled.search.ctc import best_path
 from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits
 from unrolled.tasks.options import TaskOptions
@@ -35,6 +34,7 @@ from unrolled.tasks.recognize.predict import recognize_inputs
 from unrolled.tasks.recognize.run import RecognizeRunner
 from unrolled.tasks.recognize.scores import error_rates, score_file
 from unrolled.tasks.recognize.search import RecognitionOptions
+from unrolled.tasks.recognize.too_short import TooShort, tell, too_short, write_list
 from unrolled.tasks.recognize.trace import RecognizeTracer
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.free_run import samples
@@ -113,9 +113,14 @@ class Recognize(Task):
         store = feature_store(config, assets, examples)
         targets = [assets.labels.ids(example.text) for example in examples]
         numbers = _not_too_long(config, examples, store, "training" if training else "validation")
+        short = too_short(config, assets, examples, store, targets)
         if not training:
+            tell(short, "validation", "; no loss is counted there")
             return ExampleBatches(assets.reader, store, numbers, targets, None)
-        numbers = _long_enough(config, assets, examples, store, targets, numbers)
+        tell(short, "training", " and left out")
+        if config.data.too_short is not None:
+            write_list(config.data.too_short, short)
+        numbers = _long_enough(numbers, short)
         return Prefetcher(ExampleBatches(assets.reader, store, numbers, targets, config.train))
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
@@ -185,24 +190,10 @@ def _not_too_long(
     return kept
 
 
-def _long_enough(
-    config: RecognizeConfig,
-    assets: RecognizeAssets,
-    examples: Sequence[Transcribed],
-    store: FeatureCache,
-    targets: Sequence[Sequence[int]],
-    numbers: Sequence[int],
-) -> list[int]:
-    """Those of the examples whose transcripts fit into the steps that come out of the network."""
-    factor = math.prod(strides_of(config.model, assets.reader.kind))
-    short = {one.sample: one for one in find_infeasible(targets, [-(-int(n) // factor) for n in store.lengths])}
-    if short:
-        first = next(iter(short.values()))
-        note(
-            f"{len(short):,} training examples are too short for their transcripts and are left out, the first at "
-            f"{examples[first.sample].place}: {first.frames} steps of the network, {first.needed} needed."
-        )
-    kept = [number for number in numbers if number not in short]
+def _long_enough(numbers: Sequence[int], short: Sequence[TooShort]) -> list[int]:
+    """Those of the examples whose transcripts fit into the frames that come out of the network."""
+    left_out = {one.number for one in short}
+    kept = [number for number in numbers if number not in left_out]
     if not kept:
         raise UserError("No training example is left.", "Check that every transcript belongs to its file.")
     return kept

@@ -41,10 +41,14 @@ class Medium:
                 return cls(archive, path.relative_to(archive).as_posix(), place)
         return cls(path, "", place)
 
+    @property
+    def name(self) -> str:
+        """The path, with that inside an archive."""
+        return str(self.path / self.member)
+
     def __str__(self) -> str:
         """Its place for messages: the row that names it, and its name."""
-        name = str(self.path / self.member)
-        return f"{self.place}: {name}" if self.place else name
+        return f"{self.place}: {self.name}" if self.place else self.name
 
     @property
     def suffix(self) -> str:
