@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_generate import call
+from tests.fitting import fitting
 from tests.tasks.translate.conftest import KINDS, SMALL, numbers, small, table
 from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.tasks.translate.describe import FRACTION
@@ -21,6 +22,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_fraction_is_the_encoders_alone_and_a_note_says_so(pairs: Path, tmp_path: Path) -> None:
     keys = {**SMALL, **KINDS["transformer"], "train.max_steps": 1, "model.positions": "fraction"}
+    keys = fitting("translate", keys)
     changes = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
     code, _, said = call("train", "translate", "--train", pairs, "--out", tmp_path / "run", *changes)
     assert code == 0
