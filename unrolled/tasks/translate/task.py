@@ -106,7 +106,6 @@ class Translate(Task):
         settings = config.train
         encoded = assets.encoded(examples)
         if training:
-            _check_own_outputs(config)
             encoded = _short_enough(encoded, config.data)
 
         def collate(part: list[tuple[Ids, Ids]]) -> Batch:
@@ -201,16 +200,6 @@ def _reading(data: TranslateData, side: SideSettings) -> Reading:
         data.lowercase,
         side.normalize,
     )
-
-
-def _check_own_outputs(config: TranslateConfig) -> None:
-    """Raise if the model is to read its own outputs and reads no target at all."""
-    forcing = config.train.teacher_forcing
-    if config.model.kind == "stepwise" and forcing != "always":
-        raise UserError(
-            f"train.teacher_forcing={forcing} does nothing for model.kind=stepwise, which never reads what it wrote.",
-            "Use train.teacher_forcing=always, or another model.kind.",
-        )
 
 
 def _short_enough(encoded: list[tuple[Ids, Ids]], settings: TranslateData) -> list[tuple[Ids, Ids]]:
