@@ -64,12 +64,7 @@ class TagTracer(Tracer):
         vectors = np.zeros((len(batches.examples), network.scores.in_features), dtype=np.float32)
         for index in range(len(batches)):
             batch = batches[index].to(self.model.device)
-            found = pooled(
-                network.states(batch),
-                batch.mask,
-                how,
-                2 if isinstance(network.layer, DropIn) and network.layer.bidirectional else 1,
-            )
+            found = pooled(network.states(batch), batch.mask, how, 2 if two else 1)
             vectors[batches.rows(index)] = found.float().cpu().numpy()
         return vectors[0] if alone else vectors
 
