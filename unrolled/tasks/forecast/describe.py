@@ -46,6 +46,7 @@ def roles_in_words(frame: ColumnScaling) -> dict[str, str]:
     step = f" ({frame.step})" if frame.step is not None else ""
     found = {
         "inputs": listed(roles.inputs),
+        **{f"category {name}": listed(known) for name, known in zip(roles.categories, frame.levels, strict=True)},
         "targets": f"{listed(roles.targets)} ({ahead})",
         "time": f"{','.join(frame.time)}{step}" if frame.time else "none: rows in the order of the file",
         "series": ",".join(frame.series) if frame.series else "none: a file is one series",
