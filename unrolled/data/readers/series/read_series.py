@@ -283,9 +283,8 @@ def _numeric(path: Path, cells: _Cells, keys: Keys, keep: Sequence[str]) -> list
     if not wanted:
         raise UserError(f"{path} has no column of numbers.", f"Its columns: {', '.join(cells.names)}.")
     if left_out:
-        note(
-            f"{path}: left out, since they are not numbers: {', '.join(map(repr, left_out))}. To embed them: data.category_columns."
-        )
+        shown = ", ".join(map(repr, left_out))
+        note(f"{path}: left out, since they are not numbers: {shown}. To read them: data.category_columns.")
     if keys.left_out:
         shown = ", ".join(map(repr, keys.left_out))
         note(f"{path}: left out, since they look like ids or times: {shown}. To use them: data.input_columns.")
