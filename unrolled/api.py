@@ -10,6 +10,7 @@ from unrolled.config import changes_of
 from unrolled.errors import UserError
 from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, resume_run
 from unrolled.model import Model, check_path
+from unrolled.search import NGram, TextScorer
 from unrolled.see import length_figure
 from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import Task
@@ -24,6 +25,15 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
     No code is ever loaded from the file: a task of your own is given as `task`.
     """
     return load_model(path, task=task, device=device)
+
+
+def text_scorer(path: str | Path, *, device: str = "cpu") -> TextScorer:
+    """A model that gives texts their log-probabilities: an n-gram model (.arpa, .arpa.gz), or one of `generate`."""
+    if str(path).endswith((".arpa", ".arpa.gz")):
+        return NGram.load(path)
+    model = load(path, device=device)
+    model.log_prob([""])  # a model of another task says so
+    return model
 
 
 def train(

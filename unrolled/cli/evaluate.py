@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unrolled.cli.options import AsJson, Device, FileKeys, ModelPath, OwnTask, chosen_options
+from unrolled.cli.options import AsJson, Device, FileKeys, ModelPath, OwnTask, chosen_options, with_text_scorer
 from unrolled.errors import UserError
 
 
@@ -24,7 +24,7 @@ def evaluate(
     from unrolled import api
 
     loaded = api.load(model, task=own, device=device)
-    options = chosen_options("eval", loaded.task, values)
+    options = with_text_scorer(chosen_options("eval", loaded.task, values), device)
     picture, others = options.pop("picture", None), options.pop("others", ())
     if others and picture is None:
         raise UserError("--with adds a model to a picture.", "Say where the picture goes: --picture lengths.png")

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unrolled.cli.options import Device, FileKeys, ModelPath, OwnTask, chosen_options
+from unrolled.cli.options import Device, FileKeys, ModelPath, OwnTask, chosen_options, with_text_scorer
 from unrolled.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run(
 
     form = _format(format, as_json)
     loaded = api.load(model, task=own, device=device).read_as(overrides)
-    options = chosen_options("run", loaded.task, values)
+    options = with_text_scorer(chosen_options("run", loaded.task, values), device)
     if files and "-" in files and files != ["-"]:
         raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
     piped = files == ["-"]

@@ -65,7 +65,8 @@ def test_a_multi_dimensional_network_reads_lines(tmp_path: Path) -> None:
     texts = ["a", "b", "c", "ab", "ca", "bc", "cb", "ba"]
     file = write_lines(tmp_path, texts)
     small = {"model.kind": "mdlstm", "model.channels": [4, 8], "model.strides": [2, 1], "model.hidden_size": 8}
-    settings = {**SMALL, **small, "model.peephole": "current", "train.max_steps": 40, "train.eval_every": 40}
+    more = {"model.peephole": "current", "train.max_steps": 40, "train.eval_every": 40}
+    settings = fitting("recognize", {**SMALL, **small, **more}, data__kind="line")
     model = unrolled.train("recognize", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
     assert model.evaluate(file)["cer"] < 0.1
     picture = marks(texts[0])

@@ -21,7 +21,7 @@ from unrolled.search import Hypothesis, WrittenWord
 from unrolled.tasks.caption.batches import CaptionAssets, view_batch
 from unrolled.tasks.shared.answers import Written
 from unrolled.tasks.shared.dictionary import with_dictionary
-from unrolled.tasks.shared.writing import WritingOptions, text_of, written
+from unrolled.tasks.shared.writing import WritingOptions, for_rescoring, rescored_texts, text_of, written
 
 HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
 
@@ -39,6 +39,8 @@ class CaptionAnswer(Written):
 @torch.no_grad()
 def describe(model: Model, views: Sequence[View], options: WritingOptions) -> list[CaptionAnswer]:
     """A caption for each picture, in order; the pictures have the shape that the model reads."""
+    if options.rescore is not None:
+        return rescored_texts(describe(model, views, for_rescoring(options)), "tokens", options)
     assets: CaptionAssets = model.assets
     network: Any = model.network.eval()
     if options.unknown == "replace":

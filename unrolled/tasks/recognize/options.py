@@ -40,7 +40,8 @@ TRAIN = (
         "data.too_short", "List the training examples that are too short for their transcripts here", metavar="FILE.tsv"
     ),
 )
-PREDICT = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
+STREAM = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
+PREDICT = (*STREAM, *shared.RESCORING)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
 EVAL = (BEAM, *WORDS, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
-OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=PREDICT)
+OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=STREAM)

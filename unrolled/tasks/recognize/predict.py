@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
 from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognized, Search, joined, piece_of
 from unrolled.tasks.recognize.stream import Blocks
+from unrolled.tasks.shared.rescoring import rescored
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -295,5 +296,8 @@ def recognize_inputs(
             f"rate={options.rate:g} is for arrays of samples and raw files, and there are none.", "Leave it out."
         )
     read = [reader.given(one, "The input" if alone else f"Input {i}", options.rate) for i, one in enumerate(inputs, 1)]
-    (answers,) = recognize(model, read, {"": Search(model.assets.labels, options)}, options.window).values()
-    return answers, read
+    searched = options
+    if options.rescore is not None:
+        searched = replace(options, n_best=options.searched(options.n_best, options.beam))
+    (answers,) = recognize(model, read, {"": Search(model.assets.labels, searched)}, options.window).values()
+    return answers if options.rescore is None else rescored(answers, options, options.n_best), read

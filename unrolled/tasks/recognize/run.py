@@ -39,6 +39,8 @@ class RecognizeRunner(PictureRunner):
         assert request.raw is not None
         answer: Any = None
         if reader.kind == "audio":
+            if options.get("rescore") is not None:
+                raise UserError("Sound is not rescored while it arrives.", "Give a file, or leave out --rescore.")
             for piece in recognize_live(self.model, request.raw, RecognitionOptions(**options)):
                 if not isinstance(piece, str):
                     answer = piece

@@ -16,12 +16,13 @@ from unrolled.search.ctc.label_text import words_between
 from unrolled.search.lexicon.weights import check_used
 from unrolled.tasks.recognize import options as declared
 from unrolled.tasks.recognize.labels import Labels
+from unrolled.tasks.shared.rescoring import RescoringOptions
 
 USUAL_BEAM = 100
 
 
 @dataclass(frozen=True)
-class RecognitionOptions:
+class RecognitionOptions(RescoringOptions):
     """Values of the options of `recognize`. A lexicon or language model is a file, or already loaded."""
 
     beam: int | None = declared.BEAM.default  # None: 100 where a search is needed, otherwise the best path
@@ -46,6 +47,7 @@ class RecognitionOptions:
             word_bonus=self.word_bonus,
             unknown_penalty=self.unknown_penalty,
         )
+        self.check_rescoring(self.beam)
         if self.beam == 1 and (self.lexicon is not None or self.n_best > 1 or self.scorers):
             raise UserError(
                 "beam=1 is the best path, without lexicon, scorers or n-best list.", "Use a beam of 2 or more."

@@ -23,6 +23,15 @@ SKIP_UNSPELLABLE = Option(
 )
 LEXICAL = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, SKIP_UNSPELLABLE)
 
+# Ranking the best outputs again by another model.
+RESCORE = Option(
+    "rescore", "Rank the best outputs again by this model: an .arpa file, or a trained generate model", metavar="MODEL"
+)
+RESCORE_WEIGHT = Option("rescore_weight", "Weight of the log-probability of --rescore", float, default_text="0.5")
+RESCORE_BONUS = Option("rescore_bonus", "Score added per word by --rescore, in nats", float, default_text="0")
+CANDIDATES = Option("candidates", "Outputs per input that --rescore ranks", int, default_text="10", minimum=2)
+RESCORING = (RESCORE, RESCORE_WEIGHT, RESCORE_BONUS, CANDIDATES)
+
 # Sampling.
 TEMPERATURE = Option("temperature", "Sampling temperature; 0: the most likely token", float)
 TOP_K = Option("top_k", "Top-k sampling: keep the k most likely tokens; 0: all", int)
@@ -72,6 +81,7 @@ WRITING = (
     *LEXICAL,
     replace(BEAM, default_text="5"),
     N_BEST,
+    *RESCORING,
     *SEARCHING[1:],
     NO_REPEAT_NGRAM,
     MIN_TOKENS,

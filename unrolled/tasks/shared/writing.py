@@ -16,6 +16,7 @@ from unrolled.models.encoder import EncoderOutput
 from unrolled.search import (
     Beam,
     BeamResult,
+    Length,
     LengthPenalty,
     Limits,
     Ranking,
@@ -29,13 +30,14 @@ from unrolled.search import (
 from unrolled.tasks.options import Option, check_values
 from unrolled.tasks.shared import options as declared
 from unrolled.tasks.shared.dictionary import LexicalOptions, with_dictionary
+from unrolled.tasks.shared.rescoring import RescoringOptions, rescored
 from unrolled.tasks.shared.side import Side
 
 USUAL_BEAM = 5
 
 
 @dataclass(frozen=True)
-class WritingOptions(LexicalOptions):
+class WritingOptions(LexicalOptions, RescoringOptions):
     """Values of the options `WRITING` of tasks that write text from a source.
 
     Without a temperature the best outputs are searched for; with one they are sampled. `SEARCHING` and `SAMPLING` list
@@ -71,6 +73,7 @@ class WritingOptions(LexicalOptions):
             raise UserError(f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}.", "Use fewer.")
         self._check_texts()
         self.check(self.words, per_node=self.per_node)
+        self.check_rescoring(self.beam if self.temperature is None else None)
         self._check_mode()
 
     def _check_texts(self) -> None:
@@ -132,7 +135,8 @@ def named(options: WritingOptions) -> str:
     >>> named(WritingOptions(temperature=0.5)), named(WritingOptions(beam=1, lexicon=["a"], unknown_penalty=-3))
     ('draws at temperature 0.5', 'greedy, open lexicon')
     """
-    return _search_name(options) + _words_name(options)
+    rescored = "" if options.rescore is None else ", rescored"
+    return _search_name(options) + _words_name(options) + rescored
 
 
 def _words_name(options: WritingOptions) -> str:
@@ -233,6 +237,28 @@ def _drawn(
     prompts = [[target.begin, *prefix]] * len(places)
     drawn = sample(network, prompts, after, memory=memory, sampling=options.sampling, seeds=seeds)
     return [prefix + one.tokens + ([target.end] if one.stopped_by == "end" else []) for one in drawn]
+
+
+def for_rescoring(options: WritingOptions) -> WritingOptions:
+    """The options of the search whose outputs are rescored."""
+    wanted = options.searched(options.n_best, options.beam)
+    beam = options.beam if options.temperature is not None else options.beam or max(wanted, USUAL_BEAM)
+    none: Any = dict.fromkeys(option.key for option in declared.RESCORING)
+    return replace(options, n_best=wanted, beam=beam, **none)
+
+
+def rescored_texts(answers: Sequence[Any], tokens: str, options: WritingOptions) -> list[Any]:
+    """Answers in the order of their new scores; `tokens` names their field with the tokens of the output.
+
+    The language model's score is divided by length as that of the search is.
+    """
+    divisors = None
+    if options.temperature is None and options.search.ranking.length_penalty != "none":
+        ranking = options.search.ranking
+        length = Length(ranking.length_penalty, ranking.alpha)
+        counts = [[len(getattr(one, tokens)) + one.ended for one in (answer, *answer.others)] for answer in answers]
+        divisors = [length.divisor(torch.tensor(row).clamp(min=1)).tolist() for row in counts]
+    return rescored(answers, options, options.n_best, divisors)
 
 
 def text_of(

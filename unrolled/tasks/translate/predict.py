@@ -17,7 +17,7 @@ from unrolled.model import Model
 from unrolled.search import BeamResult, Hypothesis, WrittenWord
 from unrolled.tasks.shared.answers import Written
 from unrolled.tasks.shared.dictionary import with_dictionary
-from unrolled.tasks.shared.writing import WritingOptions, text_of, written
+from unrolled.tasks.shared.writing import WritingOptions, for_rescoring, rescored_texts, text_of, written
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import source_batch
 
@@ -45,6 +45,8 @@ class Translation(Written):
 @torch.no_grad()
 def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> list[Translation]:
     """A translation of each text, in their order; an empty text's is empty."""
+    if options.rescore is not None:
+        return rescored_texts(translate(model, texts, for_rescoring(options)), "target_tokens", options)
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
     attends: bool = network.attends
