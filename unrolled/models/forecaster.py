@@ -233,7 +233,7 @@ class Forecaster(nn.Module):
     def with_guess(self, x: Tensor, guess: Tensor) -> Tensor:
         """Features (…, F) with the inputs that are targets replaced by a guess (…, K)."""
         layout = self.layout
-        if layout.positions == tuple(range(layout.features)):
+        if not layout.categories and layout.positions == tuple(range(layout.features)):
             return guess
         targets = [k for k, position in enumerate(layout.positions) if position >= 0]
         places = [layout.positions[k] for k in targets]

@@ -59,10 +59,9 @@ def roles_in_words(frame: ColumnScaling) -> dict[str, str]:
 
 def categories_in_words(frame: ColumnScaling) -> str:
     """The columns of categories with their values."""
-    shown = zip(frame.roles.categories, frame.levels, strict=True)
-    return "; ".join(
-        f"{name} ({len(known)}: {listed(known[:7])}{', …' if len(known) > 7 else ''})" for name, known in shown
-    )
+    pairs = zip(frame.roles.categories, frame.levels, strict=True)
+    shown = ((name, len(known), ", ".join([*known[:7], *(["…"] if len(known) > 7 else [])])) for name, known in pairs)
+    return "; ".join(f"{name} ({number}: {values})" for name, number, values in shown)
 
 
 def listed(names: tuple[str, ...]) -> str:
