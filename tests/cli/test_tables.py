@@ -315,7 +315,7 @@ def test_labels_that_are_gone(model: Model, tmp_path: Path) -> None:
         (("train", "generate", "--out", "a", "--out=b", "--out", "c"), "--out is given 3 times. Give it once."),
         (("check", "classify", "--valid", "a", "--valid", "b"), "--valid is given twice."),
         (("run", "m", "--beam", "1", "--beam", "2"), "--beam is given twice."),
-        (("eval", "m", "f", "--target", "a", "--target", "b"), "--target is given twice."),
+        (("eval", "m", "f", "--picture", "a.png", "--picture", "b.png"), "--picture is given twice."),
         (("lm", "train", "--out", "a", "--order", "2", "--order", "3"), "--order is given twice."),
         (("run", "m", "--set", "data.text_column=1", "--set", "data.label_column=2"), "m does not exist."),  # a list
     ],
