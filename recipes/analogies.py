@@ -20,15 +20,17 @@ import numpy as np
 from common import mistakes_told
 
 from unrolled import __version__
+from unrolled.recipe_data import RESULTS, store_hashes
 from unrolled.text import Vectors
 
+DATA = ("glove/glove.6B.100d.subset.npz", "glove/words.txt", "analogy/questions-words.txt")
 EXPECTED = {"total": 63.8, "semantic": 65.8, "syntactic": 62.1}  # per cent, with a tolerance of 0.1
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, default=os.environ.get("UNROLLED_DATA"), help="default: $UNROLLED_DATA")
-    options.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "analogies.json")
+    options.add_argument("--out", type=Path, default=RESULTS / "analogies.json")
     given = options.parse_args()
     if given.data is None:
         options.error("--data is missing, and UNROLLED_DATA is not set")
@@ -51,6 +53,7 @@ def main() -> None:
     }
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(result, indent=2) + "\n")
+    store_hashes(Path(__file__), given.data, given.out.parent)
     if any(abs(100 * scores[name] - expected) > 0.1 for name, expected in EXPECTED.items()):
         sys.exit("The scores are not the expected ones.")
 

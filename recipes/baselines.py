@@ -16,6 +16,7 @@ from typing import Any
 
 from common import Files, Part, main
 
+DATA = ("tinyshakespeare/input.txt",)
 TRAIN: dict[str, Any] = {
     "model.embedding_size": 64,
     "model.dropout": 0.2,

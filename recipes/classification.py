@@ -41,6 +41,17 @@ from unrolled.data import held_out
 from unrolled.data.signals.augment import SpectrumChanges, changed_spectrum, masked_spectrum
 from unrolled.data.signals.log_mel import LogMel, with_deltas
 
+DATA = (
+    "trec/train.tsv",
+    "trec/test.tsv",
+    "sst_trees/train.txt",
+    "sst2/dev.tsv",
+    "names/*.txt",
+    "fsdd/manifest.tsv",
+    "fsdd/recordings.zip",
+    "glove/glove.6B.100d.subset.npz",
+    "glove/words.txt",
+)
 SPEAKERS = ("george", "jackson", "nicolas", "yweweler")
 BANDS = 40
 COPIES, CHANGES = 24, SpectrumChanges(speed=0.2, pitch=0.15)  # of each training recording

@@ -22,6 +22,7 @@ import unrolled
 from unrolled import Model, UserError, api
 from unrolled.config import fitting
 from unrolled.jobs import TrainingJob
+from unrolled.recipe_data import RESULTS, store_hashes
 from unrolled.tasks import TASKS
 
 Files = tuple[Path, Path]  # to train on, to score
@@ -118,6 +119,7 @@ def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2
     """
     options = _options(about, parts, seeds, only or ",".join(parts))
     options.out.mkdir(parents=True, exist_ok=True)
+    made = False
     for name in options.only.split(","):
         if name not in parts:
             sys.exit(f"Unknown part {name!r}. Choices: {', '.join(parts)}.")
@@ -127,12 +129,15 @@ def main(script: str, about: str, parts: Mapping[str, Part], seeds: str = "0,1,2
                 with mistakes_told():
                     result = run(script, name, parts[name], seed, options.data, options.device, options.set)
                 path.write_text(json.dumps(result, indent=1) + "\n")
+                made = True
                 shown = ", ".join(
                     f"{metric} {result['scores'][metric] / parts[name].unit:.{parts[name].decimals}f}"
                     for metric in parts[name].bars
                 )
                 print(f"{name} seed {seed}: {shown}", flush=True)
     _collect(script, parts, options.out)
+    if made:
+        store_hashes(Path(__file__).parent / f"{script}.py", options.data, options.out)
 
 
 def _options(about: str, parts: Mapping[str, Part], seeds: str, only: str) -> argparse.Namespace:
@@ -142,7 +147,7 @@ def _options(about: str, parts: Mapping[str, Part], seeds: str, only: str) -> ar
     parser.add_argument("--seeds", default=seeds)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="another setting, to try it")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.data is None:
         sys.exit("Where is the data? Give --data FOLDER, or set UNROLLED_DATA.")

@@ -33,6 +33,7 @@ from unrolled import Model
 from unrolled.search import Lexicon, NGram
 from unrolled.tasks.recognize.search import RecognitionOptions
 
+DATA = ("fsdd/manifest.tsv", "fsdd/recordings.zip")
 SPEAKERS = ("george", "jackson", "nicolas", "yweweler")
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RATE = 8000

@@ -27,6 +27,7 @@ from unrolled import Model
 from unrolled.data import held_out
 from unrolled.metrics.captions import caption_scores
 
+DATA = ("emoji/emoji.jsonl", "emoji/emoji.npz")
 SHOWN = 20
 SETTINGS: dict[str, Any] = {
     "data.level": "word",

@@ -28,7 +28,9 @@ from common import LAST_ONLY, machine, mistakes_told
 
 from unrolled import api
 from unrolled.jobs import TrainingJob
+from unrolled.recipe_data import store_hashes
 
+DATA = ("sigmorphon2021_g2p/dut_train.tsv", "sigmorphon2021_g2p/dut_dev.tsv")
 STEPS = {"train.feedback": "steps"}
 HALF = {"train.teacher_forcing": "share", "train.forced_share": 0.5}
 WAYS: dict[str, dict[str, Any]] = {
@@ -166,6 +168,7 @@ def main() -> None:
                 command = f"python recipes/exposure.py --only {name}"
                 facts[name] = {"command": command, "machine": machine("cpu"), "runs": runs}
                 stored.write_text(json.dumps(facts, indent=1) + "\n")
+                store_hashes(Path(__file__), options.data, options.out)
         print(table(side, runs))
 
 

@@ -25,6 +25,7 @@ from common import Files, Part, main
 
 from unrolled.data import held_out
 
+DATA = ("flickr8k/captions.jsonl", "flickr8k/features.npz")
 PUBLISHED = "57.9/38.3/24.5/16.0 (Karpathy & Fei-Fei 2015), soft 67/44.8/29.9/19.5, hard 67/45.7/31.4/21.3 (Xu 2015)"
 BARS: dict[str, float | None] = {"bleu1": 57.9, "bleu2": 38.3, "bleu3": 24.5, "bleu4": 16.0, "cider": None}
 SETTINGS: dict[str, Any] = {

@@ -29,6 +29,7 @@ from unrolled.data.readers.media.transcripts import tidy
 from unrolled.search import Lexicon, NGram
 from unrolled.tasks.recognize.search import RecognitionOptions
 
+DATA = ("fraktur_ocr/lines.tsv", "fraktur_ocr/lines.zip")
 EVERY = 10
 GAINS, WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0), (0.0, 0.1, 0.25, 0.5)  # 0: without it
 LARGE: dict[str, Any] = {

@@ -30,6 +30,20 @@ from numpy.typing import NDArray
 from unrolled import Model
 from unrolled.data import held_out
 
+DATA = (
+    "sigmorphon2021_g2p/bul_train.tsv",
+    "sigmorphon2021_g2p/bul_dev.tsv",
+    "sigmorphon2021_g2p/dut_train.tsv",
+    "sigmorphon2021_g2p/dut_dev.tsv",
+    "sigmorphon2021_g2p/eng_us_train.tsv",
+    "sigmorphon2021_g2p/eng_us_dev.tsv",
+    "sigmorphon2021_g2p/fre_train.tsv",
+    "sigmorphon2021_g2p/fre_dev.tsv",
+    "sigmorphon2021_g2p/hun_train.tsv",
+    "sigmorphon2021_g2p/hun_dev.tsv",
+    "sigmorphon2021_g2p/kor_train.tsv",
+    "sigmorphon2021_g2p/kor_dev.tsv",
+)
 BASELINE = {"eng_us": 45.1, "fre": 7.4, "dut": 10.8, "hun": 1.5, "kor": 18.4, "bul": 8.3}  # word error rates, dev
 LETTERS: dict[str, Any] = {"data.source.level": "char", "data.target.level": "symbols"}
 ATTENTION: dict[str, Any] = {

@@ -35,6 +35,14 @@ from unrolled.jobs import TrainingJob
 from unrolled.kernels.recurrence.cuda.compiler import cache_folder
 from unrolled.tasks import TASKS
 
+DATA = (
+    "sigmorphon2021_g2p/fre_train.tsv",
+    "sigmorphon2021_g2p/fre_dev.tsv",
+    "sigmorphon2021_g2p/hun_train.tsv",
+    "sigmorphon2021_g2p/hun_dev.tsv",
+    "sigmorphon2021_g2p/bul_train.tsv",
+    "sigmorphon2021_g2p/bul_dev.tsv",
+)
 CODES = {"fre": "fr", "hun": "hu", "bul": "bg"}  # of simplemma's dictionaries
 WORDS = 40_000
 TEACHERS = [

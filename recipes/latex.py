@@ -21,6 +21,7 @@ from common import Files, Part, main
 from unrolled import Model
 from unrolled.data import read_text
 
+DATA = ("stacks/stacks.tex.gz",)
 TEXTS, LENGTH = 100, 3000
 MARK = re.compile(r"\\(begin|end)\{([a-zA-Z*]+)\}")
 TRAIN: dict[str, Any] = {

@@ -27,9 +27,18 @@ from common import LAST_ONLY, machine, mistakes_told
 from unrolled import api
 from unrolled.config import fitting
 from unrolled.jobs import TrainingJob
+from unrolled.recipe_data import store_hashes
 from unrolled.see import length_figure
 from unrolled.tasks.translate.config import TranslateConfig
 
+DATA = (
+    "multi30k/train.de",
+    "multi30k/train.en",
+    "multi30k/test_2016_flickr.de",
+    "multi30k/test_2016_flickr.en",
+    "tatoeba_en_de/train.tsv.gz",
+    "tatoeba_en_de/dev.tsv.gz",
+)
 KINDS: dict[str, dict[str, Any]] = {
     "fixed vector": {"model.decoder.attention": "none", "model.encoder.hidden_size": 512},
     "attention": {"model.decoder.attention": "bahdanau", "model.decoder.score": "additive"},
@@ -113,6 +122,7 @@ def main() -> None:
                 tables[name] = json.loads(path.read_text())
                 print(f"{name}: BLEU {tables[name]['scores']['bleu']:.1f} over all lengths", flush=True)
     (options.out / "lengths.json").write_text(json.dumps(tables, indent=1) + "\n")
+    store_hashes(Path(__file__), Path(options.data), options.out)
     by_length = {name: table["scores"]["by_length"] for name, table in tables.items()}
     length_figure(by_length).savefig(options.out / "lengths.png", dpi=120)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from common import Files, Part, main
 
+DATA = ("multi30k/train.*", "multi30k/test_2016_flickr.*")
 RNN: dict[str, Any] = {
     "data.level": "bpe",
     "model.embedding_size": 256,

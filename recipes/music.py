@@ -27,7 +27,9 @@ from common import mistakes_told
 
 from unrolled import __version__, api
 from unrolled.jobs import TrainingJob
+from unrolled.recipe_data import store_hashes
 
+DATA = ("polymusic/JSB_Chorales.npz", "polymusic/Nottingham.npz", "polymusic/MuseData.npz")
 CELLS: dict[str, dict[str, Any]] = {
     "tanh": {"model.cell": "rnn", "model.hidden_size": 100},
     "gru": {"model.cell": "gru", "model.hidden_size": 46, "model.reset_after": False},
@@ -82,6 +84,7 @@ def main() -> None:
     print(table(results))
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "music.json").write_text(json.dumps(summary(results), indent=1) + "\n")
+    store_hashes(Path(__file__), options.data, options.out)
     draw(results, options.work, options.out / "music.png")
 
 

@@ -27,6 +27,7 @@ from common import LAST_ONLY, machine, mistakes_told
 from unrolled import Model, api
 from unrolled.jobs import TrainingJob
 
+DATA = ()  # the recipe makes its own
 Rows = Sequence[tuple[str, str]]  # label, string
 CELLS = ("rnn", "gru", "lstm")
 LONGEST = 100

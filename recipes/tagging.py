@@ -22,6 +22,14 @@ from common import Files, Part, main
 from unrolled.data import held_out
 from unrolled.data.readers.tagged.columns import ColumnsFile
 
+DATA = (
+    "ud_english_ewt/en_ewt-ud-train.conllu.gz",
+    "ud_english_ewt/en_ewt-ud-dev.conllu",
+    "conll2000/train.txt.gz",
+    "glove/glove.6B.100d.subset.npz",
+    "glove/words.txt",
+)
+
 
 def ewt(data: Path, work: Path) -> Files:
     folder = data / "ud_english_ewt"

@@ -29,6 +29,7 @@ ORDER = [
     "jobs",
     "serve",
     "api",
+    "recipe_data",
     "recipes",
     "cli",
     "__main__",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ import pytest
 from unrolled import UserError, api, recipes
 from unrolled.cli.app import main
 from unrolled.config import read_toml
-from unrolled.recipes import FOLDER, Recipe, find_recipe, prepare_files, read_recipe, recipe_names
+from unrolled.recipe_data import FOLDER
+from unrolled.recipes import Recipe, find_recipe, prepare_files, read_recipe, recipe_names
 
 RECIPES = sorted(FOLDER.glob("*.toml"))
 SMALL = """
@@ -83,6 +86,11 @@ def test_a_score_stands_beside_the_published_one(
     assert end.value.code == 0
     said = capsys.readouterr().out
     assert "small: sums" in said
+    hashed = subprocess.run(
+        "sha256sum sums/all.txt | sha256sum", shell=True, cwd="data", capture_output=True, text=True
+    )
+    assert f"data       {hashed.stdout.split()[0]}\n" in said
+    assert "No hash of the data is stored with the score of small." in said
     assert "published  1.5000  Nobody et al. 1999" in said
     assert "seed 3" in said
     scores = api.load("runs/small-1").evaluate("runs/small-1-data/test.txt")
@@ -101,6 +109,10 @@ def test_json_and_changed_keys(
     record = json.loads(capsys.readouterr().out)
     assert record["published"] == 1.5
     assert record["run"] == "run"
+    assert record["data"]["files"] == {
+        "sums/all.txt": hashlib.sha256(Path("data/sums/all.txt").read_bytes()).hexdigest()
+    }
+    assert record["data"]["same_as_stored"] is None
     assert api.load("run").config.model.hidden_size == 8  # type: ignore[attr-defined]
 
 
@@ -110,7 +122,15 @@ def test_a_script_is_run(recipe: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     with pytest.raises(SystemExit) as end:
         command(monkeypatch, str(script), "--data", "data", "--device", "cpu")
     assert end.value.code == 3
-    assert "ran with --data data --device cpu" in capfd.readouterr().out
+    assert capfd.readouterr().out == (
+        f"{script} does not name its data files: there is no hash.\nran with --data data --device cpu\n"
+    )
+    script.write_text("DATA = ('sums/*.txt',)\nprint('ran')")
+    with pytest.raises(SystemExit):
+        command(monkeypatch, str(script), "--data", "data")
+    assert re.fullmatch(
+        r"data [0-9a-f]{64}\nNo hash of the data is stored with the score of script.\nran\n", capfd.readouterr().out
+    )
 
 
 def test_those_there_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

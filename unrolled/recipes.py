@@ -1,7 +1,7 @@
 """Recipes of published results: train one, score it, and show its score beside the published one.
 
 A recipe is `recipes/NAME.toml`, a config with a table `recipe` (see `Recipe`), or a script `recipes/NAME.py`, which
-takes `--data` and `--device` and prints a table of its own.
+takes `--data` and `--device`, names its data files in the constant DATA and prints a table of its own.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from typing import Any
 import torch
 from pydantic import Field
 
-import unrolled
 from unrolled.config import Section, TomlFile, read_config, read_toml
 from unrolled.data import read_text
 from unrolled.errors import UserError, unknown_name
 from unrolled.jobs import TrainingJob, find_target
 from unrolled.model import Model
+from unrolled.recipe_data import FOLDER, RecipeData, recipe_data
 from unrolled.training import new_folder
 
-FOLDER = Path(unrolled.__file__).parent.parent / "recipes"
 NOT_RECIPES = ("common", "searches")
 
 
@@ -62,6 +61,7 @@ class Outcome:
     changes: tuple[str, ...]  # settings that differ from the recipe
     parameters: int
     folder: Path
+    data: RecipeData
 
     @property
     def score(self) -> float:
@@ -82,6 +82,7 @@ class Outcome:
             "changes": list(self.changes),
             "parameters": self.parameters,
             "run": str(self.folder),
+            "data": self.data.record(),
         }
 
     def __str__(self) -> str:
@@ -97,6 +98,7 @@ class Outcome:
         lines += [f"  changed    {', '.join(self.changes)}"] if self.changes else []
         lines += [f"  before     {recipe.measured}"] if recipe.measured else []
         lines += [f"  protocol   {recipe.protocol}"] if recipe.protocol else []
+        lines += [f"  data       {self.data.hash}", f"             {self.data.verdict}"]
         return "\n".join([*lines, f"  model      {self.folder}"])
 
 
@@ -146,6 +148,10 @@ def reproduce(
     assert target.file is not None
     recipe = read_recipe(target.file)
     _check_files(recipe, Path(data))
+    read = recipe_data(path, Path(data))
+    assert read is not None  # a config names its files
+    if not quiet:
+        print(read, file=sys.stderr, flush=True)
     target.configure(overrides)  # report mistakes before a folder is made
     folder = new_folder(out, path.stem)
     files = prepare_files(recipe, Path(data), folder.with_name(f"{folder.name}-data"))
@@ -159,7 +165,7 @@ def reproduce(
     if recipe.metric not in scores:
         raise unknown_name("metric", recipe.metric, scores)
     facts = _device(model), config.train.seed, tuple(overrides), model.num_parameters, folder
-    return Outcome(path.stem, recipe, scores, minutes, *facts)
+    return Outcome(path.stem, recipe, scores, minutes, *facts, read)
 
 
 def run_script(path: Path, data: str | Path, device: str) -> int:

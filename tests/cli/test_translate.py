@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,10 @@ def test_draws_keep_to_what_was_asked(folder: Path, tmp_path: Path) -> None:
     assert call("run", folder, *drawing, "--picture", tmp_path / "a.png")[0] == 0  # where the first of them looked
 
 
+def two_targets(folder: Path) -> list[Any]:
+    return ["--target", folder / "a.tgt", "--target", folder / "b.tgt"]
+
+
 def test_scores(folder: Path, file: Path, tmp_path: Path) -> None:
     code, out, _ = call("eval", folder, file, "--json")
     scores = json.loads(out)
@@ -109,6 +114,10 @@ def test_scores(folder: Path, file: Path, tmp_path: Path) -> None:
     (tmp_path / "a.src").write_text("".join(f"{s}\n" for s, _ in numbers()))
     (tmp_path / "a.tgt").write_text("".join(f"{t}\n" for _, t in numbers()))
     assert call("eval", folder, tmp_path / "a.src", "--target", tmp_path / "a.tgt")[1] == said
+    (tmp_path / "b.tgt").write_text("nothing\n" * len(numbers()))
+    both = json.loads(call("eval", folder, tmp_path / "a.src", *two_targets(tmp_path), "--json")[1])
+    assert (both["references"], both["exact_match"]) == (2 * len(numbers()), scores["exact_match"])
+    assert both["bleu_signature"].startswith("nrefs:2|")
     assert read_about(folder / "best.safetensors").scores["exact_match"] == pytest.approx(scores["exact_match"])
 
 

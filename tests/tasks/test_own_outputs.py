@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,21 @@ def test_padding_is_never_fed_back() -> None:
     assert torch.equal(_read(family, settings)[~family.real], family.inputs[~family.real])
 
 
+def test_both_passes_over_an_example_read_the_same() -> None:
+    """With consistency every example is twice in a batch."""
+    family = plain_translator()
+    batch = replace(
+        family.batch,
+        inputs=family.batch.inputs.repeat(2, 1),
+        lengths=torch.cat([family.batch.lengths] * 2),  # type: ignore[list-item]
+        more={name: torch.cat([value, value]) for name, value in family.batch.more.items()},
+    )
+    settings = training(family, {"teacher_forcing": "never", "consistency": 1.0}).settings
+    read = with_guesses(family.network, batch, Training(settings)).more["target_inputs"]
+    assert torch.equal(read[:3], read[3:])
+    assert not torch.equal(read[:3], family.inputs)
+
+
 def test_outputs_are_those_of_the_network_as_it_writes() -> None:
     """Without dropout, while the loss has it."""
     family = recurrent_language()
@@ -189,8 +205,8 @@ FRACTION = {
         (
             "translate",
             STEPWISE,
-            "train.teacher_forcing=never does nothing for model.kind=stepwise, which never reads what it wrote. "
-            "Use train.teacher_forcing=always, or another model.kind.",
+            "train.teacher_forcing='never' does nothing here: it belongs to model.kind other than stepwise, and "
+            "model.kind is stepwise. Leave it out.",
         ),
         (
             "generate",

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled import UserError, api
+from unrolled.jobs import TrainingJob
 from unrolled.training import Forcing, ForcingSettings, own_share, with_own_guesses
 from unrolled.training.forcing import fed_back, own_places, picked
 
@@ -64,7 +65,9 @@ def test_settings_of_before_mean_the_same() -> None:
     assert (old.feedback, old.pick, old.own_share(0.3)) == ("parallel", "sample", 0.3)
 
 
-OWN = "never, share, switch, linear, exponential or inverse_sigmoid"
+ALWAYS = (
+    "does nothing here: it belongs to train.teacher_forcing other than always, and train.teacher_forcing is always."
+)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +75,8 @@ OWN = "never, share, switch, linear, exponential or inverse_sigmoid"
     [
         (
             {"forced_share": 0.5},
-            "train.forced_share=0.5: it belongs to train.teacher_forcing=share, and train.teacher_forcing is always. "
-            "Set both, or neither",
+            "train.forced_share=0.5 does nothing here: it belongs to train.teacher_forcing=share, and "
+            "train.teacher_forcing is always. Leave it out.",
         ),
         (
             {"teacher_forcing": "share"},
@@ -85,22 +88,16 @@ OWN = "never, share, switch, linear, exponential or inverse_sigmoid"
         ),
         (
             {"teacher_forcing": "linear", "switch_step": 9},
-            "train.switch_step=9: it belongs to train.teacher_forcing=switch, and train.teacher_forcing is linear. "
-            "Set both, or neither",
+            "train.switch_step=9 does nothing here: it belongs to train.teacher_forcing=switch, and "
+            "train.teacher_forcing is linear. Leave it out.",
         ),
         (
             {"teacher_forcing": "switch", "switch_step": 9, "switch_epoch": 1},
-            "train.switch_epoch=1: train.switch_step=9 is set too. Use one of them",
+            "train.switch_epoch=1 does nothing here: it belongs to train.switch_step=none, and train.switch_step is 9. "
+            "Leave it out.",
         ),
-        (
-            {"feedback": "steps"},
-            "train.feedback='steps': train.teacher_forcing=always reads no own outputs. "
-            f"Use train.teacher_forcing={OWN}",
-        ),
-        (
-            {"pick": "argmax"},
-            f"train.pick='argmax': train.teacher_forcing=always reads no own outputs. Use train.teacher_forcing={OWN}",
-        ),
+        ({"feedback": "steps"}, f"train.feedback='steps' {ALWAYS} Leave it out."),
+        ({"pick": "argmax"}, f"train.pick='argmax' {ALWAYS} Leave it out."),
         (
             {"teacher_forcing": "sometimes"},
             "Unknown train.teacher_forcing 'sometimes'. Choices: always, exponential, inverse_sigmoid, linear, never, "
@@ -114,7 +111,7 @@ OWN = "never, share, switch, linear, exponential or inverse_sigmoid"
 )
 def test_mistakes(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError) as caught:
-        api.configure("translate", [], {f"train.{key}": value for key, value in changes.items()})
+        TrainingJob(api.configure("translate", [], {f"train.{key}": value for key, value in changes.items()}))
     assert str(caught.value) == message
 
 

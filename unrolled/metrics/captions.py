@@ -6,9 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from unrolled.metrics.translation import same_text
+from unrolled.metrics.translation import reference_columns, same_text
 
 NGRAMS = 4
 SIGMA = 6.0  # of the Gaussian on the difference of lengths
@@ -43,9 +42,7 @@ def caption_scores(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    most = max(map(len, references), default=1)
-    # sacrebleu's missing reference
-    columns: list[Any] = [[refs[i] if i < len(refs) else None for refs in references] for i in range(most)]
+    columns = reference_columns(references)
     metric = BLEU(tokenize=tokenize, lowercase=lowercase)
     found = metric.corpus_score(list(outputs), columns)  # counts of all orders, of which the first n are BLEU-n's
     bleu = [

@@ -53,6 +53,19 @@ def symbol_error_rate(outputs: Sequence[str], references: Sequence[str]) -> floa
     return _rate(words.substitutions, words.deletions, words.insertions, words.hits)
 
 
+def nearest_error_rate(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """`symbol_error_rate` against the reference of each output that it is nearest to, by its own error rate.
+
+    >>> nearest_error_rate(["T AH M AA T OW"], [["T AH M EY T OW", "T AH M AA T OW"]])
+    0.0
+    """
+    nearest = [
+        refs[0] if len(refs) == 1 else min(refs, key=lambda one: symbol_error_rate([output], [one]))
+        for output, refs in zip(outputs, references, strict=True)
+    ]
+    return symbol_error_rate(outputs, nearest)
+
+
 def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
     """The share of texts without an error."""
     return sum(a == b for a, b in zip(outputs, references, strict=True)) / len(outputs) if outputs else 1.0

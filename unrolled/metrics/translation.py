@@ -41,30 +41,47 @@ def bleu_tokenizer(references: Sequence[str], *, symbols: bool = False) -> str:
 def translation_scores(
     outputs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a", lowercase: bool = False
 ) -> TranslationScores:
-    """Scores of outputs; `references` are one or more lists, each as long as the outputs.
+    """Scores of outputs; `references` are one or more for each of them, by sacrebleu's rules for several references.
 
-    >>> scores = translation_scores(["the cat sat on the mat"], [["the cat sat on a mat"]])
+    >>> scores = translation_scores(["the cat sat on the mat"], [["the cat sat on a mat", "the cat is on the mat"]])
     >>> round(scores.bleu, 1), scores.exact_match
-    (53.7, 0.0)
+    (70.7, 0.0)
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
     bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
-    columns = [list(column) for column in references]
+    columns = reference_columns(references)
     total = bleu.corpus_score(list(outputs), columns).score
     chrf = CHRF(lowercase=lowercase).corpus_score(list(outputs), columns).score
     ter = TER(case_sensitive=not lowercase).corpus_score(list(outputs), columns).score
-    right = sum(any(same_text(output, column[i], lowercase) for column in columns) for i, output in enumerate(outputs))
-    return TranslationScores(total, str(bleu.get_signature()), chrf, ter, right / max(1, len(outputs)))
+    exact = exact_share(outputs, references, lowercase)
+    return TranslationScores(total, str(bleu.get_signature()), chrf, ter, exact)
 
 
-def bleu_of(outputs: Sequence[str], references: Sequence[str], *, tokenize: str, lowercase: bool) -> float:
-    """Corpus BLEU with one reference each."""
+def reference_columns(references: Sequence[Sequence[str]]) -> list[Any]:
+    """References by row as sacrebleu's columns: the first of every row, the second, …; None where a row has fewer.
+
+    >>> reference_columns([["a", "b"], ["c"]])
+    [['a', 'c'], ['b', None]]
+    """
+    most = max(map(len, references), default=1)
+    return [[refs[i] if i < len(refs) else None for refs in references] for i in range(most)]
+
+
+def exact_share(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool) -> float:
+    """The share of outputs that equal one of their references."""
+    pairs = zip(outputs, references, strict=True)
+    return sum(any(same_text(o, one, lowercase) for one in refs) for o, refs in pairs) / max(1, len(outputs))
+
+
+def bleu_of(outputs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str, lowercase: bool) -> float:
+    """Corpus BLEU; `references` are one or more for each output."""
     from sacrebleu.metrics.bleu import BLEU
 
-    score: float = BLEU(tokenize=tokenize, lowercase=lowercase).corpus_score(list(outputs), [list(references)]).score
+    bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
+    score: float = bleu.corpus_score(list(outputs), reference_columns(references)).score
     return score
 
 
@@ -77,7 +94,12 @@ def chrf_of(outputs: Sequence[str], references: Sequence[str], *, lowercase: boo
 
 
 def by_length(
-    lengths: Sequence[int], outputs: Sequence[str], references: Sequence[str], *, tokenize: str, lowercase: bool
+    lengths: Sequence[int],
+    outputs: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str,
+    lowercase: bool,
 ) -> dict[str, dict[str, Any]]:
     """BLEU and exact matches by the number of source tokens: "6-10" → its scores.
 
@@ -91,7 +113,7 @@ def by_length(
         if not rows:
             continue
         some, right = [outputs[i] for i in rows], [references[i] for i in rows]
-        exact = sum(same_text(a, b, lowercase) for a, b in zip(some, right, strict=True)) / len(rows)
+        exact = exact_share(some, right, lowercase)
         name = str(start) if width == 1 else f"{start}-{start + width - 1}"
         bleu = bleu_of(some, right, tokenize=tokenize, lowercase=lowercase)
         table[name] = {"bleu": bleu, "exact_match": exact, "sentences": len(rows)}

@@ -41,7 +41,8 @@ class TranslatorSettings(Section):
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
         "sinusoidal",
         json_schema_extra=TRANSFORMER,
-        description="transformer: encoding of positions; the last four are for comparison.",
+        description="transformer: encoding of positions; the last four are for comparison. fraction is the encoder's: "
+        "a decoder does not know how long its text will be, and takes sinusoidal.",
     )
     norm_first: bool = Field(
         True,

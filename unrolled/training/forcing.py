@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from unrolled.config import Section, but, only
 
 Forcing = Literal["always", "linear", "exponential", "inverse_sigmoid", "share", "switch", "never"]
+OWN_OUTPUTS = only(teacher_forcing=but("always"))
 TokenRun = Callable[[Tensor, Any, int], tuple[Tensor, Any]]
 """tokens (B,), the state and the step's number → scores of the next token (B, V) and the new state."""
 
@@ -33,52 +34,38 @@ class ForcingSettings(Section):
         ge=0,
         le=1,
         validate_default=True,
+        json_schema_extra=only(teacher_forcing="share"),
         description="teacher_forcing=share: the probability that a step reads the true past.",
     )
     switch_step: int | None = Field(
-        None, ge=1, description="teacher_forcing=switch: updates on the true past, then the model's own outputs."
+        None,
+        ge=1,
+        json_schema_extra=only(teacher_forcing="switch"),
+        description="teacher_forcing=switch: updates on the true past, then the model's own outputs.",
     )
     switch_epoch: int | None = Field(
-        None, ge=1, description="The same in epochs; none, and no switch_step: half of the run."
+        None,
+        ge=1,
+        json_schema_extra=only(teacher_forcing="switch", switch_step=None),
+        description="The same in epochs; none, and no switch_step: half of the run.",
     )
     feedback: Literal["parallel", "steps"] = Field(
         "parallel",
+        json_schema_extra=OWN_OUTPUTS,
         description="Own outputs: steps feeds them back one by one, each made from what the model has read; parallel, "
         "an approximation, makes all at once from one run on the true past.",
     )
     pick: Literal["argmax", "sample"] = Field(
-        "sample", description="Own outputs: a token sampled from the distribution, or the likeliest."
+        "sample",
+        json_schema_extra=OWN_OUTPUTS,
+        description="Own outputs: a token sampled from the distribution, or the likeliest.",
     )
 
     @field_validator("forced_share")
     @classmethod
-    def _belongs_to_share(cls, value: float | None, info: ValidationInfo) -> float | None:
-        forcing = info.data.get("teacher_forcing", "share")
-        if value is not None and forcing != "share":
-            raise ValueError(_belonging("share", forcing))
+    def _given_for_share(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is None and info.data.get("teacher_forcing") == "share":
             raise ValueError("train.teacher_forcing=share needs it: a probability from 0 to 1, such as 0.5")
-        return value
-
-    @field_validator("switch_step", "switch_epoch")
-    @classmethod
-    def _belongs_to_switch(cls, value: int | None, info: ValidationInfo) -> int | None:
-        forcing = info.data.get("teacher_forcing", "switch")
-        if value is not None and forcing != "switch":
-            raise ValueError(_belonging("switch", forcing))
-        if value is not None and info.field_name == "switch_epoch" and info.data.get("switch_step") is not None:
-            raise ValueError(f"train.switch_step={info.data['switch_step']} is set too. Use one of them")
-        return value
-
-    @field_validator("feedback", "pick")
-    @classmethod
-    def _has_own_outputs(cls, value: str, info: ValidationInfo) -> str:
-        usual = cls.model_fields[info.field_name or ""].default
-        if value != usual and info.data.get("teacher_forcing") == "always":
-            raise ValueError(
-                "train.teacher_forcing=always reads no own outputs. Use train.teacher_forcing=never, share, switch, "
-                "linear, exponential or inverse_sigmoid"
-            )
         return value
 
     def own_share(self, done: float, step: int = 0, epoch: int = 0) -> float:
@@ -104,10 +91,6 @@ class ForcingSettings(Section):
         """True if the share depends on the number of the run's updates."""
         at_half = self.teacher_forcing == "switch" and self.switch_step is None and self.switch_epoch is None
         return at_half or self.teacher_forcing in ("linear", "exponential", "inverse_sigmoid")
-
-
-def _belonging(owner: str, forcing: str) -> str:
-    return f"it belongs to train.teacher_forcing={owner}, and train.teacher_forcing is {forcing}. Set both, or neither"
 
 
 def own_share(schedule: Forcing, done: float) -> float:

@@ -10,6 +10,7 @@ from unrolled.config import Section, but, only
 from unrolled.models.forecaster import ForecasterSettings
 from unrolled.tasks.forecast.read import ForecastData
 from unrolled.training import ForcingSettings, TrainSettings
+from unrolled.training.forcing import OWN_OUTPUTS
 
 
 class ForecastTraining(ForcingSettings, TrainSettings):
@@ -20,7 +21,9 @@ class ForecastTraining(ForcingSettings, TrainSettings):
     window: int = Field(100, ge=1, description="Steps of a series between updates, and that gradients go back.")
     stateful: bool = Field(True, description="Carry the state from one window to the next; false: windows stand alone.")
     pick: Literal["point", "sample"] = Field(  # type: ignore[assignment]  # of numbers, not of tokens
-        "point", description="Own outputs: the point forecast, or a sample of the distribution (gaussian, bernoulli)."
+        "point",
+        json_schema_extra=OWN_OUTPUTS,
+        description="Own outputs: the point forecast, or a sample of the distribution (gaussian, bernoulli).",
     )
     free_running: bool = Field(
         False, description="Choose the best model by roll-outs on its own predictions, not by its next step."

@@ -83,7 +83,7 @@ class Streams:
     formats: dict[int, TimeFormat] = field(default_factory=dict)  # of the times of a source
 
     def __post_init__(self) -> None:
-        self.new = RowStream(self.model)
+        self.new = RowStream(self.model, whole=True)
 
     def feed(self, row: SeriesRow) -> tuple[RowStream, Numbers]:
         key = (row.source, row.series)
@@ -145,10 +145,29 @@ def _as_they_come(
     streams: Streams, rows: Iterator[SeriesRow], lines: ForecastLines, steps: int | None, interval: float | None
 ) -> Iterator[str]:
     names = streams.model.assets.roles.outputs
+    if not streams.new.causal:
+        yield from _at_the_end(streams, list(rows), lines, interval)
+        return
     for row in rows:
         stream, values = streams.feed(row)
         if steps is None:
             yield lines(row.cells, _records(stream, names, values, interval)[0])
+
+
+def _at_the_end(
+    streams: Streams, rows: Sequence[SeriesRow], lines: ForecastLines, interval: float | None
+) -> Iterator[str]:
+    """An answer for each row, in their order; each series is read as a whole, from both ends."""
+    series: dict[tuple[int, str], list[SeriesRow]] = {}
+    for row in rows:
+        series.setdefault((row.source, row.series), []).append(row)
+    found = {}
+    for key, given in series.items():
+        stream = streams.open[key] = streams.new.another()
+        values = stream.feed(np.stack([row.values for row in given]))
+        found[key] = iter(_records(stream, streams.model.assets.roles.outputs, values, interval))
+    for row in rows:
+        yield lines(row.cells, next(found[row.source, row.series]))
 
 
 def _of_file(streams: Streams, sheet: Sheet, lines: ForecastLines, interval: float | None) -> Iterator[str]:

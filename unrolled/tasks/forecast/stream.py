@@ -32,12 +32,18 @@ class Interval(NamedTuple):
 class RowStream:
     """A model that is fed rows as they come, one or several at a time; how they are cut changes no bit.
 
-    What it keeps, the state of the layers and the last rows, does not grow. Each row is a step of its own.
+    What it keeps, the state of the layers and the last rows, does not grow. Each row is a step of its own. A model that
+    reads in both directions is fed a `whole` series at once.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, whole: bool = False) -> None:
         assert isinstance(model.network, Forecaster)
         self._network: Forecaster = model.network.eval()
+        if not self._network.causal and not whole:
+            raise UserError(
+                "This model reads from both ends, and needs the end of its input.",
+                "Train with model.bidirectional=false; or give whole series: predict, or `unrolled run` with a file.",
+            )
         self._frame: ColumnScaling = model.assets
         self._step = ForecastStepper(self._network)
         self.restart()
@@ -48,6 +54,11 @@ class RowStream:
     def __exit__(self, *_: object) -> None:
         return None
 
+    @property
+    def causal(self) -> bool:
+        """True if a row's answer depends on no later row."""
+        return self._network.causal
+
     def restart(self) -> None:
         """A new sequence begins."""
         self._state: Any = None
@@ -57,7 +68,7 @@ class RowStream:
         self._estimates: Tensor | None = None  # of the last feed
         self._single = False
         self.details: dict[str, Numbers] = {}  # of the last feed, shaped as what it returned: deviation, quantiles
-        if self._frame.start_row:
+        if self._frame.start_row and self._network.causal:
             self._advance(self._frame.start_features())
 
     def another(self) -> RowStream:
@@ -72,6 +83,8 @@ class RowStream:
         features, self._last = self._frame.inputs(values, self._last)
         if not len(features):
             return np.zeros((0, len(self._frame.roles.targets)))
+        if not self._network.causal:
+            return self._read(self._whole(features), single)
         parts = [self._advance(features[i : i + AT_ONCE]) for i in range(0, len(features), AT_ONCE)]
         return self._read(parts[0] if len(parts) == 1 else torch.cat(parts), single)
 
@@ -127,7 +140,7 @@ class RowStream:
 
     def _network_state(self) -> tuple[Tensor, ...]:
         """The state as the network takes it, batch first."""
-        if not self._step.on_cpu:
+        if not self._step.packed:
             return tuple(self._state)
         past, carried = self._state
         return (*carried, torch.from_numpy(past)[None])
@@ -145,6 +158,14 @@ class RowStream:
         estimates, self._state = self._step(features, self._state)
         self.estimate, self._features = estimates[-1], features[-1:]
         return estimates
+
+    def _whole(self, features: NDArray[np.float32]) -> Tensor:
+        """The estimates for the rows of a whole series, read from both ends."""
+        assert self._state is None, "a series that is read from both ends has one piece"
+        start = int(self._frame.start_row)
+        if start:
+            features = np.concatenate([self._frame.start_features(), features])
+        return self._advance(features)[start:]
 
     def _read(self, estimates: Tensor, single: bool) -> Numbers:
         """Estimates (n, horizons, K, P) in the data's own units."""

@@ -13,7 +13,7 @@ from unrolled.data.readers.series.read_series import Numbers
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
-from unrolled.see import Forecasts, ModelTrace, Part, Probe, check_memory
+from unrolled.see import Forecasts, ModelTrace, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.forecast.describe import ADDS_NOTHING, adds_nothing
 from unrolled.tasks.forecast.layout import frame_of
@@ -21,6 +21,7 @@ from unrolled.tasks.forecast.read import Table
 from unrolled.tasks.forecast.rows import rows_of
 from unrolled.tasks.forecast.stream import as_rows
 from unrolled.tasks.runner import Request
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, attention_of, parts_of
 from unrolled.tasks.tracer import Example, Tracer, nth
 
 OPTIONS = (HIDE, TRUTH, TARGET)
@@ -82,7 +83,7 @@ def trace_rows(
     if frame.start_row:
         features, names = np.concatenate([frame.start_features(), features]), ["start", *names]
     probe = Probe(names, hide)
-    estimate, trace = network.trace(torch.from_numpy(features)[None].to(device), probe)
+    estimate, seen = network.trace(torch.from_numpy(features)[None].to(device), probe)
     came = _scaled_truth(frame, rows, truth)
     wanted = _wanted(frame, came, len(names)).to(device)
     known = not bool(wanted.isnan().all())
@@ -97,11 +98,12 @@ def trace_rows(
         ("" if frame.roles.aligned or true else "then ") + _some(shown),
         names,
         losses,
-        (Part("", names, trace),),
+        parts_of(seen, names),
         {"input": probe},
         aligned="",
+        attention=attention_of(seen, names),
         reasons={
-            "gates": "A vanilla RNN has no gates.",
+            **(NO_GATES if seen.trace is not None else TRANSFORMER),
             "attention": "A recurrent forecaster has no attention.",
             "beams": "Numbers are not searched for: there is no beam.",
         },

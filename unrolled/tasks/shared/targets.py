@@ -69,4 +69,6 @@ def with_guesses(network: Any, batch: Batch, training: Training) -> Batch:
                 return step.scores, step.state
 
             inputs = fed_back(run, state, inputs, own_places(real_tokens(batch), share), settings.pick)
+        if settings.consistency:  # both passes over an example read the same
+            inputs = inputs[: len(inputs) // 2].repeat(2, 1)
     return replace(batch, more={**batch.more, "target_inputs": inputs})

@@ -16,9 +16,9 @@ from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.models.inputs import WordInput
 from unrolled.models.tagger import Tagger
-from unrolled.see import ModelTrace, Part, Probe, check_memory
+from unrolled.see import ModelTrace, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
-from unrolled.tasks.shared.trace import NO_GATES
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, attention_of, parts_of
 from unrolled.tasks.tag.assets import TagAssets
 from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.predict import examples_of, frames_of_input, sentence_of_input
@@ -94,7 +94,7 @@ def trace_tagger(
     network.eval()
     check_memory(len(words), network, "frames" if assets.frames else "words")
     probe = Probe(words, hide)
-    scores, trace = network.trace(batch, probe)
+    scores, seen = network.trace(batch, probe)
     (path,) = network.decode(batch, scores)
     chances = network.marginals(scores.float(), batch.lengths)[0]  # (T, K)
     answered = assets.names(path)
@@ -116,12 +116,13 @@ def trace_tagger(
         " ".join(said),
         asked if follow else said,
         losses,
-        (Part("", words, trace),),
+        parts_of(seen, words),
         {"input": probe},
         guesses,
         aligned="",
+        attention=attention_of(seen, words),
         reasons={
-            **NO_GATES,
+            **(NO_GATES if seen.trace is not None else TRANSFORMER),
             "attention": "A recurrent tagger has no attention.",
             "beams": "Tags are found exactly, by Viterbi or one by one: there is no beam.",
         },

@@ -54,7 +54,8 @@ class TranslateData(Section):
     target_column: str | None = Field(
         None,
         json_schema_extra=TABLE,
-        description="Name or number of the target's column; none: by its usual names, 2 in a .tsv without names.",
+        description="Name or number of the target's column, or several with commas; none: by its usual names, 2 in a "
+        ".tsv without names.",
     )
     level: Level = Field(
         "auto",

@@ -19,7 +19,12 @@ PREDICT = tuple(
 )
 RUN = (*PREDICT, replace(PICTURE, help="Draw the attention of one input"))
 EVAL = (
-    Option("target", "The target texts, where FILE holds only sources", metavar="FILE"),
+    Option(
+        "target",
+        "The target texts, where FILE holds only sources; repeatable, for several references",
+        tuple,
+        metavar="FILE",
+    ),
     Option("picture", "Draw BLEU by source length, .png or .svg", metavar="FILE", only="command line"),
     Option(
         "others",

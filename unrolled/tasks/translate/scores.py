@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from unrolled.data import Pair
+from unrolled.metrics.phones import error_rate_name
+from unrolled.metrics.recognition import nearest_error_rate
 from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
 from unrolled.model import Model
 from unrolled.tasks.shared.free_run import FreeRun, samples
@@ -20,25 +22,34 @@ from unrolled.training import Evaluation
 
 
 def score_file(model: Model, pairs: Sequence[Pair], options: WritingOptions = WritingOptions()) -> dict[str, Any]:  # noqa: B008, it is frozen
-    """Translate every source and compare the results with the targets."""
+    """Translate every source and compare the results with the targets, one or more for each."""
     assets: TranslateAssets = model.assets
     outputs = translate(model, [pair.source for pair in pairs], options)
-    texts, references = [output.text for output in outputs], [pair.target for pair in pairs]
-    lowercase = assets.target.tokenizer.lowercase
-    tokenize = bleu_tokenizer(references, symbols=assets.target.tokenizer.level == "symbols")
-    scores = translation_scores(texts, [references], tokenize=tokenize, lowercase=lowercase)
+    texts, references = [output.text for output in outputs], [pair.targets for pair in pairs]
+    tokenizer = assets.target.tokenizer
+    lowercase, symbols = tokenizer.lowercase, tokenizer.level == "symbols"
+    tokenize = bleu_tokenizer([pair.target for pair in pairs], symbols=symbols)
+    scores = translation_scores(texts, references, tokenize=tokenize, lowercase=lowercase)
     sources = [assets.source.ids(pair.source) for pair in pairs]
     lengths = [source_length(assets.source, pair.source) for pair in pairs]
     return {
         **asdict(scores),
+        **(symbol_scores(texts, references, assets.target) if symbols else {}),
         "search": named(options),
         "pairs": len(pairs),
+        **({"references": total} if (total := sum(map(len, references))) > len(pairs) else {}),
         "empty": sum(pair.empty for pair in pairs),
         "not_ended": sum(not output.ended for output in outputs),
         "longer_than_training": sum(len(ids) + 1 > assets.longest_source for ids in sources),
         "unknown_tokens": sum(map(assets.source.count_unknown, sources)),
         "by_length": by_length(lengths, texts, references, tokenize=tokenize, lowercase=lowercase),
     }
+
+
+def symbol_scores(outputs: Sequence[str], references: Sequence[Sequence[str]], side: Side) -> dict[str, float]:
+    """The error rate of symbols by its name: `phone_error_rate`, or `label_error_rate` if they are not phones."""
+    names = side.tokenizer.vocabulary.tokens[len(side.tokenizer.vocabulary.specials) :]
+    return {error_rate_name(names): nearest_error_rate(outputs, references)}
 
 
 def source_length(side: Side, text: str) -> int:
@@ -66,11 +77,13 @@ def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> Evaluation:
     outputs = run.texts
     references = [assets.target.text(target.tolist()) for _, target in pairs]
     lowercase = assets.target.tokenizer.lowercase
-    tokenize = bleu_tokenizer(references, symbols=assets.target.tokenizer.level == "symbols")
+    symbols = assets.target.tokenizer.level == "symbols"
+    tokenize = bleu_tokenizer(references, symbols=symbols)
     scores = {
-        "bleu": bleu_of(outputs, references, tokenize=tokenize, lowercase=lowercase),
+        "bleu": bleu_of(outputs, [[one] for one in references], tokenize=tokenize, lowercase=lowercase),
         "chrf": chrf_of(outputs, references, lowercase=lowercase),
         "exact_match": sum(a == b for a, b in zip(outputs, references, strict=True)) / len(outputs),
+        **(symbol_scores(outputs, [[one] for one in references], assets.target) if symbols else {}),
         **run.rates(),
     }
     return Evaluation(scores, samples(references, outputs, [assets.source.text(one.tolist()) for one, _ in pairs]))

@@ -12,7 +12,7 @@ from torch import nn
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, Pair, held_out, read_pairs, read_parallel
 from unrolled.data.demo.pronunciations import PRONUNCIATIONS, embedded_pronunciations
-from unrolled.data.readers.pairs import without_empty
+from unrolled.data.readers.pairs import each_target, without_empty
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.translator import translator
@@ -68,11 +68,11 @@ class Translate(Task):
         if pairs is None:
             pairs, source = embedded_pronunciations(), PRONUNCIATIONS
         held, _ = _named_pairs(settings, "valid")
-        train, empty = without_empty(pairs)
+        train, empty = without_empty(_all_targets(pairs))
         if not train:
             raise UserError(f"{source} holds no pair with something on both sides.", "Give pairs: source TAB target.")
         if held is not None:
-            valid, emptied = without_empty(held)
+            valid, emptied = without_empty(_all_targets(held))
             empty += emptied
             if not valid:
                 raise UserError("The validation data holds no pair with something on both sides.", "Give pairs.")
@@ -106,7 +106,6 @@ class Translate(Task):
         settings = config.train
         encoded = assets.encoded(examples)
         if training:
-            _check_own_outputs(config)
             encoded = _short_enough(encoded, config.data)
 
         def collate(part: list[tuple[Ids, Ids]]) -> Batch:
@@ -141,15 +140,18 @@ class Translate(Task):
     def evaluate_file(
         self,
         model: Model,
-        path: str | Path | tuple[str | Path, str | Path],
-        target: str | Path | None = None,
+        path: str | Path | tuple[str | Path, ...],
+        target: str | Path | Sequence[str | Path] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        """Scores on a table of pairs, or on two files, sources and targets. Empty lines count like all others."""
+        """Scores on a table of pairs, or on two files, sources and targets; several targets are references alike.
+
+        Empty lines count like all others.
+        """
         assert isinstance(model.config, TranslateConfig)
         settings = model.config.data
         if target is not None and not isinstance(path, tuple):
-            path = (path, target)
+            path = (path, *([target] if isinstance(target, (str, Path)) else target))
         if isinstance(path, tuple):
             pairs = read_parallel(*path)
         else:
@@ -181,6 +183,14 @@ def _named_pairs(settings: TranslateData, which: str) -> tuple[list[Pair] | None
     return read_pairs(table, **columns), str(table)
 
 
+def _all_targets(pairs: Sequence[Pair]) -> list[Pair]:
+    """A pair for each target, with a note if sources have several."""
+    several = sum(len(pair.targets) > 1 for pair in pairs)
+    if several:
+        note(f"{several:,} of {len(pairs):,} sources have several targets: each makes a pair.")
+    return each_target(pairs)
+
+
 def _reading(data: TranslateData, side: SideSettings) -> Reading:
     """The settings of one side: its own, else those of both."""
     return Reading(
@@ -190,16 +200,6 @@ def _reading(data: TranslateData, side: SideSettings) -> Reading:
         data.lowercase,
         side.normalize,
     )
-
-
-def _check_own_outputs(config: TranslateConfig) -> None:
-    """Raise if the model is to read its own outputs and reads no target at all."""
-    forcing = config.train.teacher_forcing
-    if config.model.kind == "stepwise" and forcing != "always":
-        raise UserError(
-            f"train.teacher_forcing={forcing} does nothing for model.kind=stepwise, which never reads what it wrote.",
-            "Use train.teacher_forcing=always, or another model.kind.",
-        )
 
 
 def _short_enough(encoded: list[tuple[Ids, Ids]], settings: TranslateData) -> list[tuple[Ids, Ids]]:

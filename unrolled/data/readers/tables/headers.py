@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,12 @@ class Wanted:
     roles: Sequence[str]
     beside: Sequence[str] = ()
     keep: Sequence[str] = ()
+    alike: str = ""  # a regular expression: columns with such names are kept too
     places: Sequence[int] | None = None  # columns of the roles in a file without header, from 1; None: in their order
+
+    def further(self, names: Iterable[str]) -> list[str]:
+        """The names of the columns that are kept for what they are called."""
+        return [name for name in names if self.alike and re.fullmatch(self.alike, name.strip().lower())]
 
     @property
     def numbers(self) -> list[int | None]:

@@ -38,6 +38,7 @@ def read_table(
     *,
     keep: Sequence[str] = (),
     beside: Sequence[str] = (),
+    alike: str = "",
 ) -> list[Row]:
     """Read the wanted columns of every row.
 
@@ -49,8 +50,9 @@ def read_table(
     also: suffixes that the caller reads itself, for the error about an unknown suffix.
     keep: names or numbers of the columns in `Row.kept`.
     beside: roles that are not read but whose names also identify a header.
+    alike: a regular expression; columns with such names are in `Row.kept` too, where a row has them.
     """
-    return _rows(Wanted(Path(path), columns, roles, beside, keep), also)
+    return _rows(Wanted(Path(path), columns, roles, beside, keep, alike), also)
 
 
 def _table_suffix(path: Path, also: Sequence[str]) -> str:
@@ -136,6 +138,7 @@ def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
     _check_widths(path, rows, max(layout.positions) + 1, separator)
     names = [cell.strip() for cell in rows[0][1]] if rows else []
     kept = [(name, kept_at(wanted, names if layout.header else [], len(names), name)) for name in wanted.keep]
+    kept += [(name, names.index(name)) for name in wanted.further(names if layout.header else [])]
     body = rows[1:] if layout.header else rows
     if layout.header and any(row == rows[0][1] for _, row in body):
         again = [number for number, row in body if row == rows[0][1]]
@@ -167,7 +170,7 @@ def _records(wanted: Wanted, suffix: str) -> Iterator[Row]:
     if suffix == ".parquet":
         schema = open_parquet(path).schema_arrow.names
         columns = _record_columns(wanted, schema, str(path), lambda name: _inside(name, schema) is not None)
-        top = [_inside(name, schema) or name for name in (*columns, *wanted.keep)]
+        top = [_inside(name, schema) or name for name in (*columns, *wanted.keep, *wanted.further(schema))]
         records = parquet_records(path, list(dict.fromkeys(top)))
     else:
         records = json_records(path)
@@ -179,7 +182,8 @@ def _records(wanted: Wanted, suffix: str) -> Iterator[Row]:
         records = chain([first], records)
     for place, record in records:
         values = [_value(record, column, place, role) for column, role in zip(columns, wanted.roles, strict=True)]
-        yield Row(tuple(values), place, {name: _value(record, name, place, None) for name in wanted.keep})
+        kept = (*wanted.keep, *wanted.further(map(str, record)))
+        yield Row(tuple(values), place, {name: _value(record, name, place, None) for name in kept})
 
 
 def _record_columns(
