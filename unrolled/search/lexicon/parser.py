@@ -174,7 +174,7 @@ class SentenceParser:
         return self._children_of(follows, place).word_tokens
 
     def _children_of(self, follows: bool, place: SpellingPlace) -> _Children:
-        """What follows a place of the lexicon; kept, since it is the same after all words."""
+        """The tokens after a place of the lexicon; kept, since they are the same after all words."""
         if (follows, place) not in self._children:
             lexicon, ahead = self._lexicons[follows], self._ahead[follows]
             graph, before = lexicon.graph, ahead(place)
@@ -190,7 +190,7 @@ class SentenceParser:
         return self._children[follows, place]
 
     def _word_gains(self, state: Any, words: Sequence[str]) -> NDArray[np.float64]:
-        """What the end of each of several words adds."""
+        """The gain of the end of each of several words."""
         if self.lm is None:
             return np.full(len(words), self.weights.word_bonus)
         if isinstance(self.lm, NGram):
