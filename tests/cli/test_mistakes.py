@@ -58,6 +58,16 @@ def configs(book: Path, folder: Path, tmp: Path) -> Mistakes:
             "--set: model.bidirectional=true: a language model cannot be bidirectional: its backward half would read "
             "the tokens it has to predict. For a model that writes from right to left use data.direction=backward",
         ),
+        "bidirectional decoder": (
+            ["train", "translate", "--out", tmp / "never", "--set", "model.decoder.bidirectional=true"],
+            "--set: model.decoder.bidirectional=true: a decoder cannot be bidirectional: its backward half would read "
+            "the tokens it has to write. The encoder of a translator can: model.encoder.bidirectional",
+        ),
+        "bidirectional captioner": (
+            ["train", "caption", "--out", tmp / "never", "--set", "model.decoder.bidirectional=true"],
+            "--set: model.decoder.bidirectional=true: a decoder cannot be bidirectional: its backward half would read "
+            "the tokens it has to write. The encoder of a translator can: model.encoder.bidirectional",
+        ),
         "unknown task": (
             ["train", "genrate"],
             f"Unknown task 'genrate'. Did you mean 'generate'? Choices: {', '.join(sorted(TASKS))}.",

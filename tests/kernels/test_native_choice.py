@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 import torch
@@ -58,6 +59,32 @@ class TestChoice:
         job = cast(small(), torch.float64)
         with pytest.raises(UserError, match=r"The engine 'native' cannot do this: it computes in float32"):
             choose(job, "native")
+
+    def test_every_option_but_other_activations(self) -> None:
+        """docs/engines.md says what the engine runs; here each option of each layer is asked for by name."""
+        x = torch.randn(5, 2, 3)
+        shared: list[dict[str, Any]] = [
+            *({"layer_norm": True}, {"variational_dropout": 0.2}, {"zoneout": 0.2}, {"dropconnect": 0.2}),
+            *({"learned_state": True}, {"bias": False}, {"bidirectional": True}),
+            *({"num_layers": 2, "dropout": 0.3}, {"num_layers": 2, "combine": "mix"}),
+        ]
+        own: dict[type[Any], list[dict[str, Any]]] = {
+            unrolled.RNN: [{"nonlinearity": "tanh"}, {"nonlinearity": "relu"}],
+            unrolled.LSTM: [{"peephole": "current"}, {"peephole": "previous"}, {"proj_size": 2}],
+            unrolled.GRU: [{"reset_after": True}, {"reset_after": False}],
+        }
+        for kind, options in own.items():
+            for option in (*shared, *options):
+                layer = kind(3, 4, backend="native", **option)
+                assert layer.backend_for(x).engine == "native"
+                layer(x)[0].sum().backward()
+        for refused in (
+            lambda: unrolled.RNN(3, 4, nonlinearity="softplus", backend="native"),
+            lambda: unrolled.LSTM(3, 4, activation="relu", backend="native"),
+            lambda: unrolled.GRU(3, 4, gate_activation="hardsigmoid", backend="native"),
+        ):
+            with pytest.raises(UserError, match="it has the usual activations only"):
+                refused()(x)
 
     def test_auto_leaves_to_torch_what_it_is_faster_at(self) -> None:
         from unrolled.kernels.native_core import ISA

@@ -7,23 +7,22 @@ from typing import Any
 from pydantic import Field
 from torch import Tensor, nn
 
-from unrolled.cells import Trace
 from unrolled.config import but, only
 from unrolled.data import Batch
+from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
-from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.pooling import Pooling
 
 TEXT = only(inputs="text")
 WORDS = only({"inputs": "text", "data.level": "word"})
 
 
-class ClassifierSettings(RecurrentSettings):
+class ClassifierSettings(EncoderLayerSettings):
     """The `model` section of `classify`."""
 
-    hidden_size: int = Field(128, ge=1, description="Units per layer and direction.")
+    hidden_size: int = Field(128, ge=1, description="Units per layer and direction; width of a Transformer.")
     dropout: float = Field(0.4, ge=0, lt=1, description="Dropout of the input, between layers and before the scores.")
-    bidirectional: bool = Field(True, description="Read in both directions.")
     pool: str = Field("max", description="Pooling of the states: last, max, mean, attention; several with +.")
     ngrams: int = Field(
         32768,
@@ -61,15 +60,15 @@ class ClassifierSettings(RecurrentSettings):
 
 
 class Classifier(nn.Module):
-    """Input → recurrent layers → one vector → scores: y = W pool(h_1 … h_T) + b."""
+    """Input → recurrent layers or a Transformer → one vector → scores: y = W pool(h_1 … h_T) + b."""
 
     def __init__(self, settings: ClassifierSettings, inputs: TokenInput | WordInput | FrameInput, classes: int) -> None:
         super().__init__()
         self.input = inputs
         self.dropout = nn.Dropout(settings.dropout)
-        self.layer = recurrent_layer(settings, inputs.output_size, bidirectional=settings.bidirectional)
-        directions = 2 if settings.bidirectional else 1
-        self.pool = Pooling(settings.pool, settings.output_size * directions, directions)
+        self.layer = encoder_layers(settings, inputs.output_size)
+        directions = 2 if settings.bidirectional and settings.kind == "recurrent" else 1
+        self.pool = Pooling(settings.pool, settings.width, directions)
         self.scores = nn.Linear(self.pool.output_size, classes)
         self.ngrams: nn.EmbeddingBag | None = None
         if settings.ngrams and not isinstance(inputs, FrameInput):
@@ -90,19 +89,19 @@ class Classifier(nn.Module):
 
     def forward_from(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         """`forward` from a state of the recurrent layers, and the state after the last step."""
-        vector, state = self._read(batch, state)
+        vector, state = self._read(batch, state, self.pool)
         return self._score(vector, batch), state
 
-    def encode(self, batch: Batch) -> Tensor:
-        """The pooled vector of the sequence, (B, D)."""
-        return self._read(batch, None)[0]
+    def encode(self, batch: Batch, pool: Pooling | None = None) -> Tensor:
+        """The pooled vector of the sequence, (B, D), by the network's own pooling or another."""
+        return self._read(batch, None, pool or self.pool)[0]
 
-    def _read(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    def _read(self, batch: Batch, state: Any, pool: Pooling) -> tuple[Tensor, Any]:
         x = self.dropout(self.input(batch))
         states, state = self.layer(x, state, lengths=batch.lengths, resets=batch.resets)
-        return self.pool(states, batch.mask), state
+        return pool(states, batch.mask), state
 
-    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers; `change` is applied to the input vectors."""
-        trace: Trace = self.layer.trace(change(self.input(batch)), lengths=batch.lengths)
-        return self._score(self.pool(trace.output, batch.mask), batch), trace
+    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, LookedAt]:
+        """The scores, and a look at the layers; `change` is applied to the input vectors."""
+        seen = looked_at(self.layer, change(self.input(batch)), batch.lengths)
+        return self._score(self.pool(seen.output, batch.mask), batch), seen

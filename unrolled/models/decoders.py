@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
@@ -77,6 +77,17 @@ class WriterSettings(RecurrentSettings):
     feedforward: int = Field(
         1024, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
     )
+    bidirectional: bool = Field(False, description="Always false here: a decoder may not see what it has to write.")
+
+    @field_validator("bidirectional")
+    @classmethod
+    def _sees_no_future(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "a decoder cannot be bidirectional: its backward half would read the tokens it has to write. "
+                "The encoder of a translator can: model.encoder.bidirectional"
+            )
+        return value
 
 
 class DecoderSettings(WriterSettings):

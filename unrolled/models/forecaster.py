@@ -1,4 +1,4 @@
-"""Forecasters: feed-forward and recurrent layers that estimate future vectors at every step."""
+"""Forecasters: feed-forward and recurrent layers, or a Transformer, that estimate vectors at every step."""
 
 from __future__ import annotations
 
@@ -13,27 +13,48 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from unrolled.cells import Trace
-from unrolled.config import only
+from unrolled.config import but, only
+from unrolled.data.signals.categories import UNKNOWN
+from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, looked_at
 from unrolled.models.outputs import LossName, Output
 from unrolled.models.recurrent_settings import (
+    TRANSFORMER,
     Change,
-    RecurrentSettings,
     State,
     recurrent_layer,
     state_from_torch,
     state_to_torch,
     unchanged,
 )
+from unrolled.models.windowed_transformer import WindowedTransformer
+from unrolled.nn.dropin import DropIn
 from unrolled.nn.front import DenseFront
 
 CALM = 3.0  # scaled inputs beyond it are compressed: training has hardly larger ones
 
 
-class ForecasterSettings(RecurrentSettings):
+class ForecasterSettings(EncoderLayerSettings):
     """The `model` section of `forecast`."""
 
-    hidden_size: int = Field(64, ge=1, description="Units per layer.")
+    hidden_size: int = Field(64, ge=1, description="Units per layer and direction; width of a Transformer.")
+    bidirectional: bool = Field(
+        False, description="Read in both directions; only for data.horizon=0, where no row to come is predicted."
+    )
+    feedforward: int = Field(
+        256, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
+    )
+    category_size: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=only({"data.category_columns": but([], "")}),
+        description="Size of the vectors of data.category_columns; none: half the number of values, at most 16.",
+    )
+    context: int = Field(
+        128,
+        ge=4,
+        json_schema_extra=TRANSFORMER,
+        description="transformer: rows of a window; a row sees at least half as many before it.",
+    )
     dropout: float = Field(
         0.1, ge=0, lt=1, description="Dropout in the front layers, between layers and before the output."
     )
@@ -90,9 +111,11 @@ class ForecasterSizes:
     residual: bool
     changes: bool
     lags: int
+    categories: tuple[int, ...] = ()  # the number of values of each column of categories, with <unknown>
 
     @property
     def features(self) -> int:
+        """Features that are numbers; the numbers of categories follow them."""
         return self.inputs * (2 if self.missing else 1)
 
     @property
@@ -106,13 +129,13 @@ class ForecasterSizes:
 
 
 class Forecaster(nn.Module):
-    """x_t and its change → feed-forward layers → recurrent layers → estimates for all horizons, plus a linear path.
+    """x_t and its change → feed-forward layers → encoder layers → estimates for all horizons, plus a linear path.
 
         ŷ = base + scale ∘ (W h_t + V [x_t ; Δx_t … Δx_{t−p+1}] + b)
 
-    `base` is the last value of the target if it is an input, else 0; `scale` is its usual change. The state has the
-    recurrent layers' states and the last rows, so that a sequence can be cut anywhere. Without `tune_linear` V stays
-    as fitted, and the recurrent layers learn the residual.
+    `base` is the last value of the target if it is an input, else 0; `scale` is its usual change. The state has that of
+    the layers and the last rows, so that a sequence can be cut anywhere; layers of both directions have none, and read
+    each piece for itself. Without `tune_linear` V stays as fitted, and the layers learn the residual.
     """
 
     change_scale: Tensor
@@ -124,12 +147,22 @@ class Forecaster(nn.Module):
         super().__init__()
         self.layout, self.output, self.tune_linear = layout, output, tune_linear
         self.rows = max(1, layout.lags)  # past rows kept in the state
-        width = layout.features + (layout.inputs if layout.changes else 0)
+        sizes = [settings.category_size or min(16, -(-values // 2)) for values in layout.categories]
+        self.categories = nn.ModuleList(
+            nn.Embedding(values, size, padding_idx=UNKNOWN)
+            for values, size in zip(layout.categories, sizes, strict=True)
+        )
+        width = layout.features + (layout.inputs if layout.changes else 0) + sum(sizes)
         self.front = DenseFront(width, settings.front, settings.dropout)
-        self.layer = recurrent_layer(settings, self.front.output_size)
+        self.causal = not settings.bidirectional
+        self.layer: DropIn | WindowedTransformer
+        if settings.kind == "transformer":
+            self.layer = WindowedTransformer(settings, self.front.output_size, settings.context)
+        else:
+            self.layer = recurrent_layer(settings, self.front.output_size, bidirectional=settings.bidirectional)
         self.dropout = nn.Dropout(settings.dropout)
         outputs = math.prod(layout.outputs) * output.size
-        self.head = nn.Linear(settings.output_size, outputs)
+        self.head = nn.Linear(settings.width, outputs)
         self.linear = nn.Linear(layout.inputs * (1 + layout.lags), outputs, bias=False) if layout.lags else None
         self.register_buffer("change_scale", torch.ones(layout.inputs))
         self.register_buffer("scale", torch.ones(layout.outputs))
@@ -140,12 +173,21 @@ class Forecaster(nn.Module):
         """Features (B, T, F) → estimates (B, T, horizons, K, P), and the state after the last step."""
         past = self.past(x, state, resets)
         seen = torch.cat([past, x[..., : self.layout.inputs]], dim=1)  # (B, rows + T, D)
-        carried = None if state is None else state_to_torch(state[:-1])
-        output, final = self.layer(self.front(self.read(x, seen)), carried, lengths=lengths, resets=resets)
+        carried = None if state is None or not self.causal else state[:-1]
+        output, final = self._encode(self.front(self.read(x, seen)), carried, lengths, resets)
         raw = self.head(self.dropout(output))
         if self.linear is not None:
             raw = raw + self.linear_path(seen)
-        return self.place(raw, x), (*state_from_torch(final), self._kept(seen, lengths))
+        return self.place(raw, x), (*final, self._kept(seen, lengths))
+
+    def _encode(
+        self, x: Tensor, state: State | None, lengths: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """The layers' output (B, T, H) and their state, () of both directions."""
+        if isinstance(self.layer, WindowedTransformer):
+            return self.layer(x, state, lengths=lengths, resets=resets)  # type: ignore[no-any-return]
+        output, final = self.layer(x, state_to_torch(state), lengths=lengths, resets=resets if self.causal else None)
+        return output, state_from_torch(final) if self.causal else ()
 
     def _kept(self, seen: Tensor, lengths: Tensor | None) -> Tensor:
         """The last rows (B, rows, D) of each sequence among all that were seen, (B, rows + T, D)."""
@@ -155,10 +197,12 @@ class Forecaster(nn.Module):
         return seen.gather(1, last[..., None].expand(-1, -1, seen.shape[-1]))
 
     def read(self, x: Tensor, seen: Tensor) -> Tensor:
-        """Input of the first layer: features and changes, with extreme values compressed."""
-        parts = [calmed(x)]
+        """Input of the first layer: features and changes, with extreme values compressed; vectors of categories."""
+        numbers = self.layout.features
+        parts = [calmed(x[..., :numbers])]
         if self.layout.changes:
             parts.append(calmed((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale))
+        parts += [table(x[..., numbers + i].long()) for i, table in enumerate(self.categories)]
         return torch.cat(parts, dim=-1)
 
     def linear_path(self, seen: Tensor) -> Tensor:
@@ -189,7 +233,7 @@ class Forecaster(nn.Module):
     def with_guess(self, x: Tensor, guess: Tensor) -> Tensor:
         """Features (…, F) with the inputs that are targets replaced by a guess (…, K)."""
         layout = self.layout
-        if layout.positions == tuple(range(layout.features)):
+        if not layout.categories and layout.positions == tuple(range(layout.features)):
             return guess
         targets = [k for k, position in enumerate(layout.positions) if position >= 0]
         places = [layout.positions[k] for k in targets]
@@ -199,14 +243,14 @@ class Forecaster(nn.Module):
             x[..., [layout.inputs + place for place in places]] = 1.0
         return x
 
-    def trace(self, x: Tensor, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The estimates, and the trace of the recurrent layers; `change` is applied to their input."""
+    def trace(self, x: Tensor, change: Change = unchanged) -> tuple[Tensor, LookedAt]:
+        """The estimates, and a look at the layers; `change` is applied to their input."""
         seen = torch.cat([self.past(x, None), x[..., : self.layout.inputs]], dim=1)
-        trace: Trace = self.layer.trace(change(self.front(self.read(x, seen))))
-        raw = self.head(trace.output)
+        inside = looked_at(self.layer, change(self.front(self.read(x, seen))), None)
+        raw = self.head(inside.output)
         if self.linear is not None:
             raw = raw + self.linear_path(seen)
-        return self.place(raw, x), trace
+        return self.place(raw, x), inside
 
     def past(self, x: Tensor, state: State | None, resets: Tensor | None = None) -> Tensor:
         """The rows before the first, (B, rows, D): carried, or copies of the first row of a new sequence."""
@@ -233,20 +277,23 @@ def calmed(x: Tensor) -> Tensor:
 class ForecastStepper:
     """A forecaster row by row, for streams and control loops: a stepper with NumPy around it.
 
-    On a GPU each row is a call of the network. The weights are copied on construction.
+    On a GPU, and with a Transformer, each row is a call of the network. Else the weights are copied on construction.
+    Layers of both directions read all rows at once.
     """
 
     def __init__(self, network: Forecaster) -> None:
         self._network = network
-        self.on_cpu = network.head.weight.device.type == "cpu"
-        if not self.on_cpu:
+        layer, on_cpu = network.layer, network.head.weight.device.type == "cpu"
+        self.packed = on_cpu and network.causal and isinstance(layer, DropIn)
+        if not isinstance(layer, DropIn) or not self.packed:
             return
-        self._stepper = network.layer.stepper()
+        self._stepper = layer.stepper()
         self._front = [
             (_array(layer.weight).T.copy(), _array(layer.bias))
             for layer in network.front.layers
             if isinstance(layer, nn.Linear)
         ]
+        self._tables = [_array(table.weight) for table in network.categories if isinstance(table, nn.Embedding)]
         paths = [network.head.weight] + ([network.linear.weight] if network.linear is not None else [])
         self._read = np.zeros(sum(path.shape[1] for path in paths), dtype=np.float32)  # by the output layer
         self._weight, self._bias = _array(torch.cat(paths, dim=1)), _array(network.head.bias)
@@ -260,7 +307,7 @@ class ForecastStepper:
         depend on how rows are grouped.
         """
         network, layout = self._network, self._network.layout
-        if not self.on_cpu:
+        if not self.packed:
             return self._by_network(x, state)
         values, rows = x[:, : layout.inputs], network.rows
         if state is None:
@@ -268,7 +315,11 @@ class ForecastStepper:
         past, carried = state
         seen = np.concatenate([past, values])  # (rows + n, D)
         changes = (seen[1:] - seen[:-1]) / self._change_scale
-        read = np.concatenate([_calmed(x), _calmed(changes[rows - 1 :])], axis=1) if layout.changes else _calmed(x)
+        parts = [_calmed(x[:, : layout.features])]
+        if layout.changes:
+            parts.append(_calmed(changes[rows - 1 :]))
+        parts += [table[x[:, layout.features + i].astype(np.int64)] for i, table in enumerate(self._tables)]
+        read = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         raw = np.empty((len(x), len(self._bias)), dtype=np.float32)
         hidden, buffer = network.head.in_features, self._read
         for i in range(len(x)):
@@ -285,8 +336,11 @@ class ForecastStepper:
         return network.output.place(placed, network.base(torch.from_numpy(x)), self._scale), (seen[-rows:], carried)
 
     def _by_network(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
-        estimates = []
-        for row in torch.from_numpy(x).to(self._network.scale.device):
+        estimates, rows = [], torch.from_numpy(x).to(self._network.scale.device)
+        if not self._network.causal:
+            estimate, state = self._network(rows[None], None)
+            return estimate[0], state
+        for row in rows:
             estimate, state = self._network(row[None, None], state)
             estimates.append(estimate[0])
         return torch.cat(estimates), state

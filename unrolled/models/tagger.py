@@ -9,11 +9,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from unrolled.cells import Trace
 from unrolled.config import but, only
 from unrolled.data import Batch
+from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
-from unrolled.models.recurrent_settings import Change, RecurrentSettings, recurrent_layer, unchanged
+from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.crf import CRF, log_partition_of_logs
 
 Forbidden = tuple[Tensor, Tensor, Tensor]
@@ -24,11 +24,10 @@ TEXT = only(inputs="text")
 SPANS = only(output="crf", tags=but("no spans"))
 
 
-class TaggerSettings(RecurrentSettings):
+class TaggerSettings(EncoderLayerSettings):
     """The `model` section of `tag`."""
 
-    hidden_size: int = Field(200, ge=1, description="Units per layer and direction.")
-    num_layers: int = Field(1, ge=1, description="Number of stacked recurrent layers.")
+    hidden_size: int = Field(200, ge=1, description="Units per layer and direction; width of a Transformer.")
     dropout: float = Field(0.4, ge=0, lt=1, description="Dropout of the input, between layers and before the scores.")
     bidirectional: bool = Field(
         True, description="Read in both directions; false: a tag depends on the past alone, and the model streams."
@@ -81,7 +80,7 @@ class TaggerSettings(RecurrentSettings):
 
 
 class Tagger(nn.Module):
-    """Words with their letters and features, or frames → recurrent layers → a score for each tag at each step."""
+    """Words with their letters and features, or frames → encoder layers → a score for each tag at each step."""
 
     def __init__(
         self,
@@ -98,26 +97,28 @@ class Tagger(nn.Module):
         self.features = nn.ModuleList(nn.Embedding(size, settings.feature_size) for size in features)
         self.dropout = nn.Dropout(settings.dropout)
         width = self.input.output_size + settings.feature_size * len(features)
-        self.layer = recurrent_layer(settings, width, bidirectional=settings.bidirectional)
-        self.scores = nn.Linear(settings.output_size * (2 if settings.bidirectional else 1), tags)
+        self.layer = encoder_layers(settings, width)
+        self.scores = nn.Linear(settings.width, tags)
+        self.causal = not settings.bidirectional
         self.crf = CRF(tags) if crf else None
         self.forbidden = forbidden
 
     def states(self, batch: Batch) -> Tensor:
         """Outputs of the layers at each step, (B, T, H), or 2·H from both directions."""
-        output, _ = self.layer(self.dropout(self._read(batch)), lengths=batch.lengths)
+        output, _ = self.layer(self.dropout(self.read(batch)), lengths=batch.lengths)
         states: Tensor = self.dropout(output)
         return states
 
-    def _read(self, batch: Batch) -> Tensor:
+    def read(self, batch: Batch) -> Tensor:
+        """The input vector of each step, (B, T, D)."""
         parts = [self.input(batch)]
         parts += [table(batch.more["features"][..., i]) for i, table in enumerate(self.features)]
         return torch.cat(parts, dim=-1)
 
-    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, Trace]:
-        """The scores, and the trace of the recurrent layers; `change` is applied to the input vectors."""
-        trace: Trace = self.layer.trace(change(self._read(batch)), lengths=batch.lengths)
-        return self.scores(trace.output), trace
+    def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, LookedAt]:
+        """The scores, and a look at the layers; `change` is applied to the input vectors."""
+        seen = looked_at(self.layer, change(self.read(batch)), batch.lengths)
+        return self.scores(seen.output), seen
 
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """The probability of each tag at each step, (B, T, K): the CRF's marginals, or the softmax."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section, only
+from unrolled.config import Section, but, only
 from unrolled.models.decoders import DecoderSettings
 from unrolled.models.encoder import EncoderSettings
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER
@@ -33,6 +33,11 @@ class TranslatorSettings(Section):
         json_schema_extra=WITH_DECODER,
         description="Share one matrix between target embeddings and output scores.",
     )
+    tune_vectors: bool = Field(
+        True,
+        json_schema_extra=only({"data.source_vectors": but(None)}),
+        description="Train the source's embeddings that pretrained vectors are in.",
+    )
     shared: bool = Field(
         True,
         json_schema_extra=only(kind=("recurrent", "transformer"), vocabularies="one"),
@@ -41,7 +46,8 @@ class TranslatorSettings(Section):
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
         "sinusoidal",
         json_schema_extra=TRANSFORMER,
-        description="transformer: encoding of positions; the last four are for comparison.",
+        description="transformer: encoding of positions; the last four are for comparison. fraction is the encoder's: "
+        "a decoder does not know how long its text will be, and takes sinusoidal.",
     )
     norm_first: bool = Field(
         True,

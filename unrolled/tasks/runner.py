@@ -171,10 +171,8 @@ class PictureRunner(Runner):
         place, inputs = check_picture(picture), list(self.read(request))
         if len(inputs) != 1:
             raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one.")
-        (answer,) = self.answers([inputs[0].value], self.drawable(options))
-        if isinstance(answer, UserError):
-            raise answer
-        self.draw(inputs[0].value, answer, options).savefig(place, dpi=self.dpi)
+        answer, figure = self.answer_and_drawing(inputs[0].value, options)
+        figure.savefig(place, dpi=self.dpi)
         yield from self.write([(inputs[0], answer)], request.format)
 
     def run_bytes(self, request: Request, options: Mapping[str, Any]) -> Iterator[str]:
@@ -184,6 +182,13 @@ class PictureRunner(Runner):
     def drawable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options by which an answer can be drawn; an error where the model has nothing to draw."""
         return options
+
+    def answer_and_drawing(self, one: Any, options: Mapping[str, Any]) -> tuple[Any, Figure]:
+        """The answer to one input, and its picture."""
+        (answer,) = self.answers([one], self.drawable(options))
+        if isinstance(answer, UserError):
+            raise answer
+        return answer, self.draw(one, answer, options)
 
     def draw(self, one: Any, answer: Any, options: Mapping[str, Any]) -> Figure:
         """The picture of an answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from tests.tolerances import assert_close
 from unrolled import Model, UserError, api
 from unrolled.jobs import TrainingJob
 from unrolled.search import NGram
+from unrolled.tasks.recognize import features as features_module
+from unrolled.tasks.recognize import predict
 from unrolled.tasks.recognize.batches import feature_store, features_batch
 
 
@@ -193,6 +196,51 @@ def test_a_lexicon_and_a_model_of_words_decide(listener: Model, place: Path) -> 
     lm.save(place / "lm.arpa")
     strong = listener.predict(sound, rate=RATE, lexicon=lexicon, lm=str(place / "lm.arpa"), lm_weight=100.0)
     assert strong.text == "b cab"
+
+
+def counted(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    """The function, which writes its name into a list whenever it is called."""
+
+    def call(*arguments: Any) -> Any:
+        calls.append(function.__name__)
+        return function(*arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("kind", ["audio", "line"])
+def test_a_drawn_input_is_read_once(
+    kind: str, listener: Model, reader: Model, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is that without a picture; the file is decoded once, and the network runs once."""
+    model = {"audio": listener, "line": reader}[kind]
+    file = place / {"audio": "listener/train0.wav", "line": "reader/train0.png"}[kind]
+    expected = model.predict(str(file), n_best=2, beam=20)
+    decoded: list[str] = []
+    for module, name in (
+        (predict, "audio_blocks"),
+        (features_module, "read_line"),
+        (features_module, "read_audio"),
+    ):
+        monkeypatch.setattr(module, name, counted(getattr(module, name), decoded))
+    passes: list[int] = []
+    handle = model.network.register_forward_hook(lambda *_: passes.append(1))
+    answer, figure = model.runner.answer_and_drawing(str(file), {"n_best": 2, "beam": 20})  # type: ignore[attr-defined]
+    handle.remove()
+    assert answer == expected
+    assert decoded == [{"audio": "audio_blocks", "line": "read_line"}[kind]]
+    assert passes == [1]
+    drawn = next(image for axis in figure.axes for image in axis.images)
+    signal = model.assets.reader.base(model.assets.reader.given(str(file)))
+    assert set(drawn.get_array().shape[:2]) == set(signal.shape)
+
+
+def test_an_input_of_several_windows_is_drawn_whole(listener: Model, place: Path) -> None:
+    file = str(place / "listener" / "train0.wav")
+    answer, figure = listener.runner.answer_and_drawing(file, {"window": 0.3})  # type: ignore[attr-defined]
+    assert answer == listener.predict(file, window=0.3)
+    _, whole = listener.runner.answer_and_drawing(file, {})  # type: ignore[attr-defined]
+    assert figure.axes[1].get_xlim() == whole.axes[1].get_xlim()
 
 
 def test_n_best_lists_begin_with_the_best(listener: Model) -> None:

@@ -68,7 +68,8 @@ def model(chunks: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def small(file: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    settings = fitting("tag", {**SMALL, "train.max_steps": 3, **keys})
+    facts = {"inputs": "frames" if file.suffix == ".npz" else "text"}
+    settings = fitting("tag", {**SMALL, "train.max_steps": 3, **keys}, **facts)
     return api.train("tag", train=file, out=folder, set=settings, quiet=True)
 
 

@@ -157,7 +157,7 @@ class TestMistakes:
             model.predict({"tokens": "Ada"})
         with pytest.raises(UserError, match="Unknown predict option 'beam'"):
             model.predict("Ada", beam=3)
-        with pytest.raises(UserError, match="needs its whole input: it does not stream"):
+        with pytest.raises(UserError, match="This model reads from both ends, and needs the end"):
             model.stream()
 
 

@@ -19,7 +19,8 @@ from unrolled.kernels.recurrence.native_rows import RowOrder
 from unrolled.kernels.recurrence.scan_job import ScanJob
 
 DESCRIPTION = (
-    f"C++ on a CPU, {core.ISA} kernels; float32, every option of the built-in cells; second derivatives by `reference`"
+    f"C++ on a CPU, {core.ISA} kernels; float32, every option of the built-in cells but other activations; "
+    "second derivatives by `reference`"
 )
 TAKES_TENSORS = core.TAKES_TENSORS
 

@@ -92,7 +92,7 @@ class ClassifyTraining(ExampleTraining):
     k2: int | None = Field(
         None,
         ge=1,
-        json_schema_extra=only({"model.pool": "last", "model.bidirectional": False}),
+        json_schema_extra=only({"model.kind": "recurrent", "model.pool": "last", "model.bidirectional": False}),
         description="Steps that gradients go back from the end of each sequence, all of which is read; none: all.",
     )
     class_weights: Literal["none", "balanced"] = Field(

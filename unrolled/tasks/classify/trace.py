@@ -14,13 +14,16 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
 from unrolled.models.classifier import Classifier
+from unrolled.models.encoder_layers import LookedAt
 from unrolled.models.inputs import TokenInput, WordInput, token_vectors
+from unrolled.nn.pooling import Pooling
 from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
 from unrolled.see.attribution import Attribution, attribute_words
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.classify.examples import checked_inputs
 from unrolled.tasks.classify.predict import multi_label, unlabelled
-from unrolled.tasks.shared.trace import NO_GATES
+from unrolled.tasks.shared.sentence import check_pooling
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, attention_of, parts_of
 from unrolled.tasks.tracer import Example, Tracer, nth
 from unrolled.text import Vectors
 
@@ -65,16 +68,19 @@ class ClassifyTracer(Tracer):
         return Example(found.input, found.labels)
 
     @torch.no_grad()
-    def embed(self, inputs: Any) -> NDArray[np.float32]:
-        """The pooled states of an input."""
+    def embed(self, inputs: Any, pooling: str | None = None) -> NDArray[np.float32]:
+        """The pooled states of an input, by the model's own pooling unless another is asked for."""
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         batches = unlabelled(self.model, checked_inputs(self.model, [inputs] if alone else inputs))
         network = self.model.network
         assert isinstance(network, Classifier)
         network.eval()
-        vectors = np.zeros((len(batches.examples), network.pool.output_size), dtype=np.float32)
+        own = network.pool
+        pool = own if pooling is None else Pooling(check_pooling(pooling, ""), own.size, own.directions)
+        vectors = np.zeros((len(batches.examples), pool.output_size), dtype=np.float32)
         for index in range(len(batches)):
-            vectors[batches.rows(index)] = network.encode(batches[index].to(self.model.device)).float().cpu().numpy()
+            found = network.encode(batches[index].to(self.model.device), pool)
+            vectors[batches.rows(index)] = found.float().cpu().numpy()
         return vectors[0] if alone else vectors
 
     def word_vectors(self) -> Vectors:
@@ -95,7 +101,8 @@ class Pass:
     batch: Batch
     probe: Probe
     scores: Tensor
-    part: Part
+    tokens: list[str]
+    seen: LookedAt
 
     @classmethod
     def of(cls, network: Classifier, batch: Batch, tokens: list[str], hide: Sequence[int]) -> Pass:
@@ -104,16 +111,25 @@ class Pass:
         network.eval()
         check_memory(len(tokens), network)
         probe = Probe(tokens, hide)
-        scores, trace = network.trace(batch, probe)
-        return cls(network, batch, probe, scores, Part("", tokens, trace))
+        scores, seen = network.trace(batch, probe)
+        return cls(network, batch, probe, scores, tokens, seen)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return parts_of(self.seen, self.tokens)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The figures of recurrent layers that this network has not."""
+        return NO_GATES if self.seen.trace is not None else TRANSFORMER
 
     def attention(self, label: str) -> dict[str, AttentionMap]:
-        """The weights of an attention pooling."""
-        pool, tokens = self.network.pool, self.part.tokens
+        """The weights of an attention pooling, and those of a Transformer."""
+        pool, tokens, found = self.network.pool, self.tokens, attention_of(self.seen, self.tokens)
         if "attention" not in pool.kinds:
-            return {}
-        weights = pool.weights("attention", self.part.trace.output, self.batch.mask).detach()[:, None, None]
-        return {"pooling": AttentionMap([label], tokens, weights[..., : len(tokens)])}  # (1, 1, 1, T)
+            return found
+        weights = pool.weights("attention", self.seen.output, self.batch.mask).detach()[:, None, None]
+        return {"pooling": AttentionMap([label], tokens, weights[..., : len(tokens)]), **found}  # (1, 1, 1, T)
 
 
 def trace_number(
@@ -136,11 +152,12 @@ def trace_number(
         shown,
         [shown],
         loss[None],
-        (read.part,),
+        read.parts,
         {"input": read.probe},
         [[(shown, 1.0)]],
+        attention=read.attention(shown),
         reasons={
-            **NO_GATES,
+            **read.reasons,
             "attention": "This model does not attend.",
             "beams": "A number is not searched for: there is no beam.",
         },
@@ -186,12 +203,12 @@ def trace_labels(
         f"{labels[order[0]]}, {float(chances[order[0]]):.1%}",
         [name],
         _loss(row, wanted, several, follows)[None],
-        (read.part,),
+        read.parts,
         {"input": read.probe},
         [[(labels[i], float(chances[i])) for i in order[:10]]],
         attention=read.attention(name),
         reasons={
-            **NO_GATES,
+            **read.reasons,
             "attention": "This classifier does not attend; one trained with model.pool=attention does.",
             "beams": "A label is not searched for: there is no beam.",
         },

@@ -21,7 +21,7 @@ def continuation(
 ) -> Numbers | Interval:
     frame = frame_of(model)
     values, single = as_rows(rows, frame)
-    stream = RowStream(model)
+    stream = RowStream(model, whole=True)
     answer = stream.feed(values)
     if steps is not None:
         if interval is None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data.readers.series.read_series import Numbers
+from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
 from unrolled.model import Model
@@ -32,12 +33,18 @@ class Interval(NamedTuple):
 class RowStream:
     """A model that is fed rows as they come, one or several at a time; how they are cut changes no bit.
 
-    What it keeps, the state of the layers and the last rows, does not grow. Each row is a step of its own.
+    What it keeps, the state of the layers and the last rows, does not grow. Each row is a step of its own. A model that
+    reads in both directions is fed a `whole` series at once.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, whole: bool = False) -> None:
         assert isinstance(model.network, Forecaster)
         self._network: Forecaster = model.network.eval()
+        if not self._network.causal and not whole:
+            raise UserError(
+                "This model reads from both ends, and needs the end of its input.",
+                "Train with model.bidirectional=false; or give whole series: predict, or `unrolled run` with a file.",
+            )
         self._frame: ColumnScaling = model.assets
         self._step = ForecastStepper(self._network)
         self.restart()
@@ -48,6 +55,11 @@ class RowStream:
     def __exit__(self, *_: object) -> None:
         return None
 
+    @property
+    def causal(self) -> bool:
+        """True if a row's answer depends on no later row."""
+        return self._network.causal
+
     def restart(self) -> None:
         """A new sequence begins."""
         self._state: Any = None
@@ -57,7 +69,7 @@ class RowStream:
         self._estimates: Tensor | None = None  # of the last feed
         self._single = False
         self.details: dict[str, Numbers] = {}  # of the last feed, shaped as what it returned: deviation, quantiles
-        if self._frame.start_row:
+        if self._frame.start_row and self._network.causal:
             self._advance(self._frame.start_features())
 
     def another(self) -> RowStream:
@@ -72,6 +84,8 @@ class RowStream:
         features, self._last = self._frame.inputs(values, self._last)
         if not len(features):
             return np.zeros((0, len(self._frame.roles.targets)))
+        if not self._network.causal:
+            return self._read(self._whole(features), single)
         parts = [self._advance(features[i : i + AT_ONCE]) for i in range(0, len(features), AT_ONCE)]
         return self._read(parts[0] if len(parts) == 1 else torch.cat(parts), single)
 
@@ -127,7 +141,7 @@ class RowStream:
 
     def _network_state(self) -> tuple[Tensor, ...]:
         """The state as the network takes it, batch first."""
-        if not self._step.on_cpu:
+        if not self._step.packed:
             return tuple(self._state)
         past, carried = self._state
         return (*carried, torch.from_numpy(past)[None])
@@ -145,6 +159,14 @@ class RowStream:
         estimates, self._state = self._step(features, self._state)
         self.estimate, self._features = estimates[-1], features[-1:]
         return estimates
+
+    def _whole(self, features: NDArray[np.float32]) -> Tensor:
+        """The estimates for the rows of a whole series, read from both ends."""
+        assert self._state is None, "a series that is read from both ends has one piece"
+        start = int(self._frame.start_row)
+        if start:
+            features = np.concatenate([self._frame.start_features(), features])
+        return self._advance(features)[start:]
 
     def _read(self, estimates: Tensor, single: bool) -> Numbers:
         """Estimates (n, horizons, K, P) in the data's own units."""
@@ -176,7 +198,9 @@ class RowStream:
 
 
 def as_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
-    """Rows (n, D) of an input, and True for a single row."""
+    """Rows (n, D + Q) of an input, categories as numbers, and True for a single row."""
+    if frame.levels:
+        return _mixed_rows(rows, frame)
     width = len(frame.roles.inputs)
     try:
         values = np.asarray(rows, dtype=np.float64)
@@ -192,6 +216,29 @@ def as_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
         )
     check_rows(values, frame, lambda row: f"Row {row + 1}")
     return values, single
+
+
+def _mixed_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
+    """Rows of numbers and categories: a list of them, or an array of objects; [20.5, "mon"] is a single one."""
+    roles, expected = frame.roles, ", ".join(frame.roles.read)
+    if isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] == len(roles.read):
+        check_rows(rows[:, : len(roles.inputs)], frame, lambda row: f"Row {row + 1}")
+        return rows.astype(np.float64), False  # categories are numbers already
+    cells = np.array([list(row) if isinstance(row, (list, tuple, np.ndarray)) else row for row in rows], dtype=object)
+    single = cells.ndim == 1
+    cells = cells[None] if single else cells
+    if cells.ndim != 2 or cells.shape[1] != len(roles.read):
+        raise UserError(f"Rows have shape {cells.shape}.", f"Expected (steps, {len(roles.read)}): {expected}.")
+    width = len(roles.inputs)
+    try:
+        values = cells[:, :width].astype(np.float64)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"Rows must be numbers and then categories, got {cells[0].tolist()}.", f"Expected {expected}."
+        ) from None
+    check_rows(values, frame, lambda row: f"Row {row + 1}")
+    named = {name: cells[:, width + i].tolist() for i, name in enumerate(roles.categories)}
+    return np.concatenate([values, numbers_of(named, roles.categories, frame.levels, "The input")], axis=1), single
 
 
 def check_rows(values: Numbers, frame: ColumnScaling, place: Callable[[int], str]) -> None:
@@ -228,7 +275,7 @@ def check_roll_out(frame: ColumnScaling) -> None:
 
 def check_held(frame: ColumnScaling, hold_inputs: bool) -> None:
     """Inputs whose future is unknown are held at their last values only where that was asked for."""
-    held = [name for name in frame.roles.inputs if name not in frame.roles.targets]
+    held = [name for name in frame.roles.read if name not in frame.roles.targets]
     if not held:
         if hold_inputs:
             note("The model predicts all of its inputs: hold_inputs changes nothing.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,8 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch
-from unrolled.data.batching.ragged_windows import RaggedWindows
+from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
+from unrolled.data.signals.categories import levels_of
 from unrolled.data.signals.scaling import ColumnScaling, SeriesPart, fit_scaling
 from unrolled.data.signals.season import find_period
 from unrolled.errors import UserError
@@ -39,6 +41,7 @@ from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss
 
 EVALUATED_AT_ONCE = 64  # series side by side
+EVALUATED_WINDOW = 1000  # steps of each at once
 NAIVE = ("last_mse", "mean_mse", "seasonal_mse")
 
 
@@ -53,7 +56,9 @@ class Forecast(Task):
     tracer: ClassVar[type[Tracer]] = ForecastTracer
     description: ClassVar[Description] = ForecastDescription()
     unit: ClassVar[str] = "steps"
-    inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
+    inherited: ClassVar[tuple[str, ...]] = (
+        *("horizon", "input_columns", "target_columns", "category_columns", "missing", "start_row"),
+    )
 
     def traits(self, config: ForecastConfig, assets: ColumnScaling) -> Traits:
         goal = Goal("free_running_mse" if config.train.free_running else "loss")
@@ -85,7 +90,9 @@ class Forecast(Task):
             series=table.keys.series,
             step=table.timeline.step if table.timeline is not None else None,
             period=_period(settings.period, table),
+            levels=levels_of([part.series for part in table.parts], table.roles.categories),
         )
+        check_directions(config, frame)
         if config.train.free_running:
             check_roll_out(frame)
         check_own_rows(config, frame)
@@ -109,7 +116,7 @@ class Forecast(Task):
     ) -> RaggedWindows:
         sequences = steps_of(config.model, assets, examples.parts, compared=not training)
         if not training:
-            return RaggedWindows(sequences, rows=EVALUATED_AT_ONCE, window=1000)
+            return evaluated(config, sequences)
         settings = config.train
         least = 4 * settings.window  # shorter pieces would be mostly warming up
         return RaggedWindows(
@@ -147,7 +154,7 @@ class Forecast(Task):
         sheet = read_like(path, frame.roles, keys_of(model), missing=frame.missing)
         series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
         examples = steps_of(config.model, frame, [SeriesPart(one) for one in series])
-        tally = tallied(model, RaggedWindows(examples, rows=EVALUATED_AT_ONCE, window=1000))
+        tally = tallied(model, evaluated(config, examples))
         scores: dict[str, Any] = {**tally.scores(), "series": len(series)}
         del scores["loss"]
         free = free_run(model, examples, config.train.rollout_steps) if can_roll_out(frame) else None
@@ -168,6 +175,23 @@ class Forecast(Task):
         if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
             return [continuation(model, one, **options) for one in inputs]
         return continuation(model, inputs, **options)
+
+
+def evaluated(config: ForecastConfig, sequences: Sequence[FrameSequence]) -> RaggedWindows:
+    """Series in windows, the state carried; as a whole where they are read from both ends."""
+    window = max(map(len, sequences)) if config.model.bidirectional else EVALUATED_WINDOW
+    return RaggedWindows(sequences, rows=EVALUATED_AT_ONCE, window=window)
+
+
+def check_directions(config: ForecastConfig, frame: ColumnScaling) -> None:
+    """An error for a model of both directions that would read what it predicts."""
+    if config.model.bidirectional and not frame.roles.aligned:
+        ahead = ", ".join(map(str, frame.roles.horizons))
+        raise UserError(
+            f"model.bidirectional=true reads a series from both ends, and data.horizon={ahead} asks for rows of it: "
+            "the future would be read, not predicted.",
+            "Use model.bidirectional=false; or data.horizon=0, with targets that are not inputs.",
+        )
 
 
 def _period(said: int | str, table: Table) -> int | None:

@@ -13,7 +13,7 @@ from unrolled.data.readers.series.read_series import Numbers
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
-from unrolled.see import Forecasts, ModelTrace, Part, Probe, check_memory
+from unrolled.see import Forecasts, ModelTrace, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.forecast.describe import ADDS_NOTHING, adds_nothing
 from unrolled.tasks.forecast.layout import frame_of
@@ -21,6 +21,7 @@ from unrolled.tasks.forecast.read import Table
 from unrolled.tasks.forecast.rows import rows_of
 from unrolled.tasks.forecast.stream import as_rows
 from unrolled.tasks.runner import Request
+from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, attention_of, parts_of
 from unrolled.tasks.tracer import Example, Tracer, nth
 
 OPTIONS = (HIDE, TRUTH, TARGET)
@@ -43,7 +44,7 @@ class ForecastTracer(Tracer):
         """The first series of a file, or rows of numbers with commas between, on lines."""
         rows = list(rows_of(self.model, request))
         if not rows:
-            names = ", ".join(frame_of(self.model).roles.inputs[:10])
+            names = ", ".join(frame_of(self.model).roles.read[:10])
             raise UserError("There are no rows.", f"Give a file, or rows of {names} with commas between.")
         first = (rows[0].source, rows[0].series)
         return np.stack([row.values for row in rows if (row.source, row.series) == first])
@@ -51,10 +52,11 @@ class ForecastTracer(Tracer):
     def example(self, examples: Table, number: int) -> Example:
         """The first rows of a validation series, and the targets of these and of the rows after them."""
         part, roles = nth(examples.parts, number), examples.roles
-        read, wanted = ([roles.names.index(name) for name in names] for names in (roles.inputs, roles.targets))
+        wanted = [roles.names.index(name) for name in roles.targets]
         values, farthest = part.series.values, max(roles.horizons)
         last = max(part.first + 1, min(part.first + MOST_LOOKED_AT, len(values) - farthest))
-        return Example(values[part.first : last, read], values[part.first : last + farthest, wanted])
+        read = frame_of(self.model).rows(part.series)
+        return Example(read[part.first : last], values[part.first : last + farthest, wanted])
 
 
 def trace_rows(
@@ -82,7 +84,7 @@ def trace_rows(
     if frame.start_row:
         features, names = np.concatenate([frame.start_features(), features]), ["start", *names]
     probe = Probe(names, hide)
-    estimate, trace = network.trace(torch.from_numpy(features)[None].to(device), probe)
+    estimate, seen = network.trace(torch.from_numpy(features)[None].to(device), probe)
     came = _scaled_truth(frame, rows, truth)
     wanted = _wanted(frame, came, len(names)).to(device)
     known = not bool(wanted.isnan().all())
@@ -97,11 +99,12 @@ def trace_rows(
         ("" if frame.roles.aligned or true else "then ") + _some(shown),
         names,
         losses,
-        (Part("", names, trace),),
+        parts_of(seen, names),
         {"input": probe},
         aligned="",
+        attention=attention_of(seen, names),
         reasons={
-            "gates": "A vanilla RNN has no gates.",
+            **(NO_GATES if seen.trace is not None else TRANSFORMER),
             "attention": "A recurrent forecaster has no attention.",
             "beams": "Numbers are not searched for: there is no beam.",
         },

@@ -21,7 +21,7 @@ from unrolled.data.readers.media.audio import AudioFacts, audio_facts, missing_a
 from unrolled.data.readers.media.transcripts import Frames, Transcribed
 from unrolled.data.readers.media.wav import raw_samples
 from unrolled.data.signals.augment import changed_line, changed_spectrum, masked_spectrum
-from unrolled.data.signals.line_images import grey_of, line_facts, prepared_line, read_line
+from unrolled.data.signals.line_images import LineImage, grey_of, line_facts, prepared_line, read_line
 from unrolled.data.signals.log_mel import LogMel, with_deltas
 from unrolled.errors import UserError, note
 from unrolled.tasks.recognize.config import RecognizeData, RecognizeTraining
@@ -172,7 +172,9 @@ class InputReader:
         return samples.astype(np.float32, copy=False)
 
     def line(self, one: Any, place: str = "The input") -> Any:
-        """The columns of a line, and their scale."""
+        """The columns of a line, and their scale; of a `LineImage`, its own."""
+        if isinstance(one, LineImage):
+            return one
         if isinstance(one, Medium):
             return read_line(one, self.shape[0], self.straighten)
         grey = np.asarray(one)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +15,11 @@ from torch import Tensor
 
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import Samples, audio_blocks, audio_facts, is_silent, missing_audio
+from unrolled.data.readers.media.transcripts import Frames
 from unrolled.data.readers.media.wav import cut_short
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
-from unrolled.see.figures.recognition import RecognitionRow, recognition_figure
 from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
@@ -27,13 +27,9 @@ from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognize
 from unrolled.tasks.recognize.stream import Blocks
 from unrolled.tasks.shared.rescoring import rescored
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 SECONDS = 30.0  # the usual window of a recording
 HEIGHTS = 60.0  # and that of a line, in heights
 STEPS = 6000  # and that of frames
-MOST_DRAWN = 4000  # steps of an input in a picture
 FILE_BLOCK = 1024  # frames of a file that is streamed: nobody waits for them
 POOL = 64  # windows that are sorted by length together
 
@@ -46,6 +42,7 @@ class Window:
     features: NDArray[np.float32]  # (T, …)
     start: float = 0.0  # steps before it
     scale: float = 1.0
+    base: Frames | None = None  # (T, …), to draw; only where it was asked for
 
 
 @dataclass(frozen=True)
@@ -55,16 +52,24 @@ class Heard:
     number: int  # of the input
     log_probs: Tensor
     moment: Callable[[int], float]
+    window: Window | None = None  # none: it was streamed
 
 
 def recognize(
     model: Model, inputs: Sequence[Any], searches: Mapping[str, Search], window: float | None = None
 ) -> dict[str, list[Recognized]]:
     """The answer to each input, for each search; the network reads every input once."""
-    found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in inputs] for name in searches}
-    for heard in hear(model, inputs, window):
+    return searched(model, hear(model, inputs, window), len(inputs), searches)
+
+
+def searched(
+    model: Model, heard: Iterable[Sequence[Heard]], count: int, searches: Mapping[str, Search]
+) -> dict[str, list[Recognized]]:
+    """The answers to `count` inputs that went through the network, for each search."""
+    found: dict[str, list[list[list[Piece]]]] = {name: [[] for _ in range(count)] for name in searches}
+    for parts in heard:
         for name, search in searches.items():
-            for part, readings in zip(heard, search([part.log_probs for part in heard]), strict=True):
+            for part, readings in zip(parts, search([part.log_probs for part in parts]), strict=True):
                 pieces = [piece_of(search, reading, part.moment, part.log_probs) for reading in readings]
                 found[name][part.number].append(pieces)
     assets: RecognizeAssets = model.assets
@@ -74,15 +79,31 @@ def recognize(
     }
 
 
-def hear(model: Model, inputs: Sequence[Any], window: float | None = None) -> Iterator[list[Heard]]:
-    """Every input through the network, some parts at a time; the parts of an input come in their order."""
+def answers_of(
+    model: Model, heard: Iterable[Sequence[Heard]], count: int, options: RecognitionOptions
+) -> list[Recognized]:
+    """The answers to `count` inputs that went through the network, rescored if the options say so."""
+    wide = options
+    if options.rescore is not None:
+        wide = replace(options, n_best=options.searched(options.n_best, options.beam))
+    (answers,) = searched(model, heard, count, {"": Search(model.assets.labels, wide)}).values()
+    return answers if options.rescore is None else rescored(answers, options, options.n_best)
+
+
+def hear(
+    model: Model, inputs: Sequence[Any], window: float | None = None, *, draw: bool = False
+) -> Iterator[list[Heard]]:
+    """Every input through the network, some parts at a time; the parts of an input come in their order.
+
+    With `draw` windows keep what is drawn of them.
+    """
     streamed = _streamed_ones(model, inputs, window)
     rest = (number for number in range(len(inputs)) if number not in streamed)
-    windows = (one for number in rest for one in _windows(model, number, inputs[number], window))
+    windows = (one for number in rest for one in _windows(model, number, inputs[number], window, draw))
     while pool := list(itertools.islice(windows, POOL)):
         yield [
-            Heard(one.number, log_probs, moments(model, len(one.features), one.start, one.scale))
-            for one, log_probs in zip(pool, _posteriors(model, pool), strict=True)
+            Heard(one.number, log_probs, moments(model, len(one.features), one.start, one.scale), one)
+            for one, log_probs in zip(pool, posteriors_of(model, pool), strict=True)
         ]
     for number in streamed:
         log_probs, frames = _through(model, inputs[number])
@@ -93,7 +114,7 @@ def hear_window(model: Model, samples: Samples, start: int) -> Heard:
     """A window of a recording, which begins so many samples after its start, through the network."""
     reader: InputReader = model.assets.reader
     window = Window(0, reader.features(reader.mel(samples)), start / reader.mel.hop)
-    (log_probs,) = _posteriors(model, [window])
+    (log_probs,) = posteriors_of(model, [window])
     return Heard(0, log_probs, moments(model, len(window.features), window.start))
 
 
@@ -112,34 +133,10 @@ def texts_of(
     }
 
 
-def reading_figure(model: Model, given: Any, answer: Recognized) -> Figure:
-    """The labels of an input over time, which is read in one window, and its answer."""
-    assets: RecognizeAssets = model.assets
-    base, scale = assets.reader.line(given)[:2] if assets.reader.kind == "line" else (assets.reader.base(given), 1.0)
-    if len(base) > MOST_DRAWN:
-        raise UserError(
-            f"The input has {len(base):,} steps; a picture shows {MOST_DRAWN:,} at the most.", "Give a shorter piece."
-        )
-    window = Window(0, assets.reader.features(base), scale=scale)
-    log_probs = _posteriors(model, [window])[0]
-    return recognition_figure(
-        RecognitionRow(
-            signal=base,
-            kind=assets.reader.kind,
-            posteriors=log_probs.exp().numpy(),
-            names=assets.labels.names,
-            labels=[(span.text, span.start, span.end) for span in answer.labels],
-            text=answer.text,
-            unit=assets.reader.unit,
-            end=moments(model, len(base), scale=scale)(len(log_probs)),
-        )
-    )
-
-
 def whole(reader: InputReader, given: Any) -> Window:
     """All of an input in one window."""
-    features, scale = _whole(reader, given)
-    return Window(0, features, scale=scale)
+    base, scale = base_of(reader, given)
+    return Window(0, reader.features(base), scale=scale, base=base)
 
 
 def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) -> Callable[[int], float]:
@@ -165,44 +162,45 @@ def _streamed_ones(model: Model, inputs: Sequence[Any], window: float | None) ->
 def _through(model: Model, given: Any) -> tuple[Tensor, int]:
     """The log-probabilities of a recording that is streamed through a causal model, and its number of frames."""
     reader, blocks = model.assets.reader, Blocks(model, FILE_BLOCK)
-    source = _blocks(reader, given) if isinstance(given, Medium) else [given]
+    source = sound_blocks(reader, given) if isinstance(given, Medium) else [given]
     parts = [blocks.feed(samples) for samples in source]
     parts.append(blocks.finish())
     return torch.cat(parts), blocks.frames
 
 
-def _windows(model: Model, number: int, given: Any, window: float | None) -> Iterator[Window]:
+def _windows(model: Model, number: int, given: Any, window: float | None, draw: bool) -> Iterator[Window]:
     """The parts of an input; of one that is silent there are none."""
     reader: InputReader = model.assets.reader
     if reader.kind == "audio":
-        blocks = _blocks(reader, given) if isinstance(given, Medium) else [reader.samples(given)]
+        blocks = sound_blocks(reader, given) if isinstance(given, Medium) else [reader.samples(given)]
         for start, samples in cut_recording(reader, blocks, window or SECONDS):
             if not is_silent(samples):
-                features = reader.features(reader.mel(samples))
-                yield Window(number, features, start / reader.mel.hop)
+                base = reader.mel(samples)
+                yield Window(number, reader.features(base), start / reader.mel.hop, base=base if draw else None)
         return
-    features, scale = _whole(reader, given)
+    whole_base, scale = base_of(reader, given)
+    features = reader.features(whole_base)
     most = int((window or HEIGHTS) * reader.shape[0]) if reader.kind == "line" else int(window or STEPS)
     if _network(model).causal or len(features) <= most:
-        yield Window(number, features, 0.0, scale)
+        yield Window(number, features, 0.0, scale, whole_base if draw else None)
         return
     weight = features.reshape(len(features), -1).sum(axis=1) if reader.kind == "line" else np.zeros(len(features))
     for start, end in cuts(weight, most, reader.shape[0] // 2 if reader.kind == "line" else 1):
         yield Window(number, features[start:end], float(start), scale)
 
 
-def _whole(reader: InputReader, given: Any) -> tuple[NDArray[np.float32], float]:
-    """All features of an input, and the scale of its columns."""
-    if reader.kind == "line":
-        line = reader.line(given)
-        if line.lines > 1:
-            what = given if isinstance(given, Medium) else "The picture"
-            note(
-                f"{what} seems to hold {line.lines} lines of text. This model reads one line at a time: cut the "
-                "picture into lines, and give each of them."
-            )
-        return reader.features(line.columns), line.scale
-    return reader.features(reader.base(given)), 1.0
+def base_of(reader: InputReader, given: Any, *, tell: bool = True) -> tuple[Frames, float]:
+    """The reader's base of all of an input, and the scale of its columns; a note about a page, if `tell`."""
+    if reader.kind != "line":
+        return reader.base(given), 1.0
+    line = reader.line(given)
+    if line.lines > 1 and tell:
+        what = given if isinstance(given, Medium) else "The picture"
+        note(
+            f"{what} seems to hold {line.lines} lines of text. This model reads one line at a time: cut the "
+            "picture into lines, and give each of them."
+        )
+    return line.columns, line.scale
 
 
 def cut_recording(reader: InputReader, blocks: Iterable[Samples], seconds: float) -> Iterator[tuple[int, Samples]]:
@@ -223,7 +221,7 @@ def cut_recording(reader: InputReader, blocks: Iterable[Samples], seconds: float
         yield start, held
 
 
-def _blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
+def sound_blocks(reader: InputReader, medium: Medium) -> Iterator[Samples]:
     facts = audio_facts(medium)
     if facts.channels > 1:
         note(f"{medium} has {facts.channels} channels: their mean is read.")
@@ -261,7 +259,7 @@ def cuts(weight: NDArray[np.floating[Any]], most: int, smooth: int) -> Iterator[
 
 
 @torch.no_grad()
-def _posteriors(model: Model, pool: Sequence[Window]) -> list[Tensor]:
+def posteriors_of(model: Model, pool: Sequence[Window]) -> list[Tensor]:
     """The log-probabilities (T, V) of each window, on the CPU; windows of like length go side by side."""
     network = _network(model).eval()
     results: dict[int, Tensor] = {}
@@ -283,21 +281,20 @@ def _network(model: Model) -> Recognizer:
 
 def recognize_inputs(
     model: Model, inputs: Sequence[Any], options: RecognitionOptions, *, alone: bool = False
-) -> tuple[list[Recognized], list[Any]]:
-    """The answers to inputs as users give them, and these inputs as the reader took them."""
+) -> list[Recognized]:
+    """The answers to inputs as users give them."""
     reader: InputReader = model.assets.reader
     if not alone and inputs and all(isinstance(one, Real) for one in inputs):
         raise UserError(
             f"The input is a {type(inputs).__name__} of numbers.",
             f"Make a NumPy array of it: np.array(…). Expected {reader.expects}.",
         )
-    if options.rate is not None and inputs and not any(reader.needs_rate(one) for one in inputs):
-        raise UserError(
-            f"rate={options.rate:g} is for arrays of samples and raw files, and there are none.", "Leave it out."
-        )
-    read = [reader.given(one, "The input" if alone else f"Input {i}", options.rate) for i, one in enumerate(inputs, 1)]
-    searched = options
-    if options.rescore is not None:
-        searched = replace(options, n_best=options.searched(options.n_best, options.beam))
-    (answers,) = recognize(model, read, {"": Search(model.assets.labels, searched)}, options.window).values()
-    return answers if options.rescore is None else rescored(answers, options, options.n_best), read
+    read = read_inputs(reader, inputs, options.rate, alone=alone)
+    return answers_of(model, hear(model, read, options.window), len(read), options)
+
+
+def read_inputs(reader: InputReader, inputs: Sequence[Any], rate: float | None, *, alone: bool) -> list[Any]:
+    """Inputs of a user as the reader takes them; a rate is an error where none needs it."""
+    if rate is not None and inputs and not any(reader.needs_rate(one) for one in inputs):
+        raise UserError(f"rate={rate:g} is for arrays of samples and raw files, and there are none.", "Leave it out.")
+    return [reader.given(one, "The input" if alone else f"Input {i}", rate) for i, one in enumerate(inputs, 1)]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unrolled.data.readers.labelled import read_frames
 from unrolled.errors import UserError
 from unrolled.search.ctc.decoded import reading_record, utterance_record
+from unrolled.tasks.recognize.drawing import recognize_drawn
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.live import recognize_live
-from unrolled.tasks.recognize.predict import reading_figure, recognize_inputs
 from unrolled.tasks.recognize.scores import search_table
 from unrolled.tasks.recognize.search import RecognitionOptions, Recognized
 from unrolled.tasks.recognize.stream import RecognizeStream
@@ -75,13 +75,12 @@ class RecognizeRunner(PictureRunner):
                 return [error]
         return [answer for one in inputs for answer in self.answers([one], options)]
 
-    def draw(self, one: Any, answer: Recognized, options: Mapping[str, Any]) -> Figure:
-        return reading_figure(self.model, self.model.assets.reader.given(one, rate=options.get("rate")), answer)
+    def answer_and_drawing(self, one: Any, options: Mapping[str, Any]) -> tuple[Recognized, Figure]:
+        return recognize_drawn(self.model, one, RecognitionOptions(**options))
 
     def drawing(self, inputs: Any, **options: Any) -> Figure:
         """Labels over time under the sound or picture, as a figure: `savefig` writes PNG, SVG or PDF."""
-        (answer,), (read,) = recognize_inputs(self.model, [inputs], RecognitionOptions(**options), alone=True)
-        return reading_figure(self.model, read, answer)
+        return self.answer_and_drawing(inputs, options)[1]
 
     def record(self, one: Any, answer: Recognized) -> dict[str, Any]:
         """The same keys as those of `unrolled decode`: see docs/decode.md."""

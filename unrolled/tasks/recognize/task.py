@@ -165,7 +165,7 @@ class Recognize(Task):
         Samples of a recording are (samples, rate), or arrays with the option `rate`.
         """
         alone = not isinstance(inputs, (list, tuple)) or is_sound(inputs)
-        answers, _ = recognize_inputs(model, [inputs] if alone else inputs, RecognitionOptions(**options), alone=alone)
+        answers = recognize_inputs(model, [inputs] if alone else inputs, RecognitionOptions(**options), alone=alone)
         return answers[0] if alone else answers
 
 

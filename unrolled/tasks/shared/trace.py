@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.models.encoder import EncoderOutput
+from unrolled.models.encoder_layers import LookedAt
 from unrolled.search import Beam, BeamResult, Limits, beam_search
 from unrolled.see import AttentionMap, Beams, Guesses, ModelTrace, Part, Probe
 from unrolled.see.options import TARGET, TRUTH, TraceOption, follows_truth
@@ -25,6 +26,19 @@ TRANSFORMER = dict.fromkeys(
     ("states", "gates", "norms", "flow"),
     "A Transformer has no recurrent states and no gates: look at its attention.",
 )
+
+
+def parts_of(seen: LookedAt, tokens: list[str]) -> tuple[Part, ...]:
+    """The recurrent layers of an encoder, for a trace; none of a Transformer."""
+    return () if seen.trace is None else (Part("", tokens, seen.trace),)
+
+
+def attention_of(seen: LookedAt, tokens: list[str]) -> dict[str, AttentionMap]:
+    """The self-attention of a Transformer's encoder, for a trace."""
+    if seen.attention is None:
+        return {}
+    steps = len(tokens)
+    return {"step → step": AttentionMap(tokens, tokens, seen.attention[..., :steps, :steps])}
 
 
 def writing_options(what: str) -> tuple[TraceOption, ...]:

@@ -8,4 +8,10 @@ PREDICT = (Option("probabilities", "Add the probability of each tag", bool, only
 SEGMENTS = Option(
     "segments", "Frames, --format csv: a row for each segment, not for each frame", bool, only="command line"
 )
-OPTIONS = TaskOptions(run=(SEGMENTS,), predict=PREDICT)
+STREAM = Option(
+    "stream",
+    "Standard input: tag words, or a frame per line, as lines come; a blank line ends a sequence",
+    bool,
+    only="command line",
+)
+OPTIONS = TaskOptions(run=(SEGMENTS, STREAM), predict=PREDICT, stream=PREDICT)

@@ -12,17 +12,21 @@ from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.documents import Document, Documents, in_a_row
 from unrolled.tasks.tag.predict import FrameTags, paths_of, sentence_of_input, settings_of
 from unrolled.tasks.tag.scores import report
+from unrolled.tasks.tag.stream import TagStream, stream_lines
 
 
 class TagRunner(Runner):
     """Tags sentences, or frames."""
 
-    def run(self, request: Request, **options: Any) -> Iterator[str]:
+    def run(self, request: Request, stream: bool = False, **options: Any) -> Iterator[str]:
         """Files of CoNLL-U or columns come back with their tags in place; a text as word/TAG on a line.
 
-        As csv there is a row for every word: the number of the sentence, the word, the tag.
+        As csv there is a row for every word: the number of the sentence, the word, the tag. With `stream` each line
+        of standard input is answered as it comes.
         """
-        if self.model.assets.frames:
+        if stream:
+            yield from stream_lines(self.model, request)
+        elif self.model.assets.frames:
             yield from self._run_frames(request, **options)
         elif request.format == "jsonl":
             yield from super().run(request, probabilities=True)
@@ -51,7 +55,10 @@ class TagRunner(Runner):
     def inputs(self, request: Request) -> Iterator[Any]:
         if shape := self.model.assets.frames:
             if not request.files:
-                raise UserError("This model reads frames, not text.", "Give a .npz file with `frames`, or a .npy file.")
+                raise UserError(
+                    "This model reads frames, not text.",
+                    "Give a .npz file with `frames`, or a .npy file; or --stream and lines of numbers.",
+                )
             for file in request.files:
                 yield from read_untagged_frames(file, shape)
             return
@@ -87,6 +94,9 @@ class TagRunner(Runner):
         if isinstance(answer, FrameTags):
             return f"{answer}\n"
         return " ".join(f"{word}/{tag}" for word, tag in answer) + "\n"
+
+    def stream(self, **options: Any) -> TagStream:
+        return TagStream(self.model, **options)
 
     def report(self, scores: Mapping[str, Any]) -> str:
         return report(scores)

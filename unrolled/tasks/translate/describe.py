@@ -6,12 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from unrolled.model import Model
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.config import TranslateConfig
+from unrolled.training import Batches
+
+FRACTION = (
+    "model.positions=fraction is the encoder's alone: the decoder does not know how long its text will be, and takes "
+    "sinusoidal."
+)
 
 
 class TranslateDescription(Description):
+    def warnings(self, config: TranslateConfig, batches: Batches) -> list[str]:
+        return [f"Note: {FRACTION}"] if _takes_other_positions(config) else []
+
+    def remarks(self, model: Model) -> list[str]:
+        assert isinstance(model.config, TranslateConfig)
+        return [FRACTION] if _takes_other_positions(model.config) else []
+
     def statistics(self, config: TranslateConfig, data: Data, assets: TranslateAssets) -> dict[str, Any]:
         known = {pair.source for pair in data.train}
         train, valid = assets.encoded(data.train), assets.encoded(data.valid)
@@ -24,3 +38,8 @@ class TranslateDescription(Description):
         facts["one set of tokens for both"] = "yes" if assets.joint else "no"
         facts["valid sources also in train"] = f"{sum(p.source in known for p in data.valid)} of {len(data.valid)}"
         return facts
+
+
+def _takes_other_positions(config: TranslateConfig) -> bool:
+    """True if the decoder's position codes are not those that were asked for."""
+    return config.model.kind == "transformer" and config.model.positions == "fraction"

@@ -1,0 +1,166 @@
+"""A tagger in use: words or frames as they come, and a tag for each at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
+from unrolled.data.readers.tagged.sentences import Sentence
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.models.encoder_layers import step_of
+from unrolled.models.tagger import Tagger
+from unrolled.tasks.runner import Format, Request, csv_line
+from unrolled.tasks.tag.assets import TagAssets
+from unrolled.tasks.tag.predict import answer_of, frames_of_input, sentence_of_input
+
+
+class TagStream:
+    """A one-directional tagger that is fed words or frames as they come; how they are cut changes no bit.
+
+    Each word or frame is a step of its own. Recurrent layers keep one state; a Transformer keeps the keys and values
+    of all steps since `restart`.
+    """
+
+    def __init__(self, model: Model, *, probabilities: bool = False) -> None:
+        check_streams(model)
+        assert isinstance(model.network, Tagger)
+        self._model, self._network = model, model.network.eval()
+        self._assets: TagAssets = model.assets
+        self._probabilities = probabilities
+        self._step = step_of(self._network.layer)
+        self.restart()
+
+    def __enter__(self) -> TagStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def restart(self) -> None:
+        """A new sequence begins."""
+        self._state: Any = None
+
+    def feed(self, piece: Any) -> Any:
+        """The next words: a text, a list or a record → [(word, tag), …]; or frames (n, …), or one → a `FrameTags`."""
+        one = self._frames(piece) if self._assets.frames else sentence_of_input(self._model, piece)
+        found = [self._advance(step) for step in _steps(one)]
+        chances = [chance for _, chance in found] if self._probabilities else []
+        return answer_of(self._model, one, [tag for tag, _ in found], chances)
+
+    def _frames(self, piece: Any) -> TaggedFrames:
+        if hasattr(piece, "shape") and tuple(piece.shape) == self._assets.frames:
+            piece = piece[None]
+        return frames_of_input(self._model, piece)
+
+    @torch.no_grad()
+    def _advance(self, step: Tagged) -> tuple[int, float]:
+        """The tag of one more step, and its probability."""
+        network = self._network
+        batch = self._assets.collate([step]).to(self._model.device)
+        output, self._state = self._step(network.read(batch)[:, 0], self._state)
+        chances = network.scores(output)[0].float().softmax(-1)
+        best = int(chances.argmax())
+        return best, float(chances[best])
+
+
+def _steps(one: Tagged) -> Iterator[Tagged]:
+    """A sequence as sequences of one step."""
+    for at in range(len(one)):
+        if isinstance(one, TaggedFrames):
+            yield TaggedFrames(one.frames[at : at + 1])
+        else:
+            yield Sentence((one.words[at],), features=tuple((values[at],) for values in one.features))
+
+
+def check_streams(model: Model) -> None:
+    """Raise with the reason if a model cannot tag an unfinished sequence."""
+    assert isinstance(model.network, Tagger)
+    if not model.network.causal:
+        raise UserError(
+            "This model reads from both ends, and needs the end of its input.", "Train with model.bidirectional=false."
+        )
+    if model.network.crf is not None:
+        raise UserError(
+            "A CRF decides on all tags at the end of the sequence.",
+            "Train with model.output=softmax, which decides at every step.",
+        )
+
+
+def stream_lines(model: Model, request: Request) -> Iterator[str]:
+    """An answer to each line of standard input as it comes: words, or the numbers of one frame.
+
+    A blank line ends a sequence.
+    """
+    if request.files or request.texts is not None:
+        raise UserError("--stream reads standard input.", "Leave the files and texts out, or leave --stream out.")
+    shape: Sequence[int] = model.assets.frames
+    if len(shape) > 1:
+        raise UserError(f"A line cannot hold a frame of shape {tuple(shape)}.", "Use model.stream() from Python.")
+    stream = TagStream(model, probabilities=True)
+    lines = StreamLines(request.format, frames=bool(shape))
+    yield lines.header()
+    for number, line in enumerate(request.lines, 1):
+        text = line.removeprefix("\ufeff").strip()
+        if not text:
+            stream.restart()
+            yield lines.end()
+        elif shape:
+            answer = stream.feed(_frame(text, shape[0], f"Standard input, line {number}"))
+            yield lines([("", answer.tags[0], answer.probabilities[0])])
+        else:
+            yield lines(stream.feed(text))
+
+
+@dataclass
+class StreamLines:
+    """The answers of a stream as lines of a format, counted by sequence and frame."""
+
+    format: Format
+    frames: bool
+    sequence: int = 1
+    frame: int = 0
+
+    def header(self) -> str:
+        if self.format != "csv":
+            return ""
+        return "sequence,frame,tag,probability\n" if self.frames else "sentence,token,tag,probability\n"
+
+    def end(self) -> str:
+        """The end of a sequence: a blank line in text."""
+        self.sequence, self.frame = self.sequence + 1, 0
+        return "\n" if self.format == "text" else ""
+
+    def __call__(self, answer: list[tuple[str, str, float]]) -> str:
+        rows = [(word, tag, round(chance, 6)) for word, tag, chance in answer]
+        if self.frames:
+            (_, tag, chance), at = rows[0], self.frame
+            self.frame += 1
+            record: dict[str, Any] = {"sequence": self.sequence, "frame": at, "tag": tag, "probability": chance}
+            cells: list[tuple[Any, ...]] = [(self.sequence, at, tag, chance)]
+            text = tag
+        else:
+            words, tags, chances = zip(*rows, strict=True) if rows else ((), (), ())
+            record = {"tokens": words, "tags": tags, "probabilities": chances}
+            cells, text = [(self.sequence, *row) for row in rows], " ".join(f"{word}/{tag}" for word, tag, _ in rows)
+        if self.format == "text":
+            return text + "\n"
+        return "".join(map(csv_line, cells)) if self.format == "csv" else json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _frame(text: str, width: int, place: str) -> Any:
+    cells = [cell for cell in re.split(r"[,;\s]+", text) if cell]
+    try:
+        values = np.array([float(cell) for cell in cells], dtype=np.float32)
+    except ValueError:
+        raise UserError(f"{place}: {text[:40]!r} are not numbers.", f"Expected {width}, with commas between.") from None
+    if len(values) != width or not np.isfinite(values).all():
+        raise UserError(f"{place} has {len(values)} numbers.", f"Expected {width} finite ones, with commas between.")
+    return values
