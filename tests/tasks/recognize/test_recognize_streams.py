@@ -83,7 +83,7 @@ def test_a_long_file_streams_through_a_causal_model(causal: Model, tmp_path: Pat
     assert streamed.labels == whole.labels
 
 
-def test_what_cannot_stream_says_why(listener: Model, reader: Model, causal: Model) -> None:
+def test_models_that_cannot_stream_say_why(listener: Model, reader: Model, causal: Model) -> None:
     with pytest.raises(UserError, match="reads from both ends"):
         listener.stream()
     with pytest.raises(UserError, match="reads from both ends"):
