@@ -50,7 +50,7 @@ class ModelTracer(Protocol):
     def trace(self, inputs: Any, **options: Any) -> ModelTrace: ...
     def input(self, request: Any) -> Any: ...
     def example(self, examples: Any, number: int) -> Any: ...
-    def embed(self, inputs: Any) -> Any: ...
+    def embed(self, inputs: Any, pooling: str | None = None) -> Any: ...
     def word_vectors(self) -> Vectors: ...
 
 
@@ -162,9 +162,12 @@ class Model:
         """The log-probability of each text, for models of text; `search.rescore` uses it."""
         return self.runner.log_prob(texts)
 
-    def embed(self, inputs: Any) -> Any:
-        """A vector for an input, (D,), or for each of a list of them, (N, D): a NumPy array."""
-        return self.tracer.embed(inputs)
+    def embed(self, inputs: Any, pooling: str | None = None) -> Any:
+        """A vector for an input, (D,), or for each of a list of them, (N, D): a NumPy array.
+
+        `pooling` makes it from the states of the input's steps: last, mean or max; None: the usual one of the task.
+        """
+        return self.tracer.embed(inputs) if pooling is None else self.tracer.embed(inputs, pooling)
 
     def word_vectors(self) -> Vectors:
         """The embeddings of its vocabulary, with neighbours, analogies and export."""

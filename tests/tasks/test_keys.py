@@ -43,7 +43,9 @@ KINDS = {
     "classify, words": Kind("classify", {"data.level": "word"}),
     "classify, characters": Kind("classify", {"data.level": "char", "model.cell": "gru"}),
     "classify, frames": Kind("classify", {"data.train": "frames.npz"}),
+    "classify, transformer": Kind("classify", {"data.level": "char", "model.kind": "transformer"}),
     "tag, words": Kind("tag", {}),
+    "tag, transformer": Kind("tag", {"model.kind": "transformer"}),
     "tag, spans": Kind("tag", {"data.train": "spans.txt", "model.num_layers": 2}),
     "translate, attention": Kind("translate", {"model.decoder.num_layers": 2}),
     "translate, no attention": Kind("translate", {"model.decoder.attention": "none", "model.encoder.cell": "gru"}),
@@ -56,6 +58,7 @@ KINDS = {
     "caption, none": Kind("caption", {"data.size": 8, "model.decoder.attention": "none"}),
     "caption, transformer": Kind("caption", {"data.size": 8, "model.kind": "transformer"}),
     "forecast": Kind("forecast", {}),
+    "forecast, transformer": Kind("forecast", {"model.kind": "transformer", "train.window": 150}),
 }
 
 

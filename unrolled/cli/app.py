@@ -15,6 +15,7 @@ from unrolled import __version__
 from unrolled.cli.config import check, info, new
 from unrolled.cli.decode import decode
 from unrolled.cli.doctor import doctor
+from unrolled.cli.embed import embed
 from unrolled.cli.evaluate import evaluate
 from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
@@ -43,6 +44,7 @@ TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
     "train": (train, "train"),
     "run": (run, "run"),
     "eval": (evaluate, "eval"),
+    "embed": (embed, None),
     "inspect": (inspect, None),
     "new": (new, None),
     "check": (check, "train"),

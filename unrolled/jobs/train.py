@@ -46,6 +46,7 @@ from unrolled.training.score_checks import ScoreChecks
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
     *("images", "valid_images", "cache", "too_short"),
+    *("source_vectors", "target_vectors"),
 )
 
 

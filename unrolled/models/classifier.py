@@ -89,17 +89,17 @@ class Classifier(nn.Module):
 
     def forward_from(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         """`forward` from a state of the recurrent layers, and the state after the last step."""
-        vector, state = self._read(batch, state)
+        vector, state = self._read(batch, state, self.pool)
         return self._score(vector, batch), state
 
-    def encode(self, batch: Batch) -> Tensor:
-        """The pooled vector of the sequence, (B, D)."""
-        return self._read(batch, None)[0]
+    def encode(self, batch: Batch, pool: Pooling | None = None) -> Tensor:
+        """The pooled vector of the sequence, (B, D), by the network's own pooling or another."""
+        return self._read(batch, None, pool or self.pool)[0]
 
-    def _read(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
+    def _read(self, batch: Batch, state: Any, pool: Pooling) -> tuple[Tensor, Any]:
         x = self.dropout(self.input(batch))
         states, state = self.layer(x, state, lengths=batch.lengths, resets=batch.resets)
-        return self.pool(states, batch.mask), state
+        return pool(states, batch.mask), state
 
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[Tensor, LookedAt]:
         """The scores, and a look at the layers; `change` is applied to the input vectors."""

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from unrolled.config import only
+from unrolled.config import but, only
+from unrolled.data.signals.categories import UNKNOWN
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, looked_at
 from unrolled.models.outputs import LossName, Output
 from unrolled.models.recurrent_settings import (
@@ -41,6 +42,12 @@ class ForecasterSettings(EncoderLayerSettings):
     )
     feedforward: int = Field(
         256, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
+    )
+    category_size: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=only({"data.category_columns": but([], "")}),
+        description="Size of the vectors of data.category_columns; none: half the number of values, at most 16.",
     )
     context: int = Field(
         128,
@@ -104,9 +111,11 @@ class ForecasterSizes:
     residual: bool
     changes: bool
     lags: int
+    categories: tuple[int, ...] = ()  # the number of values of each column of categories, with <unknown>
 
     @property
     def features(self) -> int:
+        """Features that are numbers; the numbers of categories follow them."""
         return self.inputs * (2 if self.missing else 1)
 
     @property
@@ -138,7 +147,12 @@ class Forecaster(nn.Module):
         super().__init__()
         self.layout, self.output, self.tune_linear = layout, output, tune_linear
         self.rows = max(1, layout.lags)  # past rows kept in the state
-        width = layout.features + (layout.inputs if layout.changes else 0)
+        sizes = [settings.category_size or min(16, -(-values // 2)) for values in layout.categories]
+        self.categories = nn.ModuleList(
+            nn.Embedding(values, size, padding_idx=UNKNOWN)
+            for values, size in zip(layout.categories, sizes, strict=True)
+        )
+        width = layout.features + (layout.inputs if layout.changes else 0) + sum(sizes)
         self.front = DenseFront(width, settings.front, settings.dropout)
         self.causal = not settings.bidirectional
         self.layer: DropIn | WindowedTransformer
@@ -183,10 +197,12 @@ class Forecaster(nn.Module):
         return seen.gather(1, last[..., None].expand(-1, -1, seen.shape[-1]))
 
     def read(self, x: Tensor, seen: Tensor) -> Tensor:
-        """Input of the first layer: features and changes, with extreme values compressed."""
-        parts = [calmed(x)]
+        """Input of the first layer: features and changes, with extreme values compressed; vectors of categories."""
+        numbers = self.layout.features
+        parts = [calmed(x[..., :numbers])]
         if self.layout.changes:
             parts.append(calmed((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale))
+        parts += [table(x[..., numbers + i].long()) for i, table in enumerate(self.categories)]
         return torch.cat(parts, dim=-1)
 
     def linear_path(self, seen: Tensor) -> Tensor:
@@ -217,7 +233,7 @@ class Forecaster(nn.Module):
     def with_guess(self, x: Tensor, guess: Tensor) -> Tensor:
         """Features (…, F) with the inputs that are targets replaced by a guess (…, K)."""
         layout = self.layout
-        if layout.positions == tuple(range(layout.features)):
+        if not layout.categories and layout.positions == tuple(range(layout.features)):
             return guess
         targets = [k for k, position in enumerate(layout.positions) if position >= 0]
         places = [layout.positions[k] for k in targets]
@@ -277,6 +293,7 @@ class ForecastStepper:
             for layer in network.front.layers
             if isinstance(layer, nn.Linear)
         ]
+        self._tables = [_array(table.weight) for table in network.categories if isinstance(table, nn.Embedding)]
         paths = [network.head.weight] + ([network.linear.weight] if network.linear is not None else [])
         self._read = np.zeros(sum(path.shape[1] for path in paths), dtype=np.float32)  # by the output layer
         self._weight, self._bias = _array(torch.cat(paths, dim=1)), _array(network.head.bias)
@@ -298,7 +315,11 @@ class ForecastStepper:
         past, carried = state
         seen = np.concatenate([past, values])  # (rows + n, D)
         changes = (seen[1:] - seen[:-1]) / self._change_scale
-        read = np.concatenate([_calmed(x), _calmed(changes[rows - 1 :])], axis=1) if layout.changes else _calmed(x)
+        parts = [_calmed(x[:, : layout.features])]
+        if layout.changes:
+            parts.append(_calmed(changes[rows - 1 :]))
+        parts += [table[x[:, layout.features + i].astype(np.int64)] for i, table in enumerate(self._tables)]
+        read = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         raw = np.empty((len(x), len(self._bias)), dtype=np.float32)
         hidden, buffer = network.head.in_features, self._read
         for i in range(len(x)):

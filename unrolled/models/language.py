@@ -92,6 +92,9 @@ class RecurrentLM(LanguageModel):
             final = state_from_torch(final)
         return RecurrentOutput(output, self._drop(output, self._dropout), final)
 
+    def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        return self.read(ids, lengths=lengths).output
+
     def penalty(self, read: RecurrentOutput) -> Tensor:
         """α · mean h̃² + β · mean (h_t − h_{t−1})², h̃ being h after dropout; rows must be full (Merity et al. 2017)."""
         alpha, beta = self.penalties
@@ -190,9 +193,16 @@ class FeedForwardLM(LanguageModel):
         last = ends[:, None] + torch.arange(self.context - 1, device=ids.device)  # (B, k - 1)
         return scores, (seen.gather(1, last),)
 
-    def _scores(self, windows: Tensor) -> Tensor:
+    def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        seen = torch.cat([self._before(ids, None, None), ids], dim=1)
+        return self._hidden(self.embedding(seen.unfold(1, self.context, 1)))
+
+    def _hidden(self, windows: Tensor) -> Tensor:
         x = windows.mean(dim=2) if self.average else windows.flatten(2)
-        scores: Tensor = self.scores(self.dropout(torch.tanh(self.hidden(self.dropout(x)))))
+        return torch.tanh(self.hidden(self.dropout(x)))
+
+    def _scores(self, windows: Tensor) -> Tensor:
+        scores: Tensor = self.scores(self.dropout(self._hidden(windows)))
         return scores
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> Tensor:

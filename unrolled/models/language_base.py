@@ -30,6 +30,11 @@ class LanguageModelSettings(RecurrentSettings):
         json_schema_extra=only(kind=("recurrent", "feedforward")),
         description="Embedding size of tokens; none: hidden_size, as for every Transformer.",
     )
+    tune_vectors: bool = Field(
+        True,
+        json_schema_extra=only({"data.vectors": but(None), "tied": False}),
+        description="Train the embeddings that pretrained vectors are in; it needs tied=false to be false.",
+    )
     tied: bool = Field(
         False,
         json_schema_extra=only(kind=("recurrent", "transformer")),
@@ -131,6 +136,10 @@ class LanguageModel(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+    def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """The vectors from which the scores are made, (B, T, D), of token ids (B, T)."""
+        raise NotImplementedError
 
     def start(self, memory: Any) -> Any:
         """The state before the first token: a carried one, or None for the initial one."""

@@ -74,6 +74,16 @@ class TransformerLM(LanguageModel):
         self, ids: Tensor, state: Carried | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Carried]:
         """Token ids (B, T) → scores of the token after each (B, T, V), and the window after the last."""
+        output, carried = self._outputs(ids, state, lengths, resets)
+        return self.scores(output), carried
+
+    def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        return self._outputs(ids, None, lengths, None)[0]
+
+    def _outputs(
+        self, ids: Tensor, state: Carried | None, lengths: Tensor | None, resets: Tensor | None
+    ) -> tuple[Tensor, Carried]:
+        """Outputs of the last block (B, T, D), and the window after the last token."""
         window = self._entered(ids, state, resets)
         outputs, done, steps = [], 0, ids.shape[1]
         while done < steps:
@@ -84,7 +94,7 @@ class TransformerLM(LanguageModel):
             outputs.append(output)
             done += count
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
-        return self.scores(output), (window.ids, window.pads, window.past)
+        return output, (window.ids, window.pads, window.past)
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, list[Tensor]]:
         """The scores, and the attention of every block (B, N, T, T); `change` is applied to the tokens' vectors."""

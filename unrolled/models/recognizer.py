@@ -203,6 +203,11 @@ class Recognizer(nn.Module):
         return self.input.time_factor
 
     def forward(self, batch: Batch) -> RecognizerOutput:
+        x, lengths = self.states(batch)
+        return RecognizerOutput(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
+
+    def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Outputs of the layers (B, T, D), and their lengths (B,)."""
         assert batch.lengths is not None
         x, lengths = self.input(batch.inputs, batch.lengths)
         x = self.dropout(x)
@@ -213,7 +218,7 @@ class Recognizer(nn.Module):
         else:
             mask = real_steps(lengths, x.shape[1])
             x = self.encoder(self.dropout(self.positions(self.project(x))), mask)
-        return RecognizerOutput(self.scores(self.dropout(x)).float().log_softmax(-1), lengths)
+        return x, lengths
 
     def trace(self, batch: Batch, change: Change = unchanged) -> tuple[RecognizerOutput, Trace | None, Tensor | None]:
         """`forward`, and the trace of recurrent layers, or a Transformer's attention (L, N, T, T) of the first row.

@@ -69,6 +69,12 @@ class Stepwise(nn.Module):
         mask = real_steps(batch.lengths, batch.inputs.shape[1])
         return EncoderOutput(batch.inputs.masked_fill(~mask, self.end), mask, ())
 
+    def read(self, batch: Batch) -> EncoderOutput:
+        """The states after each token of the source, and the last of them."""
+        assert batch.lengths is not None
+        output, final = self.layer(self.dropout(self.embedding(batch.inputs)), lengths=batch.lengths)
+        return EncoderOutput(output, real_steps(batch.lengths, batch.inputs.shape[1]), state_from_torch(final))
+
     def start(self, memory: EncoderOutput) -> Any:
         """The initial state: (tokens read, layers' state, source)."""
         rows = len(memory.memory)

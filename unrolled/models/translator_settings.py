@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section, only
+from unrolled.config import Section, but, only
 from unrolled.models.decoders import DecoderSettings
 from unrolled.models.encoder import EncoderSettings
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER
@@ -32,6 +32,11 @@ class TranslatorSettings(Section):
         True,
         json_schema_extra=WITH_DECODER,
         description="Share one matrix between target embeddings and output scores.",
+    )
+    tune_vectors: bool = Field(
+        True,
+        json_schema_extra=only({"data.source_vectors": but(None)}),
+        description="Train the source's embeddings that pretrained vectors are in.",
     )
     shared: bool = Field(
         True,

@@ -41,7 +41,7 @@ class Tracer:
         found = nth(examples, number)
         return getattr(found, "input", found)
 
-    def embed(self, inputs: Any) -> Any:
+    def embed(self, inputs: Any, pooling: str | None = None) -> Any:
         """A vector for each input, if the network has an encoder."""
         raise UserError(f"A model of {self.model.task.name} has no encoder that gives one vector.")
 

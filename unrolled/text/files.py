@@ -129,9 +129,13 @@ def check_new(path: Path) -> None:
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; it becomes `path` at the end, so that the file is complete or absent."""
-    check_new(path)
+def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """A temporary path to write to; it becomes `path` at the end, so that the file is complete or absent.
+
+    force: a file that exists is replaced.
+    """
+    if not force:
+        check_new(path)
     beside = path.with_name(f".new-{path.name}")
     try:
         yield beside

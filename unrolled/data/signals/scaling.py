@@ -14,6 +14,7 @@ from unrolled.config.stored import DAMAGED, stored_as
 from unrolled.data.batching.ragged_windows import FrameSequence
 from unrolled.data.readers.series.read_series import Numbers, Series
 from unrolled.data.readers.series.times import TimeStep
+from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.season import repeated
 from unrolled.errors import UserError
 
@@ -24,15 +25,21 @@ FARTHEST = 1e12  # largest scaled value: its square fits into float32
 
 @dataclass(frozen=True)
 class Roles:
-    """Input columns, target columns, and horizons in steps; 0 is the same step."""
+    """Input columns, target columns, and horizons in steps; 0 is the same step. Inputs and targets are numbers."""
 
     inputs: tuple[str, ...]
     targets: tuple[str, ...]
     horizons: tuple[int, ...]
+    categories: tuple[str, ...] = ()  # columns of categories, read beside the inputs
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """All columns that are read, in the order of an input row: numbers, then categories."""
+        return (*self.inputs, *self.categories)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns, each once: the order of a series' values."""
+        """All columns of numbers, each once: the order of a series' values."""
         return tuple(dict.fromkeys([*self.inputs, *self.targets]))
 
     @property
@@ -63,7 +70,8 @@ class ColumnScaling:
 
     `center` and `scale` belong to the columns `roles.names`: scaled = (value − center) / scale. Columns of zeros and
     ones are not scaled. `mean` is the training mean of each target. `time` and `series` are the columns with the time
-    and the series of a row; `period` is the seasonal period of the targets in rows.
+    and the series of a row; `period` is the seasonal period of the targets in rows. `levels` are the known values of
+    each column of categories.
     """
 
     roles: Roles
@@ -77,6 +85,7 @@ class ColumnScaling:
     series: tuple[str, ...] = ()
     step: TimeStep | None = None
     period: int | None = None
+    levels: tuple[tuple[str, ...], ...] = ()
 
     @cached_property
     def positions(self) -> list[int]:
@@ -91,7 +100,16 @@ class ColumnScaling:
 
     @property
     def features(self) -> int:
-        return len(self.roles.inputs) * (2 if self.missing else 1)
+        return len(self.roles.inputs) * (2 if self.missing else 1) + len(self.levels)
+
+    def rows(self, series: Series) -> Numbers:
+        """The input rows of a series (T, D + Q): its numbers, then the numbers of its categories."""
+        values = series.values[:, : len(self.roles.inputs)]
+        if not self.levels:
+            return values
+        return np.concatenate(
+            [values, numbers_of(series.cells, self.roles.categories, self.levels, series.name)], axis=1
+        )
 
     def scaled(self, values: Numbers) -> Numbers:
         """Values (…, C) of all columns in their scales."""
@@ -119,26 +137,28 @@ class ColumnScaling:
             )
 
     def inputs(self, values: Numbers, last: Numbers | None = None) -> tuple[NDArray[np.float32], Numbers]:
-        """Input columns (T, D) → features (T, F), and the last known value of each column.
+        """Input rows (T, D + Q) → features (T, F), and the last known value of each column of numbers.
 
         A missing value becomes the last known one, or the training mean before any; with `missing`, further features
-        are 1 for known values.
+        are 1 for known values. The numbers of categories come last, as they are.
         """
         width = len(self.roles.inputs)
         center, scale = self._scales
-        values = (values - center[:width]) / scale[:width]
+        values, kinds = (values[:, :width] - center[:width]) / scale[:width], values[:, width:]
         last = np.zeros(width) if last is None else last
         if self.missing:
             here = ~np.isnan(values)
             filled = _filled(values, last)
-            return np.concatenate([filled, here], axis=1).astype(np.float32), filled[-1] if len(filled) else last
-        return values.astype(np.float32), values[-1] if len(values) else last
+            features = np.concatenate([filled, here, kinds], axis=1)
+            return features.astype(np.float32), filled[-1] if len(filled) else last
+        features = np.concatenate([values, kinds], axis=1) if kinds.size else values
+        return features.astype(np.float32), values[-1] if len(values) else last
 
     def steps(self, part: SeriesPart) -> FrameSequence:
         """Inputs of a series, with the scaled target of each horizon at each step, (T, horizons, K)."""
         values = part.series.values
         self.check_size(values, part.series.place)
-        features, _ = self.inputs(values[:, : len(self.roles.inputs)])
+        features, _ = self.inputs(self.rows(part.series))
         wanted = self.scaled(values)[:, self.target_columns].copy()
         wanted[: part.first] = np.nan
         if self.start_row:
@@ -196,6 +216,7 @@ class ColumnScaling:
         finite = all(np.isfinite([*self.center, *self.scale, *self.mean]))
         columns = {len(self.center), len(self.scale), len(self.binary)} == {len(names)}
         horizons = self.roles.horizons and all(0 <= one <= FARTHEST_STEP for one in self.roles.horizons)
+        columns = columns and len(self.levels) == len(self.roles.categories) and all(self.levels)
         whole = finite and columns and horizons and len(self.mean) == len(targets) and all(s > 0 for s in self.scale)
         once = all(len(set(some)) == len(some) and some for some in (self.roles.inputs, targets, self.roles.horizons))
         if not whole or not once:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from unrolled.tasks.caption.batches import CaptionAssets, view_batch
 from unrolled.tasks.caption.predict import drawable_pixels, view_of
 from unrolled.tasks.caption.run import paths_of
 from unrolled.tasks.runner import Request
+from unrolled.tasks.shared.sentence import check_pooling, embedded, pooled
 from unrolled.tasks.shared.targets import with_targets
 from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, Followed, WritingChoices, writing_options
 from unrolled.tasks.tracer import Example, Tracer, nth
@@ -52,13 +54,18 @@ class CaptionTracer(Tracer):
         return Example(found, found.captions)
 
     @torch.no_grad()
-    def embed(self, inputs: Any) -> NDArray[np.float32]:
-        """The mean of the vectors of a picture's regions."""
+    def embed(self, inputs: Any, pooling: str | None = None) -> NDArray[np.float32]:
+        """The mean of the vectors of a picture's regions, or their maximum."""
+        how = check_pooling(pooling, "mean", "last", "a picture's regions have no order")
         several = isinstance(inputs, (list, tuple))
         views = [view_of(one, self.model.assets.shape) for one in (inputs if several else [inputs])]
         network: Any = self.model.network.eval()
-        memory: Tensor = network.encode(view_batch(views).to(self.model.device)).memory
-        table: NDArray[np.float32] = memory.float().mean(1).cpu().numpy()
+
+        def vectors_of(some: Sequence[View]) -> Tensor:
+            encoded = network.encode(view_batch(some).to(self.model.device))
+            return pooled(encoded.memory, encoded.mask, how)
+
+        table = embedded(views, vectors_of)
         return table if several else table[0]
 
 

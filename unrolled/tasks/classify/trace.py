@@ -16,11 +16,13 @@ from unrolled.errors import UserError, unknown_name
 from unrolled.models.classifier import Classifier
 from unrolled.models.encoder_layers import LookedAt
 from unrolled.models.inputs import TokenInput, WordInput, token_vectors
+from unrolled.nn.pooling import Pooling
 from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
 from unrolled.see.attribution import Attribution, attribute_words
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.classify.examples import checked_inputs
 from unrolled.tasks.classify.predict import multi_label, unlabelled
+from unrolled.tasks.shared.sentence import check_pooling
 from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, attention_of, parts_of
 from unrolled.tasks.tracer import Example, Tracer, nth
 from unrolled.text import Vectors
@@ -66,16 +68,19 @@ class ClassifyTracer(Tracer):
         return Example(found.input, found.labels)
 
     @torch.no_grad()
-    def embed(self, inputs: Any) -> NDArray[np.float32]:
-        """The pooled states of an input."""
+    def embed(self, inputs: Any, pooling: str | None = None) -> NDArray[np.float32]:
+        """The pooled states of an input, by the model's own pooling unless another is asked for."""
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         batches = unlabelled(self.model, checked_inputs(self.model, [inputs] if alone else inputs))
         network = self.model.network
         assert isinstance(network, Classifier)
         network.eval()
-        vectors = np.zeros((len(batches.examples), network.pool.output_size), dtype=np.float32)
+        own = network.pool
+        pool = own if pooling is None else Pooling(check_pooling(pooling, ""), own.size, own.directions)
+        vectors = np.zeros((len(batches.examples), pool.output_size), dtype=np.float32)
         for index in range(len(batches)):
-            vectors[batches.rows(index)] = network.encode(batches[index].to(self.model.device)).float().cpu().numpy()
+            found = network.encode(batches[index].to(self.model.device), pool)
+            vectors[batches.rows(index)] = found.float().cpu().numpy()
         return vectors[0] if alone else vectors
 
     def word_vectors(self) -> Vectors:

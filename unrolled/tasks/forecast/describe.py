@@ -46,6 +46,7 @@ def roles_in_words(frame: ColumnScaling) -> dict[str, str]:
     step = f" ({frame.step})" if frame.step is not None else ""
     found = {
         "inputs": listed(roles.inputs),
+        **({"categories": categories_in_words(frame)} if frame.levels else {}),
         "targets": f"{listed(roles.targets)} ({ahead})",
         "time": f"{','.join(frame.time)}{step}" if frame.time else "none: rows in the order of the file",
         "series": ",".join(frame.series) if frame.series else "none: a file is one series",
@@ -54,6 +55,13 @@ def roles_in_words(frame: ColumnScaling) -> dict[str, str]:
         long = f" ({frame.step.words(frame.period)})" if frame.step is not None and frame.time else ""
         found["period"] = f"{frame.period} rows{long}"
     return found
+
+
+def categories_in_words(frame: ColumnScaling) -> str:
+    """The columns of categories with their values."""
+    pairs = zip(frame.roles.categories, frame.levels, strict=True)
+    shown = ((name, len(known), ", ".join([*known[:7], *(["…"] if len(known) > 7 else [])])) for name, known in pairs)
+    return "; ".join(f"{name} ({number}: {values})" for name, number, values in shown)
 
 
 def listed(names: tuple[str, ...]) -> str:

@@ -59,4 +59,5 @@ def layout_of(settings: ForecasterSettings, frame: ColumnScaling) -> ForecasterS
     changes = settings.changes if settings.changes is not None else not all(frame.binary[:inputs])
     lags = settings.lags if settings.lags is not None else 0 if bernoulli else min(24, max(1, 256 // inputs))
     positions = tuple(frame.positions)
-    return ForecasterSizes(inputs, frame.missing, frame.roles.horizons, positions, residual, changes, lags)
+    values = tuple(1 + len(known) for known in frame.levels)
+    return ForecasterSizes(inputs, frame.missing, frame.roles.horizons, positions, residual, changes, lags, values)

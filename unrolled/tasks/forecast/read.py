@@ -42,6 +42,10 @@ class ForecastData(Section):
         "but for horizon 0 not the targets.",
     )
     target_columns: str | list[str] | None = Field(None, description="Columns to predict; none: the inputs.")
+    category_columns: str | list[str] = Field(
+        [],
+        description="Columns of categories to read too, such as a weekday: every value has a learned vector.",
+    )
     time_column: str = Field(
         "auto",
         description="The column that says when a row was taken, dates or epochs, by which rows are sorted; auto: found "
@@ -124,6 +128,7 @@ def read_data(settings: ForecastData) -> Data:
     _look_for_constants(roles, train)
     source = settings.train or f"{EMBEDDED_SERIES}: the next sample"
     parts = [part.series.values.tobytes() for part in [*train, *valid]]
+    parts += [repr(part.series.cells[name]).encode() for part in [*train, *valid] for name in roles.categories]
     tables = [Table(roles, part, sheet.keys, sheet.timeline) for part in (train, valid)]
     return Data(tables[0], tables[1], source, hash_of("\0".join(roles.names).encode(), *parts))
 
@@ -137,6 +142,7 @@ def read_like(path: str | Path, roles: Roles, keys: Keys, *, missing: bool) -> S
         time_column=",".join(keys.time) or None,
         missing=missing,
         optional=keys.time,
+        keep=roles.categories,
     )
     if keys.time and not sheet.keys.time and Path(path).suffix != ".npz":
         note(f"{path} has no column {','.join(keys.time)!r}: its rows are read in the order of the file.")
@@ -154,18 +160,18 @@ def say_timeline(path: str, sheet: Sheet) -> None:
 def names_of(value: str | list[str] | None) -> list[str] | None:
     """Names of columns as the config has them: a list, or text with commas between."""
     if isinstance(value, str):
-        return [name.strip() for name in value.split(",")]
+        return [name.strip() for name in value.split(",") if name.strip()]
     return value
 
 
 def choose_roles(settings: ForecastData, sheet: Sheet) -> Roles:
     """The inputs and targets, if the config does not name them."""
     inputs, targets = names_of(settings.input_columns), names_of(settings.target_columns)
-    horizon = settings.horizon
+    categories, horizon = names_of(settings.category_columns) or [], settings.horizon
     if targets is None and sheet.own_targets:
         targets = list(sheet.own_targets)
     if inputs is None:
-        leave = set(sheet.own_targets) | (set(targets or []) if horizon == 0 else set())
+        leave = {*sheet.own_targets, *categories} | (set(targets or []) if horizon == 0 else set())
         inputs = [name for name in sheet.columns if name not in leave]
     if targets is None:
         targets = [name for name in sheet.columns if name not in inputs] if horizon == 0 else inputs
@@ -183,7 +189,12 @@ def choose_roles(settings: ForecastData, sheet: Sheet) -> Roles:
             f"With data.horizon=0 the column {both} would be read to predict itself.",
             "Take it out of data.input_columns, or use data.horizon=1.",
         )
-    return Roles(tuple(inputs), tuple(targets), horizons)
+    if twice := [name for name in categories if name in (*inputs, *targets)]:
+        raise UserError(
+            f"The column {twice[0]!r} is named as numbers and as categories.",
+            "Take it out of data.category_columns, or of data.input_columns and data.target_columns.",
+        )
+    return Roles(tuple(inputs), tuple(targets), horizons, tuple(dict.fromkeys(categories)))
 
 
 def arrange(sheet: Sheet, roles: Roles) -> list[Series]:
@@ -216,14 +227,19 @@ def _wanted(settings: ForecastData) -> list[str] | None:
 
 
 def _read(settings: ForecastData, path: str, wanted: Sequence[str] | None) -> Sheet:
-    targets = names_of(settings.target_columns) or []
+    targets, categories = names_of(settings.target_columns) or [], names_of(settings.category_columns) or []
+    if categories and Path(path).suffix == ".npz":
+        raise UserError(
+            f"{path} holds numbers alone: data.category_columns={categories} does not apply.", "Give a table."
+        )
     sheet = read_series(
         path,
         wanted,
         sequence_column=settings.sequence_column,
         time_column=settings.time_column,
         missing=settings.missing == "mask",
-        taken=targets,
+        taken=[*targets, *categories],
+        keep=categories,
     )
     for name in [*(names_of(settings.input_columns) or []), *targets]:
         if name not in sheet.columns:

@@ -18,6 +18,7 @@ from unrolled.data.readers.series.key_columns import AUTO, NONE, Keys, join_time
 from unrolled.data.readers.series.read_series import Numbers, Series, Sheet, read_series
 from unrolled.data.readers.series.times import Clock, TimeFormat, find_format
 from unrolled.data.readers.tables.number_cells import is_header, number_of, number_separator, split_line
+from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
 from unrolled.model import Model
@@ -68,7 +69,7 @@ def answers(
     found = rows_of_lines(request.lines, model, "Standard input", last, keep)
     yield from _as_they_come(streams, found, lines, steps, interval)
     if not lines.written and not streams.open:
-        raise UserError("There are no rows.", f"Expected the columns {', '.join(model.assets.roles.inputs[:10])}.")
+        raise UserError("There are no rows.", f"Expected the columns {', '.join(model.assets.roles.read[:10])}.")
     if steps is not None:
         yield from _continued(streams, lines, steps, interval, options)
 
@@ -99,7 +100,7 @@ class Streams:
             self.formats[source] = sheet.keys.format
         for one in (one for one in sheet.series if len(one.values)):
             stream = self.open[source, one.key] = self.new.another()
-            stream.feed(one.values)
+            stream.feed(self.model.assets.rows(one))
             self.cells[source, one.key] = _cells(one, len(one.values) - 1, sheet.keys)
 
     def later(self, key: tuple[int, str], step: int) -> dict[str, Any]:
@@ -175,9 +176,9 @@ def _of_file(streams: Streams, sheet: Sheet, lines: ForecastLines, interval: flo
     names, found = streams.model.assets.roles.outputs, {}
     for one in (one for one in sheet.series if len(one.values)):
         stream = streams.new.another()
-        found[one.key] = _records(stream, names, stream.feed(one.values), interval)
+        found[one.key] = _records(stream, names, stream.feed(streams.model.assets.rows(one)), interval)
     for one, row in sheet.in_order():
-        yield lines(_cells(one, row, sheet.keys), found[one.key][row])
+        yield lines(_cells(one, row, sheet.keys, lines.shown), found[one.key][row])
 
 
 def _continued(
@@ -227,7 +228,7 @@ def rows_of(model: Model, request: Request) -> Iterator[SeriesRow]:
     yield from rows_of_lines(texts, model, "The text", 0)
     for source, file in enumerate(request.files, 1):
         for one in read_file(model, file).series:
-            for row, values in enumerate(one.values):
+            for row, values in enumerate(model.assets.rows(one)):
                 yield SeriesRow(values, one.key, source, one.place(row))
     yield from rows_of_lines(request.lines, model, "Standard input", len(request.files) + 1)
 
@@ -243,7 +244,7 @@ def read_file(model: Model, file: str, keep: Sequence[str] = ()) -> Sheet:
         time_column=",".join(keys.time) or None,
         missing=frame.missing,
         optional=keys.time,
-        keep=keep,
+        keep=[*keep, *(name for name in frame.roles.categories if name not in keep)],
     )
     empty = [series for series in sheet.series if not len(series.values)]
     if empty:
@@ -255,9 +256,9 @@ def read_file(model: Model, file: str, keep: Sequence[str] = ()) -> Sheet:
     return sheet
 
 
-def _cells(series: Series, row: int, keys: Keys) -> dict[str, Any]:
+def _cells(series: Series, row: int, keys: Keys, keep: Sequence[str] = ()) -> dict[str, Any]:
     """The cells of a row that stand beside its answer: series and time first, each as in its table."""
-    order = [*keys.names, *(name for name in series.cells if name not in keys.names)]
+    order = [*keys.names, *(name for name in series.cells if name in keep and name not in keys.names)]
     cells = {name: series.cells[name][row] for name in order if name in series.cells}
     return {name: str(cell) if name in keys.series else cell for name, cell in cells.items()}
 
@@ -279,7 +280,7 @@ def rows_of_lines(
             separator = "\t" if "\t" in text else number_separator(text)
         cells = split_line(text, separator, place)
         if not names:
-            header = is_header(cells, asked={*frame.roles.inputs, *keys.names, *keep})
+            header = is_header(cells, asked={*frame.roles.read, *keys.names, *keep})
             names = _names(cells, frame, keys, keep, place) if header else _unnamed(cells, frame, keys, keep, name)
             if header:
                 continue
@@ -303,7 +304,7 @@ def rows_of_lines(
 def _names(cells: Sequence[str], frame: ColumnScaling, keys: Keys, keep: Sequence[str], place: str) -> list[str]:
     """The columns of a first line of names."""
     names = [cell.strip() for cell in cells]
-    for name in [*frame.roles.inputs, *keys.series, *keep]:
+    for name in [*frame.roles.read, *keys.series, *keep]:
         if names.count(name) != 1:
             problem = f"{place} has {'two columns' if name in names else 'no column'} {name!r}."
             raise UserError(problem, f"Its columns: {', '.join(names[:20])}.")
@@ -312,7 +313,7 @@ def _names(cells: Sequence[str], frame: ColumnScaling, keys: Keys, keep: Sequenc
 
 def _unnamed(cells: Sequence[str], frame: ColumnScaling, keys: Keys, keep: Sequence[str], name: str) -> list[str]:
     """The columns of lines without names: the inputs; or all of a table whose columns are numbered, as in a file."""
-    inputs = list(frame.roles.inputs)
+    inputs = list(frame.roles.read)
     wanted = [*inputs, *keys.series]
     if len(cells) > len(inputs) and all(column.isdecimal() for column in wanted):
         return [str(i + 1) for i in range(max(len(cells), *map(int, wanted)))]
@@ -326,7 +327,7 @@ def _unnamed(cells: Sequence[str], frame: ColumnScaling, keys: Keys, keep: Seque
 
 
 def _values(record: Mapping[str, str], frame: ColumnScaling, place: str) -> Numbers:
-    """The inputs (D,) among the cells of a line."""
+    """The input row (D + Q,) among the cells of a line."""
     values = np.zeros(len(frame.roles.inputs))
     for position, name in enumerate(frame.roles.inputs):
         number = number_of(record[name])
@@ -337,4 +338,8 @@ def _values(record: Mapping[str, str], frame: ColumnScaling, place: str) -> Numb
             )
         values[position] = number
     check_rows(values[None], frame, lambda _: place)
-    return values
+    if not frame.levels:
+        return values
+    named = {name: [record[name]] for name in frame.roles.categories}
+    row: Numbers = np.concatenate([values, numbers_of(named, frame.roles.categories, frame.levels, place)[0]])
+    return row

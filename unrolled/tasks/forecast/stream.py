@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data.readers.series.read_series import Numbers
+from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
 from unrolled.model import Model
@@ -197,7 +198,9 @@ class RowStream:
 
 
 def as_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
-    """Rows (n, D) of an input, and True for a single row."""
+    """Rows (n, D + Q) of an input, categories as numbers, and True for a single row."""
+    if frame.levels:
+        return _mixed_rows(rows, frame)
     width = len(frame.roles.inputs)
     try:
         values = np.asarray(rows, dtype=np.float64)
@@ -213,6 +216,29 @@ def as_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
         )
     check_rows(values, frame, lambda row: f"Row {row + 1}")
     return values, single
+
+
+def _mixed_rows(rows: Any, frame: ColumnScaling) -> tuple[Numbers, bool]:
+    """Rows of numbers and categories: a list of them, or an array of objects; [20.5, "mon"] is a single one."""
+    roles, expected = frame.roles, ", ".join(frame.roles.read)
+    if isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim == 2 and rows.shape[1] == len(roles.read):
+        check_rows(rows[:, : len(roles.inputs)], frame, lambda row: f"Row {row + 1}")
+        return rows.astype(np.float64), False  # categories are numbers already
+    cells = np.array([list(row) if isinstance(row, (list, tuple, np.ndarray)) else row for row in rows], dtype=object)
+    single = cells.ndim == 1
+    cells = cells[None] if single else cells
+    if cells.ndim != 2 or cells.shape[1] != len(roles.read):
+        raise UserError(f"Rows have shape {cells.shape}.", f"Expected (steps, {len(roles.read)}): {expected}.")
+    width = len(roles.inputs)
+    try:
+        values = cells[:, :width].astype(np.float64)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"Rows must be numbers and then categories, got {cells[0].tolist()}.", f"Expected {expected}."
+        ) from None
+    check_rows(values, frame, lambda row: f"Row {row + 1}")
+    named = {name: cells[:, width + i].tolist() for i, name in enumerate(roles.categories)}
+    return np.concatenate([values, numbers_of(named, roles.categories, frame.levels, "The input")], axis=1), single
 
 
 def check_rows(values: Numbers, frame: ColumnScaling, place: Callable[[int], str]) -> None:
@@ -249,7 +275,7 @@ def check_roll_out(frame: ColumnScaling) -> None:
 
 def check_held(frame: ColumnScaling, hold_inputs: bool) -> None:
     """Inputs whose future is unknown are held at their last values only where that was asked for."""
-    held = [name for name in frame.roles.inputs if name not in frame.roles.targets]
+    held = [name for name in frame.roles.read if name not in frame.roles.targets]
     if not held:
         if hold_inputs:
             note("The model predicts all of its inputs: hold_inputs changes nothing.")

@@ -13,6 +13,7 @@ from torch import nn
 from unrolled.config import Section
 from unrolled.data import Batch
 from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
+from unrolled.data.signals.categories import levels_of
 from unrolled.data.signals.scaling import ColumnScaling, SeriesPart, fit_scaling
 from unrolled.data.signals.season import find_period
 from unrolled.errors import UserError
@@ -55,7 +56,9 @@ class Forecast(Task):
     tracer: ClassVar[type[Tracer]] = ForecastTracer
     description: ClassVar[Description] = ForecastDescription()
     unit: ClassVar[str] = "steps"
-    inherited: ClassVar[tuple[str, ...]] = ("horizon", "input_columns", "target_columns", "missing", "start_row")
+    inherited: ClassVar[tuple[str, ...]] = (
+        *("horizon", "input_columns", "target_columns", "category_columns", "missing", "start_row"),
+    )
 
     def traits(self, config: ForecastConfig, assets: ColumnScaling) -> Traits:
         goal = Goal("free_running_mse" if config.train.free_running else "loss")
@@ -87,6 +90,7 @@ class Forecast(Task):
             series=table.keys.series,
             step=table.timeline.step if table.timeline is not None else None,
             period=_period(settings.period, table),
+            levels=levels_of([part.series for part in table.parts], table.roles.categories),
         )
         check_directions(config, frame)
         if config.train.free_running:

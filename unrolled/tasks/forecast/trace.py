@@ -44,7 +44,7 @@ class ForecastTracer(Tracer):
         """The first series of a file, or rows of numbers with commas between, on lines."""
         rows = list(rows_of(self.model, request))
         if not rows:
-            names = ", ".join(frame_of(self.model).roles.inputs[:10])
+            names = ", ".join(frame_of(self.model).roles.read[:10])
             raise UserError("There are no rows.", f"Give a file, or rows of {names} with commas between.")
         first = (rows[0].source, rows[0].series)
         return np.stack([row.values for row in rows if (row.source, row.series) == first])
@@ -52,10 +52,11 @@ class ForecastTracer(Tracer):
     def example(self, examples: Table, number: int) -> Example:
         """The first rows of a validation series, and the targets of these and of the rows after them."""
         part, roles = nth(examples.parts, number), examples.roles
-        read, wanted = ([roles.names.index(name) for name in names] for names in (roles.inputs, roles.targets))
+        wanted = [roles.names.index(name) for name in roles.targets]
         values, farthest = part.series.values, max(roles.horizons)
         last = max(part.first + 1, min(part.first + MOST_LOOKED_AT, len(values) - farthest))
-        return Example(values[part.first : last, read], values[part.first : last + farthest, wanted])
+        read = frame_of(self.model).rows(part.series)
+        return Example(read[part.first : last], values[part.first : last + farthest, wanted])
 
 
 def trace_rows(

@@ -34,6 +34,11 @@ class DataSettings(Section):
     cache: str | None = Field(
         None, description="Folder where texts are kept as ids; none: texts of 64 MB and more, in ~/.cache/unrolled."
     )
+    vectors: str | None = Field(
+        None,
+        json_schema_extra=only(level="word"),
+        description="level=word: pretrained vectors that the embeddings start from, word2vec or GloVe text, or .npz.",
+    )
     direction: Literal["forward", "backward"] = Field("forward", description="Write left to right, or right to left.")
 
 

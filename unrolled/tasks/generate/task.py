@@ -17,7 +17,7 @@ from unrolled.config import Section
 from unrolled.data import Batch, ContiguousWindows, ShuffledWindows
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.models import RecurrentLM, language_model
+from unrolled.models import LanguageModel, RecurrentLM, language_model
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
@@ -29,6 +29,7 @@ from unrolled.tasks.generate.run import GenerateRunner
 from unrolled.tasks.generate.trace import GenerateTracer
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
+from unrolled.tasks.shared.pretrained import load_token_vectors
 from unrolled.tasks.tracer import Tracer
 from unrolled.text import Tokenizer, tokenizer_from_json
 from unrolled.training import Batches, Evaluation, Goal, Loss, cross_entropy
@@ -69,6 +70,15 @@ class Generate(Task):
 
     def build(self, config: GenerateConfig, assets: Tokenizer) -> nn.Module:
         return language_model(sized(config), len(assets), start_token(assets))
+
+    def initialize(self, network: nn.Module, config: GenerateConfig, assets: Tokenizer, data: Data) -> None:
+        """Set pretrained vectors."""
+        if config.data.vectors is None:
+            return
+        assert isinstance(network, LanguageModel)
+        width = "hidden_size" if config.model.kind == "transformer" else "embedding_size"
+        load_token_vectors(network.embedding, assets, config.data.vectors, "data.vectors", f"model.{width}")
+        network.embedding.weight.requires_grad_(config.model.tune_vectors or config.model.tied)
 
     def architecture(self, config: GenerateConfig) -> dict[str, Any]:
         return super().architecture(config) | {"model.context": sized(config).context}

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from unrolled.data import read_text
 from unrolled.errors import UserError
+from unrolled.kernels.lengths import real_steps
 from unrolled.models import FeedForwardLM, LanguageModel, RecurrentLM, TransformerLM
-from unrolled.models.inputs import token_vectors
+from unrolled.models.inputs import padded, token_vectors
 from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TraceOption, read_options
 from unrolled.tasks.generate.predict import directed, direction_of, network_of, start_token
 from unrolled.tasks.runner import Request
+from unrolled.tasks.shared.sentence import check_pooling, embedded, pooled
 from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, top_guesses
 from unrolled.tasks.tracer import Tracer, nth
 from unrolled.text import Tokenizer, Vectors
@@ -47,6 +51,25 @@ class GenerateTracer(Tracer):
         ids = directed(tokenizer.ids(inputs), direction_of(model)).tolist()
         what_if = {name: chosen[name] for name in ("hide", "temperature", "target")}
         return trace_text(network_of(model), tokenizer, ids, start_token(tokenizer), **what_if)
+
+    def embed(self, inputs: Any, pooling: str | None = None) -> NDArray[np.float32]:
+        """The state after the last token of a text; or the mean or maximum over its tokens."""
+        model, how = self.model, check_pooling(pooling, "last")
+        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        if not all(isinstance(text, str) for text in texts):
+            raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text, or a list of texts.")
+        network, tokenizer = network_of(model), model.assets
+        network.eval()
+
+        def vectors_of(some: Sequence[str]) -> Tensor:
+            read = [directed(tokenizer.ids(text), direction_of(model)) for text in some]
+            rows = [np.concatenate([[start_token(tokenizer)], ids]).astype(np.int64) for ids in read]
+            lengths = torch.tensor([len(row) for row in rows], device=model.device)
+            ids = padded(rows).to(model.device)
+            return pooled(network.states(ids, lengths), real_steps(lengths, ids.shape[1]), how)
+
+        table = embedded(texts, vectors_of)
+        return table[0] if isinstance(inputs, str) else table
 
     def input(self, request: Request) -> str:
         """Texts as they are; of a file, all of it."""

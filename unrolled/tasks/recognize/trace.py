@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.errors import UserError
+from unrolled.kernels.lengths import real_steps
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
 from unrolled.nn.ctc import ctc_align, ctc_loss, ctc_occupancy
@@ -23,8 +24,10 @@ from unrolled.see import AttentionMap, Beams, Frames, ModelTrace, Part, Probe, c
 from unrolled.see.beams import Held
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
 from unrolled.tasks.recognize.batches import features_batch
+from unrolled.tasks.recognize.features import is_sound
 from unrolled.tasks.recognize.labels import BLANK, Labels
 from unrolled.tasks.recognize.predict import moments, whole
+from unrolled.tasks.shared.sentence import check_pooling, embedded, pooled
 from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER
 from unrolled.tasks.tracer import Example, Tracer, nth
 
@@ -55,6 +58,23 @@ class RecognizeTracer(Tracer):
         window = whole(reader, reader.given(inputs, rate=rate))
         moment = moments(self.model, len(window.features), scale=window.scale)
         return trace_features(self.model, window.features, moment, **chosen)
+
+    def embed(self, inputs: Any, pooling: str | None = None) -> NDArray[np.float32]:
+        """The states of the layers over a recording, line or sequence of frames, pooled: their mean by default."""
+        how, reader, network = check_pooling(pooling, "mean"), self.model.assets.reader, self.model.network
+        assert isinstance(network, Recognizer)
+        network.eval()
+        several = isinstance(inputs, (list, tuple)) and not is_sound(inputs)
+        given = [reader.given(one) for one in (inputs if several else [inputs])]
+
+        def vectors_of(some: Sequence[Any]) -> Tensor:
+            batch = features_batch([whole(reader, one).features for one in some]).to(self.model.device)
+            states, lengths = network.states(batch)
+            two = network.layer is not None and network.layer.bidirectional
+            return pooled(states, real_steps(lengths, states.shape[1]), how, 2 if two else 1)
+
+        table = embedded(given, vectors_of)
+        return table if several else table[0]
 
     def example(self, examples: Any, number: int) -> Example:
         found: Transcribed = nth(examples, number)

@@ -16,8 +16,10 @@ from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.models.inputs import WordInput
 from unrolled.models.tagger import Tagger
+from unrolled.nn.dropin import DropIn
 from unrolled.see import ModelTrace, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
+from unrolled.tasks.shared.sentence import check_pooling, pooled
 from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, attention_of, parts_of
 from unrolled.tasks.tag.assets import TagAssets
 from unrolled.tasks.tag.batches import tag_batches
@@ -50,19 +52,20 @@ class TagTracer(Tracer):
         return Example(found, found.tags)
 
     @torch.no_grad()
-    def embed(self, inputs: Any) -> NDArray[np.float32]:
-        """The mean of the states of a sentence's words, or of frames."""
+    def embed(self, inputs: Any, pooling: str | None = None) -> NDArray[np.float32]:
+        """The states of a sentence's words, or of frames, pooled: their mean unless another pooling is asked for."""
+        how = check_pooling(pooling, "mean")
         alone, examples = examples_of(self.model, inputs)
         batches = tag_batches(self.model.assets, examples)
         network = self.model.network
         assert isinstance(network, Tagger)
         network.eval()
+        two = isinstance(network.layer, DropIn) and network.layer.bidirectional
         vectors = np.zeros((len(batches.examples), network.scores.in_features), dtype=np.float32)
         for index in range(len(batches)):
             batch = batches[index].to(self.model.device)
-            assert batch.lengths is not None
-            sums = (network.states(batch) * batch.mask[..., None]).sum(1)  # (B, D)
-            vectors[batches.rows(index)] = (sums / batch.lengths.clamp(min=1)[:, None]).float().cpu().numpy()
+            found = pooled(network.states(batch), batch.mask, how, 2 if two else 1)
+            vectors[batches.rows(index)] = found.float().cpu().numpy()
         return vectors[0] if alone else vectors
 
     def word_vectors(self) -> Vectors:

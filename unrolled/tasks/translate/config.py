@@ -76,6 +76,14 @@ class TranslateData(Section):
         None, ge=1, description="Training pairs whose source has more tokens are left out; none: all are kept."
     )
     max_target_length: int | None = Field(None, ge=1, description="The same for targets.")
+    source_vectors: str | None = Field(
+        None, description="Pretrained vectors of the source's words (level=word): word2vec or GloVe text, or .npz."
+    )
+    target_vectors: str | None = Field(
+        None,
+        json_schema_extra=only({"model.kind": ("recurrent", "transformer")}),
+        description="The same for the target's words.",
+    )
     source: SideSettings = Field(SideSettings(), description="The source's own settings.")
     target: SideSettings = Field(SideSettings(), description="The target's own settings.")
 

@@ -15,11 +15,13 @@ from unrolled.data.demo.pronunciations import PRONUNCIATIONS, embedded_pronuncia
 from unrolled.data.readers.pairs import each_target, without_empty
 from unrolled.errors import UserError, note
 from unrolled.model import Model
-from unrolled.models.translator import translator
+from unrolled.models.transformer_translator import TransformerTranslator
+from unrolled.models.translator import Translator, translator
 from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits, mean_loss
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.answers import note_cut
+from unrolled.tasks.shared.pretrained import load_token_vectors
 from unrolled.tasks.shared.side import Reading
 from unrolled.tasks.shared.targets import Ids, token_loss, with_guesses
 from unrolled.tasks.shared.writing import WritingOptions
@@ -95,6 +97,20 @@ class Translate(Task):
 
     def build(self, config: TranslateConfig, assets: TranslateAssets) -> nn.Module:
         return translator(config.model, assets, assets.source.end)
+
+    def initialize(self, network: nn.Module, config: TranslateConfig, assets: TranslateAssets, data: Data) -> None:
+        """Set pretrained vectors of either side."""
+        read: Any = network
+        source = read.encoder if isinstance(network, Translator) else read
+        width = "model.encoder.hidden_size" if config.model.kind == "transformer" else "model.embedding_size"
+        if config.data.source_vectors is not None:
+            embedding = source.source if isinstance(network, TransformerTranslator) else source.embedding
+            key = "data.source_vectors"
+            load_token_vectors(embedding, assets.source.tokenizer, config.data.source_vectors, key, width)
+            embedding.weight.requires_grad_(config.model.tune_vectors)
+        if config.data.target_vectors is not None:
+            key = "data.target_vectors"
+            load_token_vectors(read.embedding, assets.target.tokenizer, config.data.target_vectors, key, width)
 
     def facts(self, config: TranslateConfig, assets: TranslateAssets) -> dict[str, Any]:
         levels = dict.fromkeys([assets.source.tokenizer.level, assets.target.tokenizer.level])

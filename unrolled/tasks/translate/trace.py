@@ -19,6 +19,7 @@ from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.models.translator import Translator
 from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TraceOption, read_options
+from unrolled.tasks.shared.sentence import check_pooling, embedded, pooled
 from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, Followed, WritingChoices, writing_options
 from unrolled.tasks.tracer import Example, Tracer, nth
 from unrolled.tasks.translate.assets import TranslateAssets
@@ -50,16 +51,28 @@ class TranslateTracer(Tracer):
         return Example(pair.source, pair.target)
 
     @torch.no_grad()
-    def embed(self, inputs: Any) -> NDArray[np.float32]:
-        """The mean of the encoder's vectors over a source's tokens."""
+    def embed(self, inputs: Any, pooling: str | None = None) -> NDArray[np.float32]:
+        """The encoder's final state after a source, [h→ ; h←] of its last layer; or its vectors' mean or maximum.
+
+        A Transformer has no final state: its mean is the usual one.
+        """
         model = self.model
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         network: Any = model.network.eval()
-        vectors = []
-        for text in texts:
-            encoded = network.encode(source_batch(model.assets, [model.assets.source.ids(text)]).to(model.device))
-            vectors.append(encoded.memory[0].float().mean(0).cpu().numpy())
-        table: NDArray[np.float32] = np.stack(vectors)
+        blocks = isinstance(network, TransformerTranslator)
+        why = "a Transformer's encoder has no final state"
+        how = check_pooling(pooling, "mean", "last", why) if blocks else check_pooling(pooling, "last")
+
+        def vectors_of(some: Sequence[str]) -> Tensor:
+            batch = source_batch(model.assets, [model.assets.source.ids(text) for text in some]).to(model.device)
+            encoded = network.read(batch) if isinstance(network, Stepwise) else network.encode(batch)
+            if how != "last":
+                return pooled(encoded.memory, encoded.mask, how)
+            hidden: Tensor = encoded.state[0]  # (B, L·directions, H)
+            directions = 1 if isinstance(network, Stepwise) else network.encoder.final_shape.directions
+            return hidden[:, -directions:].flatten(1)
+
+        table = embedded(texts, vectors_of)
         return table[0] if isinstance(inputs, str) else table
 
 

@@ -212,7 +212,7 @@ def _from_table(
     missing: bool,
     keep: Sequence[str],
 ) -> Sheet:
-    wanted = _numeric(path, cells, keys) if columns is None else _known(path, cells.names, columns, optional)
+    wanted = _numeric(path, cells, keys, keep) if columns is None else _known(path, cells.names, columns, optional)
     positions = {name: i for i, name in enumerate(cells.names)}
     values = np.stack([_numbers(cells, positions[name]) for name in wanted], axis=1)  # (rows, C)
     _check(values, wanted, missing, cells.place)
@@ -270,20 +270,21 @@ def _known(path: Path, names: Sequence[str], wanted: Sequence[str], optional: Se
     return [name for name in dict.fromkeys(wanted) if name in names]
 
 
-def _numeric(path: Path, cells: _Cells, keys: Keys) -> list[str]:
-    """The columns whose first cells are numbers, without times and ids; a note names the others."""
+def _numeric(path: Path, cells: _Cells, keys: Keys, keep: Sequence[str]) -> list[str]:
+    """The columns whose first cells are numbers, without times, ids and columns to keep; a note names the others."""
     wanted: list[str] = []
     left_out: list[str] = []
     for name, column in zip(cells.names, cells.columns, strict=True):
         found = [number_of(cell) for cell in column[:LOOKED_AT]]
         numeric = sum(number is not None for number in found) > len(found) / 2
         present = any(number is None or number == number for number in found) or len(column) > LOOKED_AT
-        if name not in (*keys.names, *keys.left_out):
+        if name not in (*keys.names, *keys.left_out, *keep):
             (wanted if numeric and present else left_out).append(name)
     if not wanted:
         raise UserError(f"{path} has no column of numbers.", f"Its columns: {', '.join(cells.names)}.")
     if left_out:
-        note(f"{path}: left out, since they are not numbers: {', '.join(map(repr, left_out))}.")
+        shown = ", ".join(map(repr, left_out))
+        note(f"{path}: left out, since they are not numbers: {shown}. To read them: data.category_columns.")
     if keys.left_out:
         shown = ", ".join(map(repr, keys.left_out))
         note(f"{path}: left out, since they look like ids or times: {shown}. To use them: data.input_columns.")
