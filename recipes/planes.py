@@ -4,7 +4,7 @@
 
 `recurrent` is the usual encoder of `recognize`: each column of the maps is one vector. `diagonal` is the
 multi-dimensional LSTM of Graves & Schmidhuber (2009), `parallel` its form of Stollenga et al. (2015). All three read
-the same maps of two small convolutions, have one layer and 105,000 to 128,000 weights, and make the same 400 updates on
+the same maps of two small convolutions, have one layer and 105,000 to 126,000 weights, and make the same 400 updates on
 every third training line (1,242 lines, 24 pixels high). `recurrent-long` has the time of a multi-dimensional network
 instead: ten times as many updates. The scores are those of all 424 test lines, by the best path.
 """

@@ -133,7 +133,7 @@ def test_a_script_is_run(recipe: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     )
 
 
-def test_those_there_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_recipes_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command(monkeypatch)
     said = capsys.readouterr().out

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLog10 = 2.302585092994045684;
 constexpr size_t kCache = 1 << 15;
-constexpr size_t kGarbage = 1 << 16;  // records, before it is worth looking for those that nobody needs
+constexpr size_t kGarbage = 1 << 16;  // records; with more, the unused ones are removed
 
 uint64_t key_hash(int32_t node, uint32_t lm, int32_t history) {
   const uint64_t key = static_cast<uint64_t>(lm) << 32 | static_cast<uint32_t>(node);
@@ -27,7 +27,7 @@ Dictionary::Dictionary(std::shared_ptr<const Lexicon> given_lexicon, std::shared
   if (!lm) return;
   for (const std::string& word : words) lm_words.push_back(lm->find(word));
   look_ahead.assign(lexicon->size(), kNever);
-  for (int32_t node = lexicon->size() - 1; node > 0; --node) {  // children stand after their parents
+  for (int32_t node = lexicon->size() - 1; node > 0; --node) {  // children have higher numbers than their parents
     const Lexicon::Node& here = (*lexicon)[node];
     double best = kNever;
     for (int32_t i = 0; i < here.word_count; ++i) {
@@ -37,7 +37,7 @@ Dictionary::Dictionary(std::shared_ptr<const Lexicon> given_lexicon, std::shared
     for (int32_t i = 0; i < here.child_count; ++i) best = std::max(best, look_ahead[here.first_child + i]);
     look_ahead[node] = best;
   }
-  look_ahead[0] = 0;  // of a word that has not begun nothing is known
+  look_ahead[0] = 0;  // before a word begins, nothing is known about it
 }
 
 DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options)
@@ -88,7 +88,7 @@ void DictionarySearch::step(const float* x) {
   collect_garbage();
 }
 
-// A blank, or the last label again.
+// The slot gets a blank, or its last label again.
 void DictionarySearch::stay(const Slot& slot, const Path& total, const float* x) {
   Path path = total;
   path.score += x[options_.blank];
@@ -106,7 +106,7 @@ void DictionarySearch::stay(const Slot& slot, const Path& total, const float* x)
   add(slot.node, slot.lm, slot.history, path, false, false);
 }
 
-// A new label.
+// The slot gets a new label.
 void DictionarySearch::move(const Slot& slot, const Path& total, const float* x) {
   const bool word_ended = slot.node >= ends_at() && slot.node < unknowns_at();
   if (word_ended && options_.separator >= 0) {
@@ -124,7 +124,7 @@ void DictionarySearch::move_in_tree(const Slot& slot, const Path& total, const f
   const bool begins = begins_word(slot.node);
   const Lexicon::Node& here = (*lexicon_)[begins ? 0 : slot.node];
   const double expected = begins ? 0.0 : look_ahead(slot.node);
-  const bool single = !begins || !options_.sum;  // only from here can the child be reached in this frame
+  const bool single = !begins || !options_.sum;  // the child can be reached only from this slot in this frame
   for (int32_t node = here.first_child; node < here.first_child + here.child_count; ++node) {
     const Lexicon::Node& child = (*lexicon_)[node];
     const Path& from = needs_blank(child.label, last) ? slot.blank : total;
@@ -149,7 +149,7 @@ void DictionarySearch::move_in_tree(const Slot& slot, const Path& total, const f
   }
 }
 
-// A label of a word that is not in the lexicon.
+// The slot gets a label of a word outside the lexicon.
 void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const float* x) {
   const bool begins = begins_word(slot.node);
   const int32_t last = label_of(slot.node), spelt = begins ? 0 : slot.node - unknowns_at();
@@ -161,7 +161,7 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
     path.fresh = true;
     path.word = -1;
     const double hope = path.score + std::max(options_.word_bonus, 0.0);
-    if (!options_.sum && hope < bar_) {  // new slots would not stay; old ones may wait for this
+    if (!options_.sum && hope < bar_) {  // a new slot would not be kept; an existing one can still get this path
       if (child_stayed_[spelt] != frame_ + 1 && !unknown_ends_[label]) continue;
       if (unknowns_.find(spelt, label) < 0) continue;
     }
@@ -177,7 +177,7 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
   }
 }
 
-// The path's last word is at its end. `identity` tells words apart, unknown ones by their spelling.
+// Ends the last word of a path. `identity` distinguishes words, unknown ones by their spelling.
 void DictionarySearch::end_word(const Slot& slot, const Path& path, int32_t label, int32_t word, uint32_t lm_word,
                                 int32_t identity) {
   Path ended = path;
@@ -200,7 +200,7 @@ double DictionarySearch::score_word(uint32_t state, uint32_t word, uint32_t& nex
   return static_cast<double>(cached.log10) * kLog10;
 }
 
-// Adds a path to its slot. A new slot that is sure not to stay is not made, where no other path can come to it (`single`).
+// Adds a path to its slot. No slot is made for a path that is below the bar and the only one to it (`single`).
 void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Path& path, bool blank, bool single) {
   if (path.score == kNever) return;
   const uint64_t hash = key_hash(node, lm, history);
@@ -221,15 +221,15 @@ void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Pat
     }
     return;
   }
-  // not by when the slot was made: a worse path that made it may have been left out
+  // not by the time at which the slot was made: the worse path that made it may be left out
   if (path.score > std::max(next_[*place].blank.score, next_[*place].label.score)) next_[*place].order = clock_++;
   merge(blank ? next_[*place].blank : next_[*place].label, path);
 }
 
-// What the worst slot that is kept will have at least.
+// A lower bound of the score of the worst slot that is kept.
 //
-// Every slot has its score from staying, or from its parent in the tree, or both: among the best 2·beam of these scores
-// are at least `beam` slots.
+// Every slot has its score from itself in the last frame, from its parent in the tree, or from both. So the best 2·beam
+// of these scores belong to at least `beam` slots.
 void DictionarySearch::raise_bar(const float* x) {
   any_end_.assign(options_.labels, 0);
   if (next_.empty()) return;
@@ -262,8 +262,8 @@ void DictionarySearch::raise_bar(const float* x) {
   reach(2 * beam);
 }
 
-// A model's state ends in the last word, unless nothing of the words matters: with that, a word whose end would not stay
-// need not be scored to know that no slot at all waits for it.
+// A state of the model tells its last word, unless the model ignores all words. So a word whose end would be below the
+// bar needs no score: no existing slot can get its path.
 void DictionarySearch::note_end(const Slot& slot) {
   const int32_t label = slot.node - ends_at();
   const uint32_t word = lm_->last_word(slot.lm);
@@ -280,7 +280,7 @@ bool DictionarySearch::no_end_stays(int32_t label, uint32_t lm_word) const {
   return !any_end_[label] && !(ends_[hash % kStaying / 64] >> hash % 64 & 1);
 }
 
-// Adds what moving on in the tree gives, as far as it is above the bar.
+// Adds the paths to child nodes of the tree that are above the bar.
 void DictionarySearch::collect_scores(const float* x) {
   for (const Slot& slot : slots_) {
     if (slot.node >= ends_at() || (slot.node == 0 && options_.separator < 0)) continue;
@@ -337,7 +337,7 @@ void DictionarySearch::write_records() {
   }
 }
 
-// Drops the records that lead to no slot; the rest keep their order.
+// Removes the records that belong to no slot; the others keep their order.
 void DictionarySearch::collect_garbage() {
   if (records_.size() < 2 * records_kept_ + kGarbage) return;
   std::vector<int32_t> moved(records_.size(), -1);
@@ -370,7 +370,7 @@ DictionarySearch::WordPath DictionarySearch::trace_back(const Path& path, double
     found.ends.push_back(end);
     if (record.word != -1) {
       found.words.push_back(record.word);
-      found.word_ends.push_back(static_cast<int32_t>(found.labels.size()) - 1);  // from the back, for now
+      found.word_ends.push_back(static_cast<int32_t>(found.labels.size()) - 1);  // counted from the back until the loop ends
     }
     end = record.previous_end;
   }
@@ -381,7 +381,7 @@ DictionarySearch::WordPath DictionarySearch::trace_back(const Path& path, double
   return found;
 }
 
-// Unknown words are told apart by their labels.
+// Unknown words are distinguished by their labels.
 bool DictionarySearch::same_words(const WordPath& a, const WordPath& b) {
   if (a.words != b.words) return false;
   for (size_t i = 0; i < a.words.size(); ++i) {

@@ -17,22 +17,22 @@ struct DictionaryOptions {
   int labels = 0, blank = 0;
   bool doubles = false;       // equal labels may follow each other without a blank between them
   int separator = -1;         // the label between words, or none
-  int beam = 100;             // most slots that are kept
-  int per_node = 0;           // most of them at one node of the tree; 0 is any number
-  double margin = 1e30;       // how far below the best one may be
-  bool sum = false;           // paths that come together are added up; else the best one stays
-  bool recombine = true;      // histories that the language model cannot tell apart come together
-  bool look_ahead = true;     // a word's beginning has the best unigram score of the words that begin so
+  int beam = 100;             // slots kept after each frame, at most
+  int per_node = 0;           // slots kept at one node of the tree, at most; 0: no limit
+  double margin = 1e30;       // a slot may score this much less than the best one
+  bool sum = false;           // where paths merge: their sum; false: the best one
+  bool recombine = true;      // merge histories with the same state of the language model
+  bool look_ahead = true;     // inside a word, count the best unigram score of the words still possible
   double lm_weight = 0, word_bonus = 0;
-  double unknown_penalty = kNever;  // added once for a word that is spelt by its labels; −infinity: there are none
+  double unknown_penalty = kNever;  // added to the score of a word outside the lexicon; −infinity: no such words
 };
 
-// A lexicon with a language model's scores of its words, shared by all searches that use the two.
+// A lexicon with the scores of its words by a language model. Searches with the same two share it.
 struct Dictionary {
   std::shared_ptr<const Lexicon> lexicon;
   std::shared_ptr<const WordModel> lm;   // or none
   std::vector<uint32_t> lm_words;        // the model's number for each word of the lexicon
-  std::vector<double> look_ahead;        // by node: the best unigram score of the words that begin so
+  std::vector<double> look_ahead;        // by node: the best unigram score of the words below it
 
   Dictionary(std::shared_ptr<const Lexicon> lexicon, std::shared_ptr<const WordModel> lm, const std::vector<std::string>& words);
 };
@@ -43,31 +43,31 @@ class DictionarySearch {
 
   struct WordPath {
     double score;
-    bool complete;                            // false: the last word is not at its end
-    std::vector<int32_t> labels, starts, ends;  // the frames of each label, from the first to after the last
-    std::vector<int32_t> words, word_ends;    // a word, or kUnknownWord; how many labels there are when it ends
+    bool complete;                            // false: the frames end inside a word
+    std::vector<int32_t> labels, starts, ends;  // for each label, its first frame and the frame after its last
+    std::vector<int32_t> words, word_ends;    // a word, or kUnknownWord; the number of labels up to its end
   };
 
   DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options);
   void feed(const Frames& frames);
-  // The best so far, as if the frames had ended.
+  // The best paths, if the frames ended here.
   std::vector<WordPath> best(int count) const;
 
  private:
-  // The best path to a slot, or the sum of several. `end` is the frame after the last label's last one.
+  // The best path to a slot, or the sum of several. `end` is the frame after the last frame of the last label.
   struct Path {
     double score = kNever;
     int32_t trace = -1, end = 0, word = -1;
-    bool fresh = false;  // came with a new label in this frame: its record is written if the slot stays
+    bool fresh = false;  // it got a new label in this frame; its record is written if the slot is kept
   };
-  // Hypotheses that have the same future: a place in the tree and what the language model remembers. Nodes below
-  // tree size are the tree's; then there is one for each label, the end of a word that ended in it; then come words
-  // that are not in the lexicon, as far as they have been spelt.
+  // Hypotheses with the same future: the same node, and the same state of the language model. Node numbers below the
+  // size of the tree are nodes of the tree. Then there is one for each label: the end of a word whose last label it is.
+  // Higher numbers are nodes of `unknowns_`: words outside the lexicon, as far as they are spelt.
   struct Slot {
     int32_t node;
     uint32_t lm;
     int32_t history;
-    int32_t order;  // when its best path came in this frame: equal totals are ranked by it
+    int32_t order;  // position in time of its best path in this frame; it ranks equal totals
     Path blank, label;  // paths that end in a blank, paths that end in a label
     double total;
   };
@@ -80,7 +80,7 @@ class DictionarySearch {
   int32_t label_of(int32_t node) const;
   bool begins_word(int32_t node) const { return node == 0 || (options_.separator < 0 && node >= ends_at() && node < unknowns_at()); }
 
-  // A doubled label needs a blank between, where there is one.
+  // Two equal labels in a row need a blank between them, if there is a blank.
   bool needs_blank(int32_t label, int32_t last) const { return label == last && !options_.doubles; }
 
   void step(const float* x);
@@ -113,22 +113,22 @@ class DictionarySearch {
   std::vector<Slot> slots_, next_;
   Table table_;
   double bar_ = kNever;
-  int32_t clock_ = 0;  // paths that were the best of their slot when they came
+  int32_t clock_ = 0;  // counts paths that became the best of their slot
   int32_t frame_ = 0;
   std::vector<Record> records_;
   size_t records_kept_ = 0;
-  GrowingTree histories_;  // of word sequences, where they are told apart
-  GrowingTree unknowns_;   // of what unknown words have been spelt
-  std::vector<int32_t> unknown_in_tree_;  // the node of the lexicon that has the same spelling, or -1
-  std::vector<int64_t> child_stayed_;  // by node of `unknowns_`: the frame after the last in which a child was a slot
-  std::vector<uint8_t> unknown_ends_;  // by label: whether a slot at the end of an unknown word may wait for it
+  GrowingTree histories_;  // of word sequences, if histories are not merged
+  GrowingTree unknowns_;   // of the labels of unknown words
+  std::vector<int32_t> unknown_in_tree_;  // the node of the lexicon with the same spelling, or -1
+  std::vector<int64_t> child_stayed_;  // by node of `unknowns_`: the frame after the last one in which a child was a slot
+  std::vector<uint8_t> unknown_ends_;  // by label: true if a slot at the end of an unknown word may exist
   static constexpr uint64_t kStaying = 1 << 14;
-  std::vector<uint64_t> staying_ = std::vector<uint64_t>(kStaying / 64);  // a bit for the hash of each slot that stays
-  std::vector<uint64_t> ends_ = std::vector<uint64_t>(kStaying / 64);  // the same for label and word of those at word ends
-  std::vector<uint8_t> any_end_;  // by label: whether one of them stays whose word the model has forgotten
+  std::vector<uint64_t> staying_ = std::vector<uint64_t>(kStaying / 64);  // a bit for the hash of each slot that is kept
+  std::vector<uint64_t> ends_ = std::vector<uint64_t>(kStaying / 64);  // the same for label and word of the slots at word ends
+  std::vector<uint8_t> any_end_;  // by label: true if one is kept whose state does not tell its word
   std::vector<double> scores_;
   std::vector<int32_t> chosen_;
-  std::vector<uint64_t> ranks_;  // order and index of those chosen
+  std::vector<uint64_t> ranks_;  // order and index of the chosen slots
   struct Cached {
     uint64_t key = ~uint64_t{0};
     float log10 = 0;
@@ -137,7 +137,7 @@ class DictionarySearch {
   std::vector<Cached> cache_;
 };
 
-// Feeds each search its frames, several at a time.
+// Feeds each search its frames, several searches at a time.
 void feed_all(const std::vector<DictionarySearch*>& searches, const std::vector<Frames>& frames, int threads);
 
 }  // namespace unrolled

@@ -9,8 +9,8 @@ namespace unrolled {
 class Lexicon {
  public:
   struct Node {
-    int32_t label;                      // that leads here
-    int32_t first_child, child_count;   // children stand one after the other, in the order of their labels
+    int32_t label;                      // of the edge to this node
+    int32_t first_child, child_count;   // children have consecutive numbers, in the order of their labels
     int32_t first_word, word_count;     // of words_: the words that end here
   };
 

@@ -15,14 +15,14 @@ void PrefixSearch::feed(const Frames& frames) {
 }
 
 void PrefixSearch::step(const float* x) {
-  if (entries_.empty()) return;  // nothing had a probability above zero
+  if (entries_.empty()) return;  // no label had a probability above zero
   stay(x);
   arrive(x);
   extend(x);
   keep_best();
 }
 
-// A blank, or the last label again.
+// A labelling gets a blank, or its last label again.
 void PrefixSearch::stay(const float* x) {
   next_.clear();
   for (const Entry& entry : entries_) {
@@ -31,7 +31,7 @@ void PrefixSearch::stay(const float* x) {
   }
 }
 
-// From a labelling to one that is longer by a label and is among the entries already.
+// A labelling gets a label; the longer labelling is already an entry.
 void PrefixSearch::arrive(const float* x) {
   slots_.resize(tree_.size(), -1);
   for (size_t i = 0; i < entries_.size(); ++i) slots_[entries_[i].node] = static_cast<int32_t>(i);
@@ -43,7 +43,7 @@ void PrefixSearch::arrive(const float* x) {
     if (from >= 0) {
       next_child_[i] = first_child_[from];
       first_child_[from] = static_cast<int32_t>(i);
-      const bool doubled = parent > 0 && tree_[parent].label == label;  // needs a blank between
+      const bool doubled = parent > 0 && tree_[parent].label == label;  // needs a blank in between
       const double arrival = (doubled ? entries_[from].blank : entries_[from].total) + x[label];
       next_[i].label = merged(next_[i].label, arrival, sum_);
     }
@@ -52,7 +52,7 @@ void PrefixSearch::arrive(const float* x) {
   for (const Entry& entry : entries_) slots_[entry.node] = -1;
 }
 
-// What the worst of those that are kept will have at least.
+// A lower bound of the score of the worst labelling that is kept.
 double PrefixSearch::bar_of_stays() {
   scores_.clear();
   for (const Entry& entry : next_) scores_.push_back(entry.total);
@@ -62,11 +62,11 @@ double PrefixSearch::bar_of_stays() {
   return std::max(scores_[beam_ - 1], best - margin_);
 }
 
-// From a labelling to one that is not among the entries.
+// A labelling gets a label; the longer labelling is not yet an entry.
 void PrefixSearch::extend(const float* x) {
   extensions_.clear();
   double bar = bar_of_stays();
-  order_.clear();  // of the labels that may pass the bar after the best labelling, which is the first
+  order_.clear();  // labels that may pass the bar after the best labelling, the first entry
   for (int c = 0; c < labels_; ++c)
     if (c != blank_ && entries_[0].total + x[c] >= bar) order_.push_back(c);
   std::sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); });
@@ -97,7 +97,7 @@ void PrefixSearch::extend(const float* x) {
 void PrefixSearch::keep_best() {
   const size_t stays = next_.size();
   for (const Extension& one : extensions_) next_.push_back({-1 - static_cast<int32_t>(&one - extensions_.data()), kNever, one.score, one.score});
-  // equal scores: what stays comes first, then by entry and label
+  // order of equal scores: entries that stay first, then by entry and label
   const auto rank = [&](const Entry& entry) {
     if (entry.node >= 0) return std::pair<int64_t, int64_t>(-1, 0);
     const Extension& one = extensions_[-1 - entry.node];

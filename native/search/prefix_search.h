@@ -1,4 +1,4 @@
-// Prefix beam search over CTC posteriors: the labellings whose paths, added up or the best of them, are likeliest.
+// Prefix beam search over CTC posteriors: the labellings with the likeliest paths, summed or the best path of each.
 #pragma once
 
 #include <vector>
@@ -15,13 +15,13 @@ class PrefixSearch {
     std::vector<int32_t> labels;
   };
 
-  // `beam` labellings are kept, none whose score is more than `margin` below the best; paths are added up if `sum`.
+  // Keeps `beam` labellings that score at most `margin` below the best one; with `sum`, paths are added up.
   PrefixSearch(int labels, int blank, int beam, double margin, bool sum);
   void feed(const Frames& frames);
   std::vector<Labelling> best(int count) const;
 
  private:
-  // A labelling, a node of the tree, with the score of its paths that end in a blank and of those that do not.
+  // A labelling (a node of the tree), with the score of its paths that end in a blank, and that of the others.
   struct Entry {
     int32_t node;
     double blank, label, total;
@@ -46,8 +46,8 @@ class PrefixSearch {
   std::vector<Entry> entries_, next_;
   std::vector<Extension> extensions_;
   std::vector<int32_t> order_;                     // of the labels, likeliest first
-  std::vector<int32_t> slots_;                     // of the tree's nodes: which entry it is, if any
-  std::vector<int32_t> first_child_, next_child_;  // entries that are children of an entry
+  std::vector<int32_t> slots_;                     // by node of the tree: its entry, if it has one
+  std::vector<int32_t> first_child_, next_child_;  // the children of an entry that are entries
   std::vector<int32_t> taken_;                     // by label: the entry whose child with this label is an entry
   std::vector<double> scores_;
 };

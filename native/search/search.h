@@ -1,4 +1,4 @@
-// What the searches over frames share: how paths that come together are merged, and hash tables of slots.
+// Shared by the searches over frames: the merging of paths, and hash tables of slots.
 #pragma once
 
 #include <cmath>
@@ -26,10 +26,10 @@ inline uint64_t scrambled(uint64_t key) {
   return key ^ key >> 32;
 }
 
-// Numbers of things by their hash, open addressing; what is equal is for the caller to say. Emptied in no time.
+// A hash table of numbers with open addressing. The caller decides which entries are equal. Clearing takes O(1).
 class Table {
  public:
-  // The place of an equal thing, or the free one where it would go.
+  // The place of an equal entry, or the free place for it.
   template <class Equal>
   int32_t* find(uint64_t hash, const Equal& equal) {
     for (uint64_t at = hash & mask_;; at = (at + 1) & mask_) {
@@ -41,7 +41,7 @@ class Table {
       if (equal(place.index)) return &place.index;
     }
   }
-  // Takes the free place that `find` has given.
+  // Fills the free place that `find` returned.
   void put(int32_t* place, int32_t index) {
     auto* taken = reinterpret_cast<Place*>(reinterpret_cast<char*>(place) - offsetof(Place, index));
     taken->index = index;
@@ -56,7 +56,7 @@ class Table {
       stamp_ = 1;
     }
   }
-  // Twice the room; everything has to be put again.
+  // Doubles the size; all entries must be inserted again.
   void grow() {
     places_.assign(2 * places_.size(), Place{});
     mask_ = places_.size() - 1;
@@ -74,7 +74,7 @@ class Table {
   uint64_t used_ = 0;
 };
 
-// Nodes that are made as they are needed: the child of `parent` for `label` is the same one whenever it is asked for.
+// A tree whose nodes are made on demand: the child of `parent` for `label` is always the same node.
 class GrowingTree {
  public:
   struct Node {
@@ -83,7 +83,7 @@ class GrowingTree {
   GrowingTree() { nodes_.push_back({-1, -1}); }  // 0 is the root
   const Node& operator[](int32_t node) const { return nodes_[node]; }
   int32_t size() const { return static_cast<int32_t>(nodes_.size()); }
-  int32_t find(int32_t parent, int32_t label) { return *place(parent, label); }  // -1 where there is none yet
+  int32_t find(int32_t parent, int32_t label) { return *place(parent, label); }  // -1: it is not made yet
   int32_t child(int32_t parent, int32_t label) {
     int32_t* found = place(parent, label);
     if (*found >= 0) return *found;

@@ -20,7 +20,7 @@ class WordModel {
   virtual float score(uint32_t state, uint32_t word, uint32_t& next) const = 0;  // log10 p(word | state)
   virtual float finish(uint32_t state) const = 0;                                // log10 p of the sentence's end
   virtual float unigram(uint32_t word) const = 0;                                // log10 p of a word, for look-ahead
-  // The word that a state ends in; kForgotten where states after different words are the same.
+  // The last word of a state; kForgotten if states after different words are the same.
   virtual uint32_t last_word(uint32_t state) const = 0;
 };
 

@@ -75,3 +75,12 @@ def test_a_users_mistake_is_one_message_and_code_2(
         command.main()
     assert exit.value.code == 2
     assert capsys.readouterr().err == "unrolled: The file is empty. Give one with text.\n"
+
+
+def test_help_shows_no_type_for_flags_without_a_value() -> None:
+    for name in ("run", "decode", "words", "inspect"):
+        shown = CliRunner().invoke(command.app, [name, "--help"], env={"COLUMNS": "200"}).output
+        assert "<bool>" not in shown
+        assert "[[" not in shown
+        if name == "run":
+            assert "sum|max" in next(line for line in shown.splitlines() if "--merge" in line)

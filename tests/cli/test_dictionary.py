@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -57,6 +58,10 @@ def test_a_translator_writes_words_of_a_lexicon(files: Path) -> None:
                 assert word["known"]
     answer = unrolled.load(model).predict("3 5", lexicon=["three", "seven"])
     assert str(answer) == json.loads(out.splitlines()[0])["translation"]
+    several = unrolled.load(model).predict("3 5", lexicon=["three", "seven"], beam=8, n_best=8)
+    texts = ["".join(one.target_tokens) for one in (several, *several.others)]
+    assert texts == [str(one) for one in (several, *several.others)]  # no blank at an end, none doubled
+    assert len(set(texts)) == 8
     assert unrolled.load(model).predict("3 5").words is None
 
 
@@ -125,6 +130,42 @@ def test_a_language_model_writes_words_of_a_lexicon(kind: str, files: Path, tmp_
     assert any(word.startswith(last) for word in words)
     code, again, _ = call("run", STORED / f"generate-{kind}.safetensors", *options, "--json")
     assert json.loads(again)["text"] == out.removesuffix("\n").removeprefix("1 and")
+
+
+def test_a_search_in_a_language_model(tmp_path: Path) -> None:
+    """The likeliest end of a line, of all that there are, within the lexicon and by both models."""
+    text = "dog bites man\nman bites dog\ndog bites dog\n" * 40
+    (tmp_path / "text.txt").write_text(text)
+    keys = {"data.level": "word", "train.max_steps": 3, "train.batch_size": 4, "model.hidden_size": 8}
+    model = unrolled.train("generate", train=tmp_path / "text.txt", out=tmp_path / "run", set=keys, quiet=True)
+    lm, words = NGram.train(text.split("\n"), order=2), ["dog", "man"]
+    prompt = "dog bites man\nman"
+    found = model.predict(prompt, lexicon=words, lm=lm, lm_weight=2.0, beam=50, max_tokens=4)
+    ends = [" ".join(some) for length in range(4) for some in itertools.product(words, repeat=length)]
+    sentence = ["man " + end if end else "man" for end in ends]
+    before = model.log_prob(["dog bites man"])[0]
+    whole = [one - before for one in model.log_prob([f"dog bites man\n{one}" for one in sentence])]
+    scores = [one + 2.0 * lm.score(text) for one, text in zip(whole, sentence, strict=True)]
+    assert found.strip() == ends[scores.index(max(scores))]
+    model.save(tmp_path / "model.safetensors")
+    (tmp_path / "words.txt").write_text("dog\nman\n")
+    lm.save(tmp_path / "lm.arpa")
+    options = ("--lexicon", tmp_path / "words.txt", "--lm", tmp_path / "lm.arpa", "--lm-weight", "2", "--beam", "50")
+    code, out, said = call("run", tmp_path / "model.safetensors", *options, "--max-tokens", "4", "--prompt", prompt)
+    assert (code, out) == (0, f"{prompt}{found}\n"), said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"margin": 3.0}, "margin is for a search, and without a beam text is drawn. Give one (--beam 5)."),
+        ({"beam": 3, "seed": 1}, "seed is for drawing, and with a beam the likeliest text is searched for. Leave out"),
+    ],
+)
+def test_options_of_generate_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        unrolled.load(STORED / "generate-lstm.safetensors").predict("3", **options)
+    assert str(error.value).startswith(message)
 
 
 def test_captions_of_a_lexicon(tmp_path: Path) -> None:

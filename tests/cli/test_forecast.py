@@ -274,16 +274,16 @@ def test_options_of_other_tasks_are_refused(folder: Path) -> None:
     )
 
 
-def test_draws_that_cannot_be(folder: Path) -> None:
+def test_sampling_options_that_do_not_fit_are_errors(folder: Path) -> None:
     code, _, err = call("run", folder, "--steps", "3", "--sample", given="1,2\n")
     assert code == 2
     assert "This model has no distribution to sample from. Train with model.loss=gaussian." in err
     code, _, err = call("run", folder, "--sample", given="1,2\n")
     assert code == 2
-    assert "What a model goes on with can be drawn, and it is not to go on. Say for how many steps." in err
+    assert "sample is for a forecast of several steps. Give their number: steps (--steps)." in err
     code, _, err = call("run", folder, "--steps", "3", "--seed", "1", given="1,2\n")
     assert code == 2
-    assert "A seed is for what is drawn, and nothing is. Ask for a sample, or leave it out." in err
+    assert "seed is for samples, and none are drawn. Ask for one with sample (--sample), or leave it out." in err
 
 
 def test_a_seed_draws_the_same_coins(tmp_path: Path) -> None:

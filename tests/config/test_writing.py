@@ -54,7 +54,7 @@ CONFIGS = st.builds(
 
 
 @given(config=CONFIGS, comments=st.booleans(), header=TEXT)
-def test_what_is_written_is_read_again(
+def test_a_written_config_reads_back(
     config: Config, comments: bool, header: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "round.toml"

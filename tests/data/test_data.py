@@ -63,7 +63,7 @@ def test_a_cut_and_a_join_keep_every_field() -> None:
     assert batch.steps(1, 3).more["letters"].tolist() == batch.more["letters"][:, 1:3].tolist()
 
 
-def test_what_has_no_steps_is_neither_cut_nor_joined() -> None:
+def test_values_without_steps_cannot_be_cut_or_joined() -> None:
     x = torch.zeros(2, 6)
     whole = Batch(x, x, more={"target_lengths": torch.tensor([4, 2])})
     message = r"target_lengths of shape \(2,\) cannot be {} in time: expected a value for each of \(2, 6\) steps"
@@ -88,7 +88,7 @@ def test_lengths_follow_a_cut() -> None:
     assert torch.equal(cut.mask, batch.mask[:, 2:5])
 
 
-def test_what_counts_is_real_and_counted() -> None:
+def test_scored_steps_are_real_and_counted() -> None:
     x = torch.zeros(2, 3)
     counted = torch.tensor([[True, False, True], [True, True, True]])
     batch = Batch(x, x, lengths=torch.tensor([3, 1]), counted=counted)

@@ -68,7 +68,7 @@ def broken(tmp_path: Path, name: str, data: bytes) -> Medium:
     return Medium.named(name, tmp_path, "list.tsv:7")
 
 
-def test_what_cannot_be_read_says_which_row(tmp_path: Path) -> None:
+def test_unreadable_files_are_named_with_their_row(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.wav is not a readable recording: Format not recognised"):
         read_audio(broken(tmp_path, "a.wav", b"RIFF nothing"), 8000)
     with pytest.raises(UserError, match=r"list\.tsv:7: .*a\.png is not a readable picture"):

@@ -66,7 +66,7 @@ def test_a_palette_gives_its_colours_and_its_holes_are_white() -> None:
     assert np.array_equal(read(bytes_of(image, transparency=1)), expected)
 
 
-def test_what_is_transparent_is_white() -> None:
+def test_transparent_pixels_become_white() -> None:
     image = Image.new("RGBA", (2, 1), (200, 100, 0, 255))
     image.putpixel((1, 0), (0, 0, 0, 0))
     assert np.array_equal(read(bytes_of(image)), [[[200, 100, 0], [255, 255, 255]]])

@@ -69,7 +69,7 @@ def test_a_table_without_names_has_numbers_for_columns(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore::unrolled.errors.Note")
-def test_which_first_rows_are_names(text: str, columns: tuple[str, ...], first: list[float], tmp_path: Path) -> None:
+def test_headers_are_detected(text: str, columns: tuple[str, ...], first: list[float], tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
     sheet = read_series(path)
@@ -102,7 +102,7 @@ def test_semicolons_tabs_and_decimal_commas(text: str, tmp_path: Path) -> None:
         read_series(path)
 
 
-def test_what_stands_between_columns() -> None:
+def test_separators_are_detected() -> None:
     assert [separator_of(line) for line in ("a,b;c", "a;b\tc", "a\tb", "a")] == [",", ";", "\t", ","]
     assert [number_separator(line) for line in ("1,5;2,5", "y,x;z", "1,5", "1;2")] == [";", ",", ",", ";"]
 

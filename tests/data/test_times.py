@@ -101,7 +101,7 @@ def test_epochs(unit: int) -> None:
         [],
     ],
 )
-def test_what_is_no_time(cells: list[Any]) -> None:
+def test_values_that_are_not_times(cells: list[Any]) -> None:
     assert find_format(cells) is None
 
 
@@ -278,7 +278,7 @@ def test_a_walk_has_no_period() -> None:
     assert find_period([np.zeros((2, 1))], TimeStep(3600)) is None
 
 
-def test_what_was_there_a_period_before() -> None:
+def test_the_value_of_one_period_before() -> None:
     values = np.arange(20.0)
     for horizon, period in ((1, 4), (4, 4), (5, 4), (0, 3)):
         forecast = repeated(values, horizon, period)

@@ -72,7 +72,7 @@ def test_many_characters_are_counted_as_few_are() -> None:
     assert train_tokenizer("char", [text]) == train_tokenizer("char", pieces)
 
 
-def test_what_was_made_is_not_made_again(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_made_once(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = TokenCache(tmp_path / "cache")
     text, _ = cache.text(book)
     made = train_tokenizer("char", text.segments())
@@ -147,7 +147,7 @@ def test_two_processes_share_one(book: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").rglob("*.new"))
 
 
-def test_what_is_no_text_is_said(tmp_path: Path) -> None:
+def test_files_that_are_not_text_are_errors(tmp_path: Path) -> None:
     cache = TokenCache(tmp_path / "cache")
     bad = tmp_path / "bad.txt"
     for raw, message in (

@@ -143,7 +143,7 @@ class TestLeftovers:
         assert_same(folder, whole)
         assert not (folder / "init.safetensors").exists()
 
-    def test_what_is_no_leftover_is_never_touched(self, text: Path, tmp_path: Path) -> None:
+    def test_files_that_are_not_leftovers_stay(self, text: Path, tmp_path: Path) -> None:
         (tmp_path / "config.toml.new").write_text("half")
         (tmp_path / "notes.txt").write_text("mine")
         with pytest.raises(UserError, match=r"exists and is not a run folder\. Choose another --out\."):

@@ -98,7 +98,7 @@ def test_killed_after_the_change_it_goes_on_with_it(text: Path, tmp_path: Path) 
     assert_same_weights(tmp_path / "run" / "last.safetensors", tmp_path / "long" / "last.safetensors")
 
 
-def test_what_cannot_change_is_refused_and_the_config_stays(text: Path, tmp_path: Path) -> None:
+def test_fixed_keys_cannot_change_and_the_config_stays(text: Path, tmp_path: Path) -> None:
     train(text, tmp_path)
     before = (tmp_path / "config.toml").read_text()
     for keys, said in {
@@ -136,7 +136,7 @@ def test_an_end_that_another_key_holds_is_said(text: Path, tmp_path: Path, capfd
     )
 
 
-def test_without_anything_to_do_it_says_how_to_go_on(text: Path, tmp_path: Path, capfd: Any) -> None:
+def test_a_finished_run_says_how_to_make_it_longer(text: Path, tmp_path: Path, capfd: Any) -> None:
     train(text, tmp_path)
     api.resume(tmp_path)
     longer = f"To make it longer: unrolled train --resume {tmp_path} --set train.max_steps=16\n"

@@ -318,7 +318,7 @@ def test_a_launch_that_fails_names_the_reason() -> None:
         launch.run(program, "forward", plan, Arguments(), torch.device("cuda:0"))
 
 
-def test_what_it_refuses() -> None:
+def test_refused_jobs_raise_the_reason() -> None:
     job = cast(make(PLAIN, "cuda"), torch.float32)
     with pytest.raises(UserError, match="it computes in float16 or bfloat16"):
         choose(job, "cuda")

@@ -320,7 +320,7 @@ class TestChoice:
         assert reason is not None
         return reason
 
-    def test_what_it_refuses_and_why(self) -> None:
+    def test_refused_jobs_have_a_reason(self) -> None:
         job, _ = cast(make(USUAL), torch.float32)
         assert ATTENTION_ENGINES["native"].refuses(job) is None
         assert self.refusal(cast(job, torch.float64)[0]) == "it computes in float32, got torch.float64"
@@ -349,7 +349,7 @@ class TestChoice:
             attention_choice(job, "native")
         assert attention_choice(job).engine == "reference"
 
-    def test_where_the_loop_is_faster(self) -> None:
+    def test_short_jobs_use_the_loop(self) -> None:
         job, _ = cast(make(USUAL), torch.float32)
         assert attention_choice(job).engine == "native"
         short, _ = cast(make({**USUAL, "steps": 1}), torch.float32)

@@ -111,7 +111,7 @@ class TestCompiles:
         with pytest.raises(RuntimeError, match=r"recurrence\.cu does not compile (?s:.*)this is not"):
             compiler.compile_source("recurrence.cu", texts, compiler.OPTIONS)
 
-    def test_what_was_compiled_is_kept(
+    def test_compiled_programs_are_cached(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
@@ -265,7 +265,7 @@ REFUSED: dict[str, tuple[Callable[[ScanJob], ScanJob], str]] = {
 
 class TestRefuses:
     @pytest.mark.parametrize("name", REFUSED)
-    def test_what_it_does_not_compute(self, name: str) -> None:
+    def test_refused_cells_have_a_reason(self, name: str) -> None:
         change, reason = REFUSED[name]
         assert cuda.refuses_cell(change(make(PLAIN))) == reason
 
@@ -347,7 +347,7 @@ class TestRefuses:
         for changes in ({"cell": "lstm_current"}, {"cell": "gru_before"}, {"cell": "lstm_norm"}, {"resets": "zero"}):
             assert cuda.outdone(make({**PLAIN, **changes})) is None
 
-    def test_what_was_measured_is_in_the_run(self) -> None:
+    def test_the_table_agrees_with_the_measured_file(self) -> None:
         """Every entry of the table against the file that it names: nowhere slower, in a graph or without."""
         names = {"RNN": RNN_TANH, "LSTM": LSTM, "GRU": GRU}
         dtypes = {"fp16": torch.float16, "bf16": torch.bfloat16}

@@ -29,7 +29,7 @@ class TestChoice:
         assert reason is not None
         return reason
 
-    def test_what_it_refuses_and_why(self) -> None:
+    def test_refused_jobs_have_a_reason(self) -> None:
         job = small()
         assert isinstance(job.cell, LSTMCell)
         assert self.refusal(cast(job, torch.float64)) == "it computes in float32, got torch.float64"

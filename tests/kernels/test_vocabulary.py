@@ -119,7 +119,7 @@ class TestLinearCrossEntropy:
             for name, one, other in zip(("loss", "x", "weight", "bias"), ours, expected, strict=False):
                 assert_close(one, other, name)
 
-    def test_what_needs_no_gradient_gets_none(self) -> None:
+    def test_inputs_without_gradient_get_none(self) -> None:
         x, weight = torch.randn(4, 3), torch.randn(5, 3, requires_grad=True)
         linear_cross_entropy(x, weight, None, torch.tensor([0, 1, 2, 4])).backward()  # type: ignore[no-untyped-call]
         assert x.grad is None

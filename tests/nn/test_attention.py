@@ -84,7 +84,7 @@ def test_nothing_to_look_at_is_zero_and_has_no_nan(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SCORES)
-def test_what_stands_in_the_padding_does_not_matter(kind: str) -> None:
+def test_padding_values_do_not_matter(kind: str) -> None:
     attention, query, memory, mask = made(kind)
 
     def gradients(memory: Tensor) -> list[Tensor]:

@@ -354,7 +354,7 @@ TORCHS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("mistake", TORCHS)
-def test_what_torch_raises_is_raised(mistake: str) -> None:
+def test_mistakes_raise_the_exception_of_torch(mistake: str) -> None:
     """torch.nn's exception, with its sentence in ours, in whichever version is installed."""
     with pytest.raises(Exception, match=r".") as theirs:
         TORCHS[mistake](torch.nn)

@@ -129,7 +129,7 @@ def test_transitions_far_apart_lose_no_path(spread: float) -> None:
     assert_close(torch.autograd.grad(actual, transitions)[0], torch.autograd.grad(expected, transitions)[0])
 
 
-def test_a_tag_that_is_hard_to_reach_and_worth_it() -> None:
+def test_an_expensive_transition_with_a_larger_reward() -> None:
     """Every transition to the second tag costs 2000, and the second step pays 2010 for it."""
     transitions = torch.tensor([[0.0, -2000.0], [0.0, -2000.0]], dtype=DOUBLE)
     emissions = torch.tensor([[[0.0, 0.0], [0.0, 2010.0], [0.0, 0.0]]], dtype=DOUBLE, requires_grad=True)

@@ -144,7 +144,7 @@ def test_native_equals_the_plain_loss(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_has_no_path_has_no_gradient(backend: str) -> None:
+def test_targets_without_a_path_have_no_gradient(backend: str) -> None:
     log_probs = random_log_probs(3, 4, 5).requires_grad_()
     targets = [[1, 2, 3, 4, 1], [2, 2, 2], [1, 2]]  # five labels, or three and two blanks, in four frames
     losses = ctc_loss(log_probs, targets, reduction="none", backend=backend)

@@ -312,7 +312,7 @@ def test_changed_weights_are_noticed_when_a_sequence_begins(change: str) -> None
         stepper.stream()
 
 
-def test_what_changes_no_number_does_not_matter() -> None:
+def test_changes_that_keep_all_numbers_are_allowed() -> None:
     layer = make("gru layer norm", 3, 4, 2)
     stepper, x = layer.stepper(), torch.randn(1, 3)
     state = stepper.initial_state(1)

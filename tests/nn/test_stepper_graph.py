@@ -40,7 +40,7 @@ def test_steps_on_from_its_own_state() -> None:
         assert_close(found, wanted.transpose(0, 1))
 
 
-def test_what_it_gives_belongs_to_the_caller() -> None:
+def test_outputs_belong_to_the_caller() -> None:
     stepper = unrolled.GRU(3, 4).stepper()
     captured = CapturedStep(stepper._torch_step, torch.zeros(1, 3), stepper.initial_state(1))
     captured.state = stepper.initial_state(1)

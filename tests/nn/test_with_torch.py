@@ -198,7 +198,7 @@ class TestToTorch:
         nn.utils.parametrizations.weight_norm(layer, "weight_hh_l0")
         assert_close(to_torch(layer)(X)[0], layer(X)[0])
 
-    def test_what_acts_in_training_alone(self) -> None:
+    def test_options_for_training_only(self) -> None:
         layer = unrolled.LSTM(3, 4, variational_dropout=0.5, dropconnect=0.5)
         with pytest.raises(UserError, match=r"torch\.nn\.LSTM has no variational_dropout, dropconnect"):
             to_torch(layer)

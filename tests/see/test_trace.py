@@ -41,7 +41,7 @@ def test_every_figure_is_drawn(kind: str, model_of: Find, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_there_says_why(kind: str, model_of: Find) -> None:
+def test_missing_views_have_a_reason(kind: str, model_of: Find) -> None:
     trace = model_of(kind).trace(input_of(kind))
     absent = {"states", "gates", "norms", "flow", "attention", "beams"} - set(trace.kinds)
     assert ("frames" in trace.kinds) == (trace.task == "recognize")
@@ -188,7 +188,7 @@ def test_hidden_tokens_have_no_say(model_of: Find) -> None:
     assert not torch.equal(a.states["l0"]["h"], model.trace("3 and").states["l0"]["h"])
 
 
-def test_what_if(model_of: Find) -> None:
+def test_options_change_the_trace(model_of: Find) -> None:
     model = model_of("translate-luong")
     assert model.trace("3 5", prefix="five").answer.startswith("five")
     assert len(model.trace("3 5", beam=3).beams.outputs) == 3  # type: ignore[union-attr]

@@ -86,7 +86,7 @@ def test_numbers_are_the_traces(page: Any, run_of: Runs, model_of: Models, data:
         assert page.text_content("#equations tr:last-child strong") == f"= {lines[-1].shown}"
 
 
-def test_what_if(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
+def test_a_hidden_token_and_an_option_are_in_the_address(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:
     """A click hides a token, an option is set, and the URL holds both."""
     model = model_of("translate-luong")
     with served(inspection_of(run_of, "translate-luong", data)) as address:

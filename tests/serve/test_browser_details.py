@@ -153,7 +153,7 @@ def test_a_clicked_row_colours_the_text(page: Any, run_of: Runs, data: Path) -> 
         ]
 
 
-def test_a_very_long_text_in_the_dark(browser: Any, run_of: Runs, data: Path) -> None:
+def test_a_very_long_text_with_dark_colours(browser: Any, run_of: Runs, data: Path) -> None:
     """The page reports sampled losses; dark colours and larger text apply to the charts."""
     inspection = inspection_of(run_of, "generate-rnn", data)
     inspection.asked.text = "3 and 4 make 7\n" * 600

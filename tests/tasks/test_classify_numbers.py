@@ -112,7 +112,9 @@ def test_frames_have_numbers_too(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_number(keys: dict[str, Any], rows: list[tuple[str, str]], message: str, tmp_path: Path) -> None:
+def test_labels_that_are_not_numbers_are_errors(
+    keys: dict[str, Any], rows: list[tuple[str, str]], message: str, tmp_path: Path
+) -> None:
     (tmp_path / "t.tsv").write_text("".join(f"{label}\t{text}\n" for label, text in rows))
     with pytest.raises(UserError, match=message):
         api.train("classify", train=tmp_path / "t.tsv", valid=tmp_path / "t.tsv", set={**NUMBERS, **keys}, quiet=True)

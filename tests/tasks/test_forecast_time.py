@@ -220,7 +220,7 @@ def test_inputs_without_a_future_are_held_only_if_asked(folder: Path, file: Path
         ("0", "2024-01-11 01:00:00", 2),
         ("0", "2024-01-11 02:00:00", 3),
     ]
-    with pytest.raises(UserError, match="Inputs are held while a model goes on by itself"):
+    with pytest.raises(UserError, match="hold_inputs is for a forecast of several steps"):
         model.predict(np.ones((5, 2)), hold_inputs=True)
 
 

@@ -99,7 +99,7 @@ def test_a_dry_run_takes_it(folder: Path, task: Task) -> None:
     assert facts["task"] == "parity"
 
 
-def test_what_is_not_a_task_is_named(folder: Path) -> None:
+def test_a_name_that_is_not_a_task_is_an_error(folder: Path) -> None:
     file = folder / "wrong.py"
     file.write_text("from unrolled.tasks import Task\nclass Half(Task):\n    name = 'half'\nx = 1\n")
     for text, message in {

@@ -135,6 +135,6 @@ def test_only_our_own_kind_is_read(message: str, damage: Callable[[dict[str, Any
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", "[" * 100_000])
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_text_that_is_not_json_is_an_error(text: str) -> None:
     with pytest.raises(UserError, match="not what the library writes"):
         BPETokenizer.from_json({"level": "bpe", "lowercase": False, "specials": [], "library": text})

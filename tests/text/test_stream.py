@@ -20,7 +20,7 @@ def test_the_parts_are_the_whole(level: str, numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("text", AWKWARD)
-def test_what_was_given_is_never_taken_back(level: str, text: str) -> None:
+def test_pieces_never_change_later(level: str, text: str) -> None:
     tokenizer = trained(level)
     stream = StreamDecoder(tokenizer)
     ids = tokenizer.ids(text)

@@ -103,7 +103,7 @@ numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
 @pytest.mark.parametrize("name", ["v.txt", "v.vec.gz", "v.npz"])
 @settings(deadline=None, max_examples=30)
 @given(rows=st.dictionaries(words, st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=6))
-def test_what_is_written_reads_back_to_the_bit(
+def test_written_files_read_back_bit_by_bit(
     name: str, rows: dict[str, list[float]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("vectors") / name
@@ -145,7 +145,7 @@ def test_a_word_that_text_cannot_hold_is_refused(word: str, tmp_path: Path) -> N
     assert Vectors.read(tmp_path / "v.npz").words == [word, "b"]
 
 
-def test_what_is_not_wanted_is_not_counted(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_words_that_are_not_kept_are_not_counted(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     file = tmp_path / "v.txt"
     file.write_bytes(b"a 1\nb 2\nb 3\n\xff 4\n")
     assert Vectors.read(file, keep=["a"]).words == ["a"]

@@ -59,7 +59,7 @@ def test_a_constant_share_and_a_switch() -> None:
     assert [*follows, at_half.follows_the_end, by_step.follows_the_end] == [False, False, True, True, False]
 
 
-def test_settings_of_before_mean_the_same() -> None:
+def test_earlier_configs_mean_the_same() -> None:
     """A config of an earlier version has one key: its guesses are drawn at once, and sampled."""
     old = ForcingSettings.model_validate({"teacher_forcing": "linear"})
     assert (old.feedback, old.pick, old.own_share(0.3)) == ("parallel", "sample", 0.3)

@@ -34,7 +34,9 @@ class WordOptions:
         float | None,
         typer.Option(help="Score added per word outside the lexicon. Default: only words of the lexicon."),
     ] = None
-    skip_unspellable: Annotated[bool, typer.Option(help="Leave out words with letters that are not labels.")] = False
+    skip_unspellable: Annotated[
+        bool, typer.Option("--skip-unspellable", help="Leave out words with letters that are not labels.")
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def inspect(
     unit: Unit,
     page: Page,
     text: Annotated[
-        str | None, typer.Argument(metavar="[INPUT]", help="A text; for models of sounds and pictures, a file.")
+        str | None, typer.Argument(metavar="INPUT", help="A text; for models of sounds and pictures, a file.")
     ] = None,
     others: Annotated[
         Several, typer.Option("--with", metavar="MODEL", help="Another model on the same input; repeatable.")

@@ -118,7 +118,8 @@ def _declared(verb: Verb, by_task: Mapping[str, Option]) -> inspect.Parameter:
     option = next(iter(by_task.values()))
     minimums = {one.minimum for one in by_task.values()}
     minimum = minimums.pop() if len(minimums) == 1 else None
-    flag = typer.Option(*option.flags, metavar=option.metavar, min=minimum, help=_help(verb, by_task))
+    shown = option.metavar or "|".join(option.choices) or None
+    flag = typer.Option(*option.flags, metavar=shown, min=minimum, help=_help(verb, by_task))
     kind: Any = list[str] if option.kind is tuple else option.kind
     return _flag(_name(option), Annotated[kind | None, flag])
 

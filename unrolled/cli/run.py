@@ -23,7 +23,7 @@ FILES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"\x89PNG", b"\xff\xd8\xff"
 def run(
     model: ModelPath,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="Inputs; none or -: standard input.")
+        list[str] | None, typer.Argument(metavar="FILE", help="Inputs; none or -: standard input.")
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option("--text", "--prompt", help="An input, to continue or to answer; repeatable.")

@@ -11,7 +11,17 @@ from unrolled.errors import UserError
 
 
 class Verb(TyperCommand):
-    """A command that rejects a repeated option, unless it takes a list: only the last value would count."""
+    """A command that rejects a repeated option, unless it takes a list: only the last value would count.
+
+    In its help, flags without a value have no type.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        for one in params:
+            if isinstance(one, TyperOption) and one.is_flag:
+                one.metavar = ""
+        return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         _, _, parsed = self.make_parser(ctx).parse_args(args=list(args))

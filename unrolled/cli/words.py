@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def words(
     source: Annotated[str, typer.Argument(metavar="MODEL|VECTORS", help="A model; a word2vec, GloVe or npz file.")],
     terms: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD [+|- WORD]...]", help="A word, or a sum: king - man + woman")
+        list[str] | None, typer.Argument(metavar="WORD", help="A word, or a sum: king - man + woman")
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of words to show.")] = 10,
     analogies: Annotated[

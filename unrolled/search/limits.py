@@ -78,6 +78,16 @@ class Limits:
                 blocked = torch.where(must >= 0, torch.arange(vocabulary, device=device) != must, blocked)
         return blocked
 
+    def lifted(self, added: Tensor | None, rows: Sequence[int], times: Sequence[int]) -> Tensor | None:
+        """Scores (B or 1, V) that scorers add; 0 in place of -inf for rows inside their prefix: it is written."""
+        if added is None or self.prefixes is None:
+            return added
+        inside = [time < len(self.prefixes[row]) for row, time in zip(rows, times, strict=True)]
+        if not any(inside):
+            return added
+        must = torch.tensor(inside, device=added.device)[:, None]
+        return torch.where(must & (added == -torch.inf), 0.0, added)
+
     def check_ids(self, vocabulary: int, **others: int) -> None:
         """Refuses tokens outside the vocabulary, whose size is known after the model's first step."""
         named = [(name, [token]) for name, token in {**others, "end": self.end}.items() if token is not None]

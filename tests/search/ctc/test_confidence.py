@@ -39,7 +39,7 @@ def test_adds_up_every_path_that_reads_the_word(separator: str | None, with_lexi
                 assert [word.confidence for word in found.words] == pytest.approx(expected, abs=1e-9)
 
 
-def test_what_is_certain_has_a_confidence_of_one() -> None:
+def test_certain_words_have_confidence_one() -> None:
     frames = torch.eye(4)[[0, 1, 1, 0, 3, 2, 2]].log()
     (found,) = Decoder(LABELS, ["a", "b"], separator="|").decode(frames, confidence=True)
     assert [(word.text, word.confidence) for word in found.words] == [("a", 1.0), ("b", 1.0)]

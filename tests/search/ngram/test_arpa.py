@@ -22,7 +22,7 @@ ORDERS = (1, 2, 3)
 @pytest.mark.parametrize("writer", ENGINES)
 @pytest.mark.parametrize("reader", ENGINES)
 @pytest.mark.parametrize("name", ["m.arpa", "m.arpa.gz"])
-def test_what_is_written_is_read_back(name: str, reader: Any, writer: Any, tmp_path: Path) -> None:
+def test_a_written_file_reads_back(name: str, reader: Any, writer: Any, tmp_path: Path) -> None:
     numbers = iter(f"-{i}.{7919 * i % 100003}" for i in range(1, 20))
     text = re.sub(r"-\d+(\.\d+)?\t", lambda _: next(numbers) + "\t", SMALL)
     (tmp_path / "given.arpa").write_text(text)
@@ -184,7 +184,7 @@ def test_an_order_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ENGINES)
-def test_what_other_tools_write_is_read(backend: Any, tmp_path: Path) -> None:
+def test_files_of_other_tools_are_read(backend: Any, tmp_path: Path) -> None:
     """SRILM's pruning leaves out endings ('b c' of 'a b c'), never contexts; `-99` and a sign are usual."""
     text = SMALL.replace("ngram 3=1", "ngram 3=2").replace("\n\n\\end", "\n-0.5\ta b c\n\n\\end")
     assert "b c" not in {" ".join(e.words) for e in _loaded(text, backend, tmp_path / "a.arpa").ngrams(2)}
@@ -199,7 +199,7 @@ def test_scores_that_are_no_probabilities_are_said(backend: Any, tmp_path: Path)
 
 @pytest.mark.parametrize("backend", ENGINES)
 @pytest.mark.parametrize("prune", [(0,), (0, 1), (0, 0, 1), (0, 1, 2)])
-def test_what_training_writes_passes_every_check(backend: Any, prune: tuple[int, ...], tmp_path: Path) -> None:
+def test_trained_models_pass_every_check(backend: Any, prune: tuple[int, ...], tmp_path: Path) -> None:
     text = [f"{a} {b} {a} {c}" for a in "abc" for b in "abd" for c in "ade"] * 2 + ["a b", "e d c b a"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of discounts that so little text cannot give

@@ -124,22 +124,30 @@ def test_a_wide_beam_finds_what_enumeration_finds(trial: int) -> None:
 
 
 @pytest.mark.parametrize("trial", range(24))
-def test_safe_stopping_is_safe(trial: int) -> None:
-    """The best output of a narrow beam is the same when the search never stops early."""
+def test_the_bound_is_one(trial: int) -> None:
+    """No output scores more than the bound of any of its beginnings."""
+    sentences, tree, _ = settings(trial)
+    most = torch.tensor([5])
+    for tokens in itertools.product(range(4), repeat=4):
+        parses = list(sentences.parses("".join(LETTERS[token] for token in tokens)))
+        if parses:
+            best = max(map(sentences.score, parses))
+            state = tree.initial(1)
+            for token in tokens:
+                total = torch.tensor([state[0].best], dtype=torch.float64)
+                assert float(tree.bound(state, total, most)) >= best - 1e-9
+                state = tree.advance(state, torch.tensor([token]))
 
-    class Endless(DictionaryScorer):
-        def bound(self, state: Any, totals: Tensor, longest: Tensor) -> Tensor:
-            return torch.full_like(totals, math.inf)
 
-    _, tree, _ = settings(trial)
-    parser = tree.parser
-    endless = Endless(parser._lexicons[0], parser.lm, parser.tokens, parser.weights)
-    model = Markov(torch.randn(5, 5, 5))
-    found = [
-        beam_search(model, 1, Limits(12, END, scorers=[one]), start=0, beam=Beam(4, 2))[0].hypotheses
-        for one in (tree, endless)
-    ]
-    assert found[0] == found[1]
+def test_a_search_does_not_stop_before_a_bonus() -> None:
+    """The end is likelier than any letter, but a word of two letters earns more than it costs."""
+    table = torch.tensor([0.2, 0.2, 0.05, 0.05, 0.5]).log().expand(5, 5, 5)  # log 0.2 · 0.2 = -3.2
+    for bonus, best in ((2.0, []), (5.0, [0, 1])):
+        weights = WordWeights(word_bonus=bonus)
+        scorer = DictionaryScorer(lexicon_of([("ab", "ab")]), tokens=WordTokens(END), weights=weights)
+        limits = Limits(3, END, scorers=[scorer])
+        (result,) = beam_search(Markov(table), 1, limits, start=0, beam=Beam(4, ranking=Ranking("none")))
+        assert result.best.tokens == best
 
 
 PHONES = ["<bos>", "<eos>", "D", "AO", "G", "K", "B", "AY", "T", "S", "Z", "M", "AE", "N"]
@@ -226,6 +234,27 @@ def test_a_prompt_with_a_foreign_word() -> None:
     expected = lm.advance(lm.advance(lm.initial(), "<unk>")[1], "ab")[0]
     state = scorer.advance(scorer.advance(state, torch.tensor([0])), torch.tensor([1]))
     assert state[0].best == pytest.approx(expected)
+
+
+def test_a_prefix_may_have_a_foreign_word() -> None:
+    """It is written whole; words of the lexicon follow it."""
+    lm = NGram.train(TEXTS, order=2)
+    scorer = DictionaryScorer(lexicon_of([("ab", "ab")]), lm, WordTokens(END, [SEPARATOR], required=True))
+    limits = Limits(8, END, min_tokens=6, prefixes=[[2, 2, 0]], scorers=[scorer])
+    (result,) = beam_search(Markov(torch.randn(5, 5, 5)), 1, limits, start=0, beam=Beam(20, 5))
+    for one in result.hypotheses:
+        text = "".join(LETTERS[token] for token in one.tokens)
+        assert text.startswith("cca")
+        assert set(text.removeprefix("cca").split(" ")) <= {"", "ab"} or not one.ended
+
+
+def test_blanks_stand_between_words_alone() -> None:
+    scorer = DictionaryScorer(lexicon_of([("ab", "ab")]), tokens=WordTokens(END, [SEPARATOR], True, blanks=[SEPARATOR]))
+    state, allowed = scorer.initial(1), []
+    for token in (0, 1, SEPARATOR, 0):
+        allowed.append("".join(LETTERS[one] for one in allowed_by(scorer, state)))
+        state = scorer.advance(state, torch.tensor([token]))
+    assert allowed == ["a<eos>", "b", " <eos>", "a"]
 
 
 def test_a_line_is_a_sentence() -> None:

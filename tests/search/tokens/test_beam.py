@@ -185,7 +185,7 @@ def test_outputs_begin_as_they_must_and_the_beginning_counts() -> None:
         assert_same([h for h in one.hypotheses if h.ended][: len(expected)], expected)
 
 
-def test_what_never_ends_is_cut_and_ranks_last() -> None:
+def test_endless_outputs_are_cut_and_rank_last() -> None:
     endless = torch.zeros(2, 4)
     endless[:, 3] = -torch.inf
     found = beam_search(

@@ -32,7 +32,7 @@ def test_every_tensor_in_a_state_is_gathered_and_its_nesting_kept() -> None:
     assert select(None, rows) is None
 
 
-def test_what_is_shared_has_a_row_for_each_input() -> None:
+def test_shared_state_has_a_row_for_each_input() -> None:
     state = (torch.arange(6), Shared((torch.tensor([10, 20, 30]), None)))  # two hypotheses each
     turned = reorder(state, torch.tensor([1, 1, 2, 3, 5, 4]))
     assert turned[0].tolist() == [1, 1, 2, 3, 5, 4]
@@ -52,7 +52,7 @@ def test_scores_become_log_probabilities() -> None:
 @pytest.mark.parametrize(
     ("state", "got"), [((torch.zeros(2, 1), 7), "int 7"), ([torch.tensor(1.0)], "a tensor without dimensions")]
 )
-def test_what_has_no_rows_is_refused(state: object, got: str) -> None:
+def test_state_without_rows_is_an_error(state: object, got: str) -> None:
     with pytest.raises(UserError) as error:
         select(state, torch.tensor([0]))
     assert str(error.value) == (

@@ -105,7 +105,7 @@ def _view(pixels: NDArray[np.uint8]) -> Any:
     return View(pixels)
 
 
-def test_what_is_drawn_keeps_to_what_was_asked(model: Model) -> None:
+def test_samples_obey_the_options(model: Model) -> None:
     pictures = [pixels for _, pixels, _ in scenes()][::7]
     words = ("a", "top", "square")
     answers = model.predict(pictures, temperature=1.0, seed=3, n_best=3, prefix="a", words=words, attention=True)

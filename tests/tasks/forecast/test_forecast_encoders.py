@@ -206,6 +206,16 @@ def test_a_trace_shows_its_attention(causal: Model, both: tuple[Model, Path]) ->
     assert {"l0", "l0_reverse"} == {*both[0].trace(np.zeros((6, 1))).layers}
 
 
+def test_a_transformer_that_adds_nothing_is_said(file: Path, tmp_path: Path) -> None:
+    model = small(file, tmp_path / "run", **ENCODER, train__max_steps=1)
+    assert isinstance(model.network, Forecaster)
+    model.network.head.weight.data.zero_()
+    (remark,) = model.task.description.remarks(model)
+    assert remark.startswith("The Transformer adds nothing: on the validation part no update was better")
+    assert remark.endswith("Its attention is untrained, and gradients through it are exactly 0.")
+    assert model.trace(waves(9)).notes == (remark,)
+
+
 def test_the_defaults_of_earlier_models_stay() -> None:
     assert SMALL.keys().isdisjoint(ENCODER)
     settings = api.configure("forecast", [], {}).model  # type: ignore[attr-defined]

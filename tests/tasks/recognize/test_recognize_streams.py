@@ -83,7 +83,7 @@ def test_a_long_file_streams_through_a_causal_model(causal: Model, tmp_path: Pat
     assert streamed.labels == whole.labels
 
 
-def test_what_cannot_stream_says_why(listener: Model, reader: Model, causal: Model) -> None:
+def test_models_that_cannot_stream_say_why(listener: Model, reader: Model, causal: Model) -> None:
     with pytest.raises(UserError, match="reads from both ends"):
         listener.stream()
     with pytest.raises(UserError, match="reads from both ends"):
@@ -202,7 +202,7 @@ def test_sound_from_a_pipe_is_text_as_it_comes(causal: Model) -> None:
     assert "".join(piped(causal, raw, rate=RATE)) == f"{expected}\n"
     (record,) = map(json.loads, filter(None, piped(causal, pipe(sound), "jsonl")))
     assert (record["input"], record["text"], record["unit"]) == ("-", expected, "seconds")
-    with pytest.warns(Note, match="With a lexicon words may change until the end: the text comes then"):
+    with pytest.warns(Note, match="With a lexicon, words can change until the end of the recording"):
         assert "".join(piped(causal, pipe(sound), lexicon=["abc", "ca", "b"])) == "abc ca b\n"
 
 
@@ -210,7 +210,7 @@ def test_sound_from_a_pipe_in_windows(listener: Model, tmp_path: Path) -> None:
     sound = np.concatenate([tone("abc ca b", seed=i) for i in range(3)])
     soundfile.write(tmp_path / "long.wav", sound, RATE)
     whole = listener.predict(str(tmp_path / "long.wav"), window=1.2)
-    with pytest.warns(Note, match=r"needs the end of what it reads: text comes in windows of up to 1\.2 seconds"):
+    with pytest.warns(Note, match=r"text comes for each window of up to 1\.2 seconds"):
         pieces = piped(listener, pipe(sound, declared=0), window=1.2)
     assert "".join(pieces) == f"{whole.text}\n"
     assert len(pieces) > 3

@@ -122,7 +122,7 @@ def test_only_legal_sequences_come_out(chunks: Path, tmp_path: Path) -> None:
     assert not any(legal())
 
 
-def test_what_is_learnt_is_where_spans_end_too(chunks: Path, tmp_path: Path) -> None:
+def test_iob2_and_bioes_train_the_same_network(chunks: Path, tmp_path: Path) -> None:
     """The data's IOB2 and the same in BIOES teach the same network; each gets its own tags back."""
     turned = tmp_path / "bioes.txt"
     with turned.open("w") as file:

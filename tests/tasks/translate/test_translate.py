@@ -164,7 +164,7 @@ def test_options_of_the_search(model: Model) -> None:
     assert str(model.predict("3 5 8", beam=3, coverage=0.2, length_penalty="average")) == "eight five three"
 
 
-def test_what_is_drawn_keeps_to_what_was_asked(model: Model) -> None:
+def test_samples_obey_the_options(model: Model) -> None:
     texts = ["3", "3 5 8", "7 7"] * 4
     drawing: dict[str, Any] = {"temperature": 2.0, "seed": 1}
     for answer in model.predict(texts, prefix="five seven", **drawing):

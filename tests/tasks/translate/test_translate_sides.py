@@ -57,7 +57,7 @@ def test_the_best_model_is_the_best_at_what_can_be_told_apart(model: Model, file
     assert traits(model.config, small(path, tmp_path / "char", data__level="char").assets).goal.metric == "chrf"
 
 
-def test_what_a_token_is_is_found_out() -> None:
+def test_the_level_of_tokens_is_detected() -> None:
     assert translation_level(["가곡", "가공", "가극 어"]) == "char"
     assert translation_level(["k a̠ ɡ o̞ k̚", "n o̞", "t͡ɕ͈ i"]) == "symbols"
     assert translation_level(["one two", "three", "two one three"] * 9) == "symbols"
@@ -265,7 +265,7 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str, model: Mo
 
 
 @pytest.mark.parametrize("option", [{"seed": 1}, {"seed": 0}, {"top_k": 3}, {"top_p": 0.9}, {"min_p": 0.1}])
-def test_what_is_for_drawing_is_not_for_a_search(option: dict[str, Any], model: Model) -> None:
+def test_sampling_options_are_errors_in_a_search(option: dict[str, Any], model: Model) -> None:
     (name,) = option
     with pytest.raises(UserError) as error:
         model.predict("3", **option)
@@ -278,7 +278,7 @@ def test_what_is_for_drawing_is_not_for_a_search(option: dict[str, Any], model: 
 @pytest.mark.parametrize(
     "option", [{"beam": 5}, {"length_penalty": "gnmt"}, {"alpha": 1.0}, {"coverage": 0.0}, {"search_stop": "safe"}]
 )
-def test_what_is_for_a_search_is_not_for_drawing(option: dict[str, Any], model: Model) -> None:
+def test_search_options_are_errors_in_sampling(option: dict[str, Any], model: Model) -> None:
     (name,) = option
     with pytest.raises(UserError) as error:
         model.predict("3", temperature=1.0, **option)

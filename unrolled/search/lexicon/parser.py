@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
@@ -15,6 +14,7 @@ from unrolled.search.lexicon.lexicon import Lexicon
 from unrolled.search.lexicon.look_ahead import LookAhead
 from unrolled.search.lexicon.weights import WordWeights
 from unrolled.search.lexicon.word_model import UNKNOWN_WORD, WordModel
+from unrolled.search.ngram import NGram
 
 Kind = Literal["begin", "inside", "unknown", "end", "lost"]
 MOST_CACHED = 5_000_000  # tokens and their gains
@@ -25,6 +25,7 @@ class WordTokens:
     """The tokens around the words of an output.
 
     - `separators` stand between words and at both ends, any number of them; `breaks` among them end a sentence.
+    - `blanks` among them are neither first nor last in an output, nor two in a row.
     - Two words need a separator between them if it is `required`; otherwise they may follow each other directly.
     - `following` has the words that follow another directly, where they are spelt differently there; None: they are
       spelt alike.
@@ -36,6 +37,7 @@ class WordTokens:
     separators: Collection[int] = ()
     required: bool = False
     breaks: Collection[int] = ()
+    blanks: Collection[int] = ()
     ignored: Collection[int] = ()  # special tokens: they change nothing
     following: Lexicon | None = None
     unknown_first: Collection[int] = ()
@@ -60,7 +62,7 @@ class At(NamedTuple):
     place: SpellingPlace | None = (
         None  # in the lexicon's graph; of an unknown word none, where no word of the lexicon begins so
     )
-    follows: bool = False  # the word follows another directly
+    follows: bool = False  # the word follows another directly; at "begin": a blank was written last
 
 
 class Move(NamedTuple):
@@ -69,6 +71,16 @@ class Move(NamedTuple):
     gain: float
     at: At
     word: str | None = None  # the word that ends with the token; UNKNOWN_WORD: as it is spelt
+
+
+class _Children(NamedTuple):
+    """The tokens that follow a place of the lexicon."""
+
+    tokens: NDArray[np.int64]
+    inside: NDArray[np.float64]  # of each: the gain if a word goes on; -inf if none does
+    word_tokens: NDArray[np.int64]  # the token of each word that ends
+    words: list[str]
+    before: float  # the look-ahead of the place itself
 
 
 class WrittenWord(NamedTuple):
@@ -100,6 +112,8 @@ class SentenceParser:
         looking = lm if self.weights.look_ahead else None
         first = LookAhead(lexicon, looking, self.weights.lm_weight)
         self._ahead = (first, first if following is None else LookAhead(following, looking, self.weights.lm_weight))
+        self._size = len(lexicon.labels)
+        self._children: dict[tuple[bool, SpellingPlace], _Children] = {}
         self._cached: dict[At, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
         self._held = 0
         self.initial = At("begin", None if lm is None else lm.initial())
@@ -113,19 +127,84 @@ class SentenceParser:
         if at not in self._cached:
             if self._held > MOST_CACHED:
                 self._cached, self._held = {}, 0
-            best: dict[int, float] = {}
-            for token, move in self._moves(at):
-                best[token] = max(move.gain, best.get(token, -math.inf))
-            tokens, values = np.array(list(best), dtype=np.int64), np.array(list(best.values()), dtype=np.float64)
-            self._cached[at] = tokens, values
+            best = self._best_gains(at)
+            tokens = np.flatnonzero(best > -np.inf)
+            self._cached[at] = tokens, best[tokens]
             self._held += len(tokens)
         return self._cached[at]
+
+    def _best_gains(self, at: At) -> NDArray[np.float64]:
+        """(V,): the best move with each token, -inf where there is none: `moves`, for all tokens at once."""
+        tokens, best = self.tokens, np.full(self._size, -np.inf)
+        between = at.kind in ("begin", "end", "lost")
+        if between:
+            for token in (*tokens.separators, *([] if tokens.end is None else [tokens.end])):
+                best[token] = max((move.gain for move in self._between(at, token)), default=-np.inf)
+            if at.kind != "begin" and tokens.required:
+                return best
+        if at.kind != "unknown":
+            follows = at.follows if at.kind == "inside" else at.kind != "begin"
+            graph = self._lexicons[follows].graph
+            children = self._children_of(follows, graph.root if at.place is None else at.place)
+            best[children.tokens] = np.maximum(best[children.tokens], children.inside)
+            if children.words:
+                ended = self._word_gains(at.lm, children.words) - children.before
+                np.maximum.at(best, children.word_tokens, ended)
+        if self.weights.unknown_penalty is not None and at.kind != "inside":
+            allowed, gain, stays = self._unknown_gains(at, self.weights.unknown_penalty)
+            known = self._final_tokens(at)
+            best[allowed] = np.maximum(best[allowed], np.where(np.isin(allowed, known), stays, gain))
+        return best
+
+    def _unknown_gains(self, at: At, penalty: float) -> tuple[NDArray[np.int64], float, float]:
+        """Tokens of an unknown word, the gain of each, and that of one which would make it a known word."""
+        begins = at.kind != "unknown"
+        name = ("unknown_following" if at.kind != "begin" else "unknown_first") if begins else "unknown_more"
+        first = penalty if begins else 0.0
+        stays = first if self.tokens.unknown_more else -np.inf
+        gain = max(stays, self._ended(at, UNKNOWN_WORD, first).gain)
+        return np.array(sorted(getattr(self.tokens, name)), dtype=np.int64), gain, stays
+
+    def _final_tokens(self, at: At) -> NDArray[np.int64]:
+        """The tokens that would make what an unknown word has so far a word of the lexicon."""
+        begins = at.kind != "unknown"
+        follows = at.kind != "begin" if begins else at.follows
+        graph = self._lexicons[follows].graph
+        place = graph.root if begins else at.place
+        if place is None:
+            return np.array([], dtype=np.int64)
+        return self._children_of(follows, place).word_tokens
+
+    def _children_of(self, follows: bool, place: SpellingPlace) -> _Children:
+        """The tokens after a place of the lexicon; kept, since they are the same after all words."""
+        if (follows, place) not in self._children:
+            lexicon, ahead = self._lexicons[follows], self._ahead[follows]
+            graph, before = lexicon.graph, ahead(place)
+            tokens, inside, word_tokens, words = [], [], [], []
+            for label, child in graph.children(place):
+                tokens.append(label)
+                inside.append(ahead(child) - before if graph.goes_on(child) else -np.inf)
+                for word in lexicon.words_at(graph.rank(child)):
+                    word_tokens.append(label)
+                    words.append(lexicon.words[word])
+            places = (np.array(tokens, dtype=np.int64), np.array(inside), np.array(word_tokens, dtype=np.int64))
+            self._children[follows, place] = _Children(*places, words, before)
+        return self._children[follows, place]
+
+    def _word_gains(self, state: Any, words: Sequence[str]) -> NDArray[np.float64]:
+        """The gain of the end of each of several words."""
+        if self.lm is None:
+            return np.full(len(words), self.weights.word_bonus)
+        if isinstance(self.lm, NGram):
+            return self.weights.word_bonus + self.weights.lm_weight * self.lm.log_probs(state, words)
+        scores = np.array([self.lm.advance(state, word)[0] for word in words])
+        return self.weights.word_bonus + self.weights.lm_weight * scores
 
     def moves(self, at: At, token: int) -> list[Move]:
         """The ways to read one more token; none: it is not allowed."""
         if token in self.tokens.ignored:
             return [Move(0.0, at)]
-        return [move for _, move in self._moves(at, token)]
+        return list(self._moves(at, token))
 
     def lost(self, at: At) -> At:
         """The place after a token that is not allowed, which was given: only the end of its word can follow."""
@@ -133,63 +212,58 @@ class SentenceParser:
             return At("lost", at.lm)
         return At("lost", self.lm.advance(at.lm, UNKNOWN_WORD)[1])
 
-    def _moves(self, at: At, token: int | None = None) -> Iterator[tuple[int, Move]]:
-        """All moves with their tokens, or those with one token."""
-        tokens = self.tokens
+    def _moves(self, at: At, token: int) -> Iterator[Move]:
         if at.kind in ("begin", "end", "lost"):
             yield from self._between(at, token)
-            if at.kind != "begin" and tokens.required:
+            if at.kind != "begin" and self.tokens.required:
                 return
         if at.kind != "unknown":
             yield from self._known(at, token)
         if self.weights.unknown_penalty is not None and at.kind != "inside":
             yield from self._unknown(at, token, self.weights.unknown_penalty)
 
-    def _between(self, at: At, token: int | None) -> Iterator[tuple[int, Move]]:
+    def _between(self, at: At, token: int) -> Iterator[Move]:
         """Separators and the end."""
         tokens = self.tokens
-        ended = Move(0.0 if self.lm is None else self.weights.lm_weight * self.lm.final(at.lm), self.initial)
-        if tokens.end is not None and token in (None, tokens.end):
-            yield tokens.end, ended
-        for one in tokens.separators if token is None else {token}.intersection(tokens.separators):
-            ends = one in tokens.breaks and at != self.initial  # of empty lines nothing is said
-            yield one, ended if ends else Move(0.0, At("begin", at.lm))
+        # of empty lines nothing is said
+        blank = at.kind == "begin" and at.follows
+        if (token == tokens.end and blank) or (token in tokens.blanks and (blank or at == self.initial)):
+            return
+        if token == tokens.end or (token in tokens.breaks and at != self.initial):
+            yield Move(0.0 if self.lm is None else self.weights.lm_weight * self.lm.final(at.lm), self.initial)
+        elif token in tokens.separators:
+            yield Move(0.0, At("begin", at.lm, follows=token in tokens.blanks))
 
-    def _known(self, at: At, token: int | None) -> Iterator[tuple[int, Move]]:
+    def _known(self, at: At, token: int) -> Iterator[Move]:
         """Words of the lexicon: one more token of their spellings."""
         follows = at.follows if at.kind == "inside" else at.kind != "begin"
         lexicon, ahead = self._lexicons[follows], self._ahead[follows]
         graph = lexicon.graph
-        place = at.place if at.place is not None else graph.root
-        before = ahead(place)
-        if token is None:
-            children = graph.children(place)
-        else:
-            found = graph.find(place, token)
-            children = iter([] if found is None else [(token, found)])
-        for label, child in children:
-            for word in lexicon.words_at(graph.rank(child)):
-                yield label, self._ended(at, lexicon.words[word], -before)
-            if graph.goes_on(child):
-                yield label, Move(ahead(child) - before, At("inside", at.lm, child, follows))
+        place = graph.root if at.place is None else at.place
+        child = graph.find(place, token)
+        if child is None:
+            return
+        for word in lexicon.words_at(graph.rank(child)):
+            yield self._ended(at, lexicon.words[word], -ahead(place))
+        if graph.goes_on(child):
+            yield Move(ahead(child) - ahead(place), At("inside", at.lm, child, follows))
 
-    def _unknown(self, at: At, token: int | None, penalty: float) -> Iterator[tuple[int, Move]]:
+    def _unknown(self, at: At, token: int, penalty: float) -> Iterator[Move]:
         """Words outside the lexicon: any tokens that no word of it is spelt with."""
         tokens = self.tokens
         begins = at.kind != "unknown"
         follows = at.kind != "begin" if begins else at.follows
-        allowed = tokens.unknown_more
-        if begins:
-            allowed = tokens.unknown_following if follows else tokens.unknown_first
+        allowed = (tokens.unknown_following if follows else tokens.unknown_first) if begins else tokens.unknown_more
+        if token not in allowed:
+            return
         graph = self._lexicons[follows].graph
         place = graph.root if begins else at.place
-        ended = self._ended(at, UNKNOWN_WORD, penalty if begins else 0.0)
-        for one in allowed if token is None else {token}.intersection(allowed):
-            child = None if place is None else graph.find(place, one)
-            if graph.rank(child) is None:
-                yield one, ended
-            if tokens.unknown_more:
-                yield one, Move(penalty if begins else 0.0, At("unknown", at.lm, child, follows))
+        child = None if place is None else graph.find(place, token)
+        first = penalty if begins else 0.0
+        if graph.rank(child) is None:
+            yield self._ended(at, UNKNOWN_WORD, first)
+        if tokens.unknown_more:
+            yield Move(first, At("unknown", at.lm, child, follows))
 
     def _ended(self, at: At, word: str, gain: float) -> Move:
         gain += self.weights.word_bonus

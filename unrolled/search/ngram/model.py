@@ -196,6 +196,10 @@ class NGram:
         score, _, state = self._engine.score(state, word)
         return score * _LN10, state
 
+    def log_probs(self, state: State, words: Sequence[str]) -> NDArray[np.float64]:
+        """log p(word | state) of each of several words."""
+        return np.array(self._engine.score_each(state, words), dtype=np.float64) * _LN10
+
     def final(self, state: State) -> float:
         """log p of the sentence's end."""
         return self.advance(state, END)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ class NativeNGram:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.order: int = model.order
+        self._numbers: dict[str, int] = {}  # of words that `score_each` was asked for
 
     def find(self, word: str) -> int:
         number: int = self.model.find(word)
@@ -34,6 +35,14 @@ class NativeNGram:
     def score(self, state: int, word: str) -> tuple[float, int, int]:
         ((score, length),), next_state = self.model.score_words(state, [self.model.find(word)])
         return score, length, next_state
+
+    def score_each(self, state: int, words: Sequence[str]) -> list[float]:
+        """The score of each word after the same state."""
+        numbers, score_words = self._numbers, self.model.score_words
+        for word in words:
+            if word not in numbers:
+                numbers[word] = self.model.find(word)
+        return [score_words(state, [numbers[word]])[0][0][0] for word in words]
 
     def score_text(self, lines: bytes) -> TextScores:
         scores, known, ends = self.model.score_text(lines)

@@ -88,6 +88,10 @@ class PlainNGram:
             skipped += self._backoff(ngram[first:-1])
         return skipped + UNKNOWN_MISSING, 1, ()
 
+    def score_each(self, state: Words, words: Sequence[str]) -> list[float]:
+        """The score of each word after the same state."""
+        return [self.score(state, word)[0] for word in words]
+
     def score_text(self, lines: bytes) -> TextScores:
         """The scores of whole lines, a sentence each."""
         scores, known, ends = [], [], []

@@ -186,7 +186,7 @@ class _Search:
         self._attend(step.attention, rows, width)
         added, blocked = self._next_scores(step.scores.shape[-1], time)
         candidates = self._candidates(step, added, blocked)
-        ends = candidates.tokens == self.end
+        ends = (candidates.tokens == self.end) & ~self._inside_prefix(time)[:, None]
         last = torch.tensor([self.lengths[row] == time + 1 for row in live.rows], device=self.device)
         ranked = torch.arange(ends.shape[1], device=self.device) < size
         self._finish(candidates, ends & ranked, ended=True)
@@ -216,7 +216,14 @@ class _Search:
         """Scores that scorers add to the next tokens, and a mask, True where forbidden: (B·W or 1, V) each."""
         rows = [row for row in self.live.rows for _ in range(self.live.totals.shape[1])]
         added, masked = self.scorers.next_scores(self.live.scored, len(rows), vocabulary)
+        added = self.limits.lifted(added, rows, [time] * len(rows))
         return added, self.limits.blocked(rows, [time] * len(rows), vocabulary, self.device, masked)
+
+    def _inside_prefix(self, time: int) -> Tensor:
+        """(B,), True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
+        prefixes = self.limits.prefixes or [()] * len(self.lengths)
+        inside = [time < min(len(prefixes[row]), self.lengths[row] - 1) for row in self.live.rows]
+        return torch.tensor(inside, device=self.device)
 
     def _candidates(self, step: TokenStep, added: Tensor | None, blocked: Tensor) -> _Candidates:
         """The best continuations of each row, the best first."""

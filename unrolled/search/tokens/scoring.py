@@ -61,6 +61,7 @@ def score_targets(
             scored = scorers.initial(rows)
         scored = scorers.attend(scored, step.attention)
         added, masked = scorers.next_scores(scored, rows, vocabulary)
+        added = limits.lifted(added, range(rows), [time] * rows)
         blocked = limits.blocked(range(rows), [time] * rows, vocabulary, device, masked).expand(rows, -1)
         state, read = step.state, padded[:, time]
         places = read[:, None]

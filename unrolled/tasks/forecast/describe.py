@@ -9,17 +9,15 @@ import numpy as np
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
+from unrolled.models.windowed_transformer import WindowedTransformer
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.forecast.config import ForecastConfig
 from unrolled.tasks.forecast.layout import output_name
 from unrolled.tasks.forecast.read import Table
 
 SHOWN = 20
-ADDS_NOTHING = (
-    "The recurrent part adds nothing: on the validation part no update was better than the linear path that training "
-    "starts from. The model is that linear forecast. Its gates and states are untrained, and gradients through them "
-    "are exactly 0."
-)
+RECURRENT = "recurrent part", "Its gates and states are untrained, and gradients through them are exactly 0."
+TRANSFORMER = "Transformer", "Its attention is untrained, and gradients through it are exactly 0."
 
 
 class ForecastDescription(Description):
@@ -27,15 +25,21 @@ class ForecastDescription(Description):
         return roles_in_words(assets)
 
     def remarks(self, model: Model) -> list[str]:
-        return [ADDS_NOTHING] if adds_nothing(model.network) else []
+        return adds_nothing(model.network)
 
     def statistics(self, config: ForecastConfig, data: Data, assets: ColumnScaling) -> dict[str, Any]:
         return facts(data, assets, output_name(config.model, assets), own_valid=config.data.valid is not None)
 
 
-def adds_nothing(network: Any) -> bool:
-    """True if the recurrent layers do not change the forecast, as before the first update."""
-    return isinstance(network, Forecaster) and not bool(network.head.weight.any())
+def adds_nothing(network: Any) -> list[str]:
+    """A remark if the layers do not change the forecast, as before the first update; else none."""
+    if not isinstance(network, Forecaster) or bool(network.head.weight.any()):
+        return []
+    part, untrained = TRANSFORMER if isinstance(network.layer, WindowedTransformer) else RECURRENT
+    return [
+        f"The {part} adds nothing: on the validation part no update was better than the linear path that training "
+        f"starts from. The model is that linear forecast. {untrained}"
+    ]
 
 
 def roles_in_words(frame: ColumnScaling) -> dict[str, str]:

@@ -19,6 +19,7 @@ def continuation(
     interval: float | None = None,
     **options: Any,
 ) -> Numbers | Interval:
+    """The forecast after some rows: of every horizon, or of `steps` steps that the model continues by itself."""
     frame = frame_of(model)
     values, single = as_rows(rows, frame)
     stream = RowStream(model, whole=True)
@@ -30,7 +31,7 @@ def continuation(
         held = bool(options.get("hold_inputs"))
         return Interval(stream.roll_out(steps, hold_inputs=held), lower, upper)
     if not len(values) and not frame.roles.aligned:
-        raise UserError("There is no row to go on from.", "Give at least one.")
+        raise UserError("There are no rows to continue.", "Give at least one.")
 
     def chosen(numbers: Numbers) -> Numbers:
         if frame.roles.aligned:
@@ -41,14 +42,17 @@ def continuation(
 
 
 def check_forecast_options(options: Mapping[str, Any]) -> None:
+    """Rejects options that do not go together."""
     if options.get("sample") and options.get("steps") is None:
-        raise UserError("What a model goes on with can be drawn, and it is not to go on.", "Say for how many steps.")
-    drawn = options.get("sample") or (options.get("interval") is not None and options.get("steps") is not None)
-    if options.get("seed") is not None and not drawn:
-        raise UserError("A seed is for what is drawn, and nothing is.", "Ask for a sample, or leave it out.")
+        raise UserError("sample is for a forecast of several steps.", "Give their number: steps (--steps).")
+    draws = options.get("sample") or (options.get("interval") is not None and options.get("steps") is not None)
+    if options.get("seed") is not None and not draws:
+        raise UserError(
+            "seed is for samples, and none are drawn.", "Ask for one with sample (--sample), or leave it out."
+        )
     if options.get("hold_inputs") and options.get("steps") is None:
-        raise UserError("Inputs are held while a model goes on by itself, and it is not to.", "Say for how many steps.")
+        raise UserError("hold_inputs is for a forecast of several steps.", "Give their number: steps (--steps).")
     if options.get("interval") is not None:
         check_level(options["interval"])
         if options.get("sample"):
-            raise UserError("An interval is that of many samples, and one was asked for.", "Leave one of them out.")
+            raise UserError("interval draws many samples, sample draws one.", "Leave out one of them.")

@@ -15,7 +15,7 @@ from unrolled.errors import UserError
 from unrolled.models.forecaster import Forecaster
 from unrolled.see import Forecasts, ModelTrace, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TRUTH, TraceOption, follows_truth, read_options
-from unrolled.tasks.forecast.describe import ADDS_NOTHING, adds_nothing
+from unrolled.tasks.forecast.describe import adds_nothing
 from unrolled.tasks.forecast.layout import frame_of
 from unrolled.tasks.forecast.read import Table
 from unrolled.tasks.forecast.rows import rows_of
@@ -111,7 +111,7 @@ def trace_rows(
         truth=_some(true) if true else None,
         follows="truth" if follow else "answer",
         forecasts=forecasts,
-        notes=(*([ADDS_NOTHING] if adds_nothing(network) else []), *([] if known else [UNKNOWN])),
+        notes=(*adds_nothing(network), *([] if known else [UNKNOWN])),
     )
 
 

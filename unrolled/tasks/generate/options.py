@@ -18,11 +18,13 @@ REPETITION_PENALTY = Option(
 STOP = Option("stop", "Stop before this text; repeatable", tuple, default=(), metavar="TEXT")
 SEED = shared.SEED
 WORDS = shared.WORDS
+BEAM = replace(shared.BEAM, help="Search for the likeliest end of the line with this beam instead of sampling")
 SCORERS = shared.SCORERS
 WEIGHTS = Option(
     "weights", "Format of recurrent weights on a CPU: fp32, or for speed fp16, int16 or int8", default="fp32"
 )
 
+SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MIN_P, REPETITION_PENALTY, SEED)  # without a beam
 TRAIN = ()
 RUN = (
     MAX_TOKENS,
@@ -35,6 +37,9 @@ RUN = (
     SEED,
     WORDS,
     *shared.LEXICAL,
+    BEAM,
+    shared.MARGIN,
+    shared.PER_NODE,
     WEIGHTS,
     SCORERS,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, stepper_for
-from unrolled.search import Limits, Sampling, Scorer, StopStrings, WordList, generate
+from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, WordList, beam_search, generate
 from unrolled.tasks.generate import options as declared
 from unrolled.tasks.generate.config import GenerateConfig
+from unrolled.tasks.shared import options as shared
 from unrolled.tasks.shared.dictionary import Dictionary, LexicalOptions, with_dictionary
 from unrolled.text import StreamDecoder, Tokenizer
 from unrolled.training import cross_entropy
@@ -35,11 +36,23 @@ class GenerationOptions(LexicalOptions):
     stop: tuple[str, ...] = declared.STOP.default
     seed: int | None = declared.SEED.default
     words: str | tuple[str, ...] | None = declared.WORDS.default  # a file with one per line, or the words
+    beam: int | None = declared.BEAM.default  # None: text is sampled
+    margin: float | None = shared.MARGIN.default
+    per_node: int | None = shared.PER_NODE.default
     weights: str = declared.WEIGHTS.default
     scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     def __post_init__(self) -> None:
-        self.check(self.words)
+        self.check(self.words, per_node=self.per_node)
+        for name in ("margin", "per_node") if self.beam is None else ():
+            if getattr(self, name) is not None:
+                raise UserError(f"{name} is for a search, and without a beam text is drawn.", "Give one (--beam 5).")
+        for option in declared.SAMPLING if self.beam is not None else ():
+            if getattr(self, option.key) != option.default:
+                raise UserError(
+                    f"{option.key} is for drawing, and with a beam the likeliest text is searched for.",
+                    "Leave out one of the two.",
+                )
 
     @property
     def sampling(self) -> Sampling:
@@ -126,10 +139,16 @@ def write_texts(
                 "A backward model writes words from their end: it cannot keep to a list.",
                 f"Train with data.direction=forward, or leave out --{name}.",
             )
+    limits = options.limits(tokenizer, forbidden=[unknown] if unknown is not None else [])
+    if options.beam is not None:
+        for row, tokens in enumerate(_searched(model, ids, limits, options)):
+            pieces = "".join(writers[row].feed(number) for number in tokens)
+            yield row, pieces + writers[row].finish()
+        return
     steps = generate(
         stepper_for(network_of(model), len(ids), options.weights),
         ids,
-        options.limits(tokenizer, forbidden=[unknown] if unknown is not None else []),
+        limits,
         memory=state,
         sampling=options.sampling,
         stop=lambda row, _: writers[row].ended,
@@ -142,6 +161,29 @@ def write_texts(
     for row, writer in enumerate(writers):
         if piece := writer.finish():
             yield row, piece
+
+
+def _searched(
+    model: Model, prompts: Sequence[list[int]], limits: Limits, options: GenerationOptions
+) -> list[list[int]]:
+    """The likeliest continuation of each prompt to the end of its line, or to max_tokens."""
+    ends = model.assets.ids("\n")
+    if len(ends) != 1:
+        raise UserError("A search ends at a new line, and this model has never seen one.", "Leave out --beam.")
+    assert options.beam is not None
+    found = beam_search(
+        network_of(model),
+        len(prompts),
+        replace(
+            limits,
+            max_tokens=[len(prompt) - 1 + options.max_tokens for prompt in prompts],
+            end=int(ends[0]),
+            prefixes=[prompt[1:] for prompt in prompts],
+        ),
+        start=prompts[0][0],
+        beam=Beam(options.beam, ranking=Ranking("none"), margin=options.margin, per_node=options.per_node),
+    )
+    return [one.best.tokens[len(prompt) - 1 :] for one, prompt in zip(found, prompts, strict=True)]
 
 
 class TextStream:
@@ -199,6 +241,8 @@ class TextStream:
         """Continue the text, piece by piece. Options: see `GenerationOptions`."""
         self.finish()
         settings = with_dictionary(GenerationOptions(**options), self._tokenizer)
+        if settings.beam is not None:
+            raise UserError("A stream draws its text.", "Leave out beam, or use predict.")
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False, dictionary=settings.lexicon)
         steps = generate(
             stepper_for(self._network, 1, settings.weights),

@@ -1,4 +1,4 @@
-"""A recording that comes through a pipe: its text as it comes, or window by window where the model needs the end."""
+"""A recording from a pipe: a causal model writes text as the sound arrives, other models window by window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unrolled.tasks.recognize.stream import RecognizeStream, check_streams
 
 
 def recognize_live(model: Model, file: IO[bytes], options: RecognitionOptions) -> Iterator[str | Recognized]:
-    """Pieces of text that are sure by now, and at last the whole answer. Ctrl-C ends the recording."""
+    """Pieces of text that cannot change any more, then the whole answer. Ctrl-C ends the recording."""
     reader: InputReader = model.assets.reader
     pipe = SoundPipe(file, None if options.rate is None else checked_rate(options.rate))
     if pipe.rate < reader.rate:
@@ -27,7 +27,7 @@ def recognize_live(model: Model, file: IO[bytes], options: RecognitionOptions) -
     if pipe.header is not None and pipe.header.channels > 1:
         note(f"Standard input has {pipe.header.channels} channels: their mean is read.")
     if _streams(model) and (options.lexicon is not None or not options.searches):
-        yield from _as_it_comes(model, pipe, options)
+        yield from _as_it_arrives(model, pipe, options)
     else:
         yield from _in_windows(model, pipe, options)
 
@@ -41,17 +41,17 @@ def _streams(model: Model) -> bool:
 
 
 def _until_stopped(pipe: SoundPipe) -> Iterator[Samples]:
-    """The samples, as they come, until they end or the user stops them."""
+    """The samples as they arrive, until the recording ends or the user stops it."""
     try:
         yield from pipe
     except KeyboardInterrupt:
         return
 
 
-def _as_it_comes(model: Model, pipe: SoundPipe, options: RecognitionOptions) -> Iterator[str | Recognized]:
+def _as_it_arrives(model: Model, pipe: SoundPipe, options: RecognitionOptions) -> Iterator[str | Recognized]:
     grows = options.lexicon is None
     if not grows:
-        note("With a lexicon words may change until the end: the text comes then.")
+        note("With a lexicon, words can change until the end of the recording. The text is written then.")
     stream = RecognizeStream(model, replace(options, rate=pipe.rate))
     told = ""
     for samples in _until_stopped(pipe):
@@ -68,8 +68,11 @@ def _as_it_comes(model: Model, pipe: SoundPipe, options: RecognitionOptions) -> 
 def _in_windows(model: Model, pipe: SoundPipe, options: RecognitionOptions) -> Iterator[str | Recognized]:
     reader: InputReader = model.assets.reader
     seconds = options.window or SECONDS
-    why = "searches with a beam" if _streams(model) else "needs the end of what it reads"
-    note(f"This model {why}: text comes in windows of up to {seconds:g} seconds, cut where it is quietest.")
+    why = "A beam search" if _streams(model) else "This model"
+    note(
+        f"{why} needs the end of a window before it writes: text comes for each window of up to {seconds:g} seconds, "
+        "cut where the sound is quietest."
+    )
     search, glue = Search(model.assets.labels, options), model.assets.labels.glue
     pieces: list[list[Piece]] = []
     told = False

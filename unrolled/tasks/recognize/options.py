@@ -37,7 +37,9 @@ REFERENCE_KIND = Option(
 WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, MERGE, WINDOW)
 TRAIN = (
     Option(
-        "data.too_short", "List the training examples that are too short for their transcripts here", metavar="FILE.tsv"
+        "data.too_short",
+        "Write a list of the training examples that are too short for their transcripts",
+        metavar="FILE.tsv",
     ),
 )
 STREAM = (BEAM, N_BEST, *WORDS, RATE, SCORERS)

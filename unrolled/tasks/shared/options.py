@@ -43,7 +43,7 @@ BEAM = Option("beam", "Beam size; 1: greedy", int, minimum=1)
 N_BEST = Option("n_best", "Outputs per input", int, default=1, minimum=1)
 LENGTH_PENALTY = Option("length_penalty", "Divisor of the log-probability: none, average or gnmt", default_text="gnmt")
 ALPHA = Option("alpha", "Exponent of the gnmt length penalty; larger: longer outputs", float, default_text="1")
-COVERAGE = Option("coverage", "Weight of the coverage penalty, for input without attention", float, default_text="0")
+COVERAGE = Option("coverage", "Weight of the penalty for parts of the input without attention", float, default_text="0")
 SEARCH_STOP = Option(
     "search_stop",
     "safe: stop when nothing better can follow; enough: when as many outputs as the beam have ended",
@@ -57,7 +57,11 @@ NO_REPEAT_NGRAM = Option(
 MIN_TOKENS = Option("min_tokens", "Minimum number of tokens in an output", int, default=0, minimum=0)
 PREFIX = Option("prefix", "Text that every output begins with")
 UNKNOWN = Option(
-    "unknown", "Unknown words: keep or forbid", default="auto", choices=("auto", "keep", "forbid", "replace")
+    "unknown",
+    "Unknown words: keep or forbid",
+    default="auto",
+    default_text="auto: forbid",
+    choices=("auto", "keep", "forbid", "replace"),
 )
 PRECISION = Option(
     "precision", "fp32, or bf16 for speed where the processor has it", default="fp32", choices=("fp32", "bf16")

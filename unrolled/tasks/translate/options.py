@@ -14,7 +14,13 @@ TRAIN = (
     Option("data.valid_target", "Translations of --valid-source", metavar="FILE"),
 )
 PREDICT = tuple(
-    replace(UNKNOWN, help="Unknown words: keep, forbid, or replace by attention") if option is UNKNOWN else option
+    replace(
+        UNKNOWN,
+        help="Unknown words: keep, forbid, or replace by the source word with the most attention",
+        default_text="auto: replace words, forbid other tokens",
+    )
+    if option is UNKNOWN
+    else option
     for option in WRITING
 )
 RUN = (*PREDICT, replace(PICTURE, help="Draw the attention of one input"))
