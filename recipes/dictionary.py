@@ -25,6 +25,7 @@ from unrolled import Model
 from unrolled.metrics.recognition import recognition_scores
 from unrolled.search import NGram
 
+DATA = ("ptb/ptb.train.txt", "ptb/ptb.valid.txt", "ptb/ptb.test.txt")
 WRITTEN = re.compile(r"[a-z]+")
 CHUNKS = {"train": 30_000, "valid": 80, "test": 300}
 WEIGHTS = (0.1, 0.25, 0.5)

@@ -31,7 +31,9 @@ from numpy.typing import NDArray
 
 import unrolled
 from unrolled import Model
+from unrolled.recipe_data import store_hashes
 
+DATA = ("polymusic/Nottingham.npz", "polymusic/MuseData.npz")
 Rolls = list[NDArray[np.uint8]]  # (T, 88) each
 BATCH = 10
 
@@ -108,6 +110,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     facts = {"command": "python recipes/music_protocols.py --data FOLDER", "machine": machine("cpu"), "ways": found}
     (options.out / "music_protocols.json").write_text(json.dumps(facts, indent=1) + "\n")
+    store_hashes(Path(__file__), options.data, options.out)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def test_mistakes_leave_nothing_behind(folder: Path, table: Path, tmp_path: Path
     code, _, said = call("eval", folder, table, "--target", table)
     assert code == 2
     assert said.startswith(
-        "unrolled: --target is not for a model of caption. It takes --images, --beam, --length-penalty, --alpha."
+        "unrolled: --target is not for a model of caption. It takes --images, --max-tokens, --temperature, "
     )
 
 

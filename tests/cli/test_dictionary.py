@@ -58,6 +58,10 @@ def test_a_translator_writes_words_of_a_lexicon(files: Path) -> None:
                 assert word["known"]
     answer = unrolled.load(model).predict("3 5", lexicon=["three", "seven"])
     assert str(answer) == json.loads(out.splitlines()[0])["translation"]
+    several = unrolled.load(model).predict("3 5", lexicon=["three", "seven"], beam=8, n_best=8)
+    texts = ["".join(one.target_tokens) for one in (several, *several.others)]
+    assert texts == [str(one) for one in (several, *several.others)]  # no blank at an end, none doubled
+    assert len(set(texts)) == 8
     assert unrolled.load(model).predict("3 5").words is None
 
 

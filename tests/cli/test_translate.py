@@ -154,10 +154,11 @@ def test_options_that_cannot_be(folder: Path, words: tuple[str, ...], message: s
     assert said.startswith(message)
 
 
-def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, tmp_path: Path) -> None:
-    code, _, said = call("eval", folder, file, "--beam", "3", "--picture", tmp_path / "l.png")
-    assert code == 2
-    assert said.startswith("unrolled: --beam is not for a model of translate. It takes --target, --picture, --with.")
+def test_a_search_and_a_comparison(folder: Path, file: Path, tmp_path: Path) -> None:
+    code, out, said = call("eval", folder, file, "--beam", "3", "--picture", tmp_path / "beam.png", "--json")
+    assert code == 0, said
+    assert json.loads(out)["search"] == "beam 3, gnmt 1"
+    assert (tmp_path / "beam.png").exists()
     code, _, said = call("eval", folder, file, "--with", folder / "last.safetensors")
     assert code == 2
     assert said.startswith(
@@ -170,9 +171,6 @@ def test_a_search_and_a_comparison_do_not_go_together(folder: Path, file: Path, 
     code, _, said = call("eval", folder, file, "--with", tmp_path / "c", "--picture", tmp_path / "l.png")
     assert code == 2
     assert said.startswith("unrolled: The models are of classify and translate. Give those of one task.")
-    code, _, said = call("eval", folder, file, "--beam", "3")
-    assert code == 2
-    assert said.startswith("unrolled: --beam is not for a model of translate. It takes --target, --picture, --with.")
 
 
 def test_a_picture_shows_one_input(folder: Path, tmp_path: Path) -> None:

@@ -248,6 +248,15 @@ def test_a_prefix_may_have_a_foreign_word() -> None:
         assert set(text.removeprefix("cca").split(" ")) <= {"", "ab"} or not one.ended
 
 
+def test_blanks_stand_between_words_alone() -> None:
+    scorer = DictionaryScorer(lexicon_of([("ab", "ab")]), tokens=WordTokens(END, [SEPARATOR], True, blanks=[SEPARATOR]))
+    state, allowed = scorer.initial(1), []
+    for token in (0, 1, SEPARATOR, 0):
+        allowed.append("".join(LETTERS[one] for one in allowed_by(scorer, state)))
+        state = scorer.advance(state, torch.tensor([token]))
+    assert allowed == ["a<eos>", "b", " <eos>", "a"]
+
+
 def test_a_line_is_a_sentence() -> None:
     """A break ends a sentence of the language model; an empty line says nothing."""
     lm = NGram.train(TEXTS, order=2)

@@ -25,6 +25,7 @@ class WordTokens:
     """The tokens around the words of an output.
 
     - `separators` stand between words and at both ends, any number of them; `breaks` among them end a sentence.
+    - `blanks` among them are neither first nor last in an output, nor two in a row.
     - Two words need a separator between them if it is `required`; otherwise they may follow each other directly.
     - `following` has the words that follow another directly, where they are spelt differently there; None: they are
       spelt alike.
@@ -36,6 +37,7 @@ class WordTokens:
     separators: Collection[int] = ()
     required: bool = False
     breaks: Collection[int] = ()
+    blanks: Collection[int] = ()
     ignored: Collection[int] = ()  # special tokens: they change nothing
     following: Lexicon | None = None
     unknown_first: Collection[int] = ()
@@ -60,7 +62,7 @@ class At(NamedTuple):
     place: SpellingPlace | None = (
         None  # in the lexicon's graph; of an unknown word none, where no word of the lexicon begins so
     )
-    follows: bool = False  # the word follows another directly
+    follows: bool = False  # the word follows another directly; at "begin": a blank was written last
 
 
 class Move(NamedTuple):
@@ -137,7 +139,7 @@ class SentenceParser:
         between = at.kind in ("begin", "end", "lost")
         if between:
             for token in (*tokens.separators, *([] if tokens.end is None else [tokens.end])):
-                best[token] = max(move.gain for move in self._between(at, token))
+                best[token] = max((move.gain for move in self._between(at, token)), default=-np.inf)
             if at.kind != "begin" and tokens.required:
                 return best
         if at.kind != "unknown":
@@ -224,10 +226,13 @@ class SentenceParser:
         """Separators and the end."""
         tokens = self.tokens
         # of empty lines nothing is said
+        blank = at.kind == "begin" and at.follows
+        if (token == tokens.end and blank) or (token in tokens.blanks and (blank or at == self.initial)):
+            return
         if token == tokens.end or (token in tokens.breaks and at != self.initial):
             yield Move(0.0 if self.lm is None else self.weights.lm_weight * self.lm.final(at.lm), self.initial)
         elif token in tokens.separators:
-            yield Move(0.0, At("begin", at.lm))
+            yield Move(0.0, At("begin", at.lm, follows=token in tokens.blanks))
 
     def _known(self, at: At, token: int) -> Iterator[Move]:
         """Words of the lexicon: one more token of their spellings."""

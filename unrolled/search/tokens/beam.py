@@ -220,9 +220,9 @@ class _Search:
         return added, self.limits.blocked(rows, [time] * len(rows), vocabulary, self.device, masked)
 
     def _inside_prefix(self, time: int) -> Tensor:
-        """(B,), True for rows whose prefix is not over: an end token in it ends nothing."""
-        prefixes = self.limits.prefixes
-        inside = [prefixes is not None and time < len(prefixes[row]) for row in self.live.rows]
+        """(B,), True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
+        prefixes = self.limits.prefixes or [()] * len(self.lengths)
+        inside = [time < min(len(prefixes[row]), self.lengths[row] - 1) for row in self.live.rows]
         return torch.tensor(inside, device=self.device)
 
     def _candidates(self, step: TokenStep, added: Tensor | None, blocked: Tensor) -> _Candidates:

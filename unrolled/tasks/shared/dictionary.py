@@ -132,7 +132,8 @@ def _dictionary(options: LexicalOptions, tokenizer: Tokenizer, form: str, end: i
     lexicon = Lexicon.spelt(spelt, speller.labels, **settings)
     used = {i for _, spelling in lexicon.spellings() for i in map(speller.number, spelling)}
     tokens = speller.tokens(used)
-    tokens = replace(tokens, end=end, ignored=set(tokens.ignored) - {end}, following=later)
+    blanks = [] if end is None else [number for number in tokens.separators if speller.pieces[number].isspace()]
+    tokens = replace(tokens, end=end, blanks=blanks, ignored=set(tokens.ignored) - {end}, following=later)
     return Dictionary(tokenizer, lexicon, lm, tokens, options.word_weights)
 
 
