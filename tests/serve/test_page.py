@@ -377,7 +377,7 @@ def test_one_number_looks_the_same_in_every_line(run_of: Runs) -> None:
 
 def test_embeddings_where_there_are_some(run_of: Runs) -> None:
     for kind, words, sentences in (
-        ("generate-lstm", True, False),
+        ("generate-lstm", True, True),
         ("classify", True, True),
         ("forecast", False, False),
     ):

@@ -184,7 +184,7 @@ def _value(config: Section, path: str) -> Any:
         ("generate", {"model.activation": "relu"}, "model.activation='relu' does nothing here: it belongs to "
          "model.kind=transformer, and model.kind is recurrent. Leave it out."),
         ("generate", {"model.kind": "transformer", "model.peephole": "current"},
-         "model.peephole='current' does nothing here: it belongs to model.kind=recurrent or stepwise, "
+         "model.peephole='current' does nothing here: it belongs to model.kind=recurrent, "
          "and model.kind is transformer. Leave it out."),
         ("tag", {"model.cell": "gru", "model.peephole": "current"}, "model.peephole='current' does nothing here: "
          "it belongs to model.cell=lstm, and model.cell is gru. Leave it out."),

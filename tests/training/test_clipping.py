@@ -150,7 +150,7 @@ def test_it_grows_while_a_run_goes_on(text: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_a_run_that_explodes_keeps_its_updates(text: Path, tmp_path: Path) -> None:
-    wild = {**SETTINGS, "model.cell": "rnn", "model.activation": "relu", "train.optimizer": "sgd", "train.lr": 1e12}
+    wild = {**SETTINGS, "model.cell": "rnn", "model.nonlinearity": "relu", "train.optimizer": "sgd", "train.lr": 1e12}
     with pytest.raises(UserError, match="Training became non-finite at step") as caught:
         api.train("generate", train=text, out=tmp_path / "run", set={**wild, "train.clip_norm": None}, quiet=True)
     said = str(caught.value)

@@ -123,11 +123,14 @@ class _Applies:
             if value == AUTO and not self.data_read:
                 continue
             if not _matches(value, wanted):
-                return f"{path}{_shown(wanted)}", f"{path} is {_text(value)}"
+                return f"{path}{_shown(wanted, self._choices(path))}", f"{path} is {_text(value)}"
             above = self._unmet(path) if path in self.known and value not in (None, False, 0) else None
             if above is not None:  # a key that does nothing decides nothing, unless it is off
                 return above
         return None
+
+    def _choices(self, path: str) -> tuple[Any, ...]:
+        return self.known[path].choices if path in self.known else ()
 
 
 def _within(path: str, decided: Sequence[str]) -> bool:
@@ -148,10 +151,11 @@ def _matches(value: Any, wanted: Any) -> bool:
     return value in (wanted if isinstance(wanted, tuple) else (wanted,))
 
 
-def _shown(wanted: Any) -> str:
-    if isinstance(wanted, But):
-        return f" other than {' or '.join(map(_text, wanted.values))}"
-    return f"={' or '.join(map(_text, wanted if isinstance(wanted, tuple) else (wanted,)))}"
+def _shown(wanted: Any, choices: tuple[Any, ...]) -> str:
+    """The condition in words; of several values, those that this task has."""
+    values = wanted.values if isinstance(wanted, But) else wanted if isinstance(wanted, tuple) else (wanted,)
+    known = [value for value in values if value in choices] or values
+    return f"{' other than ' if isinstance(wanted, But) else '='}{' or '.join(map(_text, known))}"
 
 
 def _text(value: Any) -> str:

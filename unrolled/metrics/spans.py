@@ -166,7 +166,7 @@ def overlap_f1(
     An answered segment is right if it covers a true one of its kind with |∩| / |∪| ≥ `least`, the first one to do so.
 
     >>> overlap_f1(["aaaabb"], ["aaabbb"]), overlap_f1(["aaaabb"], ["ababab"])
-    (1.0, 0.0)
+    (1.0, 0.25)
     """
     right = found = wanted = 0
     for one, other in zip(gold, answers, strict=True):

@@ -20,7 +20,8 @@ from PIL import Image
 
 from tests.faults.fuzz.agreement import agree, both
 from tests.faults.fuzz.file_bytes import npy, npz, parquet
-from tests.see.models import KINDS, input_of, waves, write_files
+from tests.fitting import fitting
+from tests.see.models import KINDS, facts_of, input_of, waves, write_files
 from tests.tasks.recognition import RATE, frames, marks, tone
 from unrolled import api
 from unrolled.config import apply, read_toml, write_toml
@@ -81,7 +82,7 @@ def make_targets(folder: Path) -> dict[str, Target]:
 
 def _config(kind: str, data: Path) -> Any:
     task, file, keys, _ = KINDS[kind]
-    return api.configure(task, [], {**keys, "data.train": str(data / file)})
+    return api.configure(task, [], fitting(task, {**keys, "data.train": str(data / file)}, **facts_of(file)))
 
 
 def _save_model(kind: str, data: Path, path: Path) -> None:

@@ -74,15 +74,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def facts(images: str) -> dict[str, str]:
-    """Values of keys that are left to a file of features."""
+    """Values of keys that are left to a file of pictures or features."""
     if not images.endswith(".npz"):
         return {"pictures": "pixels"}
     with np.load(images) as file:
-        return (
-            {"pictures": "vector", "model__decoder__attention": "none"}
-            if "vectors" in file
-            else {"pictures": "regions"}
-        )
+        if "vectors" in file:
+            return {"pictures": "vector", "model__decoder__attention": "none"}
+        return {"pictures": "regions" if "regions" in file else "pixels"}
 
 
 def train(table: Path, folder: Path, **changes: Any) -> Model:
