@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.fitting import fitting
 from tests.tasks.translate.conftest import KINDS, SMALL, numbers, table
 from unrolled import api
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU he
 def test_it_learns_there_and_says_the_same_on_both(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "numbers.tsv"
     file.write_text(table(numbers()))
-    settings: dict[str, Any] = {**SMALL, **KINDS[kind], "train.device": "cuda", "train.max_steps": 100}
+    settings = fitting("translate", {**SMALL, **KINDS[kind], "train.device": "cuda", "train.max_steps": 100})
     model = api.train("translate", train=file, valid=file, out=tmp_path / "run", set=settings, quiet=True)
     texts = [source for source, _ in numbers()]
     options: dict[str, Any] = {"n_best": 2, "no_repeat_ngram": 2, "attention": kind != "plain"}
