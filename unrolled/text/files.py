@@ -144,3 +144,13 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
         raise UserError(f"{path} could not be written: {error.strerror or error}.", "Choose another place.") from None
     finally:
         beside.unlink(missing_ok=True)
+
+
+def utf8_lines(path: Path, expected: str) -> list[str]:
+    """The lines of a small UTF-8 file; `expected` is the advice where it cannot be read."""
+    try:
+        return as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}.", expected) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None

@@ -16,7 +16,7 @@ from unrolled.search.ctc.decoder import Decoder
 from unrolled.search.lexicon import Lexicon
 from unrolled.search.ngram import NGram
 from unrolled.text.array_files import ArrayError, read_npy, read_npz
-from unrolled.text.files import as_utf8
+from unrolled.text.files import utf8_lines
 
 LENGTHS = "lengths"
 MAGIC = b"\x93"  # the first byte of an .npy file
@@ -72,12 +72,7 @@ def _matrix(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
 def read_labels(path: str | Path) -> list[str]:
     """A label in each line; a line of one blank is the label " "."""
     path = Path(path)
-    try:
-        lines = as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a label in each line.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
+    lines = utf8_lines(path, "Give a file with a label in each line.")
     labels = [line.strip() or line[:1] for line in lines]
     if "" in labels:
         raise UserError(f"{path}:{labels.index('') + 1}: the line is empty.", "Name a label in each line.")

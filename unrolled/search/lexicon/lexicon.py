@@ -12,7 +12,7 @@ import torch
 from unrolled.errors import UserError, note
 from unrolled.search.lexicon.graph import SpellingGraph
 from unrolled.search.ngram import NGram
-from unrolled.text.files import as_utf8
+from unrolled.text.files import utf8_lines
 
 Spelling = str | Sequence[str]
 
@@ -177,12 +177,7 @@ def _pairs(words: Iterable[str] | Mapping[str, Sequence[Spelling]]) -> Iterator[
 def lexicon_lines(path: str | Path) -> Iterator[tuple[str, list[str], str]]:
     """The lines of a lexicon's file: a word, its labels where they are given, and where the line is."""
     path = Path(path)
-    try:
-        lines = as_utf8(path.read_bytes(), path).decode("utf-8-sig").splitlines()
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.", "Give a file with a word in each line.") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
+    lines = utf8_lines(path, "Give a file with a word in each line.")
     for number, line in enumerate(lines, 1):
         word, *spelling = line.split() or [""]
         if word:
