@@ -22,7 +22,7 @@ demo: $(VENV)/installed
 	@echo; echo "Next: source $(BIN)/activate, then unrolled train generate --train YOUR_TEXT.txt, or unrolled --help"
 
 test: check-style check-types
-	$(BIN)/pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal  # the processes that tests start share bytecode
 
 kill: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.kill --kills $(or $(N),100) --out benchmarks/results/kill.json
@@ -40,9 +40,10 @@ test-gpu:
 
 sanitize-gpu:
 	compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 \
-	  $(GPU_PYTHON) -m pytest -q tests/gpu/test_cuda_engine.py -k small
+	  $(GPU_PYTHON) -m pytest -q tests/gpu/test_cuda_engine.py tests/gpu/test_ctc.py -k small
 	compute-sanitizer --tool racecheck --error-exitcode 1 \
-	  $(GPU_PYTHON) -m pytest -q tests/gpu/test_cuda_engine.py -k small_without_clusters
+	  $(GPU_PYTHON) -m pytest -q tests/gpu/test_cuda_engine.py tests/gpu/test_ctc.py \
+	  -k 'small_without_clusters or test_ctc and small'
 
 check-style: $(VENV)/installed-dev
 	$(BIN)/ruff check .

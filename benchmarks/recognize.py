@@ -31,7 +31,7 @@ from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.models.recognizer import Recognizer
 from unrolled.tasks import Data, Recognize
 from unrolled.tasks.recognize.batches import ExampleBatches
-from unrolled.training.loop import make_optimizer
+from unrolled.training.optimizers import make_optimizer
 
 SIZES: dict[str, dict[str, Any]] = {
     "default: 2 × 128": {},

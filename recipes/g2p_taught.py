@@ -32,7 +32,7 @@ from g2p import BASELINE, CTC, GAP, WAYS, Row, Rows, Way, held, letter_frames, p
 from unrolled import Model, UserError, api
 from unrolled.config import fitting
 from unrolled.jobs import TrainingJob
-from unrolled.kernels.recurrence.cuda.compiler import cache_folder
+from unrolled.kernels.cuda.compiler import cache_folder
 from unrolled.tasks import TASKS
 
 DATA = (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
 
+HOLDERS = (ast.stmt, ast.excepthandler, ast.match_case)  # imports, classes and functions are in no other node
 PACKAGE = Path(__file__).parent.parent / "unrolled"
 
 # From the first, which imports nothing of ours, to the last, which may import everything.
@@ -36,10 +38,19 @@ ORDER = [
 ]
 
 
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """A file's statements, classes and functions at any depth, its module first."""
+    found: list[ast.AST] = [ast.parse(path.read_text())]
+    for node in found:  # which grows
+        found += [child for child in ast.iter_child_nodes(node) if isinstance(child, HOLDERS)]
+    return found
+
+
 def imports_of(path: Path) -> list[str]:
     """The parts of the package that a file imports: `unrolled.nn.init` is part `nn`."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -77,7 +88,9 @@ def test_the_check_sees_a_wrong_import(tmp_path: Path) -> None:
 def test_no_class_name_means_two_things() -> None:
     homes: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.parse(path.read_text()).body:
+        module = nodes_of(path)[0]
+        assert isinstance(module, ast.Module)
+        for node in module.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
@@ -99,7 +112,7 @@ def test_files_functions_and_argument_lists_are_short() -> None:
         text, name = path.read_text(), str(path.relative_to(ROOT))
         if len(text.splitlines()) > MOST_LINES:
             long.append(name)
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(path):
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
             given = node.args
@@ -114,7 +127,7 @@ def test_no_docstring_begins_with_a_question_word() -> None:
     """A docstring says what the thing is or does."""
     asked = []
     for path in PYTHON:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 first = (ast.get_docstring(node) or "-").split()[0].rstrip(",.:").lower()
                 if first in QUESTIONS:

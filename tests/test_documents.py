@@ -13,8 +13,12 @@ from unrolled.cli import app as command
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-HIDDEN = {".venv", ".git", "build", "dist", "runs", "node_modules"}
-DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not HIDDEN & set(path.relative_to(ROOT).parts[:-1]))
+HIDDEN = {"build", "dist", "runs", "node_modules"}
+DOCUMENTS = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part in HIDDEN or part.startswith(".") for part in path.relative_to(ROOT).parts[:-1])
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FOLDERS = "unrolled|native|tests|benchmarks|recipes|docs|examples"
 PATH = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./*-]*[\w*/]")

@@ -25,9 +25,6 @@ from tests.conformance import engines_for
 from tests.tolerances import assert_close
 from unrolled import nn
 
-with mock.patch.dict(os.environ, {"KERAS_BACKEND": "torch"}):  # read once, at the first import
-    import keras
-
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # inside Keras
 
 Layer = nn.RNN | nn.LSTM | nn.GRU
@@ -70,9 +67,17 @@ KERAS_CASES = {
 }
 
 
+def keras_layers() -> Any:
+    """Keras' layers, imported when a test needs them: it takes seconds."""
+    with mock.patch.dict(os.environ, {"KERAS_BACKEND": "torch"}):  # read once, at the first import
+        from keras import layers
+
+    return layers
+
+
 def keras_layer(case: Case, hidden: int, dtype: str) -> Any:
     """Built, with random weights: kernels, recurrent kernels and biases alike."""
-    made = getattr(keras.layers, case.kind)(
+    made = getattr(keras_layers(), case.kind)(
         hidden, dtype=dtype, return_sequences=True, return_state=True, **case.keras_options
     )
     made.build((None, None, FEATURES))
@@ -168,7 +173,7 @@ def flat(final: Any) -> list[Tensor]:
 
 def halves(made: Any) -> dict[str, Any]:
     """A Keras layer's directions by our suffixes."""
-    if isinstance(made, keras.layers.Bidirectional):
+    if isinstance(made, keras_layers().Bidirectional):
         return {"l0": made.forward_layer, "l0_reverse": made.backward_layer}
     return {"l0": made}
 
@@ -219,7 +224,7 @@ def test_without_initial_state(case: Case, dtype: str, engine: str) -> None:
 
 def bidirectional(case: Case, hidden: int, dtype: str, engine: str) -> tuple[Any, Layer]:
     """Keras' wrapper around two layers, and our layer with their weights."""
-    made = keras.layers.Bidirectional(keras_layer(case, hidden, dtype), merge_mode="concat", dtype=dtype)
+    made = keras_layers().Bidirectional(keras_layer(case, hidden, dtype), merge_mode="concat", dtype=dtype)
     made.build((None, None, FEATURES))
     randomize(made)
     weights: dict[str, Tensor] = {}

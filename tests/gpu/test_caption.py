@@ -28,7 +28,7 @@ def test_it_learns_there_and_says_the_same_on_both(kind: str, tmp_path: Path) ->
     settings = fitting("caption", {**SMALL, **images, **KINDS[kind]}, pictures="pixels")
     model = api.train("caption", train=table, valid=table, out=tmp_path / "run", set=settings, quiet=True)
     pictures = [pixels for _, pixels, _ in scenes()]
-    options: dict[str, Any] = {"n_best": 2, "attention": kind != "none"}
+    options: dict[str, Any] = {"precision": "fp32", "n_best": 2, "attention": kind != "none"}
     there = model.to("cuda").predict(pictures, **options)
     here = api.load(tmp_path / "run").predict(pictures, **options)
     same = [str(a) == str(b) for a, b in zip(there, here, strict=True)]

@@ -28,7 +28,7 @@ struct Barrier {
 struct Exchanged {
     uint32_t a[4], b[2];
     bool flag;
-    float number;
+    double number;
 };
 struct Warp {
     Barrier barrier;
@@ -97,7 +97,7 @@ inline uint16_t to_bfloat(float value) {
 // rows 2q, 2q + 1, 2q + 8, 2q + 9 of column r of b, and rows r, r + 8 of columns 2q, 2q + 1 of the sums.
 template <float (*WIDEN)(uint16_t)>
 void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-    exchanged() = {{a0, a1, a2, a3}, {b0, b1}, false, 0.0f};
+    exchanged() = {{a0, a1, a2, a3}, {b0, b1}, false, 0.0};
     wait_at(warp().barrier, LANES);
     const Warp& all = warp();
     const int lane = now->thread % LANES, r = lane / 4, q = lane % 4;
@@ -118,6 +118,7 @@ void multiply(float (&sums)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t 
 inline int thread_index() { return simulator::now->thread; }
 inline int block_index() { return simulator::now->block; }
 inline void sync_block() { simulator::wait_at(simulator::blocks[block_index()].barrier, THREADS); }
+inline void sync_warp() { simulator::wait_at(simulator::warp().barrier, LANES); }
 inline uint8_t* shared_memory() { return simulator::blocks[block_index()].memory; }
 inline void back_off() {}
 inline void trap() {
@@ -142,13 +143,21 @@ inline void store_exchanged(void* address, uint32_t word) {
     *static_cast<uint32_t*>(address) = word;
     simulator::progress++;
 }
-inline float shuffle_xor(float number, int bits) {
+template <typename NUMBER>
+NUMBER shuffle(NUMBER number, int from) {
     simulator::exchanged().number = number;
     simulator::wait_at(simulator::warp().barrier, LANES);
-    const float found = simulator::warp().lanes[(thread_index() % LANES) ^ bits].number;
+    const NUMBER found = static_cast<NUMBER>(simulator::warp().lanes[from].number);
     simulator::wait_at(simulator::warp().barrier, LANES);
     return found;
 }
+inline float shuffle_xor(float number, int bits) { return shuffle(number, (thread_index() % LANES) ^ bits); }
+template <typename NUMBER>
+NUMBER shuffle_up(NUMBER number) {
+    const int lane = thread_index() % LANES;
+    return shuffle(number, lane == 0 ? 0 : lane - 1);
+}
+inline float load_ahead(const float* address) { return *address; }
 inline uint32_t bits_of(float number) {
     uint32_t bits;
     memcpy(&bits, &number, 4);
@@ -205,3 +214,4 @@ struct BFloat {
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 inline float tanh_of(float x) { return std::tanh(x); }
+inline float exp_of(float x) { return std::exp(x); }

@@ -22,7 +22,9 @@ from tests.kernels.cuda_cases import CELLS, make
 from unrolled.cells import LSTMCell, RNNCell
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, ScanJob, choose
-from unrolled.kernels.recurrence.cuda import compiler, constants
+from unrolled.kernels.cuda import compiler
+from unrolled.kernels.recurrence.cuda import compiler as programs
+from unrolled.kernels.recurrence.cuda import constants
 from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.cuda.arguments import INTEGERS, POINTERS, Arguments
 from unrolled.kernels.recurrence.cuda.plan import (
@@ -56,9 +58,9 @@ def report(
     many_rows: bool = False,
 ) -> str:
     """The log of ptxas for a kernel."""
-    program = compiler.recurrence(kind, hidden, dtype, units, in_cluster, many_rows)
+    program = programs.recurrence(kind, hidden, dtype, units, in_cluster, many_rows)
     options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
-    compiled = compiler.compile_source(program.source, compiler.sources(), options)
+    compiled = compiler.compile_source(program.source, programs.sources(), options)
     assert compiled.code[:4] == b"\x7fELF"
     assert "warning" not in compiled.log
     return compiled.log
@@ -102,12 +104,12 @@ class TestCompiles:
         "kind", [kind for kind in KINDS if not (kind.two_products or kind.norm)], ids=lambda kind: kind.name
     )
     def test_single_steps(self, kind: Kind) -> None:
-        program = compiler.single_step(kind, torch.float16, 8)
+        program = programs.single_step(kind, torch.float16, 8)
         options = (*compiler.OPTIONS, "--gpu-architecture=sm_80", *program.defines)
-        assert compiler.compile_source(program.source, compiler.sources(), options).code[:4] == b"\x7fELF"
+        assert compiler.compile_source(program.source, programs.sources(), options).code[:4] == b"\x7fELF"
 
     def test_a_mistake_is_shown(self) -> None:
-        texts = compiler.sources() | {"recurrence.cu": "this is not C++"}
+        texts = programs.sources() | {"recurrence.cu": "this is not C++"}
         with pytest.raises(RuntimeError, match=r"recurrence\.cu does not compile (?s:.*)this is not"):
             compiler.compile_source("recurrence.cu", texts, compiler.OPTIONS)
 
@@ -116,9 +118,9 @@ class TestCompiles:
     ) -> None:
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "cache"))
         compiler._say_once.cache_clear()
-        program = compiler.recurrence(KINDS[0], 32, torch.float16, 16)
+        program = programs.recurrence(KINDS[0], 32, torch.float16, 16)
 
-        def compiled(architecture: str = "sm_90") -> bytes:
+        def compiled(architecture: str = "sm_90", program: compiler.Program = program) -> bytes:
             compiler.machine_code.cache_clear()
             return compiler.machine_code(program, architecture)
 
@@ -130,9 +132,9 @@ class TestCompiles:
         assert compiled() == b"from the disk"
         compiled("sm_80")
         assert len(list((tmp_path / "cache").iterdir())) == 2
-        texts = compiler.sources()
-        monkeypatch.setattr(compiler, "sources", lambda: texts | {"cells.cuh": texts["cells.cuh"] + "\n"})
-        assert compiled() != b"from the disk"
+        texts = programs.sources()
+        changed = program._replace(texts=lambda: texts | {"cells.cuh": texts["cells.cuh"] + "\n"})
+        assert compiled(program=changed) != b"from the disk"
         assert capsys.readouterr().err == ""
         compiler.machine_code.cache_clear()
 
@@ -142,7 +144,7 @@ class TestCompiles:
         (tmp_path / "file").touch()
         monkeypatch.setenv("UNROLLED_CACHE", str(tmp_path / "file" / "below"))
         compiler.machine_code.cache_clear()
-        program = compiler.recurrence(KINDS[0], 32, torch.float16, 16)
+        program = programs.recurrence(KINDS[0], 32, torch.float16, 16)
         assert compiler.machine_code(program, "sm_90")[:4] == b"\x7fELF"
         compiler.machine_code.cache_clear()
 
@@ -214,7 +216,7 @@ def test_kernels_and_python_share_their_constants() -> None:
     """No number of constants.py is defined again in a kernel's source."""
     names = re.findall(r"constexpr int (\w+) =", constants.header())
     assert {"WARPS", "TILE_ROWS", "MAX_REGISTER_FRAGMENTS", "EMPTY_WORD"} <= set(names)
-    for text in (text for name, text in compiler.sources().items() if name != "constants.h"):
+    for text in (text for name, text in programs.sources().items() if name != "constants.h"):
         assert not re.search(rf"\b(?:{'|'.join(names)}) = ", text)
 
 

@@ -7,7 +7,6 @@ import ctypes
 import hashlib
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -21,9 +20,11 @@ from torch import Tensor
 import unrolled
 from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, results
 from tests.kernels.pairs import pairwise
+from tests.kernels.simulator import HERE, OUTCOMES, gcc
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
+from unrolled.kernels.cuda.compiler import Program
 from unrolled.kernels.recurrence import reference
 from unrolled.kernels.recurrence.cuda import compiler, constants, launch, ops, products, single_step
 from unrolled.kernels.recurrence.cuda import engine as cuda
@@ -46,9 +47,6 @@ from unrolled.kernels.recurrence.cuda.plan import (
 )
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
-
-HERE = Path(__file__).parent
-OUTCOMES = {1: "a kernel trapped", 2: "all threads wait for ever", 3: "shared memory was written past its end"}
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "cell": CELLS,
@@ -73,11 +71,11 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     folder = tmp_path_factory.mktemp("simulator")
     shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     known: dict[tuple[object, ...], ctypes.CDLL] = {}
-    _gcc(folder, "-c", HERE / "cuda_simulator.cpp", "-o", folder / "simulator.o")
+    gcc(folder, compiler.sources(), "-c", HERE / "cuda_simulator.cpp", "-o", folder / "simulator.o")
 
-    def compile_for(program: compiler.Program, held: int = MAX_REGISTER_FRAGMENTS) -> ctypes.CDLL:
+    def compile_for(program: Program, held: int = MAX_REGISTER_FRAGMENTS) -> ctypes.CDLL:
         if (program, held) not in known:
-            name = hashlib.sha256(repr((program, held)).encode()).hexdigest()
+            name = hashlib.sha256(repr((program.source, program.defines, held)).encode()).hexdigest()
             library, unfinished = shared / f"simulated-{name}.so", folder / f"{name}.so"
             if not library.exists():
                 _compile(program, held, folder / "simulator.o", folder / name, unfinished)
@@ -88,28 +86,15 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return compile_for
 
 
-def _compile(program: compiler.Program, held: int, simulator: Path, sources: Path, library: Path) -> None:
+def _compile(program: Program, held: int, simulator: Path, sources: Path, library: Path) -> None:
     """Compile with the simulator's device.cuh, and with fewer fragments in registers if `held` is fewer."""
-    changed = None
+    texts = compiler.sources()
     if held < MAX_REGISTER_FRAGMENTS:
         sizes = {"MAX_REGISTER_FRAGMENTS": held, "REGISTER_FRAGMENTS_WITH_SPILL": held}
-        changed = constants.header(**sizes, MAX_REGISTER_FRAGMENTS_OF_TWO=held + 2)
+        texts["constants.h"] = constants.header(**sizes, MAX_REGISTER_FRAGMENTS_OF_TWO=held + 2)
     defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"']
     kernel = HERE / "cuda_simulated_kernel.cpp"
-    _gcc(sources, *defines, "-shared", kernel, simulator, "-o", library, constants_header=changed)
-
-
-def _gcc(sources: Path, *words: object, constants_header: str | None = None) -> None:
-    """Run g++ beside the kernels' sources, with the simulator's device.cuh."""
-    sources.mkdir(exist_ok=True)
-    for name, text in compiler.sources().items():
-        (sources / name).write_text(text)
-    shutil.copy(HERE / "cuda_simulator.h", sources / "device.cuh")
-    if constants_header is not None:
-        (sources / "constants.h").write_text(constants_header)
-    options = ["-O1", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-I", sources]
-    options += ["-U_FORTIFY_SOURCE"]  # which takes a jump to another fiber for an error
-    subprocess.run(["g++", *map(str, [*options, *words])], check=True)
+    gcc(sources, texts, *defines, "-shared", kernel, simulator, "-o", library)
 
 
 @pytest.fixture
@@ -123,7 +108,7 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         return make_plan(kind, direction, padded, batch, limits)
 
     def run(
-        program: compiler.Program, name: str, how: Plan, given: Arguments, device: torch.device, held: int, seed: int
+        program: Program, name: str, how: Plan, given: Arguments, device: torch.device, held: int, seed: int
     ) -> None:
         library = build(program, held)
         which, spare = int(name == "backward"), how.shared_bytes
@@ -146,7 +131,7 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         monkeypatch.setattr(launch, "plan", partial(plan, limits=limits))
         monkeypatch.setattr(launch, "run", launched := partial(run, held=held, seed=seed))
 
-        def ready(program: compiler.Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:
+        def ready(program: Program, name: str, how: Plan, device: torch.device) -> Callable[[Arguments], None]:
             return lambda given: launched(program, name, how, given, device)
 
         monkeypatch.setattr(launch, "ready", ready)

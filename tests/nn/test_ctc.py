@@ -336,7 +336,11 @@ LOG_PROBS = torch.zeros(2, 3, 4)
         ),
         (
             lambda: ctc_loss(LOG_PROBS, [[1], [1]], backend="cuda"),
-            "Unknown backend 'cuda'. Choices: auto, native, reference.",
+            "The backend 'cuda' cannot do this: it runs on an NVIDIA GPU, the input is on cpu. Use backend='auto'.",
+        ),
+        (
+            lambda: ctc_loss(LOG_PROBS, [[1], [1]], backend="cudnn"),
+            "Unknown backend 'cudnn'. Did you mean 'cuda'? Choices: auto, cuda, native, reference.",
         ),
         (
             lambda: ctc_align(LOG_PROBS[0], [1, 1, 1]),

@@ -173,6 +173,7 @@ def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Pat
     shutil.copytree(run_of("generate-lstm"), run)
     whole = (run / "updates.csv").read_text().splitlines(keepends=True)
     (run / "updates.csv").write_text("".join(whole[:4]))
+    page.clock.install()
     with served(Inspection(Asked({str(run): api.load(run)}, "3 and 4"))) as address:
         page.goto(f"{address}#view=runs")
         opened(page, "runs")
@@ -186,6 +187,7 @@ def test_gradient_norms_of_a_run_that_goes_on(page: Any, run_of: Runs, data: Pat
         assert drawn[-1][1] == pytest.approx(first.norm[first.clipped], rel=1e-3)
         page.evaluate(f"Plotly.relayout({norms}, {{'xaxis.range[0]': 1, 'xaxis.range[1]': 2}})")
         (run / "updates.csv").write_text("".join(whole))
+        page.clock.run_for(10_000)  # the page's timers run without the wait
         until(page, f"{norms}.data[0].y.length == {len(whole) - 1}")
         assert page.evaluate(f"{norms}.layout.xaxis.range") == [1, 2]
 
@@ -205,6 +207,7 @@ def test_a_search_grows(page: Any, run_of: Runs, model_of: Models, data: Path) -
     """With the keys of the slider, and by playing."""
     trace = model_of("translate-luong").trace("3 5 7")
     assert trace.beams is not None
+    page.clock.install()
     with served(inspection_of(run_of, "translate-luong", data)) as address:
         page.goto(f"{address}#view=beams&until=2")
         opened(page, "beams")
@@ -216,6 +219,7 @@ def test_a_search_grows(page: Any, run_of: Runs, model_of: Models, data: Path) -
         assert page.evaluate("document.activeElement.id") == "until"
         assert "until=1" in page.url
         page.click("#play")
+        page.clock.run_for(15_000)  # the page's timers run without the wait
         until(page, f"{count} == {len(trace.beams.nodes)}")
 
 

@@ -12,6 +12,7 @@ import torch
 
 from unrolled.config import apply, check_keys, keys, write_toml
 from unrolled.data import Batch
+from unrolled.data.batching.shapes import ahead_of_gpu
 from unrolled.errors import UserError
 from unrolled.jobs.engine_notes import engine_notes
 from unrolled.jobs.load import load_model
@@ -39,6 +40,7 @@ from unrolled.training.folder import (
 )
 from unrolled.training.interrupts import interruptible
 from unrolled.training.loop import StepInfo
+from unrolled.training.precision import pick_precision
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.score_checks import ScoreChecks
@@ -62,8 +64,10 @@ class TrainingJob:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
-        torch.use_deterministic_algorithms(settings.deterministic)
+        if settings.deterministic != torch.are_deterministic_algorithms_enabled():  # setting it loads torch's compiler
+            torch.use_deterministic_algorithms(settings.deterministic)
         self.device = pick_device(settings.device)
+        config = apply(config, {"train.precision": pick_precision(settings.precision, self.device)})
         self.task = task or TASKS[config.task]()
         self.init = find_file(init) if init is not None else None
         start = load_model(self.init, task=self.task) if self.init is not None else None
@@ -109,6 +113,8 @@ class TrainingJob:
             judge_start=self.traits.judge_start,
             usual_tokens=self.traits.usual_tokens,
         )
+        if self.device.type == "cuda":
+            trainer.feed_gpu(ahead_of_gpu(batches, self.traits.padding), self.traits.eager)
         return trainer
 
     def run(self, out: Path | None, *, quiet: bool = False) -> Model:
@@ -158,6 +164,7 @@ class TrainingJob:
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
         trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
+        said = "train.graph=off"  # which the user asked for
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
@@ -173,6 +180,9 @@ class TrainingJob:
             try:
                 for info in self._steps(run):
                     report.step(info, trainer.progress)
+                    if (eager := trainer.eager_reason) not in (None, said):
+                        said = eager
+                        report.say(f"Note: updates run without a CUDA graph, more slowly: {eager}.")
                     doubts.look(info)
                     for sample in info.samples:
                         report.say(_indented(sample))
@@ -232,7 +242,7 @@ class TrainingJob:
             f"{self.task.name} on {self.data.source}\n"
             + "".join(f"{name:<8}  {text}\n" for name, text in self.task.description.roles(self.assets).items())
             + f"{self.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
-            f"{trainer.total_steps} updates, {self.device}, run folder {folder}\n"
+            f"{trainer.total_steps} updates, {self.device}, {trainer.precision}, run folder {folder}\n"
             "Ctrl-C stops and saves"
         )
         if self.traits.samples:

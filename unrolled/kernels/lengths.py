@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
+from unrolled.kernels.unattended import is_unattended
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -20,7 +21,7 @@ def check_lengths(lengths: Tensor | Iterable[int], batch: int, steps: int, devic
         raise UserError(f"lengths are {lengths.dtype}.", "Expected whole numbers (torch.int64).")
     if tuple(lengths.shape) != (batch,):
         raise UserError(f"lengths have shape {tuple(lengths.shape)}.", f"Expected ({batch},): one for each sequence.")
-    if not torch.compiler.is_compiling():  # reading values would split a compiled graph
+    if not _unread(lengths):  # reading values would split a compiled graph, and a CUDA graph cannot record it
         for wrong, problem in (
             (lengths < 0, "is negative"),
             (lengths > steps, f"is longer than the input's {steps} steps"),
@@ -29,6 +30,13 @@ def check_lengths(lengths: Tensor | Iterable[int], batch: int, steps: int, devic
                 at = int(wrong.int().argmax())
                 raise UserError(f"lengths[{at}]={int(lengths[at])} {problem}.", f"Expected 0 to {steps}.")
     return lengths.to(device=device, dtype=torch.int64)
+
+
+def _unread(lengths: Tensor) -> bool:
+    """True if values cannot be read, or nobody waits for them."""
+    if torch.compiler.is_compiling():
+        return True
+    return lengths.is_cuda and (is_unattended() or torch.cuda.is_current_stream_capturing())
 
 
 def real_steps(lengths: Tensor, steps: int) -> Tensor:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from unrolled.kernels.unattended import is_unattended
+
 FORBIDDEN = -1e4  # score of a forbidden transition: finite, so that a path always remains
 LARGEST_SPREAD = 300.0  # of the transitions, in nats, that scaled float64 numbers represent without underflow
 
@@ -92,6 +94,8 @@ def log_partition(emissions: Tensor, transitions: Tensor, start: Tensor, end: Te
     Scaled float64 numbers are fast and exact while transitions differ by less than `LARGEST_SPREAD`; beyond that it
     computes with logarithms.
     """
+    if emissions.is_cuda and is_unattended():
+        return log_partition_of_logs(emissions, transitions, start, end, lengths)
     ends = torch.cat([transitions, end[:, None]], dim=1).detach()  # (K, K + 1): all transitions from a tag
     spread = float((ends.amax(0) - ends.amin(0)).max())
     if spread <= LARGEST_SPREAD:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -14,10 +14,11 @@ from torch import Tensor
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES
 from unrolled.kernels.ctc import reference
+from unrolled.kernels.ctc.cuda import engine as cuda
 from unrolled.kernels.ctc.reference import CTCJob
 
 REDUCTIONS = ("none", "mean", "sum")
-BACKENDS = ("auto", "native", "reference")
+BACKENDS = ("auto", "cuda", "native", "reference")
 Lengths = Tensor | Sequence[int] | int
 
 
@@ -45,7 +46,10 @@ def ctc_loss(
     The path of an empty target has only blanks. The gradient is the derivative with respect to `log_probs`; torch's has
     softmax(log_probs) added to it. After `log_softmax` the two give the same gradient.
 
-    `backend`: "native" (C++, float32), "reference" (plain torch in float64, derivatives of any order) or "auto".
+    `backend`: "cuda" (our kernels on an NVIDIA GPU, float32), "native" (C++ on the CPU, float32), "reference" (plain
+    torch in float64, derivatives of any order) or "auto". With targets and lengths that are on the GPU, "cuda" reads
+    nothing back, so a CUDA graph can capture it, and nothing is checked: a label or a length out of range, or NaN,
+    makes the loss of its sequence NaN and its gradient 0.
 
     >>> log_probs = torch.tensor([[0.4, 0.6], [0.4, 0.6]]).log()  # two frames of blank and "a"
     >>> round(ctc_loss(log_probs, torch.tensor([1])).neg().exp().item(), 4)  # "aa", "a−" and "−a"
@@ -57,13 +61,21 @@ def ctc_loss(
     if single:
         log_probs = log_probs[None]
         targets = targets.reshape(1, -1) if isinstance(targets, Tensor) else [targets]  # type: ignore[list-item]
-    job = _job(log_probs, targets, input_lengths, target_lengths, blank)
-    losses = _native_losses(job) if _choose(backend, log_probs) == "native" else reference.losses(job)
+    _check_frames(log_probs, blank)
+    given = (targets, input_lengths, target_lengths, blank)
+    longest = _longest(log_probs, targets, target_lengths) if log_probs.is_cuda else 0
+    engine = _choose(backend, log_probs, longest)
+    if engine == "cuda":
+        batch = _gpu_batch(log_probs, *given)
+        losses, lengths = cuda.losses(batch), batch.target_lengths
+    else:
+        job = _job(log_probs, *given)
+        losses, lengths = _native_losses(job) if engine == "native" else reference.losses(job), job.target_lengths
     if zero_infinity:
         losses = torch.where(losses.isinf(), 0.0, losses)
     losses = losses.to(log_probs.dtype)
     if reduction == "mean":
-        return (losses / job.target_lengths.clamp(min=1).to(losses)).mean()
+        return (losses / lengths.clamp(min=1).to(losses)).mean()
     if reduction == "sum":
         return losses.sum()
     return losses[0] if single else losses
@@ -118,20 +130,18 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
     if log_probs.dim() != 2:
         raise UserError(f"log_probs must be (frames, labels), got shape {tuple(log_probs.shape)}.")
     labels = torch.as_tensor(target, dtype=torch.int64).reshape(-1).cpu()
-    job = _job(log_probs[None].detach().cpu(), labels[None], None, None, blank)
-    if _choose(backend, job.log_probs) == "native":
-        from unrolled.kernels.ctc.native_ops import ctc_align as native_align
-
-        score, states = native_align(job.log_probs[0].float(), labels, blank)
-        path = states.tolist()
+    frames = log_probs[None].detach()
+    _check_frames(frames, blank)
+    engine = _choose(backend, frames, min(len(labels), len(log_probs)))
+    if engine == "cuda":
+        score, path = _gpu_align(frames, labels, blank)
     else:
-        score, path = reference.align(job.log_probs[0].double(), labels, blank)
+        score, path = _host_align(engine, _job(frames.cpu(), labels[None], None, None, blank))
     if math.isnan(score):
-        raise reference.not_finite(job)
+        raise reference.not_finite(_job(frames.cpu(), labels[None], None, None, blank))
     if score < reference.NEVER / 2:
-        (frames, count) = (len(log_probs), len(labels))
         raise UserError(
-            f"No path of {frames} frames reads as the target of {count} labels.",
+            f"No path of {len(log_probs)} frames reads as the target of {len(labels)} labels.",
             "A target needs a frame for each label, a blank between equal labels, and probabilities above 0.",
         )
     spans = [(path.index(2 * j + 1), len(path) - path[::-1].index(2 * j + 1)) for j in range(len(labels))]
@@ -150,7 +160,24 @@ def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int 
             [0.0000, 0.5300, 0.4700]])
     """
     labels = torch.as_tensor(target, dtype=torch.int64).reshape(-1).cpu()
-    return reference.occupancy(_job(log_probs[None].detach().cpu(), labels[None], None, None, blank))
+    frames = log_probs[None].detach().cpu()
+    _check_frames(frames, blank)
+    return reference.occupancy(_job(frames, labels[None], None, None, blank))
+
+
+def _check_frames(log_probs: Tensor, blank: int) -> None:
+    if log_probs.dim() != 3:
+        raise UserError(f"log_probs must be (batch, frames, labels), got shape {tuple(log_probs.shape)}.")
+    if not log_probs.is_floating_point():
+        raise UserError(f"log_probs must be floating-point numbers, got {log_probs.dtype}.")
+    batch, _, labels = log_probs.shape
+    if batch == 0 or labels == 0:
+        raise UserError(
+            f"log_probs tensor must not be empty, got shape {tuple(log_probs.shape)}.",
+            "Expected (batch, frames, labels); a sequence without frames is a length of 0.",
+        )
+    if not 0 <= blank < labels:
+        raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
 
 
 def _job(
@@ -160,26 +187,26 @@ def _job(
     target_lengths: Lengths | None,
     blank: int,
 ) -> CTCJob:
-    if log_probs.dim() != 3:
-        raise UserError(f"log_probs must be (batch, frames, labels), got shape {tuple(log_probs.shape)}.")
-    if not log_probs.is_floating_point():
-        raise UserError(f"log_probs must be floating-point numbers, got {log_probs.dtype}.")
     batch, steps, labels = log_probs.shape
-    if batch == 0 or labels == 0:
-        raise UserError(
-            f"log_probs tensor must not be empty, got shape {tuple(log_probs.shape)}.",
-            "Expected (batch, frames, labels); a sequence without frames is a length of 0.",
-        )
-    if not 0 <= blank < labels:
-        raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
-    inputs = (
-        torch.full((batch,), steps) if input_lengths is None else _as_lengths(input_lengths, batch, "input_lengths")
-    )
-    if batch and not 0 <= int(inputs.min()) <= int(inputs.max()) <= steps:
-        raise UserError(
-            f"input_lengths has {inputs.tolist()}, but there are {steps} frames.", f"Use lengths from 0 to {steps}."
-        )
+    inputs = _input_lengths(input_lengths, batch, steps)
     flat, offsets, lengths = _flat_targets(targets, target_lengths, batch)
+    _check_labels(flat, offsets, labels, blank)
+    return CTCJob(log_probs, flat, offsets, inputs, lengths, blank)
+
+
+def _input_lengths(lengths: Lengths | None, batch: int, steps: int) -> Tensor:
+    """The number of frames of each sequence (B,), on the CPU."""
+    if lengths is None:
+        return torch.full((batch,), steps)
+    found = _as_lengths(lengths, batch, "input_lengths")
+    if int(found.max()) > steps:
+        raise UserError(
+            f"input_lengths has {found.tolist()}, but there are {steps} frames.", f"Use lengths from 0 to {steps}."
+        )
+    return found
+
+
+def _check_labels(flat: Tensor, offsets: Tensor, labels: int, blank: int) -> None:
     allowed = (flat >= 0) & (flat < labels) & (flat != blank)
     if not bool(allowed.all()):
         place = int((~allowed).nonzero()[0])
@@ -188,7 +215,6 @@ def _job(
             f"The target of sample {sample} holds the label {int(flat[place])}.",
             f"Labels go from 0 to {labels - 1}, without the blank {blank}.",
         )
-    return CTCJob(log_probs, flat, offsets, inputs, lengths, blank)
 
 
 def _flat_targets(
@@ -234,17 +260,109 @@ def _as_lengths(lengths: Lengths, batch: int, name: str) -> Tensor:
     return found.to("cpu", torch.int64).contiguous()
 
 
-def _choose(backend: str, log_probs: Tensor) -> str:
+def _on_gpu(value: object) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.is_cuda
+
+
+def _longest(log_probs: Tensor, targets: Tensor | Sequence[Sequence[int]], target_lengths: Lengths | None) -> int:
+    """At least the number of labels of every target that has a path; nothing is read from a GPU."""
+    steps = log_probs.shape[1]
+    if not isinstance(targets, Tensor):
+        return min(steps, max(map(len, targets), default=0))
+    if target_lengths is None or _on_gpu(target_lengths):
+        return min(steps, targets.shape[-1] if targets.dim() else 0)
+    lengths = torch.as_tensor(target_lengths)
+    return min(steps, int(lengths.max()) if lengths.numel() else 0)
+
+
+def _gpu_batch(
+    log_probs: Tensor,
+    targets: Tensor | Sequence[Sequence[int]],
+    input_lengths: Lengths | None,
+    target_lengths: Lengths | None,
+    blank: int,
+) -> cuda.CTCBatch:
+    """The batch on its GPU. Targets and lengths that are there already are not read, so only shapes are checked."""
+    batch, steps, labels = log_probs.shape
+    device = log_probs.device
+    longest = _longest(log_probs, targets, target_lengths)
+    inputs = (
+        _gpu_lengths(input_lengths, batch, "input_lengths")
+        if _on_gpu(input_lengths)
+        else _input_lengths(input_lengths, batch, steps).to(device)
+    )
+    offsets: Tensor | None
+    if not _on_gpu(targets):
+        flat, offsets, lengths = _flat_targets(targets, target_lengths, batch)
+        _check_labels(flat, offsets, labels, blank)
+        rows, offsets, lengths = (one.to(device) for one in (flat, offsets, lengths))
+    else:
+        rows, lengths = targets, _gpu_target_lengths(targets, target_lengths, batch)
+        offsets = None if targets.dim() == 2 else lengths.cumsum(0) - lengths
+    return cuda.CTCBatch(log_probs.float(), rows.to(torch.int64), offsets, inputs, lengths, blank, longest)
+
+
+def _gpu_target_lengths(targets: Tensor, lengths: Lengths | None, batch: int) -> Tensor:
+    """The lengths (B,) of targets on a GPU."""
+    if targets.is_floating_point():
+        raise UserError(f"targets must be whole numbers, got {targets.dtype}.")
+    if lengths is None and targets.dim() != 2:
+        raise UserError("Concatenated targets need target_lengths.", "Give the length of each.")
+    if targets.dim() == 2 and len(targets) != batch:
+        raise UserError(f"targets of shape {tuple(targets.shape)} do not go with a batch of {batch}.")
+    if lengths is None:
+        return torch.full((batch,), targets.shape[1], device=targets.device)
+    if _on_gpu(lengths):
+        return _gpu_lengths(lengths, batch, "target_lengths")
+    found = _as_lengths(lengths, batch, "target_lengths")
+    if targets.dim() == 2 and int(found.max()) > targets.shape[1]:
+        raise UserError(
+            f"targets of shape {tuple(targets.shape)} do not go with target_lengths {found.tolist()} "
+            f"and a batch of {batch}."
+        )
+    if targets.dim() == 1 and int(found.sum()) != len(targets):
+        raise UserError(f"target_lengths add up to {int(found.sum())}, but there are {len(targets)} labels.")
+    return found.to(targets.device)
+
+
+def _gpu_lengths(lengths: Tensor, batch: int, name: str) -> Tensor:
+    """Lengths on a GPU, of which only the shape is checked."""
+    if lengths.is_floating_point():
+        raise UserError(f"{name} must be whole numbers from 0 up, got {lengths.dtype}.")
+    if lengths.numel() != batch:
+        raise UserError(f"{name} has {lengths.numel()} numbers for a batch of {batch}.")
+    return lengths.reshape(-1).to(torch.int64)
+
+
+def _gpu_align(frames: Tensor, labels: Tensor, blank: int) -> tuple[float, list[int]]:
+    """The best path's log-probability and its states, from the GPU's frames (1, T, V)."""
+    scores, path = cuda.align(_gpu_batch(frames, labels[None], None, None, blank))
+    return scores.item(), path[0].tolist()
+
+
+def _host_align(engine: str, job: CTCJob) -> tuple[float, list[int]]:
+    if engine != "native":
+        return reference.align(job.log_probs[0].double(), job.targets, job.blank)
+    from unrolled.kernels.ctc.native_ops import ctc_align as native_align
+
+    score, states = native_align(job.log_probs[0].float(), job.targets, job.blank)
+    return score, states.tolist()
+
+
+def _choose(backend: str, log_probs: Tensor, longest: int) -> str:
+    """The engine: of those that can do it, the fastest, or the one that is named."""
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
-    reason = None
+    reasons = {"cuda": cuda.refuses(log_probs, longest), "native": None, "reference": None}
     if "native" not in ENGINES:
-        reason = "it was not built"
+        reasons["native"] = "it was not built"
     elif log_probs.dtype == torch.float64:
-        reason = "it computes in float32, got torch.float64"
-    if backend == "native" and reason is not None:
-        raise UserError(f"The backend 'native' cannot do this: {reason}.", "Use backend='auto'.")
-    return "reference" if reason is not None or backend == "reference" else "native"
+        reasons["native"] = "it computes in float32, got torch.float64"
+    if backend == "auto":
+        return next(name for name, reason in reasons.items() if reason is None)
+    if reasons[backend] is not None:
+        raise UserError(f"The backend {backend!r} cannot do this: {reasons[backend]}.", "Use backend='auto'.")
+    return backend
 
 
 def _native_losses(job: CTCJob) -> Tensor:

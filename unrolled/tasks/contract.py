@@ -13,6 +13,7 @@ from torch import nn
 
 from unrolled.config import Section, apply
 from unrolled.data import Batch
+from unrolled.data.batching.shapes import Padding
 from unrolled.model import Model
 from unrolled.models.weights import copy_weights
 from unrolled.tasks.options import TaskOptions
@@ -80,6 +81,8 @@ class Traits:
     usual_tokens: int | None = None  # tokens of an update that train.lr is meant for; lr follows their number
     judge_start: bool = False  # a new network may be good: evaluate it before the first update
     samples: bool = False  # `evaluate` returns samples
+    padding: Padding | None = None  # fields that may be padded further, so that a GPU sees few shapes
+    eager: str | None = None  # the reason why an update cannot be recorded in a CUDA graph
 
 
 class Description:

@@ -11,12 +11,20 @@ import torch
 from torch import Tensor, nn
 
 
+class ClippedTensors(NamedTuple):
+    """Results of clipping, on the weights' device: the norm of all gradients before it, and of each weight's, (P,)."""
+
+    norm: Tensor
+    clipped: Tensor
+    norms: Tensor  # `Clipping.by_layer` copies many at once
+
+
 class Clipped(NamedTuple):
-    """Results of clipping: the norm of all gradients before it, and of each weight's gradient, (P,)."""
+    """The same with numbers that were read."""
 
     norm: float
     clipped: bool
-    norms: Tensor  # on the weights' device: `Clipping.by_layer` copies many at once
+    norms: Tensor
 
 
 class Clipping:
@@ -42,24 +50,28 @@ class Clipping:
 
     def __call__(self, norm: float | None = None, value: float | None = None) -> Clipped:
         """Scale all gradients to a norm of at most `norm`, then clip each number to ±`value`."""
-        places = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        having = [self.parameters[i] for i in places]
+        found = self.clip(norm, value)
+        return Clipped(float(found.norm), bool(found.clipped), found.norms)
+
+    def clip(self, norm: float | None = None, value: float | None = None) -> ClippedTensors:
+        """The same without a look at a value: nothing waits for a GPU."""
+        having = [parameter for parameter in self.parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in having if parameter.grad is not None]
         if not gradients:
-            return Clipped(0.0, False, torch.zeros(len(self.parameters)))
-        norms = torch.stack(torch._foreach_norm(gradients))
+            none = torch.zeros(len(self.parameters))
+            return ClippedTensors(none.sum(), none.any(), none)
+        found = iter(torch._foreach_norm(gradients))
+        unused = gradients[0].new_zeros(())  # unused weights have no gradient
+        each = [unused if parameter.grad is None else next(found) for parameter in self.parameters]
+        norms = torch.stack(each)
         total = torch.linalg.vector_norm(norms)
+        clipped = torch.zeros_like(total, dtype=torch.bool) if norm is None else total > norm
         if norm is not None:
             nn.utils.clip_grads_with_norm_(having, norm, total)
-        found = float(total)
-        clipped = norm is not None and found > norm
         if value is not None:
-            largest = torch.stack(torch._foreach_norm(gradients, math.inf)).max()
-            clipped = clipped or bool(largest > value)
+            clipped = clipped | (torch.stack(torch._foreach_norm(gradients, math.inf)).max() > value)
             nn.utils.clip_grad_value_(having, value)
-        if len(places) < len(self.parameters):  # unused weights have no gradient
-            norms = norms.new_zeros(len(self.parameters)).index_copy(0, torch.tensor(places).to(norms.device), norms)
-        return Clipped(found, clipped, norms)
+        return ClippedTensors(total, clipped, norms)
 
     def by_layer(self, norms: Sequence[Tensor]) -> list[list[float]]:
         """The norm of each of `layers` for several updates."""

@@ -87,6 +87,13 @@ class ForcingSettings(Section):
         return float(done >= 0.5 if self.switch_epoch is None else epoch >= self.switch_epoch)
 
     @property
+    def eager_reason(self) -> str | None:
+        """The reason why an update cannot be recorded in a CUDA graph, if there is one."""
+        if self.teacher_forcing == "always":
+            return None
+        return f"train.teacher_forcing={self.teacher_forcing} changes from update to update"
+
+    @property
     def follows_the_end(self) -> bool:
         """True if the share depends on the number of the run's updates."""
         at_half = self.teacher_forcing == "switch" and self.switch_step is None and self.switch_epoch is None

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.training.average import Average, LastMean, StalledMean
 from unrolled.training.clipping import Clipping
+from unrolled.training.graphs import Chunk, GraphChoice
 from unrolled.training.loss import Loss
+from unrolled.training.optimizers import make_average, make_optimizer
+from unrolled.training.precision import autocast, pick_precision
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
 from unrolled.training.tbptt import LossOf, TruncatedBPTT
+from unrolled.training.update import DeviceUpdate, Parts, RunningUpdate, accumulate, make_update
 
 USUAL_PATIENCE = 0.4  # of a run's evaluations
 LEAST_PATIENCE = 4
+LAG = 8  # updates on a GPU that may be under way before the numbers of the first are read
 LOSSES = ("nll", "nats_per_token", "nats_per_label", "loss")  # names of the validation loss among scores
 
 
@@ -97,13 +102,23 @@ class Goal:
         return next(((name, scores[name]) for name in LOSSES if name in scores), None)
 
 
+class _Launched(NamedTuple):
+    """An update that was begun, and its place in the run."""
+
+    step: int
+    epoch: int
+    chunks: list[Chunk]
+    outcome: RunningUpdate
+
+
 class Trainer:
     """The state of training, and its steps.
 
     `loss(batch, state)` runs the network; `evaluate()` gives scores; with `stateful` the state of one batch is carried
     to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
     before the first update too. With `usual_tokens` the learning rate of an update is proportional to its tokens; the
-    setting holds for this number.
+    setting holds for this number. On a GPU updates run in CUDA graphs where they can; up to `LAG` of them are under way
+    at a time.
     """
 
     def __init__(
@@ -123,17 +138,33 @@ class Trainer:
     ) -> None:
         self.network, self.batches, self.settings, self.device = network, batches, settings, device
         self.goal, self.evaluate, self.stateful, self.judge_start = goal, evaluate, stateful, judge_start
-        self.usual_tokens = usual_tokens
         self.optimizer = make_optimizer(network, settings)
         self.average = make_average(network, settings)
         self.clipping = Clipping(network)
         self.progress = Progress()
         self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16")
+        self.precision = pick_precision(settings.precision, device)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")
+        parts = Parts(
+            *(network, self.tbptt, self.optimizer, self.scaler, self.clipping, settings, device, usual_tokens)
+        )
+        self.source = batches
+        self.updater = make_update(parts, GraphChoice(settings.graph, self._eager(None)))
+        self.pending: deque[_Launched] = deque()  # updates whose numbers were not read yet
+        self.lag = LAG if isinstance(self.updater, DeviceUpdate) else 0
+        self._parts = parts
         self.updates_per_epoch = -(-len(batches) // settings.accumulate)
         self.total_steps = self.total_of(settings)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
         self.patience = self._patience(settings)
+
+    def feed_gpu(self, ahead: Batches, eager: str | None = None) -> None:
+        """Read the same batches from `ahead`; `eager` is the reason why an update cannot be recorded, if there is one.
+
+        To be called before the first update.
+        """
+        self.source = ahead
+        self.updater = make_update(self._parts, GraphChoice(self.settings.graph, self._eager(eager)))
 
     def total_of(self, settings: TrainSettings) -> int:
         """Updates of the whole run: the smaller of epochs and max_steps; a default without both."""
@@ -186,35 +217,48 @@ class Trainer:
         if self.judge_start and progress.step == 0 and progress.best_score is None:
             yield self._judge(self._start())
         while not progress.finished:
-            info = self.update()
-            if progress.step >= self.total_steps or progress.step % self.eval_every == 0:
-                info = self._judge(info)
-            progress.finished = self.is_over
-            yield info
+            self.launch()
+            judged = progress.step >= self.total_steps or progress.step % self.eval_every == 0
+            while len(self.pending) > (0 if judged else self.lag):
+                info = self._read()
+                if judged and not self.pending:
+                    info = self._judge(info)
+                    progress.finished = self.is_over
+                yield info
 
     def update(self) -> StepInfo:
-        """One update of the weights."""
-        progress, settings = self.progress, self.settings
+        """One update of the weights; waits for its end."""
+        self.launch()
+        while len(self.pending) > 1:
+            self._read()
+        return self._read()
+
+    def launch(self) -> None:
+        """Begin one update of the weights."""
+        progress = self.progress
         self.network.train()
         lr = self.rate(progress.step)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss, count = self.gradients()
-        if self.usual_tokens is not None:
-            lr *= count / self.usual_tokens
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.scaler.unscale_(self.optimizer)
-        norm, clipped, norms = self.clipping(settings.clip_norm, settings.clip_value)
-        if not math.isfinite(loss) or (not math.isfinite(norm) and not self.scaler.is_enabled()):
-            raise UserError(*self._non_finite(loss))
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        chunks = self._chunks()
+        outcome = self.updater.run(chunks, lr)
         progress.step += 1
         if self.average is not None:
             self.average.update(progress.step)
-        progress.tokens += count
-        mean = loss / max(1, count)
-        return StepInfo(progress.step, progress.epoch, mean, count, lr, norm, clipped, norms=norms)
+        self.pending.append(_Launched(progress.step, progress.epoch, chunks, outcome))
+
+    def flush(self) -> list[StepInfo]:
+        """Wait for all updates under way; the state can be saved then."""
+        return [self._read() for _ in range(len(self.pending))]
+
+    def _read(self) -> StepInfo:
+        """The numbers of the oldest update under way."""
+        step, epoch, chunks, outcome = self.pending.popleft()
+        found = outcome.read()
+        if found.failed:
+            self.progress.step = step - 1
+            raise UserError(*self._non_finite(found.loss, chunks))
+        self.progress.tokens += found.count
+        mean = found.loss / max(1, found.count)
+        return StepInfo(step, epoch, mean, found.count, found.lr, found.norm, found.clipped, norms=found.norms)
 
     def _start(self) -> StepInfo:
         """The untrained network's loss on the first batch and its scores."""
@@ -227,20 +271,33 @@ class Trainer:
 
     def gradients(self) -> tuple[float, int]:
         """Accumulate the gradients of the next batches; returns their summed loss and count."""
-        progress, parts = self.progress, []
+        loss, count = accumulate(self._parts, self._chunks())
+        return float(loss), int(count)
+
+    def _chunks(self) -> list[Chunk]:
+        """The batches of the next update."""
+        progress, chunks = self.progress, []
         if progress.batch >= len(self.batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
-        self.batches.order(progress.epoch)
-        number = min(self.settings.accumulate, len(self.batches) - progress.batch)
-        for _ in range(number):
-            if progress.batch == 0 or not self.stateful:
-                self.tbptt.reset()
-            batch = self.batches[progress.batch].to(self.device)
-            scale = float(self.scaler.scale(torch.ones((), device=self.device))) / number
-            with noisy_weights(self.network, self.settings.weight_noise):
-                parts.append(self.tbptt(batch, scale=scale))
+        self.source.order(progress.epoch)
+        for _ in range(min(self.settings.accumulate, len(self.batches) - progress.batch)):
+            chunks.append(Chunk(self.source[progress.batch], progress.batch == 0 or not self.stateful))
             progress.batch += 1
-        return float(torch.stack([p.loss for p in parts]).sum()), sum(int(p.count) for p in parts)
+        return chunks
+
+    def _eager(self, reason: str | None) -> str | None:
+        """The reason why updates cannot be recorded in a CUDA graph, if one is known."""
+        window, steps = self.tbptt.k2, getattr(self.settings, "k1", None)
+        if reason is None and window is not None and steps is not None and window > steps:
+            return f"train.k2={window} reaches back beyond train.k1={steps}"
+        return reason
+
+    @property
+    def eager_reason(self) -> str | None:
+        """The reason why updates on a GPU run without a CUDA graph; None: they run in one, or there is no GPU."""
+        if isinstance(self.updater, DeviceUpdate):
+            return self.updater.graphs.reason
+        return None if self.device.type == "cpu" else "train.optimizer=rmsprop reads values back"
 
     def _judge(self, info: StepInfo) -> StepInfo:
         progress = self.progress
@@ -251,7 +308,7 @@ class Trainer:
             found = self.evaluate()
         scores, score = found.scores, found.scores[self.goal.metric]
         if not math.isfinite(score):
-            raise UserError(*self._non_finite(score, judged=True))
+            raise UserError(*self._non_finite(score))
         if self.average is not None:
             self.average.judged(score, self.goal.better)
         is_best = self._compare(score, self.goal.loss_in(scores))
@@ -282,9 +339,9 @@ class Trainer:
         """A block in which the network has the weights that are evaluated and saved."""
         return nullcontext() if self.average is None else self.average.in_place()
 
-    def _non_finite(self, loss: float, judged: bool = False) -> tuple[str, str]:
-        """The problem and what to try; `judged`: it showed in an evaluation, not in an update."""
-        settings = self.settings
+    def _non_finite(self, loss: float, chunks: list[Chunk] | None = None) -> tuple[str, str]:
+        """The problem and what to try; `chunks` are those of the update, None: it showed in an evaluation."""
+        settings, judged = self.settings, chunks is None
         kept = "The best model so far is kept"
         if self.progress.best_score is None:
             kept = f"No model is kept: {'this was the first evaluation' if judged else 'there was no evaluation yet'}"
@@ -294,12 +351,15 @@ class Trainer:
             clipping = f"train.clip_norm={settings.clip_norm / 4:g}"
         return (
             f"Training became non-finite at step {max(1, self.progress.step)}: loss {loss:g}, "
-            f"first in {self._first_non_finite()}.",
+            f"first in {self._first_non_finite(chunks)}.",
             f"{kept}. Try train.lr={settings.lr / 3:g}, or {clipping}.",
         )
 
-    def _first_non_finite(self) -> str:
+    def _first_non_finite(self, chunks: list[Chunk] | None) -> str:
         """The first weight, gradient or, in another forward pass, layer with non-finite numbers."""
+        if chunks and self.lag:  # gradients of later updates, or none: compute them again
+            self.optimizer.zero_grad(set_to_none=True)
+            accumulate(self._parts, chunks)
         for name, parameter in self.network.named_parameters():
             for kind, tensor in (("value", parameter), ("gradient", parameter.grad)):
                 if tensor is not None and not bool(torch.isfinite(tensor).all()):
@@ -316,16 +376,14 @@ class Trainer:
 
         hooks = [module.register_forward_hook(look(name)) for name, module in self.network.named_modules() if name]
         with torch.no_grad():
-            self.tbptt.loss(self.batches[max(0, self.progress.batch - 1)].to(self.device), None)
+            batch = chunks[-1].batch if chunks else self.batches[max(0, self.progress.batch - 1)]
+            self.tbptt.loss(batch.to(self.device), None)
         for handle in hooks:
             handle.remove()
         return found[0] if found else "the loss itself"
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
-        if self.settings.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=dtypes[self.settings.precision])
+        return autocast(self.precision, self.device)
 
     def _under_autocast(self, loss: LossOf) -> LossOf:
         def run(batch: Batch, state: Any) -> Loss:
@@ -333,56 +391,3 @@ class Trainer:
                 return loss(batch, state)
 
         return run
-
-
-@contextmanager
-def noisy_weights(network: nn.Module, deviation: float) -> Iterator[None]:
-    """A block in which weights have Gaussian noise (Graves 2011), so that gradients are those of the noisy weights.
-
-    >>> layer = nn.Linear(2, 2)
-    >>> before = layer.weight.clone()
-    >>> with noisy_weights(layer, 0.1):
-    ...     changed = not torch.equal(layer.weight, before)
-    >>> changed, torch.equal(layer.weight, before)
-    (True, True)
-    """
-    if deviation == 0:
-        yield
-        return
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    kept = [p.detach().clone() for p in parameters]
-    with torch.no_grad():
-        for parameter in parameters:
-            parameter.add_(torch.randn_like(parameter), alpha=deviation)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for parameter, value in zip(parameters, kept, strict=True):
-                parameter.copy_(value)
-
-
-def make_optimizer(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """The optimiser of the settings; weight decay skips biases and gains."""
-    decayed = [p for p in network.parameters() if p.requires_grad and p.dim() >= 2]
-    plain = [p for p in network.parameters() if p.requires_grad and p.dim() < 2]
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
-    if settings.optimizer == "rmsprop":
-        return torch.optim.RMSprop(groups, lr=settings.lr, momentum=settings.momentum)
-    make = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
-    return make(groups, lr=settings.lr, fused=True)  # one pass over the weights: 3 to 10 times faster on a CPU
-
-
-def make_average(network: nn.Module, settings: TrainSettings) -> Average | LastMean | StalledMean | None:
-    """The average of the weights that is evaluated and saved, if the settings have one."""
-    if settings.average_stalled:
-        return StalledMean(network, settings.average_stalled)
-    if settings.average_last:
-        return LastMean(network, settings.average_last)
-    return Average(network, settings.average) if settings.average else None

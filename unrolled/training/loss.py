@@ -13,6 +13,8 @@ from torch import Tensor
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.reference import wide
 
+IGNORED = -100  # a target that is not scored
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -35,6 +37,10 @@ def cross_entropy(logits: Tensor, batch: Batch, state: Any = None) -> Loss:
         total = F.cross_entropy(wide(logits.flatten(0, 1)), targets.flatten(), reduction="sum")
         return Loss(total, torch.tensor(targets.numel()), state)
     scored = batch.scored
+    if logits.is_cuda:  # choosing rows would wait for the GPU
+        ignored = targets.masked_fill(~scored, IGNORED).flatten()
+        total = F.cross_entropy(wide(logits.flatten(0, 1)), ignored, reduction="sum", ignore_index=IGNORED)
+        return Loss(total, scored.sum(), state)
     total = F.cross_entropy(wide(logits[scored]), targets[scored], reduction="sum")
     return Loss(total, scored.sum(), state)
 
@@ -48,6 +54,18 @@ def map_state(function: Callable[[Tensor], Tensor], state: Any) -> Any:
     if isinstance(state, dict):
         return {key: map_state(function, part) for key, part in state.items()}
     return state
+
+
+def leaves(state: Any) -> list[Tensor]:
+    """All tensors of a state, in order."""
+    found: list[Tensor] = []
+
+    def add(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_state(add, state)
+    return found
 
 
 def detached(state: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
@@ -22,7 +23,10 @@ from unrolled.training.checkpoint import disk_errors, one_message, sync
 from unrolled.training.folder import BEST, LAST, METRICS, SAMPLES, clear
 from unrolled.training.loop import Progress, StepInfo, Trainer
 from unrolled.training.loss import map_state
+from unrolled.training.optimizers import stored_state
 from unrolled.training.updates import UpdateLog
+
+HANDOVER = 1e-4  # seconds that a thread which makes batches may keep Python's lock from the one that feeds a GPU
 
 
 @dataclass(frozen=True)
@@ -57,20 +61,27 @@ class Run:
 
     def steps(self) -> Iterator[StepInfo]:
         """The trainer's steps; files are written between them."""
+        waited = sys.getswitchinterval()
         try:
+            sys.setswitchinterval(min(waited, HANDOVER))
             for info in self.trainer.steps():
-                self._sums[0] += info.loss * info.tokens
-                self._sums[1] += info.tokens
-                self._sums[2] = max(self._sums[2], info.grad_norm)
-                self._sums[3] += info.clipped
+                self._add(info)
                 with self._disk_errors():
-                    self.updates.add(info)
                     if info.scores is not None:
                         self._evaluated(info, info.scores)
                 yield info
         finally:  # also when the loss becomes non-finite
+            sys.setswitchinterval(waited)
             with self._disk_errors():
                 self.updates.write()
+
+    def _add(self, info: StepInfo) -> None:
+        self._sums[0] += info.loss * info.tokens
+        self._sums[1] += info.tokens
+        self._sums[2] = max(self._sums[2], info.grad_norm)
+        self._sums[3] += info.clipped
+        with self._disk_errors():
+            self.updates.add(info)
 
     def _disk_errors(self) -> AbstractContextManager[None]:
         return disk_errors(self.folder, then=f"resume with: unrolled train --resume {self.folder}")
@@ -102,7 +113,9 @@ class Run:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Write everything needed to resume from here."""
+        """Write everything needed to resume from here; updates that are under way end first."""
+        for info in self.trainer.flush():
+            self._add(info)
         with self._disk_errors():
             self.updates.write()
             for path in self._growing:
@@ -114,7 +127,7 @@ class Run:
         trainer = self.trainer
         return {
             "network": dict(trainer.network.state_dict()),
-            "optimizer": trainer.optimizer.state_dict(),
+            "optimizer": stored_state(trainer.optimizer),
             "scaler": trainer.scaler.state_dict(),
             "average": [] if trainer.average is None else trainer.average.means,
             "progress": asdict(trainer.progress),
@@ -181,6 +194,7 @@ class Run:
         trainer = self.trainer
         trainer.network.load_state_dict(state["network"])
         trainer.optimizer.load_state_dict(state["optimizer"])
+        trainer.updater.bind()
         trainer.scaler.load_state_dict(state["scaler"])
         if trainer.average is not None:
             trainer.average.load(state["average"])

@@ -21,8 +21,12 @@ class TrainSettings(Section):
 
     seed: int = Field(0, ge=0, description="Random seed; the same seed on the same machine gives the same model.")
     device: str = Field("auto", description="auto (a GPU if there is one), cpu, cuda, cuda:1.")
-    precision: Literal["fp32", "bf16", "fp16"] = Field(
-        "fp32", description="bf16 and fp16 compute matrix products under autocast."
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+        "auto",
+        description="Of matrix products: auto (bf16 on a GPU that computes it, fp32 otherwise), fp32, bf16, fp16.",
+    )
+    graph: Literal["auto", "on", "off"] = Field(
+        "auto", description="Updates on a GPU in CUDA graphs: auto (where possible), on (an error where not), off."
     )
     deterministic: bool = Field(False, description="Reject operations that are not deterministic on a GPU.")
     epochs: int | None = Field(

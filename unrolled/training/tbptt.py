@@ -64,7 +64,7 @@ class TruncatedBPTT:
         self.loss, self.k2, self.state = loss, k2, state
         self.past: deque[tuple[Batch, Any]] = deque()  # earlier chunks with the state at their entry
 
-    def __call__(self, chunk: Batch, scale: float = 1.0) -> Update:
+    def __call__(self, chunk: Batch, scale: float | torch.Tensor = 1.0) -> Update:
         """Process one chunk: add `scale` times the gradients of its mean loss."""
         k1 = chunk.inputs.shape[1]
         k2 = self.k2 or k1
@@ -77,7 +77,7 @@ class TruncatedBPTT:
         self.state = state
         self.past.clear()
 
-    def _short(self, chunk: Batch, silent: int, scale: float) -> Update:
+    def _short(self, chunk: Batch, silent: int, scale: float | torch.Tensor) -> Update:
         """k2 < k1: the first `silent` steps give no gradient."""
         with torch.no_grad():
             before = self.loss(chunk.steps(0, silent), self.state)
@@ -87,7 +87,7 @@ class TruncatedBPTT:
         self.state = detached(after.state)
         return Update((before.sum + after.sum).detach(), count, self.state)
 
-    def _long(self, chunk: Batch, back: int, scale: float) -> Update:
+    def _long(self, chunk: Batch, back: int, scale: float | torch.Tensor) -> Update:
         """k2 ≥ k1: the window begins up to `back` steps before the chunk."""
         window, entry = self._window(chunk, back)
         loss = self.loss(window, entry)
@@ -116,7 +116,7 @@ class TruncatedBPTT:
             self.past.popleft()
 
 
-def _backward(loss: Loss, count: torch.Tensor, scale: float) -> None:
+def _backward(loss: Loss, count: torch.Tensor, scale: float | torch.Tensor) -> None:
     if not loss.sum.requires_grad:
         return
     mean = loss.sum / count.clamp(min=1)

@@ -230,7 +230,7 @@ def test_configs_that_cannot_be(changes: dict[str, Any], message: str, file: Pat
     ("options", "message"),
     [
         ({"unknown": "drop"}, "Unknown unknown 'drop'. Choices: auto, forbid, keep, replace."),
-        ({"precision": "bf8"}, "Unknown precision 'bf8'. Choices: bf16, fp32."),
+        ({"precision": "bf8"}, "Unknown precision 'bf8'. Choices: auto, bf16, fp32."),
         ({"beams": 3}, "Unknown predict option 'beams'. Did you mean 'beam'?"),
         ({"beam": 2, "n_best": 3}, "n_best=3 is more than the beam's size=2. Use a beam of 3."),
         ({"beam": 0}, "beam=0 is not a whole number from 1 up. Use 1."),

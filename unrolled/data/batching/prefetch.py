@@ -8,6 +8,8 @@ from typing import Protocol
 from unrolled.data.batching.batch import Batch
 from unrolled.data.batching.feature_cache import worker_threads
 
+LEAST_AHEAD = 4  # batches
+
 
 class IndexedBatches(Protocol):
     """Batches that depend on their index and the epoch alone."""
@@ -20,9 +22,10 @@ class IndexedBatches(Protocol):
 class Prefetcher:
     """The same batches in the same order. A batch depends on its index alone, so that threads cannot change it."""
 
-    def __init__(self, batches: IndexedBatches) -> None:
+    def __init__(self, batches: IndexedBatches, threads: int | None = None) -> None:
+        """`threads`: by default one for each core, up to eight."""
         self.batches = batches
-        self._threads = worker_threads()
+        self._threads = threads or worker_threads()
         self._pool: ThreadPoolExecutor | None = None
         self._coming: dict[int, Future[Batch]] = {}
         self._epoch: int | None = None
@@ -35,7 +38,7 @@ class Prefetcher:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="batches")
         for number in [n for n in self._coming if n < index]:
             self._coming.pop(number).cancel()
-        for number in range(index, min(len(self.batches), index + self._threads + 1)):
+        for number in range(index, min(len(self.batches), index + max(LEAST_AHEAD, self._threads + 1))):
             if number not in self._coming:
                 self._coming[number] = self._pool.submit(self.batches.__getitem__, number)
         return self._coming.pop(index).result()

@@ -37,6 +37,11 @@ class AttentionJob:
     noise: Tensor | None = None  # (B, T, S), Gumbel noise of hard attention
 
     @property
+    def x(self) -> Tensor:
+        """The input, whose device an engine is chosen for."""
+        return self.gates_x
+
+    @property
     def active(self) -> Tensor | None:
         """(B, T), True where a step is real; None if all are."""
         return None if self.lengths is None else real_steps(self.lengths, self.gates_x.shape[1])

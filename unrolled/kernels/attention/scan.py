@@ -13,6 +13,7 @@ from unrolled.errors import UserError
 from unrolled.kernels import ENGINES
 from unrolled.kernels.attention import reference as attention_reference
 from unrolled.kernels.attention.attention_job import Attended, AttentionJob
+from unrolled.kernels.attention.cuda import engine as attention_cuda
 from unrolled.kernels.engine_choice import Choice, choose_of
 from unrolled.kernels.lengths import check_lengths
 
@@ -29,7 +30,7 @@ __all__ = [
 
 # In the order in which `auto` tries them: modules with DESCRIPTION, refuses(job), run(job) and, if another engine is
 # faster for some jobs, outdone(job).
-ATTENTION_ENGINES: dict[str, ModuleType] = {"reference": attention_reference}
+ATTENTION_ENGINES: dict[str, ModuleType] = {"cuda": attention_cuda, "reference": attention_reference}
 
 if "native" in ENGINES:
     from unrolled.kernels.attention import native as attention_native

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unrolled.kernels import ENGINES
-from unrolled.kernels.vocabulary import reference
+from unrolled.kernels.vocabulary import chunked, reference
 
 
 def top_scores(
@@ -51,8 +51,9 @@ def linear_cross_entropy(
 ) -> Tensor:
     """The summed cross-entropy of softmax(x Wᵀ + b): x (N, F), weight (V, F), targets (N,).
 
-    Equal to `F.cross_entropy(F.linear(x, weight, bias), targets, reduction="sum", label_smoothing=smoothing)`; on a CPU
-    in one pass, with the gradient in the memory of the scores.
+    Equal to `F.cross_entropy(F.linear(x, weight, bias), targets, reduction="sum", label_smoothing=smoothing)`. On a CPU
+    in one pass, with the gradient in the memory of the scores. On a GPU targets of −100 are ignored, and large scores
+    are computed a few rows at a time.
 
     >>> loss = linear_cross_entropy(torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
     >>> torch.allclose(loss, 2 * torch.tensor(4.0).log())
@@ -62,6 +63,8 @@ def linear_cross_entropy(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.linear_cross_entropy(x, weight, bias, targets, smoothing)
+    if x.is_cuda and len(x) * len(weight) > chunked.MOST_SCORES and not torch.compiler.is_compiling():
+        return chunked.linear_cross_entropy(x, weight, bias, targets, smoothing)
     return reference.linear_cross_entropy(x, weight, bias, targets, smoothing)
 
 

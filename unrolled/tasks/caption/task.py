@@ -13,6 +13,7 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
+from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.glyphs import GLYPHS, embedded_glyphs
 from unrolled.data.readers.media.captions import Captioned, read_captioned, read_captions, shape_for
 from unrolled.data.signals.views import Shape
@@ -67,7 +68,12 @@ class Caption(Task):
         if metric == "auto":
             sentences = assets.words >= WORDS_FOR_BLEU and assets.target.tokenizer.level != "char"
             metric = "cider" if assets.references >= 2 else "bleu4" if sentences else "chrf"
-        return Traits(Goal(metric, higher_is_better=metric != "nats_per_token"), samples=True)
+        return Traits(
+            Goal(metric, higher_is_better=metric != "nats_per_token"),
+            samples=True,
+            padding=Padding(targets=("target_inputs",)),
+            eager=config.train.eager_reason,
+        )
 
     def read(self, config: CaptionConfig) -> Data:
         settings = config.data

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
+from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.docstrings import DOCSTRINGS, embedded_labels
 from unrolled.data.readers.label_checks import label_warnings, look_swapped
 from unrolled.data.readers.labelled import Labelled, read_labelled
@@ -62,9 +63,12 @@ class Classify(Task):
     file_keys: ClassVar[tuple[str, ...]] = ("text_column", "label_column", "label_separator")
 
     def traits(self, config: ClassifyConfig, assets: ClassifyAssets) -> Traits:
-        if assets.scale is not None:
-            return Traits(Goal("rmse"))
-        return Traits(Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True))
+        goal = Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True)
+        return Traits(
+            Goal("rmse") if assets.scale is not None else goal,
+            padding=Padding(timed=("spelt",), words=True, ends=("ngrams", "ngram_weights")),
+            eager=None if config.train.k2 is None else "train.k2 depends on the lengths of the rows",
+        )
 
     def read(self, config: ClassifyConfig) -> Data:
         settings = config.data

@@ -62,7 +62,8 @@ class Forecast(Task):
 
     def traits(self, config: ForecastConfig, assets: ColumnScaling) -> Traits:
         goal = Goal("free_running_mse" if config.train.free_running else "loss")
-        return Traits(goal, stateful=config.train.stateful, judge_start=config.model.lags != 0)
+        eager = config.train.eager_reason
+        return Traits(goal, stateful=config.train.stateful, judge_start=config.model.lags != 0, eager=eager)
 
     def read(self, config: ForecastConfig) -> Data:
         return read_data(config.data)

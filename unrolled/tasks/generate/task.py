@@ -54,6 +54,7 @@ class Generate(Task):
             window=settings.k2,
             usual_tokens=settings.batch_size * settings.k1 * settings.accumulate if settings.vary_k1 else None,
             samples=True,
+            eager=settings.eager_reason,
         )
 
     def read(self, config: GenerateConfig) -> Data:

@@ -14,10 +14,12 @@ from unrolled.config import Section
 from unrolled.data import Batch, held_out
 from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.batching.prefetch import Prefetcher
+from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.digit_strings import DIGITS, digit_strings
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed, read_transcripts
 from unrolled.errors import UserError, note
+from unrolled.kernels.lengths import real_steps
 from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
 from unrolled.nn.ctc import ctc_loss
@@ -61,7 +63,7 @@ class Recognize(Task):
     )  # fmt: skip
 
     def traits(self, config: RecognizeConfig, assets: RecognizeAssets) -> Traits:
-        return Traits(Goal(next(iter(error_rates(assets.labels, (), ())))), samples=True)
+        return Traits(Goal(next(iter(error_rates(assets.labels, (), ())))), samples=True, padding=Padding(targets=()))
 
     def read(self, config: RecognizeConfig) -> Data:
         settings = config.data
@@ -129,11 +131,12 @@ class Recognize(Task):
         total = ctc_loss(
             log_probs, batch.targets, lengths, batch.more["target_lengths"], reduction="sum", zero_infinity=True
         )
-        loss = Loss(total, batch.more["target_lengths"].sum().clamp(min=1).cpu())
+        loss = Loss(total, batch.more["target_lengths"].sum().clamp(min=1))
         if training is None or not training.settings.consistency:
             return loss
-        real = torch.arange(log_probs.shape[1], device=log_probs.device) < lengths[:, None]
-        return consistency.agreeing(loss, training.settings.consistency, log_probs[real])
+        padding = ~real_steps(lengths, log_probs.shape[1])
+        equal = log_probs.masked_fill(padding[..., None], 0.0).flatten(0, 1)  # picking rows would wait for a GPU
+        return consistency.agreeing(loss, training.settings.consistency, equal)
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:

@@ -64,7 +64,11 @@ UNKNOWN = Option(
     choices=("auto", "keep", "forbid", "replace"),
 )
 PRECISION = Option(
-    "precision", "fp32, or bf16 for speed where the processor has it", default="fp32", choices=("fp32", "bf16")
+    "precision",
+    "Of matrix products: fp32, or bf16 for speed",
+    default="auto",
+    default_text="auto: bf16 on a GPU that computes it",
+    choices=("auto", "fp32", "bf16"),
 )
 ATTENTION = Option("attention", "Keep the attention weights of each token", bool, default=False, only="python")
 SCORERS = Option("scorers", "Scorers beside the model", tuple, default=(), only="python")

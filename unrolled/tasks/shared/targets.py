@@ -13,23 +13,30 @@ from torch import Tensor
 
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy
-from unrolled.models.inputs import padded
 from unrolled.tasks.contract import Training
 from unrolled.tasks.shared.side import Side
 from unrolled.training import Loss, consistency, with_own_guesses
 from unrolled.training.forcing import as_it_writes, fed_back, own_places
+from unrolled.training.loss import IGNORED
 
 Ids = NDArray[np.int32]
 
 
 def with_targets(batch: Batch, target: Side, targets: Sequence[Ids]) -> Batch:
     """The batch with a target for each row, its end token included, and the inputs of the decoder."""
+    lengths = np.array([len(one) + 1 for one in targets], dtype=np.int64)
+    outputs = np.zeros((len(targets), int(lengths.max(initial=1))), dtype=np.int64)
+    for row, one in enumerate(targets):
+        outputs[row, : len(one)] = one
+    inputs = np.zeros_like(outputs)
+    inputs[:, 0], inputs[:, 1:] = target.begin, outputs[:, :-1]
+    outputs[np.arange(len(targets)), lengths - 1] = target.end
     more = {
         **batch.more,
-        "target_inputs": padded([np.insert(one, 0, target.begin) for one in targets]),
-        "target_lengths": torch.tensor([len(one) + 1 for one in targets]),
+        "target_inputs": torch.from_numpy(inputs),
+        "target_lengths": torch.from_numpy(lengths),
     }
-    return replace(batch, targets=padded([np.append(one, target.end) for one in targets]), more=more)
+    return replace(batch, targets=torch.from_numpy(outputs), more=more)
 
 
 def real_tokens(batch: Batch) -> Tensor:
@@ -42,6 +49,11 @@ def token_loss(network: Any, features: Tensor, batch: Batch, training: Training 
     """Cross-entropy of the real tokens, in training smoothed; features (B, T, F) are the input of `scores`."""
     real, scores = real_tokens(batch), network.scores
     smoothing = 0.0 if training is None else training.settings.label_smoothing
+    if features.is_cuda and (training is None or not training.settings.consistency):
+        # choosing tokens would wait for the GPU: all are computed, and padding is ignored
+        targets = batch.targets.masked_fill(~real, IGNORED).flatten()
+        total = linear_cross_entropy(features.flatten(0, 1), scores.weight, scores.bias, targets, smoothing)
+        return Loss(total, real.sum())
     targets = batch.targets[real]
     read = features[real]
     loss = Loss(linear_cross_entropy(read, scores.weight, scores.bias, targets, smoothing), torch.tensor(len(targets)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -32,6 +32,7 @@ from unrolled.tasks.shared import options as declared
 from unrolled.tasks.shared.dictionary import LexicalOptions, with_dictionary
 from unrolled.tasks.shared.rescoring import RescoringOptions, rescored
 from unrolled.tasks.shared.side import Side
+from unrolled.training.precision import autocast, pick_precision
 
 USUAL_BEAM = 5
 
@@ -109,7 +110,7 @@ class WritingOptions(LexicalOptions, RescoringOptions):
 
     def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
         """A block in which matrix products have the `precision`."""
-        return nullcontext() if self.precision == "fp32" else torch.autocast(device.type, dtype=torch.bfloat16)
+        return autocast(pick_precision(self.precision, device, "precision"), device)
 
     @property
     def search(self) -> Beam:

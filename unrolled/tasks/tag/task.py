@@ -11,6 +11,7 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, held_out
+from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.python_source import EMBEDDED_SOURCE, embedded_sentences
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames, holds_frames, read_tagged_frames
 from unrolled.data.readers.tagged.read_sentences import format_of, read_sentences
@@ -55,7 +56,10 @@ class Tag(Task):
     file_keys: ClassVar[tuple[str, ...]] = ("word_column", "tag_column")
 
     def traits(self, config: TagConfig, assets: TagAssets) -> Traits:
-        return Traits(Goal("accuracy" if assets.scheme is None else "span_f1", higher_is_better=True))
+        return Traits(
+            Goal("accuracy" if assets.scheme is None else "span_f1", higher_is_better=True),
+            padding=Padding(timed=("targets", "spelt", "features"), words=True),
+        )
 
     def read(self, config: TagConfig) -> Data:
         settings = config.data

@@ -11,6 +11,7 @@ from torch import nn
 
 from unrolled.config import Section
 from unrolled.data import Batch, Buckets, Pair, held_out, read_pairs, read_parallel
+from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.pronunciations import PRONUNCIATIONS, embedded_pronunciations
 from unrolled.data.readers.pairs import each_target, without_empty
 from unrolled.errors import UserError, note
@@ -62,7 +63,12 @@ class Translate(Task):
         if metric == "auto":
             sentences = assets.target.tokenizer.level in ("word", "bpe") and assets.target_words >= WORDS_FOR_BLEU
             metric = "bleu" if sentences else "exact_match" if assets.target_tokens <= TOKENS_TO_MATCH else "chrf"
-        return Traits(Goal(metric, higher_is_better=metric != "nats_per_token"), samples=True)
+        return Traits(
+            Goal(metric, higher_is_better=metric != "nats_per_token"),
+            samples=True,
+            padding=Padding(targets=("target_inputs",), rows=not config.train.consistency),  # its halves are pairs
+            eager=config.train.eager_reason,
+        )
 
     def read(self, config: TranslateConfig) -> Data:
         settings = config.data

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
+from unrolled.kernels.cuda import compiler
 from unrolled.kernels.recurrence import torch_engine
-from unrolled.kernels.recurrence.cuda import compiler, eager, launch, ops, single_step
+from unrolled.kernels.recurrence.cuda import eager, launch, ops, single_step
 from unrolled.kernels.recurrence.cuda.passes import Recurrence, Settings, Tensors
 from unrolled.kernels.recurrence.cuda.plan import (
     GRU,
@@ -28,6 +29,7 @@ from unrolled.kernels.recurrence.cuda.plan import (
     padded_size,
 )
 from unrolled.kernels.recurrence.scan_job import ScanJob
+from unrolled.kernels.unattended import is_unattended
 
 DESCRIPTION = "CUDA kernels on an NVIDIA GPU, compiled at first use; float16 and bfloat16"
 DEVICE = "cuda"
@@ -79,7 +81,7 @@ def refuses(job: ScanJob) -> str | None:
     if reason is not None:
         return reason
     if not torch.compiler.is_compiling():
-        if _transformed():
+        if transformed():
             return "it has no torch.func transforms and no forward-mode derivatives"
         if torch._C._is_tracing():
             return "torch.jit.trace records torch's own operators alone"
@@ -120,10 +122,10 @@ def refuses_cell(job: ScanJob) -> str | None:
         return "the batch is empty"
     if cell.hidden_size > MAX_HIDDEN_SIZE:
         return f"it has up to {MAX_HIDDEN_SIZE} units, got {cell.hidden_size}"
-    return _refuses_activations(cell)
+    return refuses_activations(cell)
 
 
-def _refuses_activations(cell: BuiltIn) -> str | None:
+def refuses_activations(cell: BuiltIn) -> str | None:
     if isinstance(cell, RNNCell):
         usual = cell.activation in (torch.tanh, torch.relu)
     else:
@@ -150,6 +152,8 @@ def outdone(job: ScanJob) -> str | None:
     """The reason why `auto` should prefer another engine; None where this one is the fastest that was measured."""
     if torch_engine.refuses(job) is not None:
         return None  # the other engines launch a dozen kernels for each step
+    if is_unattended() and (job.lengths is not None or _dtype(job) == torch.bfloat16):
+        return None  # torch packs ragged rows on the host; in a CUDA graph short sequences are faster too
     cell = job.cell
     assert isinstance(cell, BuiltIn)
     name, kind, dtype = torch.cuda.get_device_name(job.x.device), kind_of(cell), _dtype(job)
@@ -166,7 +170,7 @@ def _dtype(job: ScanJob) -> torch.dtype:
     return torch.get_autocast_dtype(DEVICE) if torch.is_autocast_enabled(DEVICE) else job.x.dtype
 
 
-def _transformed() -> bool:
+def transformed() -> bool:
     functorch = torch._C._functorch.peek_interpreter_stack() is not None
     return functorch or torch.autograd.forward_ad._current_level >= 0
 

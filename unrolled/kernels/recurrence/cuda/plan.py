@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from unrolled.kernels.cuda.launch import PORTABLE_CLUSTER_BLOCKS
 from unrolled.kernels.recurrence.cuda.constants import (
     EXCHANGE_PADDING,
     FRAGMENT_BYTES,
@@ -26,7 +27,6 @@ from unrolled.kernels.recurrence.cuda.constants import (
 Pass = Literal["forward", "backward"]
 
 BLOCK_UNITS = (16, 32)  # units of a thread block, which has a thread for every two units of a row
-PORTABLE_CLUSTER_BLOCKS = 8  # larger clusters need permission for each kernel
 MAX_CLUSTER_SIZE = MAX_CLUSTER_BLOCKS * max(BLOCK_UNITS)  # units
 MAX_HIDDEN_SIZE = 1536
 NEVER = 10**9
@@ -137,6 +137,11 @@ class Plan:
     cluster: int = 1  # blocks of a cluster
     cooperative: bool = True  # whether all blocks run at once, not only those of a cluster
     rest: Plan | None = None  # for the remaining rows, beside the clusters, on the multiprocessors they leave
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return THREADS
 
     @property
     def in_cluster(self) -> bool:

@@ -5,6 +5,7 @@ typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
+typedef unsigned long long uint64_t;
 
 #include <constants.h>
 
@@ -22,6 +23,7 @@ struct alignas(8) Pair {
 DEVICE int thread_index() { return threadIdx.x; }
 DEVICE int block_index() { return blockIdx.x; }
 DEVICE void sync_block() { __syncthreads(); }
+DEVICE void sync_warp() { __syncwarp(); }
 DEVICE bool any_lane(bool flag) { return __any_sync(0xffffffffu, flag); }
 DEVICE void trap() { __trap(); }
 // Pause between two polls: failed polls compete with writes.
@@ -48,8 +50,19 @@ DEVICE void store_exchanged(void* address, uint32_t word) {
 
 // The number of the lane whose index differs in these bits.
 DEVICE float shuffle_xor(float number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
+// The number of the lane before; lane 0 gets its own.
+DEVICE float shuffle_up(float number) { return __shfl_up_sync(0xffffffffu, number, 1); }
+DEVICE int shuffle_up(int number) { return __shfl_up_sync(0xffffffffu, number, 1); }
+DEVICE double shuffle_up(double number) { return __shfl_up_sync(0xffffffffu, number, 1); }
 DEVICE uint32_t bits_of(float number) { return __float_as_uint(number); }
 DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
+
+// A number that no thread writes, needed later: the load is issued here, and not where the number is used.
+DEVICE float load_ahead(const float* address) {
+    float number;
+    asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(number) : "l"(address));
+    return number;
+}
 
 // Words in the shared memory of the blocks of a cluster: one block writes them, another polls them.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -139,3 +152,4 @@ DEVICE float tanh_of(float x) {
     return y;
 }
 DEVICE float sigmoid(float x) { return fmaf(0.5f, tanh_of(0.5f * x), 0.5f); }
+DEVICE float exp_of(float x) { return __expf(x); }

@@ -1,0 +1,1 @@
+"""Decoders with attention on the `cuda` engine: kernels, passes and the operator."""

@@ -1,0 +1,1 @@
+"""The CTC loss and its alignment on an NVIDIA GPU (docs/cuda.md)."""

@@ -1,0 +1,1 @@
+"""Parts of all engines on NVIDIA GPUs: the compiler, the launcher and the instructions of a GPU."""

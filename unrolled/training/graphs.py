@@ -1,0 +1,221 @@
+"""CUDA graphs of whole updates: one for each set of shapes, recorded when the shapes come a second time.
+
+The first update of a set of shapes runs as usual; torch tells which lines made the host wait, if any. If there was
+none, the second is recorded, and from then on the host only copies the batch and starts the graph.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.training.loss import leaves, map_state
+from unrolled.training.tbptt import TruncatedBPTT
+
+MOST_GRAPHS = 256  # sets of shapes; updates of further ones run without a graph
+WAITS = "called a synchronizing CUDA operation"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A batch of an update; `fresh`: no state comes from the batch before."""
+
+    batch: Batch
+    fresh: bool
+
+
+Compute = Callable[[Sequence[Chunk]], Tensor]
+
+
+@dataclass(frozen=True)
+class GraphChoice:
+    """`train.graph`, and the reason why updates cannot be recorded, if one is known before the first."""
+
+    mode: Literal["auto", "on", "off"] = "auto"
+    reason: str | None = None
+
+
+@dataclass
+class _Recorded:
+    """A recorded update: its graph, the tensors that it reads, and those that it leaves."""
+
+    graph: torch.cuda.CUDAGraph
+    chunks: Sequence[Chunk]
+    entry: Any  # the state that it reads and then overwrites; None: it begins without one
+    left: Any  # the state after it
+    report: Tensor
+    uses: int = 0
+
+
+class UpdateGraphs:
+    """Runs updates, in CUDA graphs where it can; `reason` says why it cannot."""
+
+    def __init__(
+        self,
+        compute: Compute,
+        network: nn.Module,
+        tbptt: TruncatedBPTT,
+        stream: torch.cuda.Stream,
+        choice: GraphChoice,
+    ) -> None:
+        self.compute, self.network, self.tbptt, self.stream = compute, network, tbptt, stream
+        self.mode = choice.mode
+        self.reason = "train.graph=off" if choice.mode == "off" else choice.reason
+        if choice.mode == "on" and choice.reason is not None:
+            raise cannot_record(choice.reason)
+        self._recorded: dict[Any, _Recorded] = {}
+        self._seen: set[Any] = set()
+        self._pool: Any = None
+
+    @property
+    def count(self) -> int:
+        """Sets of shapes that were recorded."""
+        return len(self._recorded)
+
+    def run(self, chunks: Sequence[Chunk]) -> Tensor:
+        """One update; returns its report on the device, which the next update may overwrite."""
+        if self.reason is not None:
+            return self.compute(chunks)
+        entry = None if chunks[0].fresh else self.tbptt.state
+        key = (tuple((_shapes(chunk.batch), chunk.fresh) for chunk in chunks), _state_shapes(entry))
+        found = self._recorded.get(key)
+        if found is None and key in self._seen and len(self._recorded) < MOST_GRAPHS:
+            found = self._record(chunks, entry)
+            if found is not None:
+                self._recorded[key] = found
+        if found is None:
+            return self._rehearse(chunks, key)
+        return self._replay(found, chunks, entry)
+
+    def _rehearse(self, chunks: Sequence[Chunk], key: Any) -> Tensor:
+        """Run an update without a graph, and note what makes the host wait."""
+        if self.reason is not None or key in self._seen:
+            return self.compute(chunks)
+        on_device = [replace(chunk, batch=chunk.batch.to(self.stream.device)) for chunk in chunks]
+        with _waits() as places:
+            report = self.compute(on_device)
+        self._seen.add(key)
+        if places:
+            self._give_up(f"{places[0]} waits for the GPU")
+        return report
+
+    def _record(self, chunks: Sequence[Chunk], entry: Any) -> _Recorded | None:
+        """Record an update; nothing runs. None if it cannot be recorded."""
+        device = self.stream.device
+        static = [replace(chunk, batch=_cloned(chunk.batch, device)) for chunk in chunks]
+        entry = map_state(torch.clone, entry)
+        before = self.tbptt.state
+        self.tbptt.state = entry
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(device)
+        collecting = gc.isenabled()
+        gc.disable()  # memory of other graphs must not be freed while one is recorded
+        try:
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                report = self.compute(static)
+                left = self.tbptt.state
+                if entry is not None:
+                    _copy_state(entry, left)
+            finally:
+                graph.capture_end()
+        except RuntimeError as error:
+            self._recover(device)
+            self._give_up(str(error).splitlines()[0])
+            return None
+        finally:
+            self.tbptt.state = before
+            for parameter in self.network.parameters():
+                parameter.grad = None
+            if collecting:
+                gc.enable()
+        return _Recorded(graph, static, entry, left, report)
+
+    def _replay(self, found: _Recorded, chunks: Sequence[Chunk], entry: Any) -> Tensor:
+        for static, chunk in zip(found.chunks, chunks, strict=True):
+            _copy_batch(static.batch, chunk.batch)
+        if found.entry is not None and entry is not found.entry:
+            _copy_state(found.entry, entry)
+        found.graph.replay()
+        found.uses += 1
+        self.tbptt.state = map_state(torch.clone, found.left) if found.entry is None else found.entry
+        return found.report
+
+    def _recover(self, device: torch.device) -> None:
+        """After a failed recording: random numbers continue from where they were."""
+        generator = torch.cuda.default_generators[device.index or 0]
+        with suppress(RuntimeError):
+            generator.graphsafe_set_state(generator.clone_state())
+
+    def _give_up(self, reason: str) -> None:
+        if self.mode == "on":
+            raise cannot_record(reason)
+        self.reason = reason
+
+
+def cannot_record(reason: str) -> UserError:
+    """The error of train.graph=on for updates that cannot be recorded."""
+    return UserError(
+        f"train.graph=on, but the update cannot be recorded in a CUDA graph: {reason}.",
+        "Use train.graph=auto, which runs it without one.",
+    )
+
+
+@contextmanager
+def _waits() -> Iterator[list[str]]:
+    """A block that collects the lines of ours at which the host waits for the GPU."""
+    places: list[str] = []
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            yield places
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+    for warning in found:
+        if WAITS in str(warning.message):
+            places.append(f"{Path(warning.filename).name}:{warning.lineno}")
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def _tensors(batch: Batch) -> dict[str, Tensor]:
+    fields = {name: value for name, value in vars(batch).items() if isinstance(value, Tensor)}
+    return fields | {f"more.{name}": value for name, value in batch.more.items()}
+
+
+def _shapes(batch: Batch) -> Any:
+    return tuple((name, tuple(value.shape), value.dtype) for name, value in _tensors(batch).items())
+
+
+def _state_shapes(state: Any) -> Any:
+    return tuple((tuple(tensor.shape), tensor.dtype) for tensor in leaves(state))
+
+
+def _cloned(batch: Batch, device: torch.device) -> Batch:
+    moved = {name: value.to(device, copy=True) for name, value in vars(batch).items() if isinstance(value, Tensor)}
+    return replace(batch, **moved, more={name: value.to(device, copy=True) for name, value in batch.more.items()})
+
+
+def _copy_batch(into: Batch, batch: Batch) -> None:
+    source = _tensors(batch)
+    for name, value in _tensors(into).items():
+        value.copy_(source[name], non_blocking=True)
+
+
+def _copy_state(into: Any, state: Any) -> None:
+    for old, new in zip(leaves(into), leaves(state), strict=True):
+        old.copy_(new)

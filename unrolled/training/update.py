@@ -1,0 +1,194 @@
+"""One update of the weights: forward, backward, clipping, optimiser.
+
+`HostUpdate` reads loss and norm before it changes a weight. `DeviceUpdate` reads nothing back from the GPU: its report
+is copied in the background, and an update with a non-finite loss or gradient is skipped on the device. So a CUDA graph
+can record it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.kernels.unattended import unattended
+from unrolled.training.clipping import Clipping
+from unrolled.training.graphs import Chunk, GraphChoice, UpdateGraphs
+from unrolled.training.optimizers import bind_rate, noisy_weights, updates_on_device
+from unrolled.training.settings import TrainSettings
+from unrolled.training.tbptt import TruncatedBPTT
+
+HEADER = 6  # numbers before the norms in a report: loss, count, norm, clipped, learning rate, failed
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """An update in numbers: the summed loss of its batches, their scored steps, and the norm before clipping."""
+
+    loss: float
+    count: int
+    norm: float
+    clipped: bool
+    lr: float
+    failed: bool  # non-finite: the weights were not changed
+    norms: Tensor  # of each weight's gradient, (P,)
+
+
+class RunningUpdate(Protocol):
+    """An update that was begun."""
+
+    def read(self) -> Numbers:
+        """Wait for its end, and return its numbers."""
+        ...
+
+
+class Parts(NamedTuple):
+    """The parts of a trainer that an update works on."""
+
+    network: nn.Module
+    tbptt: TruncatedBPTT
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    clipping: Clipping
+    settings: TrainSettings
+    device: torch.device
+    usual_tokens: int | None
+
+
+def accumulate(parts: Parts, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor]:
+    """Add the gradients of all chunks to the weights' `.grad`; returns the summed loss and count."""
+    losses, counts = [], []
+    scale: float | Tensor = 1 / len(chunks)
+    if parts.scaler.is_enabled():
+        scale = parts.scaler.scale(torch.ones((), device=parts.device)) / len(chunks)
+    for chunk in chunks:
+        if chunk.fresh:
+            parts.tbptt.reset()
+        batch = chunk.batch.to(parts.device)
+        with noisy_weights(parts.network, parts.settings.weight_noise):
+            found = parts.tbptt(batch, scale=scale)
+        losses.append(found.loss)
+        counts.append(found.count)
+    return torch.stack(losses).sum(), torch.stack(counts).sum()
+
+
+class HostUpdate:
+    """An update whose numbers are read before it changes a weight."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    def bind(self) -> None:
+        """Nothing to do after the optimiser's state was loaded: each update sets the learning rate."""
+
+    def run(self, chunks: Sequence[Chunk], lr: float) -> Read:
+        parts, settings = self.parts, self.parts.settings
+        parts.optimizer.zero_grad(set_to_none=True)
+        found, counted = accumulate(parts, chunks)
+        loss, count = float(found), int(counted)
+        if parts.usual_tokens is not None:
+            lr *= count / parts.usual_tokens
+        for group in parts.optimizer.param_groups:
+            group["lr"] = lr
+        parts.scaler.unscale_(parts.optimizer)
+        norm, clipped, norms = parts.clipping(settings.clip_norm, settings.clip_value)
+        failed = not math.isfinite(loss) or (not math.isfinite(norm) and not parts.scaler.is_enabled())
+        if not failed:
+            parts.scaler.step(parts.optimizer)
+            parts.scaler.update()
+        return Read(Numbers(loss, count, norm, clipped, lr, failed, norms))
+
+
+@dataclass(frozen=True)
+class Read:
+    """An update that has ended."""
+
+    numbers: Numbers
+
+    def read(self) -> Numbers:
+        return self.numbers
+
+
+class DeviceUpdate:
+    """An update on a GPU of which nothing is read while it runs.
+
+    After a non-finite update, all later ones are skipped too, until somebody reads the numbers. `graph` records updates
+    in CUDA graphs, one for each set of shapes.
+    """
+
+    def __init__(self, parts: Parts, graph: GraphChoice) -> None:
+        self.parts, device = parts, parts.device
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
+        self.base = torch.zeros((), device=device)  # the learning rate of the schedule
+        self.rate = torch.zeros((), device=device)
+        self.failed = torch.zeros((), device=device)
+        self.graphs = UpdateGraphs(self._compute, parts.network, parts.tbptt, self.stream, graph)
+        self.bind()
+
+    def bind(self) -> None:
+        """Let the optimiser read its learning rate from the device; to be repeated after its state was loaded."""
+        bind_rate(self.parts.optimizer, self.rate)
+
+    def run(self, chunks: Sequence[Chunk], lr: float) -> Pending:
+        here = torch.cuda.current_stream(self.parts.device)
+        self.stream.wait_stream(here)
+        with torch.cuda.stream(self.stream):
+            self.base.fill_(lr)
+            report = self.graphs.run(chunks)
+            pending = Pending(report)
+        here.wait_stream(self.stream)
+        return pending
+
+    def _compute(self, chunks: Sequence[Chunk]) -> Tensor:
+        """All of the update; the report is one vector."""
+        parts, settings = self.parts, self.parts.settings
+        parts.optimizer.zero_grad(set_to_none=True)
+        with unattended():
+            loss, count = accumulate(parts, chunks)
+        count = count.float() if count.is_cuda else loss.new_full((), float(count))
+        self.rate.copy_(self.base if parts.usual_tokens is None else self.base * (count / parts.usual_tokens))
+        parts.scaler.unscale_(parts.optimizer)
+        norm, clipped, norms = parts.clipping.clip(settings.clip_norm, settings.clip_value)
+        self._step(loss, norm)
+        header = torch.stack([loss.float(), count, norm.float(), clipped.float(), self.rate, self.failed])
+        return torch.cat([header, norms.float()])
+
+    def _step(self, loss: Tensor, norm: Tensor) -> None:
+        """The optimiser's step, skipped on the device where a number is not finite."""
+        optimizer, scaler = self.parts.optimizer, self.parts.scaler
+        finite = loss.isfinite() if scaler.is_enabled() else loss.isfinite() & norm.isfinite()
+        self.failed.copy_(torch.maximum(self.failed, (~finite).float()))
+        if scaler.is_enabled():  # it skips by itself, and lowers its scale
+            scaler.step(optimizer)
+            scaler.update()
+            return
+        skip = vars(optimizer)  # as GradScaler tells torch's fused optimisers
+        skip["grad_scale"], skip["found_inf"] = None, self.failed
+        optimizer.step()
+        del skip["grad_scale"], skip["found_inf"]
+
+
+class Pending:
+    """An update on its way: the copy of its report waits for it in the background."""
+
+    def __init__(self, report: Tensor) -> None:
+        self._host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
+        self._host.copy_(report, non_blocking=True)
+        self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
+        self._done.record(torch.cuda.current_stream(report.device))
+
+    def read(self) -> Numbers:
+        self._done.synchronize()
+        loss, count, norm, clipped, lr, failed = self._host[:HEADER].tolist()
+        return Numbers(loss, round(count), norm, bool(clipped), lr, bool(failed), self._host[HEADER:])
+
+
+def make_update(parts: Parts, graph: GraphChoice) -> HostUpdate | DeviceUpdate:
+    """The way to update that the device and the optimiser allow."""
+    if updates_on_device(parts.optimizer):
+        return DeviceUpdate(parts, graph)
+    return HostUpdate(parts)
