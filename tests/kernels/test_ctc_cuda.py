@@ -17,7 +17,7 @@ from tests.kernels.pairs import pairwise
 from tests.kernels.simulator import HERE, OUTCOMES, gcc
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
-from unrolled.kernels.ctc import reference
+from unrolled.kernels.ctc.alignment import align
 from unrolled.kernels.ctc.cuda import constants, engine, plan
 from unrolled.kernels.ctc.cuda.arguments import INTEGERS, POINTERS, CTCArguments
 from unrolled.kernels.cuda import compiler, launch
@@ -210,7 +210,7 @@ def test_alignments_are_the_references(longest: int, steps: int, simulated: Call
     for row in range(5):
         frames, length = int(job.input_lengths[row]), int(job.target_lengths[row])
         frame_scores, target = job.log_probs[row, :frames].double(), job.targets[row, :length]
-        score, path = reference.align(frame_scores, target, job.blank)
+        score, path = align(frame_scores.tolist(), target.tolist(), job.blank)
         assert scores[row].item() == pytest.approx(score, rel=1e-12)
         if score > -torch.inf:
             assert paths[row, :frames].tolist() == path

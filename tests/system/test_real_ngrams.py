@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from unrolled.kernels.native_module import NATIVE
 from unrolled.search import NGram
-from unrolled.search.ngram.native import NATIVE
 
 
 @pytest.mark.skipif("UNROLLED_DATA" not in os.environ, reason="UNROLLED_DATA is not set")

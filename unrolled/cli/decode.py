@@ -12,9 +12,8 @@ import typer
 from unrolled.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from unrolled.search import Decoded, Decoder
+    from unrolled.search.ctc.posteriors import Frames
 
 Errors = Callable[[Sequence[Any]], Mapping[str, float]]
 """The error rates of the best readings, by name."""
@@ -172,7 +171,7 @@ def _check_words(words: WordOptions, search: BeamOptions, tune: bool) -> None:
     )
 
 
-def _log_probs(arrays: Sequence[Any], kind: str, columns: int | None) -> list[Tensor]:
+def _log_probs(arrays: Sequence[Any], kind: str, columns: int | None) -> list[Frames]:
     from unrolled.search.ctc.posteriors import as_log_probs
 
     return [
@@ -182,7 +181,7 @@ def _log_probs(arrays: Sequence[Any], kind: str, columns: int | None) -> list[Te
 
 
 def _decoder(
-    names: Sequence[str], labels: LabelOptions, words: WordOptions, search: BeamOptions, frames: Sequence[Tensor]
+    names: Sequence[str], labels: LabelOptions, words: WordOptions, search: BeamOptions, frames: Sequence[Frames]
 ) -> Decoder:
     from unrolled.search.ctc.files import decoder_from_files
 
@@ -226,7 +225,7 @@ def errors_of(decoder: Decoder, texts: Sequence[str], asked: Any = None) -> Erro
 
 
 def _tune(
-    decoder: Decoder, frames: Sequence[Tensor], errors: Errors, lm_weight: float | None, word_bonus: float | None
+    decoder: Decoder, frames: Sequence[Frames], errors: Errors, lm_weight: float | None, word_bonus: float | None
 ) -> None:
     """Set the weights with the fewest errors, and print them."""
     from unrolled.search.ctc.tuning import tune

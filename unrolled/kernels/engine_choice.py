@@ -10,6 +10,7 @@ from unrolled.errors import UserError, unknown_name
 
 NOT_BUILT: dict[str, str] = {}
 """Engines missing in this installation: name → reason."""
+NO_COMPILER = "no C++ compiler was found when it was installed"
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,18 @@ class Choice:
         return f"{self.engine}: {self.reason}"
 
 
+def not_built(engine: str, reason: str = NO_COMPILER) -> UserError:
+    """The error of an engine that this installation lacks."""
+    return UserError(
+        f"The engine {engine!r} is not built in this installation: {reason}.",
+        "Install a C++20 compiler and reinstall unrolled, or use backend='auto'.",
+    )
+
+
 def known_engine(engines: Mapping[str, ModuleType], backend: str) -> str:
     """The name of one of `engines` or "auto"; anything else is an error."""
     if backend in NOT_BUILT:
-        raise UserError(
-            f"The engine {backend!r} is not built in this installation: {NOT_BUILT[backend]}.",
-            "Install a C++20 compiler and reinstall unrolled, or use backend='auto'.",
-        )
+        raise not_built(backend, NOT_BUILT[backend])
     if backend != "auto" and backend not in engines:
         raise unknown_name("engine", backend, ["auto", *engines])
     return backend

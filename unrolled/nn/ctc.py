@@ -14,6 +14,7 @@ from torch import Tensor
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES
 from unrolled.kernels.ctc import reference
+from unrolled.kernels.ctc.alignment import align, align_native, spans_of
 from unrolled.kernels.ctc.cuda import engine as cuda
 from unrolled.kernels.ctc.reference import CTCJob
 
@@ -144,9 +145,8 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
             f"No path of {len(log_probs)} frames reads as the target of {len(labels)} labels.",
             "A target needs a frame for each label, a blank between equal labels, and probabilities above 0.",
         )
-    spans = [(path.index(2 * j + 1), len(path) - path[::-1].index(2 * j + 1)) for j in range(len(labels))]
     shown = [int(labels[s // 2]) if s % 2 else blank for s in path]
-    return Alignment(score, shown, spans)
+    return Alignment(score, shown, spans_of(path, len(labels)))
 
 
 def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0) -> Tensor:
@@ -342,11 +342,8 @@ def _gpu_align(frames: Tensor, labels: Tensor, blank: int) -> tuple[float, list[
 
 def _host_align(engine: str, job: CTCJob) -> tuple[float, list[int]]:
     if engine != "native":
-        return reference.align(job.log_probs[0].double(), job.targets, job.blank)
-    from unrolled.kernels.ctc.native_ops import ctc_align as native_align
-
-    score, states = native_align(job.log_probs[0].float(), job.targets, job.blank)
-    return score, states.tolist()
+        return align(job.log_probs[0].double().tolist(), job.targets.tolist(), job.blank)
+    return align_native(job.log_probs[0].float().numpy(), job.targets.tolist(), job.blank)
 
 
 def _choose(backend: str, log_probs: Tensor, longest: int) -> str:

@@ -1,7 +1,12 @@
 """Turning a model's distributions into text: `tokens/` steps a model, `ctc/` reads a matrix of posteriors.
 
-`scorers/` add to the scores of both, `ngram/` are language models.
+`scorers/` add to the scores of both, `ngram/` are language models. None of them needs torch, except `score_targets`.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from unrolled.search.ctc import Decoded, Decoder, DecoderStream, Word, best_path, decode, prefix_search
 from unrolled.search.lexicon import Lexicon, WordModel, WordTokens, WordWeights, WrittenWord
@@ -15,9 +20,11 @@ from unrolled.search.tokens.beam import Beam, beam_search
 from unrolled.search.tokens.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
 from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Hypothesis
 from unrolled.search.tokens.sampling import Sampling
-from unrolled.search.tokens.scoring import score_targets
 from unrolled.search.tokens.stop_strings import StopStrings
 from unrolled.search.tokens.token_model import PrefillModel, Rows, Shared, TokenModel, TokenStep, reorder, select
+
+if TYPE_CHECKING:
+    from unrolled.search.tokens.scoring import score_targets
 
 __all__ = [
     "Beam",
@@ -70,3 +77,9 @@ __all__ = [
     "score_targets",
     "select",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "score_targets":
+        return importlib.import_module("unrolled.search.tokens.scoring").score_targets
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from unrolled.errors import UserError
+from unrolled.search.arrays import Array, arrays_of
 from unrolled.search.scorers.repeats import NoRepeats
 from unrolled.search.scorers.scorer import Scorer
 from unrolled.search.tokens.token_model import is_whole
@@ -58,35 +58,35 @@ class Limits:
         return [*([NoRepeats(self.no_repeat_ngram, vocabulary)] if self.no_repeat_ngram else []), *self.scorers]
 
     def blocked(
-        self, rows: Sequence[int], times: Sequence[int], vocabulary: int, device: torch.device, masked: Tensor | None
-    ) -> Tensor:
+        self, rows: Sequence[int], times: Sequence[int], vocabulary: int, arrays: Any, masked: Array | None
+    ) -> Array:
         """True at tokens that rows may not write next after `times` tokens each: (B, V), or (1, V) for all alike.
 
-        `masked` are the scorers' own. A prefix comes before every other limit.
+        `arrays` makes the mask, and `masked` are the scorers' own. A prefix comes before every other limit.
         """
-        blocked = torch.zeros(1, vocabulary, dtype=torch.bool, device=device)
+        blocked = arrays.zeros((1, vocabulary), "bool")
         blocked[:, list(self.forbidden)] = True
         early = [time < self.min_tokens for time in times]
         if self.end is not None and any(early):
-            blocked = blocked if all(early) else blocked.repeat(len(rows), 1)
-            blocked[:, self.end] |= torch.tensor([True] if all(early) else early, device=device)
+            blocked = blocked if all(early) else arrays.cat([blocked] * len(rows), 0)
+            blocked[:, self.end] |= arrays.tensor([True] if all(early) else early)
         blocked = blocked if masked is None else blocked | masked
         if self.prefixes is not None:
             begun = [self.prefixes[row][time : time + 1] for row, time in zip(rows, times, strict=True)]
             if any(begun):
-                must = torch.tensor([token[0] if token else -1 for token in begun], device=device)[:, None]
-                blocked = torch.where(must >= 0, torch.arange(vocabulary, device=device) != must, blocked)
+                must = arrays.tensor([token[0] if token else -1 for token in begun])[:, None]
+                blocked = arrays.where(must >= 0, arrays.arange(vocabulary) != must, blocked)
         return blocked
 
-    def lifted(self, added: Tensor | None, rows: Sequence[int], times: Sequence[int]) -> Tensor | None:
+    def lifted(self, added: Array | None, rows: Sequence[int], times: Sequence[int]) -> Array | None:
         """Scores (B or 1, V) that scorers add; 0 in place of -inf for rows inside their prefix: it is written."""
         if added is None or self.prefixes is None:
             return added
         inside = [time < len(self.prefixes[row]) for row, time in zip(rows, times, strict=True)]
         if not any(inside):
             return added
-        must = torch.tensor(inside, device=added.device)[:, None]
-        return torch.where(must & (added == -torch.inf), 0.0, added)
+        arrays = arrays_of(added)
+        return arrays.masked_fill(added, arrays.tensor(inside)[:, None] & (added == -math.inf), 0.0)
 
     def check_ids(self, vocabulary: int, **others: int) -> None:
         """Refuses tokens outside the vocabulary, whose size is known after the model's first step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unrolled.search.ngram.native import NATIVE
+from unrolled.kernels.native_module import NATIVE
 
 needs_native = pytest.mark.skipif(NATIVE is None, reason="the C++ core is not built")
 ENGINES = [pytest.param("native", marks=needs_native), "reference"]

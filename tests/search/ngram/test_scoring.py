@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.search.ngram.engines import ENGINES, needs_native
 from unrolled.errors import UserError
+from unrolled.kernels.native_module import NATIVE
 from unrolled.search import NGram
-from unrolled.search.ngram.native import NATIVE, NativeNGram
+from unrolled.search.ngram.native import NativeNGram
 from unrolled.search.ngram.plain import PlainNGram
 
 LN10 = math.log(10)

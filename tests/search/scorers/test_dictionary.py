@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -197,7 +198,7 @@ def test_dog_bites_man(share_ends: bool) -> None:
 
 def allowed_by(scorer: DictionaryScorer, state: Any) -> list[int]:
     """The tokens that may follow a single hypothesis."""
-    found: list[int] = (scorer.scores(state)[0] > -math.inf).nonzero().flatten().tolist()
+    found: list[int] = np.flatnonzero(scorer.scores(state)[0] > -math.inf).tolist()
     return found
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Batch:
     @property
     def mask(self) -> Tensor:
         """(B, T), True where a step is real."""
+        import torch
+
         rows, steps = self.inputs.shape[:2]
         if self.lengths is None:
             return torch.ones(rows, steps, dtype=torch.bool, device=self.inputs.device)
@@ -40,7 +44,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch on a device; host memory is pinned by whoever wants copies to overlap."""
-        moved = {k: v.to(device, non_blocking=True) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        moved = {k: v.to(device, non_blocking=True) for k, v in vars(self).items() if hasattr(v, "to")}
         more = {k: v.to(device, non_blocking=True) for k, v in self.more.items()}
         return replace(self, **moved, more=more)
 
@@ -65,6 +69,8 @@ class Batch:
 
         `timed` are the entries of `more` with a value for each step, (B, T, …); targets belong to whole rows and stay.
         """
+        import torch
+
         places = starts[:, None] + torch.arange(steps, device=self.inputs.device)  # (B, steps)
         places = places.clamp(max=self.inputs.shape[1] - 1)
         rows = torch.arange(len(places), device=self.inputs.device)[:, None]
@@ -87,6 +93,8 @@ class Batch:
 
 def join(batches: Sequence[Batch]) -> Batch:
     """Consecutive batches of one stream as one, longer in time, with all fields; rows must be full."""
+    import torch
+
     names = set(batches[0].more)
     for batch in batches:
         batch._check_timed("joined")
@@ -111,6 +119,8 @@ def join(batches: Sequence[Batch]) -> Batch:
 
 def _resets(batch: Batch) -> Tensor:
     """The batch's resets for every step, (B, T)."""
+    import torch
+
     rows, steps = batch.inputs.shape[:2]
     full = torch.zeros(rows, steps, dtype=torch.bool, device=batch.inputs.device)
     if batch.resets is None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
@@ -69,6 +68,8 @@ class RaggedWindows:
         return self._length
 
     def __getitem__(self, index: int) -> Batch:
+        import torch
+
         parts: list[FrameSequence | None] = []
         resets = torch.zeros(len(self._pieces_of_row), dtype=torch.bool)
         for row, plan in enumerate(self._plan):

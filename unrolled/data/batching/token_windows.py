@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
@@ -47,6 +46,8 @@ class ContiguousWindows:
         return len(self._cuts) - 1
 
     def __getitem__(self, index: int) -> Batch:
+        import torch
+
         begin, end = int(self._cuts[index]), int(self._cuts[index + 1])
         targets = torch.from_numpy(self._table[:, begin:end].astype(np.int64))
         before = self._before() if begin == 0 else self._table[:, begin - 1 : begin]  # (B, 1)
@@ -107,6 +108,8 @@ class ShuffledWindows:
         return self._count // self.rows
 
     def __getitem__(self, index: int) -> Batch:
+        import torch
+
         begins: list[int] = self._begins[index * self.rows : (index + 1) * self.rows].tolist()
         targets = np.stack([self._ids[begin : begin + self.steps] for begin in begins]).astype(np.int64)
         before = np.array([self._ids[begin - 1] if begin else self.start for begin in begins], dtype=np.int64)

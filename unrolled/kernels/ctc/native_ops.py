@@ -1,4 +1,4 @@
-"""The CTC loss of the native engine as a torch operator, and its alignment. Everything is float32 on the CPU."""
+"""The CTC loss of the native engine as a torch operator. Everything is float32 on the CPU."""
 
 from __future__ import annotations
 
@@ -59,14 +59,3 @@ ctc = NativeOperator(
         fake_gradient=lambda inputs, name: inputs.log_probs.new_empty(inputs.log_probs.shape),
     )
 )
-
-
-def ctc_align(log_probs: Tensor, target: Tensor, blank: int) -> tuple[float, Tensor]:
-    """The most likely path's log-probability, and its state at each frame (T,): 2j + 1 is label j, 2j a blank."""
-    log_probs = log_probs.contiguous()
-    steps, labels = log_probs.shape
-    path = torch.empty(steps, dtype=torch.int32)
-    score: float = _native.ctc_align(
-        log_probs.data_ptr(), steps, labels, labels, blank, target.data_ptr(), len(target), path.data_ptr()
-    )
-    return score, path

@@ -5,7 +5,6 @@ The states z of a target are a blank, its first label, a blank, its second label
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -86,27 +85,6 @@ def _states(job: CTCJob) -> tuple[Tensor, Tensor]:
     skips = torch.zeros_like(states, dtype=torch.bool)
     skips[:, 2:] = (states[:, 2:] != states[:, :-2]) & (states[:, 2:] != job.blank)
     return states, skips
-
-
-def align(log_probs: Tensor, target: Tensor, blank: int) -> tuple[float, list[int]]:
-    """The best path's log-probability and its states, step by step."""
-    x, labels = log_probs.tolist(), target.tolist()
-    states = [labels[s // 2] if s % 2 else blank for s in range(2 * len(labels) + 1)]
-    score = [0.0] + [-math.inf] * (len(states) - 1)  # before the first frame
-    came: list[list[int]] = []
-    for frame in x:
-        moves = []
-        for s, label in enumerate(states):
-            ways = [0] + ([1] if s >= 1 else []) + ([2] if s % 2 and s >= 3 and label != states[s - 2] else [])
-            moves.append(max(ways, key=lambda way: (score[s - way], -way)))
-        score = [score[s - move] + frame[states[s]] for s, move in enumerate(moves)]
-        came.append(moves)
-    s = max({len(states) - 1, max(len(states) - 2, 0)}, key=lambda s: (score[s], s))
-    found, path = score[s], []
-    for moves in reversed(came):
-        path.append(s)
-        s -= moves[s]
-    return found, path[::-1]
 
 
 def not_finite(job: CTCJob) -> UserError:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from unrolled.cells import AnyCell, ScanTrace, State
 from unrolled.errors import UserError
-from unrolled.kernels.engine_choice import NOT_BUILT, Choice, choose_of, known_engine
+from unrolled.kernels.engine_choice import NO_COMPILER, NOT_BUILT, Choice, choose_of, known_engine
 from unrolled.kernels.lengths import real_steps
 from unrolled.kernels.recurrence import reference, torch_engine
 from unrolled.kernels.recurrence.cuda import engine as cuda
@@ -25,7 +25,7 @@ try:
     from unrolled.kernels.recurrence import native
 except ImportError as error:
     missing = error.name == "unrolled.kernels._native"
-    NOT_BUILT["native"] = "no C++ compiler was found when it was installed" if missing else str(error)
+    NOT_BUILT["native"] = NO_COMPILER if missing else str(error)
 else:
     ENGINES = {"native": native, **ENGINES}
 

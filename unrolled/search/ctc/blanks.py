@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
 
@@ -36,7 +36,9 @@ def find_blank(labels: Sequence[str]) -> int | None:
     return 0 if labels and labels[0] in FIRST_ONLY else None
 
 
-def chosen_blank(labels: Sequence[str], posteriors: Iterable[Tensor] | None = None, *, always_say: bool = False) -> int:
+def chosen_blank(
+    labels: Sequence[str], posteriors: Iterable[NDArray[np.float32]] | None = None, *, always_say: bool = False
+) -> int:
     """The blank's column; it is said where it is not the first label by name, or always.
 
     Where no label has the name of a blank, the first one is taken, as long as the posteriors agree: the blank is the
@@ -60,12 +62,12 @@ def chosen_blank(labels: Sequence[str], posteriors: Iterable[Tensor] | None = No
     return 0
 
 
-def _commonest(posteriors: Iterable[Tensor], labels: int) -> int | None:
+def _commonest(posteriors: Iterable[NDArray[np.float32]], labels: int) -> int | None:
     """The label that is the likeliest one of the most frames; of equals the first, None without frames."""
-    counts = torch.zeros(labels, dtype=torch.int64)
+    counts = np.zeros(labels, dtype=np.int64)
     for frames in posteriors:
-        if frames.dim() == 2 and frames.shape[1] == labels and len(frames):
-            counts += torch.bincount(frames.argmax(1), minlength=labels)
+        if frames.ndim == 2 and frames.shape[1] == labels and len(frames):
+            counts += np.bincount(frames.argmax(1), minlength=labels)
     return int(counts.argmax()) if int(counts.sum()) else None
 
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from unrolled.search.arrays import Array, arrays_of
 from unrolled.search.ctc.decoded import Decoded
 
 Grid = NDArray[np.float64]
 
 
 def with_confidences(
-    found: Decoded, log_probs: Tensor, blank: int, separator: int | None = None, doubles: bool = False
+    found: Decoded, log_probs: Array, blank: int, separator: int | None = None, doubles: bool = False
 ) -> Decoded:
     """The same reading, each word with its confidence."""
     rated = word_confidences(found, log_probs, blank, separator, doubles)
@@ -25,7 +25,7 @@ def with_confidences(
 
 
 def word_confidences(
-    found: Decoded, log_probs: Tensor, blank: int, separator: int | None = None, doubles: bool = False
+    found: Decoded, log_probs: Array, blank: int, separator: int | None = None, doubles: bool = False
 ) -> list[float]:
     """A number from 0 to 1 for each word of a reading of (T, V) log-probabilities.
 
@@ -42,7 +42,7 @@ def word_confidences(
 def label_confidences(
     words: Sequence[tuple[str, int, int]],
     found: Decoded,
-    log_probs: Tensor,
+    log_probs: Array,
     blank: int,
     separator: int | None,
     doubles: bool = False,
@@ -56,7 +56,8 @@ def label_confidences(
         begins = int(ends[first - 1]) if first else 0
         stops = int(starts[last + 1]) if last + 1 < len(spelt) else len(log_probs)
         jobs.append((begins, stops, [found.labels[i] for i in spelt[first : last + 1]]))
-    return _read_probabilities(jobs, log_probs.double().numpy(), blank, separator, doubles) if jobs else []
+    grid: Grid = arrays_of(log_probs).host(log_probs).astype(np.float64)
+    return _read_probabilities(jobs, grid, blank, separator, doubles) if jobs else []
 
 
 def _read_probabilities(

@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from typing import Any, cast
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from unrolled.errors import UserError
-from unrolled.nn.checks import check_options
+from unrolled.errors import UnknownOption, UserError
+from unrolled.kernels.native_module import NATIVE, threads
 from unrolled.search.ctc.blanks import NO_BLANK, chosen_blank
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.decoded import Decoded, Word
@@ -45,7 +44,7 @@ class Decoder:
     - `symbols`: labels are written with spaces between; none: if they have several letters, as phones have.
     - the rest: see `SearchOptions`.
 
-    >>> frames = torch.tensor([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])  # reads "ab"
+    >>> frames = np.array([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])  # reads "ab"
     >>> decoder = Decoder(["-", "a", "b"], ["ba", "bb"])
     >>> decoder.decode(frames, kind="probs")[0].words
     [Word(text='bb', start=0, end=3, known=True, confidence=None)]
@@ -64,7 +63,9 @@ class Decoder:
         symbols: bool | None = None,
         **options: Any,
     ) -> None:
-        check_options("Decoder", {name: value for name, value in options.items() if name not in OPTIONS}, OPTIONS)
+        for name in options:
+            if name not in OPTIONS:
+                raise UnknownOption("Decoder", name, OPTIONS)
         self.labels = list(labels)
         self.options = SearchOptions(**options)
         shares_ends = isinstance(lexicon, Lexicon) and lexicon.share_ends
@@ -89,10 +90,10 @@ class Decoder:
             return len(self.labels)
         return chosen_blank(self.labels) if given is None else self._column("blank", given)
 
-    def _frames(self, posteriors: Any, kind: str, name: str = "posteriors") -> Tensor:
+    def _frames(self, posteriors: Any, kind: str, name: str = "posteriors") -> NDArray[np.float32]:
         """Log-probabilities (T, V); without a blank (T, V + 1), with one that never occurs."""
         frames = as_log_probs(posteriors, kind, len(self.labels), name)
-        return F.pad(frames, (0, 1), value=-torch.inf) if self.doubles else frames
+        return np.pad(frames, ((0, 0), (0, 1)), constant_values=-np.inf) if self.doubles else frames
 
     def _column(self, name: str, given: int | str) -> int:
         if isinstance(given, str):
@@ -133,10 +134,10 @@ class Decoder:
 
     def decode_batch(
         self,
-        posteriors: Tensor | Sequence[Any],
+        posteriors: Any,
         n_best: int = 1,
         *,
-        lengths: Sequence[int] | Tensor | None = None,
+        lengths: Sequence[int] | Any | None = None,
         lexicon: Lexicon | Iterable[str] | None = None,
         kind: str = "log_probs",
         confidence: bool = False,
@@ -154,22 +155,20 @@ class Decoder:
         check_limits(self.options.beam, n_best, self.options.margin)
         chosen = self.lexicon if lexicon is None else self._checked_lexicon(lexicon)
         if chosen is None:
-            with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # the search itself runs without the GIL
+            with ThreadPoolExecutor(threads()) as pool:  # the search itself runs without the GIL
                 spelt = list(pool.map(lambda one: self._spell(one, n_best), frames))
             return self._rated(spelt, frames) if confidence else spelt
         streams = [DecoderStream(self, chosen, n_best) for _ in frames]
         if self.backend == "native":
-            from unrolled.kernels import _native
-
-            places = [(one.data_ptr(), *one.shape) for one in frames]
-            _native.feed_all([stream.search for stream in streams], places, torch.get_num_threads())
+            places = [(one.ctypes.data, *one.shape) for one in frames]
+            NATIVE.feed_all([stream.search for stream in streams], places, threads())
         else:
             for stream, one in zip(streams, frames, strict=True):
-                stream.search.feed(one.double().tolist())
+                stream.search.feed(one.tolist())
         found = [stream.best(n_best) for stream in streams]
         return self._rated(found, frames) if confidence else found
 
-    def _rated(self, found: Sequence[Sequence[Decoded]], frames: Sequence[Tensor]) -> list[list[Decoded]]:
+    def _rated(self, found: Sequence[Sequence[Decoded]], frames: Sequence[NDArray[np.float32]]) -> list[list[Decoded]]:
         return [
             [with_confidences(one, log_probs, self.blank, self.separator, self.doubles) for one in readings]
             for readings, log_probs in zip(found, frames, strict=True)
@@ -182,7 +181,7 @@ class Decoder:
             raise UserError("A stream needs a lexicon.", "Give the decoder one, or decode whole matrices.")
         return DecoderStream(self, chosen, n_best)
 
-    def _spell(self, log_probs: Tensor, n_best: int) -> list[Decoded]:
+    def _spell(self, log_probs: NDArray[np.float32], n_best: int) -> list[Decoded]:
         """Without a lexicon: labels, and the words that separators leave between them."""
         options = self.options
         found = prefix_search(
@@ -227,9 +226,9 @@ class DecoderStream:
         """Reads some more frames, (T, V)."""
         frames = self._decoder._frames(posteriors, kind)
         if self._decoder.backend == "native":
-            self.search.feed(frames.data_ptr(), *frames.shape)
+            self.search.feed(frames.ctypes.data, *frames.shape)
         else:
-            self.search.feed(frames.double().tolist())
+            self.search.feed(frames.tolist())
 
     def best(self, n_best: int = 1) -> list[Decoded]:
         """The best readings of what was fed, as if it had ended."""
@@ -250,9 +249,7 @@ class DecoderStream:
 
 
 def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool, margin: float) -> Any:
-    from unrolled.kernels import _native
-
-    given, options = decoder.options, _native.DictionaryOptions()
+    given, options = decoder.options, NATIVE.DictionaryOptions()
     options.labels, options.blank = len(decoder.labels) + decoder.doubles, decoder.blank
     options.doubles = decoder.doubles
     options.separator = -1 if decoder.separator is None else decoder.separator
@@ -260,7 +257,7 @@ def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool, margin: 
     options.sum, options.recombine, options.look_ahead = given.merge == "sum", recombine, given.look_ahead
     options.lm_weight, options.word_bonus = given.lm_weight, given.word_bonus
     options.unknown_penalty = -math.inf if given.unknown_penalty is None else given.unknown_penalty
-    return _native.DictionarySearch(lexicon.native(cast(NGram | None, decoder.lm)), options)
+    return NATIVE.DictionarySearch(lexicon.native(cast(NGram | None, decoder.lm)), options)
 
 
 def decode(
@@ -275,7 +272,7 @@ def decode(
 ) -> list[Decoded]:
     """The best readings of (T, V) posteriors: `Decoder(labels, lexicon, lm, **options).decode(posteriors)`.
 
-    >>> frames = torch.tensor([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])
+    >>> frames = np.array([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])
     >>> decode(frames, ["-", "a", "b"], kind="probs")[0].text
     'ab'
     """

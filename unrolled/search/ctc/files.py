@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
@@ -98,7 +98,7 @@ def decoder_from_files(
     lexicon: str | Path | None = None,
     lm: str | Path | None = None,
     *,
-    posteriors: Iterable[Tensor] | None = None,
+    posteriors: Iterable[NDArray[np.float32]] | None = None,
     blank: str | None = None,
     separator: str | None = "auto",
     skip_unspellable: bool = False,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+import numpy as np
 
+from unrolled.search.arrays import host_arrays
 from unrolled.search.scorers.scorer import Scorer, Scorers
 
 Labels = tuple[int, ...]
@@ -16,7 +18,8 @@ class LabelScores:
     """Scores that scorers add to label sequences; labels are columns of the posteriors, without blanks."""
 
     def __init__(self, scorers: Sequence[Scorer], labels: int) -> None:
-        self.scorers, self.labels = Scorers(scorers, torch.device("cpu")), labels
+        self.arrays, self.labels = host_arrays(), labels
+        self.scorers = Scorers(scorers, self.arrays)
         self._states: dict[Labels, Any] = {(): self.scorers.initial(1)}
         self._totals: dict[Labels, float] = {(): 0.0}
         self._next: dict[Labels, list[float]] = {}
@@ -25,8 +28,8 @@ class LabelScores:
         """The score of one more label."""
         if labels not in self._next:
             added, masked = self.scorers.next_scores(self._state(labels), 1, self.labels)
-            scores = torch.zeros(1, self.labels) if added is None else added
-            scores = scores if masked is None else scores.masked_fill(masked, -torch.inf)
+            scores = self.arrays.zeros((1, self.labels), "float32") if added is None else added
+            scores = scores if masked is None else self.arrays.masked_fill(scores, masked, -math.inf)
             self._next[labels] = scores[0].tolist()
         return self._next[labels][label]
 
@@ -38,9 +41,9 @@ class LabelScores:
 
     def final(self, labels: Labels, score: float) -> float:
         """The score of a whole sequence, from its score so far."""
-        return float(self.scorers.final(self._state(labels), torch.tensor([score], dtype=torch.float64))[0])
+        return float(self.scorers.final(self._state(labels), self.arrays.moved(np.array([score])))[0])
 
     def _state(self, labels: Labels) -> Any:
         if labels not in self._states:
-            self._states[labels] = self.scorers.advance(self._state(labels[:-1]), torch.tensor([labels[-1]]))
+            self._states[labels] = self.scorers.advance(self._state(labels[:-1]), self.arrays.tensor([labels[-1]]))
         return self._states[labels]

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note, unknown_name
-from unrolled.kernels import ENGINES
-from unrolled.nn.ctc import ctc_align
+from unrolled.kernels.ctc.alignment import align, align_native, spans_of
+from unrolled.kernels.native_module import NATIVE
 from unrolled.search.ctc.decoded import Decoded
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.posteriors import as_log_probs
@@ -32,7 +33,8 @@ def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Decod
     """
     log_probs = as_log_probs(posteriors, kind)
     check_blank(blank, log_probs.shape[1])
-    scores, path = log_probs.max(1)
+    path = log_probs.argmax(1)
+    scores = np.take_along_axis(log_probs, path[:, None], 1)
     labels, spans, frame = [], [], 0
     for label, group in itertools.groupby(path.tolist()):
         length = len(list(group))
@@ -40,7 +42,7 @@ def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Decod
             labels.append(label)
             spans.append((frame, frame + length))
         frame += length
-    return Decoded(float(scores.double().sum()), labels, spans)
+    return Decoded(float(scores.astype(np.float64).sum()), labels, spans)
 
 
 def prefix_search(
@@ -77,23 +79,25 @@ def prefix_search(
         found = _native_search(log_probs, beam, blank, merge == "sum", limit, n_best)
     else:
         extra = LabelScores(scorers, log_probs.shape[1]) if scorers else None
-        frames = log_probs.double().tolist()
+        frames = log_probs.tolist()
         found = plain_prefix_search(frames, beam, blank, merge == "sum", limit, extra=extra)[:n_best]
     return [Decoded(score, list(labels), _spans(log_probs, labels, blank)) for score, labels in found]
 
 
-def _spans(log_probs: Tensor, labels: Sequence[int], blank: int) -> list[tuple[int, int]]:
-    return ctc_align(log_probs, labels, blank).spans if labels else []
+def _spans(log_probs: NDArray[np.float32], labels: Sequence[int], blank: int) -> list[tuple[int, int]]:
+    if not labels:
+        return []
+    _, path = align(log_probs.tolist(), labels, blank) if NATIVE is None else align_native(log_probs, labels, blank)
+    return spans_of(path, len(labels))
 
 
 def _native_search(
-    log_probs: Tensor, beam: int, blank: int, add: bool, margin: float, n_best: int
+    log_probs: NDArray[np.float32], beam: int, blank: int, add: bool, margin: float, n_best: int
 ) -> list[tuple[float, list[int]]]:
-    from unrolled.kernels import _native
-
-    search = _native.PrefixSearch(log_probs.shape[1], blank, beam, margin, add)
-    search.feed(log_probs.data_ptr(), *log_probs.shape)
-    return search.best(n_best)
+    search = NATIVE.PrefixSearch(log_probs.shape[1], blank, beam, margin, add)
+    search.feed(log_probs.ctypes.data, *log_probs.shape)
+    found: list[tuple[float, list[int]]] = search.best(n_best)
+    return found
 
 
 def plain_prefix_search(
@@ -170,9 +174,9 @@ def choose_backend(
         if backend == "auto":
             note(f"{python} in the Python search, which is slower than the C++ one.")
         return "reference"
-    if backend == "native" and "native" not in ENGINES:
+    if backend == "native" and NATIVE is None:
         raise UserError("The backend 'native' was not built.", "Use backend='auto'.")
-    return "native" if backend != "reference" and "native" in ENGINES else "reference"
+    return "native" if backend != "reference" and NATIVE is not None else "reference"
 
 
 def check_blank(blank: int, labels: int) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from unrolled.errors import UserError, note
+from unrolled.kernels.native_module import NATIVE
 from unrolled.search.lexicon.graph import SpellingGraph
 from unrolled.search.ngram import NGram
 from unrolled.text.files import utf8_lines
@@ -147,21 +148,16 @@ class Lexicon:
         if self.share_ends:
             raise UserError("A lexicon that shares word ends is for the Python search.", "Use backend='reference'.")
         if self._native is None or self._native[0] is not lm:
-            from unrolled.kernels import _native
-
-            model = None if lm is None else _native.ngram_word_model(lm.native)
-            self._native = (lm, _native.make_dictionary(self._native_tree, model, self.words))
+            model = None if lm is None else NATIVE.ngram_word_model(lm.native)
+            self._native = (lm, NATIVE.make_dictionary(self._native_tree, model, self.words))
         return self._native[1]
 
     @functools.cached_property
     def _native_tree(self) -> Any:
-        from unrolled.kernels import _native
-
-        lengths = torch.tensor([len(ids) for _, ids in self._spellings])
-        starts = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-        flat = torch.tensor([label for _, ids in self._spellings for label in ids], dtype=torch.int32)
-        words = torch.tensor([word for word, _ in self._spellings], dtype=torch.int32)
-        return _native.make_lexicon(flat.data_ptr(), starts.data_ptr(), words.data_ptr(), len(words))
+        starts = np.cumsum([0, *(len(ids) for _, ids in self._spellings)], dtype=np.int64)
+        flat = np.array([label for _, ids in self._spellings for label in ids], dtype=np.int32)
+        words = np.array([word for word, _ in self._spellings], dtype=np.int32)
+        return NATIVE.make_lexicon(flat.ctypes.data, starts.ctypes.data, words.ctypes.data, len(words))
 
 
 def _pairs(words: Iterable[str] | Mapping[str, Sequence[Spelling]]) -> Iterator[tuple[str, Spelling]]:

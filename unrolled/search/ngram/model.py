@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels import check_engine
+from unrolled.kernels.engine_choice import not_built
+from unrolled.kernels.native_module import NATIVE
 from unrolled.search.ngram import arpa
 from unrolled.search.ngram.mixing import check_weights, fit_weights, mix_plain
-from unrolled.search.ngram.native import NATIVE, NativeNGram
+from unrolled.search.ngram.native import NativeNGram
 from unrolled.search.ngram.plain import END, UNKNOWN, Entry, PlainNGram, words_of
 from unrolled.search.ngram.texts import Text, name_of, read_lines
 from unrolled.search.ngram.training import (
@@ -305,6 +306,6 @@ def picked(backend: str) -> str:
     """The engine for n-gram models: native where it was built, else reference."""
     if backend not in ("auto", "native", "reference"):
         raise unknown_name("engine", backend, ["auto", "native", "reference"])
-    if check_engine(backend) == "auto":
-        return "native" if NATIVE is not None else "reference"
-    return backend
+    if backend == "native" and NATIVE is None:
+        raise not_built(backend)
+    return "reference" if NATIVE is None else "native" if backend == "auto" else backend

@@ -9,12 +9,6 @@ import numpy as np
 
 from unrolled.search.ngram.plain import Entry, TextScores
 
-NATIVE: Any
-try:
-    from unrolled.kernels import _native as NATIVE
-except ImportError:
-    NATIVE = None
-
 
 class NativeNGram:
     """A C++ model behind PlainNGram's methods. Its states are whole numbers."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from unrolled.errors import UserError
+from unrolled.kernels.native_module import NATIVE
 from unrolled.search.ngram import arpa
 from unrolled.search.ngram.estimate import discounts_of, estimate
-from unrolled.search.ngram.native import NATIVE
 from unrolled.search.ngram.plain import PlainNGram, words_of
 from unrolled.search.ngram.texts import Text, name_of, read_lines
 

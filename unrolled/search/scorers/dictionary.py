@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from unrolled.search.arrays import Array, arrays_of
 from unrolled.search.lexicon import At, Lexicon, SentenceParser, WordModel, WordTokens, WordWeights
 from unrolled.search.ngram import NGram
 from unrolled.search.scorers.scorer import Scorer, State
@@ -33,6 +33,7 @@ class DictionaryScorer(Scorer):
 
     of its best words, exactly.
 
+    >>> import torch
     >>> scorer = DictionaryScorer(Lexicon(["ab", "b"], ["a", "b", "</s>"]), tokens=WordTokens(end=2))
     >>> scorer.scores(scorer.advance(scorer.initial(1), torch.tensor([0]))).tolist()
     [[-inf, 0.0, -inf]]
@@ -51,15 +52,15 @@ class DictionaryScorer(Scorer):
     def initial(self, rows: int) -> State:
         return Rows([Readings(0.0, {self.parser.initial: 0.0}, 0)] * rows)
 
-    def scores(self, state: State) -> Tensor:
+    def scores(self, state: State) -> Array:
         found = np.full((len(state), self.vocabulary), -np.inf, dtype=np.float32)
         for row, readings in zip(found, state, strict=True):
             for at, score in readings.scores.items():
                 tokens, gains = self.parser.gains(at)
                 row[tokens] = np.maximum(row[tokens], gains + (score - readings.best))
-        return torch.from_numpy(found)
+        return found
 
-    def advance(self, state: State, tokens: Tensor) -> State:
+    def advance(self, state: State, tokens: Array) -> State:
         return Rows(self._next(readings, token) for readings, token in zip(state, tokens.tolist(), strict=True))
 
     def _next(self, readings: Readings, token: int) -> Readings:
@@ -73,10 +74,11 @@ class DictionaryScorer(Scorer):
             scores = {self.parser.lost(at): readings.best}
         return Readings(max(scores.values()), scores, readings.length + 1)
 
-    def bound(self, state: State, totals: Tensor, longest: Tensor) -> Tensor:
+    def bound(self, state: State, totals: Array, longest: Array) -> Array:
         """Words cost nothing or more, apart from bonuses; what look-ahead counted in advance may come back."""
+        arrays = arrays_of(totals)
         if not isinstance(self.parser.lm, NGram | None):
-            return torch.full_like(totals, torch.inf)  # its scores may be of any kind
+            return arrays.full_like(totals, math.inf)  # its scores may be of any kind
         weights, tokens = self.parser.weights, self.parser.tokens
         bonus = max(0.0, weights.word_bonus, weights.word_bonus + (weights.unknown_penalty or 0.0))
         rises = []
@@ -85,7 +87,7 @@ class DictionaryScorer(Scorer):
             left = max(0, most - readings.length)
             words = (left + 1) // 2 if tokens.required else left
             rises.append(earned - readings.best + bonus * words)
-        return totals + torch.tensor(rises, dtype=totals.dtype, device=totals.device)
+        return totals + arrays.alike(arrays.moved(np.array(rises)), totals)
 
     def places(self, state: State) -> Sequence[Hashable]:
         """The place of each hypothesis's best reading in the lexicon."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from unrolled.errors import UserError, unknown_name
+from unrolled.search.arrays import Array, arrays_of
 from unrolled.search.scorers.scorer import Scorer, State
 
 LengthPenalty = Literal["none", "average", "gnmt"]
@@ -39,7 +39,7 @@ class Ranking:
                     f"{name}={value!r} is not a number from 0 to 100.", f"Use 0 for none; {usual} is usual."
                 )
 
-    def scorers(self, memory_mask: Tensor | None = None) -> list[Scorer]:
+    def scorers(self, memory_mask: Array | None = None) -> list[Scorer]:
         """The scorers of this formula, to come after all others; the mask (rows, S) is True at real positions."""
         length: list[Scorer] = [] if self.length_penalty == "none" else [Length(self.length_penalty, self.alpha)]
         return length + ([Coverage(self.coverage, memory_mask)] if self.coverage else [])
@@ -48,6 +48,7 @@ class Ranking:
 class Length(Scorer):
     """Divides the total by lp(|Y|); the state counts tokens.
 
+    >>> import torch
     >>> Length("average").final(torch.tensor([3, 4]), torch.tensor([-3.0, -3.2]))
     tensor([-1.0000, -0.8000])
     """
@@ -55,23 +56,24 @@ class Length(Scorer):
     def __init__(self, penalty: LengthPenalty = "gnmt", alpha: float = 0.6) -> None:
         self.penalty, self.alpha = penalty, alpha
 
-    def divisor(self, lengths: Tensor) -> Tensor:
+    def divisor(self, lengths: Array) -> Array:
         """lp, which never falls as lengths grow."""
-        lengths = lengths.double()
+        lengths = arrays_of(lengths).double(lengths)
         return lengths if self.penalty == "average" else ((5 + lengths) / 6) ** self.alpha
 
-    def initial(self, rows: int) -> Tensor:
-        return torch.zeros(rows, dtype=torch.int64)
+    def initial(self, rows: int) -> Array:
+        return np.zeros(rows, dtype=np.int64)
 
-    def advance(self, state: Tensor, tokens: Tensor) -> Tensor:
+    def advance(self, state: Array, tokens: Array) -> Array:
         return state + 1
 
-    def final(self, state: Tensor, totals: Tensor) -> Tensor:
-        return totals / self.divisor(state).to(totals.dtype)
+    def final(self, state: Array, totals: Array) -> Array:
+        return totals / arrays_of(totals).alike(self.divisor(state), totals)
 
-    def bound(self, state: Tensor, totals: Tensor, longest: Tensor) -> Tensor:
+    def bound(self, state: Array, totals: Array, longest: Array) -> Array:
         """A total below 0 is best at the longest output there may be, one above 0 at the next token."""
-        return totals / self.divisor(torch.where(totals > 0, state + 1, longest)).to(totals.dtype)
+        arrays = arrays_of(totals)
+        return totals / arrays.alike(self.divisor(arrays.where(totals > 0, state + 1, longest)), totals)
 
 
 class Coverage(Scorer):
@@ -79,19 +81,20 @@ class Coverage(Scorer):
 
     only_lowers = True
 
-    def __init__(self, weight: float, mask: Tensor | None = None) -> None:
+    def __init__(self, weight: float, mask: Array | None = None) -> None:
         self.weight, self.mask = weight, mask
 
     def initial(self, rows: int) -> State:
         return None, self.mask
 
-    def attend(self, state: State, attention: Tensor | None) -> State:
+    def attend(self, state: State, attention: Array | None) -> State:
         if attention is None:
             raise UserError("This model has no attention, so there is no coverage.", "Leave out coverage.")
         covered, mask = state
         return attention if covered is None else covered + attention, mask
 
-    def final(self, state: State, totals: Tensor) -> Tensor:
+    def final(self, state: State, totals: Array) -> Array:
         covered, mask = state
-        logs: Tensor = covered.double().clamp(LEAST_COVERED, 1).log()  # (B, S)
+        arrays = arrays_of(covered)
+        logs = arrays.log(arrays.clip(arrays.double(covered), LEAST_COVERED, 1))  # (B, S)
         return totals + self.weight * (logs if mask is None else logs * mask).sum(-1)

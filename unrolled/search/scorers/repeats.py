@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from unrolled.search.arrays import Array, arrays_of
 from unrolled.search.scorers.scorer import Scorer, State
 
 
 class NoRepeats(Scorer):
     """Forbids tokens that would make an n-gram occur a second time; the state is what was written, (B, T).
 
+    >>> import torch
     >>> NoRepeats(3, 5).scores(torch.tensor([[1, 2, 3, 1, 2]])).tolist()
     [[True, True, True, False, True]]
     """
@@ -20,18 +21,19 @@ class NoRepeats(Scorer):
     def __init__(self, size: int, vocabulary: int) -> None:
         self.size, self.vocabulary = size, vocabulary
 
-    def initial(self, rows: int) -> Tensor:
-        return torch.empty(rows, 0, dtype=torch.int64)
+    def initial(self, rows: int) -> Array:
+        return np.empty((rows, 0), dtype=np.int64)
 
-    def scores(self, state: State) -> Tensor:
+    def scores(self, state: State) -> Array:
         rows, steps = state.shape
-        counts = torch.zeros(rows, self.vocabulary, dtype=torch.int32, device=state.device)
+        arrays = arrays_of(state)
         if steps < self.size:
-            return ~counts.bool()
-        windows = state.unfold(1, self.size, 1)  # (B, T - size + 1, size)
+            return ~arrays.zeros((rows, self.vocabulary), "bool")
+        windows = arrays.windows(state, self.size)  # (B, T - size + 1, size)
         last = state[:, steps - self.size + 1 :]  # (B, size - 1)
         same = (windows[..., :-1] == last[:, None]).all(-1)
-        return counts.scatter_add_(1, windows[..., -1], same.int()) == 0
+        return arrays.counted(windows[..., -1], same, self.vocabulary) == 0
 
-    def advance(self, state: State, tokens: Tensor) -> Tensor:
-        return torch.cat([state, tokens[:, None]], dim=1)
+    def advance(self, state: State, tokens: Array) -> Array:
+        arrays = arrays_of(tokens)
+        return arrays.cat([arrays.moved(state), tokens[:, None]], 1)

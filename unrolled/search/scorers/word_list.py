@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from unrolled.data import read_text
+from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError
+from unrolled.search.arrays import Array, arrays_of
 from unrolled.search.scorers.scorer import Scorer
 from unrolled.text import Tokenizer
 
@@ -25,6 +25,7 @@ class WordList(Scorer):
 
     A word that was begun before, and is not one of the list, can only end.
 
+    >>> import torch
     >>> letters = ["a", "b", " ", "<eos>"]
     >>> words = WordList(["ab", "b"], letters, ends=[3])
     >>> state = words.initial(1)
@@ -58,7 +59,7 @@ class WordList(Scorer):
         for word in listed:
             self._insert(word)
         self._extra = {letter for word in listed for letter in word}
-        self._masks: dict[int, Tensor] = {}
+        self._masks: dict[int, Array] = {}
         self._check_writable(listed)
 
     @classmethod
@@ -96,15 +97,15 @@ class WordList(Scorer):
                 "Check the words' letters, and whether the model knows capitals.",
             )
 
-    def initial(self, rows: int) -> Tensor:
-        return torch.zeros(rows, dtype=torch.int64)
+    def initial(self, rows: int) -> Array:
+        return np.zeros(rows, dtype=np.int64)
 
-    def scores(self, state: Tensor) -> Tensor:
-        return torch.stack([self._mask(node) for node in state.tolist()]).to(state.device)
+    def scores(self, state: Array) -> Array:
+        return arrays_of(state).moved(np.stack([self._mask(node) for node in state.tolist()]))
 
-    def advance(self, state: Tensor, tokens: Tensor) -> Tensor:
+    def advance(self, state: Array, tokens: Array) -> Array:
         after = [self._after(node, token) for node, token in zip(state.tolist(), tokens.tolist(), strict=True)]
-        return torch.tensor(after, dtype=torch.int64, device=state.device)
+        return arrays_of(tokens).moved(np.array(after, dtype=np.int64))
 
     def _is_letter(self, letter: str) -> bool:
         return letter.isalpha() or letter in self._extra
@@ -122,7 +123,7 @@ class WordList(Scorer):
                 return None
         return node
 
-    def _mask(self, node: int) -> Tensor:
+    def _mask(self, node: int) -> Array:
         if node not in self._masks:
             can_end = node == LOST or self._final[node]
             allowed = []
@@ -134,7 +135,7 @@ class WordList(Scorer):
                     allowed.append(bool(piece) and end is not None and self._final[end])
                 else:
                     allowed.append(bool(piece) and self._walk(node, piece) is not None)
-            self._masks[node] = torch.tensor(allowed)
+            self._masks[node] = np.array(allowed)
         return self._masks[node]
 
     def _after(self, node: int, token: int) -> int:

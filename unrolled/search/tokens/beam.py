@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-import torch
-from torch import Tensor
-
 from unrolled.errors import UserError, unknown_name
-from unrolled.kernels.vocabulary.scores import top_scores
+from unrolled.search.arrays import Array, arrays_for
 from unrolled.search.limits import Limits
 from unrolled.search.scorers.ranking import Ranking
 from unrolled.search.scorers.scorer import Scorers
@@ -58,7 +56,6 @@ class Beam:
             raise UserError(f"margin={self.margin!r} is not a number from 0 up.", "Use math.inf for no limit.")
 
 
-@torch.no_grad()
 def beam_search(
     model: TokenModel,
     rows: int,
@@ -67,7 +64,7 @@ def beam_search(
     start: int,
     beam: Beam = Beam(),  # noqa: B008, it is frozen
     memory: Any = None,
-    memory_mask: Tensor | None = None,
+    memory_mask: Array | None = None,
     attention: bool = False,
     tree: bool = False,
 ) -> list[BeamResult]:
@@ -79,6 +76,7 @@ def beam_search(
 
     A row's result does not depend on the rows beside it.
 
+    >>> import torch
     >>> class Lazy:  # 1 or 2 after 0, then the end, 3
     ...     table = torch.tensor([[0, 0.6, 0.4, 0], [0, 0, 0.1, 0.9], [0, 0, 0, 1], [0, 0, 0, 1]]).log()
     ...     def start(self, memory):
@@ -95,10 +93,14 @@ def beam_search(
     if rows == 0:
         return []
     search = _Search(model, beam, limits, lengths, limits.end, memory_mask)
-    search.begin(model.start(memory), start, attention, tree)
-    while search.active:
-        search.advance()
-    return [search.result(row) for row in range(rows)]
+
+    def run() -> list[BeamResult]:
+        search.begin(model.start(memory), start, attention, tree)
+        while search.active:
+            search.advance()
+        return [search.result(row) for row in range(rows)]
+
+    return search.arrays.without_gradients(run)()  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -116,13 +118,13 @@ class _Output:
 class _Candidates(NamedTuple):
     """Continuations of each row's hypotheses, (B, C) each."""
 
-    totals: Tensor  # log-probabilities with what scorers added; -inf where there is none
-    log_probs: Tensor  # by the model alone
-    origins: Tensor  # the hypothesis that each continues
-    tokens: Tensor
+    totals: Array  # log-probabilities with what scorers added; -inf where there is none
+    log_probs: Array  # by the model alone
+    origins: Array  # the hypothesis that each continues
+    tokens: Array
 
-    def gather(self, totals: Tensor, places: Tensor) -> _Candidates:
-        return _Candidates(totals, *(one.gather(1, places) for one in self[1:]))
+    def gather(self, arrays: Any, totals: Array, places: Array) -> _Candidates:
+        return _Candidates(totals, *(arrays.gather(one, places) for one in self[1:]))
 
 
 @dataclass
@@ -130,13 +132,13 @@ class _Live:
     """The hypotheses that are being continued: B rows still searched, W hypotheses each."""
 
     rows: list[int]  # the input of each row
-    totals: Tensor  # (B, W), -inf where there is none
-    log_probs: Tensor  # (B, W), by the model alone
-    written: Tensor  # (B, W, T)
+    totals: Array  # (B, W), -inf where there is none
+    log_probs: Array  # (B, W), by the model alone
+    written: Array  # (B, W, T)
     state: Any  # of the model, B·W rows
     scored: Any  # states of the scorers, B·W rows
-    attention: Tensor | None  # (B, W, T, S)
-    nodes: Tensor | None  # (B, W), in the tree
+    attention: Array | None  # (B, W, T, S)
+    nodes: Array | None  # (B, W), in the tree
 
 
 @dataclass
@@ -146,29 +148,32 @@ class _Search:
     limits: Limits
     lengths: list[int]
     end: int
-    memory_mask: Tensor | None
+    memory_mask: Array | None
     outputs: list[list[_Output]] = field(default_factory=list)
     trees: list[BeamTree] | None = None
     count: int = 0
 
+    def __post_init__(self) -> None:
+        self.arrays = arrays_for(self.model)
+
     def begin(self, state: Any, start: int, attention: bool, tree: bool) -> None:
         rows = len(self.lengths)
-        self.device = torch.device(getattr(self.model, "device", "cpu"))
         self.outputs = [[] for _ in range(rows)]
         self.trees = [BeamTree() for _ in range(rows)] if tree else None
         self.keep_attention, self.start = attention, start
-        totals = torch.zeros(rows, 1, dtype=torch.float64, device=self.device)
+        arrays = self.arrays
+        totals = arrays.zeros((rows, 1), "float64")
         self.live = _Live(
             list(range(rows)),
             totals,
             totals,
-            torch.empty(rows, 1, 0, dtype=torch.int64, device=self.device),
+            arrays.zeros((rows, 1, 0), "int64"),
             state,
             None,
             None,
-            torch.full((rows, 1), -1, device=self.device) if tree else None,
+            arrays.zeros((rows, 1), "int64") - 1 if tree else None,
         )
-        self.last = torch.full((rows,), start, device=self.device)  # (B·W,) the tokens the model reads next
+        self.last = arrays.zeros((rows,), "int64") + start  # (B·W,) the tokens the model reads next
         self.active = True
 
     def result(self, row: int) -> BeamResult:
@@ -187,21 +192,22 @@ class _Search:
         added, blocked = self._next_scores(step.scores.shape[-1], time)
         candidates = self._candidates(step, added, blocked)
         ends = (candidates.tokens == self.end) & ~self._inside_prefix(time)[:, None]
-        last = torch.tensor([self.lengths[row] == time + 1 for row in live.rows], device=self.device)
-        ranked = torch.arange(ends.shape[1], device=self.device) < size
+        last = self.arrays.tensor([self.lengths[row] == time + 1 for row in live.rows])
+        ranked = self.arrays.arange(ends.shape[1]) < size
         self._finish(candidates, ends & ranked, ended=True)
         if bool(last.any()):
             self._finish_last(last, candidates, self._endings(step, added, blocked))
-        self._continue(step.state, candidates._replace(totals=candidates.totals.masked_fill(ends, -torch.inf)))
+        going_on = self.arrays.masked_fill(candidates.totals, ends, -math.inf)
+        self._continue(step.state, candidates._replace(totals=going_on))
         self._drop_done()
 
     def _prepare(self, rows: int, vocabulary: int) -> None:
         self.limits.check_ids(vocabulary, start=self.start)
         ranking = self.beam.ranking.scorers(self.memory_mask)
-        self.scorers = Scorers([*self.limits.all_scorers(vocabulary), *ranking], self.device)
+        self.scorers = Scorers([*self.limits.all_scorers(vocabulary), *ranking], self.arrays)
         self.live.scored = self.scorers.initial(rows)
 
-    def _attend(self, attention: Tensor | None, rows: int, width: int) -> None:
+    def _attend(self, attention: Array | None, rows: int, width: int) -> None:
         """Gives a step's attention to the scorers, and keeps it where it was asked for."""
         live = self.live
         live.scored = self.scorers.attend(live.scored, attention)
@@ -209,75 +215,76 @@ class _Search:
             return
         if attention is None:
             raise UserError("This model has no attention, so there is no attention.", "Leave out attention.")
-        now = attention.view(rows, width, 1, -1)
-        live.attention = now if live.attention is None else torch.cat([live.attention, now], dim=2)
+        now = attention.reshape(rows, width, 1, -1)
+        live.attention = now if live.attention is None else self.arrays.cat([live.attention, now], 2)
 
-    def _next_scores(self, vocabulary: int, time: int) -> tuple[Tensor | None, Tensor]:
+    def _next_scores(self, vocabulary: int, time: int) -> tuple[Array | None, Array]:
         """Scores that scorers add to the next tokens, and a mask, True where forbidden: (B·W or 1, V) each."""
         rows = [row for row in self.live.rows for _ in range(self.live.totals.shape[1])]
         added, masked = self.scorers.next_scores(self.live.scored, len(rows), vocabulary)
         added = self.limits.lifted(added, rows, [time] * len(rows))
-        return added, self.limits.blocked(rows, [time] * len(rows), vocabulary, self.device, masked)
+        return added, self.limits.blocked(rows, [time] * len(rows), vocabulary, self.arrays, masked)
 
-    def _inside_prefix(self, time: int) -> Tensor:
+    def _inside_prefix(self, time: int) -> Array:
         """(B,), True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
         prefixes = self.limits.prefixes or [()] * len(self.lengths)
         inside = [time < min(len(prefixes[row]), self.lengths[row] - 1) for row in self.live.rows]
-        return torch.tensor(inside, device=self.device)
+        return self.arrays.tensor(inside)
 
-    def _candidates(self, step: TokenStep, added: Tensor | None, blocked: Tensor) -> _Candidates:
+    def _candidates(self, step: TokenStep, added: Array | None, blocked: Array) -> _Candidates:
         """The best continuations of each row, the best first."""
-        live, most = self.live, 2 * self.beam.size
-        shape = (*live.totals.shape, -1)
+        live, most, arrays = self.live, 2 * self.beam.size, self.arrays
+        rows, width = live.totals.shape
+        count = min(most, step.scores.shape[-1])
         if added is None:
-            values, tokens = top_scores(
-                step.scores.float(), min(most, step.scores.shape[-1]), blocked, normalised=step.normalised
-            )
+            scores = arrays.float(step.scores)
+            values, tokens = arrays.top_scores(scores, count, blocked, normalised=step.normalised)
             own = values
         else:
-            log_probs = step.log_probs.float()
-            values, tokens = top_scores(log_probs + added.float(), min(most, log_probs.shape[-1]), blocked)
-            own = log_probs.gather(1, tokens)
+            log_probs = arrays.float(step.log_probs)
+            values, tokens = arrays.top_scores(log_probs + arrays.float(added), count, blocked)
+            own = arrays.gather(log_probs, tokens)
         self._check_choice(step.scores, values)
-        totals = (live.totals[..., None] + values.double().view(shape)).flatten(1)  # (B, W·k)
-        log_probs = (live.log_probs[..., None] + own.double().view(shape)).flatten(1)
-        best, places = totals.topk(min(most, totals.shape[1]), dim=-1)  # (B, C)
-        origins = torch.arange(shape[1], device=self.device).repeat_interleave(values.shape[-1]).expand_as(totals)
-        return _Candidates(totals, log_probs, origins, tokens.view_as(totals)).gather(best, places)
+        shape = (rows, width, count)
+        totals = (live.totals[..., None] + arrays.double(values).reshape(shape)).reshape(rows, -1)  # (B, W·k)
+        log_probs = (live.log_probs[..., None] + arrays.double(own).reshape(shape)).reshape(rows, -1)
+        best, places = arrays.topk(totals, min(most, totals.shape[1]))  # (B, C)
+        origins = arrays.expand(arrays.repeat(arrays.arange(width), count), totals.shape)
+        found = _Candidates(totals, log_probs, origins, tokens.reshape(totals.shape))
+        return found.gather(arrays, best, places)
 
-    def _endings(self, step: TokenStep, added: Tensor | None, blocked: Tensor) -> _Candidates:
+    def _endings(self, step: TokenStep, added: Array | None, blocked: Array) -> _Candidates:
         """Every hypothesis with the end as its next token."""
-        live = self.live
-        own = step.log_probs[:, self.end].double()
-        values = own if added is None else own + added[:, self.end].double()
-        values = torch.where(blocked[:, self.end], -torch.inf, values).view_as(live.totals)
-        origins = torch.arange(live.totals.shape[1], device=self.device).expand_as(live.totals)
+        live, arrays, shape = self.live, self.arrays, self.live.totals.shape
+        own = arrays.double(step.log_probs[:, self.end])
+        values = own if added is None else own + arrays.double(added[:, self.end])
+        values = arrays.where(blocked[:, self.end], -math.inf, values).reshape(shape)
+        origins = arrays.expand(arrays.arange(shape[1]), shape)
         return _Candidates(
-            live.totals + values, live.log_probs + own.view_as(values), origins, torch.full_like(origins, self.end)
+            live.totals + values, live.log_probs + own.reshape(shape), origins, arrays.full_like(origins, self.end)
         )
 
-    def _finish(self, candidates: _Candidates, chosen: Tensor, *, ended: bool) -> None:
+    def _finish(self, candidates: _Candidates, chosen: Array, *, ended: bool) -> None:
         """The chosen continuations (B, C) become outputs, ended or cut."""
-        chosen = chosen & (candidates.totals > -torch.inf)
+        chosen = chosen & (candidates.totals > -math.inf)
         if not bool(chosen.any()):
             return
         totals, log_probs, origins, tokens = (one[chosen] for one in candidates)
-        rows = chosen.nonzero()[:, 0]
+        rows = self.arrays.rows_of(chosen)
         states = select(self.live.scored, rows * self.live.totals.shape[1] + origins)
         scores = self.scorers.final(self.scorers.advance(states, tokens), totals)
         columns = (one.tolist() for one in (rows, origins, tokens, log_probs, scores))
         for row, origin, token, log_prob, score in zip(*columns, strict=True):
             self._keep(row, origin, token, Hypothesis([], log_prob, score, ended))
 
-    def _finish_last(self, last: Tensor, candidates: _Candidates, endings: _Candidates) -> None:
+    def _finish_last(self, last: Array, candidates: _Candidates, endings: _Candidates) -> None:
         """The rows at their limit: every hypothesis may still end, though others rank before it; the best are cut."""
         size = self.beam.size
         ends, last = candidates.tokens == self.end, last[:, None]
         self._finish(candidates, ~ends & last, ended=False)
         if size == 1:
             return  # greedy search ends only where the end is likeliest
-        done = torch.zeros_like(endings.origins, dtype=torch.int32)
-        done.scatter_add_(1, candidates.origins[:, :size], ends[:, :size].int())
+        done = self.arrays.counted(candidates.origins[:, :size], ends[:, :size], endings.origins.shape[1])
         self._finish(endings, last & (done == 0), ended=True)
 
     def _keep(self, i: int, origin: int, token: int, hypothesis: Hypothesis) -> None:
@@ -292,7 +299,7 @@ class _Search:
         output.hypothesis = replace(
             hypothesis,
             tokens=live.written[i, origin].tolist() + ([] if hypothesis.ended else [token]),
-            attention=None if live.attention is None else live.attention[i, origin].clone(),
+            attention=None if live.attention is None else self.arrays.copy(live.attention[i, origin]),
         )
         heapq.heappush(outputs, output)
         if len(outputs) > self.beam.size:
@@ -300,47 +307,50 @@ class _Search:
 
     def _continue(self, state: Any, candidates: _Candidates) -> None:
         """The `size` likeliest hypotheses that did not end go on."""
-        live = self.live
+        live, arrays = self.live, self.arrays
         rows, width = live.totals.shape
         totals = candidates.totals if self.beam.per_node is None else self._thinned(candidates, self.beam.per_node)
-        best, places = totals.topk(min(self.beam.size, totals.shape[1]), dim=-1)  # (B, W')
+        best, places = arrays.topk(totals, min(self.beam.size, totals.shape[1]))  # (B, W')
         if self.beam.margin is not None:
-            best = best.masked_fill(best < best[:, :1] - self.beam.margin, -torch.inf)
-        best, log_probs, origins, tokens = candidates.gather(best, places)
-        flat = (torch.arange(rows, device=self.device)[:, None] * width + origins).flatten()  # (B·W',)
+            best = arrays.masked_fill(best, best < best[:, :1] - self.beam.margin, -math.inf)
+        best, log_probs, origins, tokens = candidates.gather(arrays, best, places)
+        flat = (arrays.arange(rows)[:, None] * width + origins).reshape(-1)  # (B·W',)
         live.state = reorder(state, flat)
-        live.scored = self.scorers.advance(reorder(live.scored, flat), tokens.flatten())
+        live.scored = self.scorers.advance(reorder(live.scored, flat), tokens.reshape(-1))
         if live.attention is not None:
-            live.attention = live.attention.flatten(0, 1)[flat].view(*best.shape, *live.attention.shape[2:])
-        live.written = torch.cat([live.written.flatten(0, 1)[flat].view(*best.shape, -1), tokens[..., None]], dim=-1)
-        live.totals, live.log_probs, self.last = best, log_probs, tokens.flatten()
+            looked = live.attention.shape[2:]
+            live.attention = live.attention.reshape(-1, *looked)[flat].reshape(*best.shape, *looked)
+        time = live.written.shape[-1]
+        written = live.written.reshape(rows * width, time)[flat].reshape(*best.shape, time)
+        live.written = arrays.cat([written, tokens[..., None]], -1)
+        live.totals, live.log_probs, self.last = best, log_probs, tokens.reshape(-1)
         if live.nodes is not None:
-            reached = log_probs.where(best > -torch.inf, -torch.inf)
+            reached = arrays.masked_fill(log_probs, best == -math.inf, -math.inf)
             live.nodes = self._nodes(origins.tolist(), tokens.tolist(), reached.tolist())
 
-    def _thinned(self, candidates: _Candidates, most: int) -> Tensor:
+    def _thinned(self, candidates: _Candidates, most: int) -> Array:
         """The totals (B, C), -inf where `most` better ones of the row stand at the same place of the lexicon."""
-        rows = torch.arange(len(candidates.totals), device=self.device)[:, None] * self.live.totals.shape[1]
-        states = select(self.live.scored, (rows + candidates.origins).flatten())
-        places = self.scorers.places(self.scorers.advance(states, candidates.tokens.flatten()))
+        rows = self.arrays.arange(len(candidates.totals))[:, None] * self.live.totals.shape[1]
+        states = select(self.live.scored, (rows + candidates.origins).reshape(-1))
+        places = self.scorers.places(self.scorers.advance(states, candidates.tokens.reshape(-1)))
         if places is None:
             raise UserError("per_node is for places of a lexicon, and there is none.", "Give a DictionaryScorer.")
-        kept = candidates.totals.clone()
+        kept = self.arrays.copy(candidates.totals)
         for row, totals in enumerate(candidates.totals.tolist()):  # the best first
             counts: Counter[Any] = Counter()
             for i, total in enumerate(totals):
                 place = places[row * len(totals) + i]
-                counts[place] += total > -torch.inf
+                counts[place] += total > -math.inf
                 if counts[place] > most:
-                    kept[row, i] = -torch.inf
+                    kept[row, i] = -math.inf
         return kept
 
-    def _nodes(self, origins: list[list[int]], tokens: list[list[int]], totals: list[list[float]]) -> Tensor:
+    def _nodes(self, origins: list[list[int]], tokens: list[list[int]], totals: list[list[float]]) -> Array:
         made = []
         for i, row in enumerate(zip(origins, tokens, totals, strict=True)):
             choices = zip(*row, strict=True)
-            made.append([self._node(i, o, t, p, "continued") if p > -torch.inf else -1 for o, t, p in choices])
-        return torch.tensor(made, device=self.device)
+            made.append([self._node(i, o, t, p, "continued") if p > -math.inf else -1 for o, t, p in choices])
+        return self.arrays.tensor(made)
 
     def _node(self, i: int, origin: int, token: int, log_prob: float, fate: Fate) -> int:
         assert self.trees is not None
@@ -349,18 +359,19 @@ class _Search:
 
     def _drop_done(self) -> None:
         """Drops rows whose outputs cannot change any more."""
-        live = self.live
+        live, arrays = self.live, self.arrays
         time, width = live.written.shape[-1], live.totals.shape[1]
-        longest = torch.tensor([self.lengths[row] for row in live.rows], device=self.device).repeat_interleave(width)
-        bounds = self.scorers.bound(live.scored, live.totals.flatten(), longest).view_as(live.totals).amax(-1).tolist()
+        longest = arrays.repeat(arrays.tensor([self.lengths[row] for row in live.rows]), width)
+        highest = self.scorers.bound(live.scored, live.totals.reshape(-1), longest)
+        bounds = arrays.amax(highest.reshape(live.totals.shape)).tolist()
         going = [i for i, row in enumerate(live.rows) if time < self.lengths[row] and not self._done(row, bounds[i])]
         if len(going) == len(live.rows):
             return
         self.active = bool(going)
         if not going:
             return
-        kept = torch.tensor(going, device=self.device)
-        flat = (kept[:, None] * width + torch.arange(width, device=self.device)).flatten()
+        kept = arrays.tensor(going)
+        flat = (kept[:, None] * width + arrays.arange(width)).reshape(-1)
         live.rows = [live.rows[i] for i in going]
         live.totals, live.log_probs, live.written, live.attention, live.nodes = select(
             (live.totals, live.log_probs, live.written, live.attention, live.nodes), kept
@@ -369,22 +380,23 @@ class _Search:
 
     def _done(self, row: int, bound: float) -> bool:
         ended = sorted((o.hypothesis.score for o in self.outputs[row] if o.hypothesis.ended), reverse=True)
-        if bound == -torch.inf:
+        if bound == -math.inf:
             return True
         if self.beam.size == 1 or self.beam.stop == "enough":
             return len(ended) >= self.beam.size
         return len(ended) >= self.beam.n_best and ended[self.beam.n_best - 1] >= bound
 
-    def _check_choice(self, scores: Tensor, values: Tensor) -> None:
+    def _check_choice(self, scores: Array, values: Array) -> None:
         """Every row must have a hypothesis that can go on; `values` (B·W, k) are the best that may follow."""
         live = self.live
-        best = values[:, 0].double().view(live.totals.shape) + live.totals
-        broken = ~(best.amax(-1) > -torch.inf)
+        arrays = self.arrays
+        best = arrays.double(values[:, 0]).reshape(live.totals.shape) + live.totals
+        broken = ~(arrays.amax(best) > -math.inf)
         if not bool(broken.any()):
             return
-        i = int(broken.int().argmax())
+        i = broken.tolist().index(True)
         where = f"for token {live.written.shape[-1] + 1} of row {live.rows[i]}"
-        if bool(scores.isnan().any()):
+        if bool(arrays.isnan(scores).any()):
             raise UserError(
                 f"The model's log-probabilities {where} contain NaN.",
                 "Its weights may not be finite: use a checkpoint from before the loss became NaN.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -9,10 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-import torch
-from torch import Tensor
-
 from unrolled.errors import UserError
+from unrolled.search.arrays import Array, arrays_for, arrays_of
 from unrolled.search.limits import Limits, check_tokens
 from unrolled.search.scorers.scorer import Scorers
 from unrolled.search.tokens.sampling import Sampling, choose
@@ -64,6 +63,7 @@ def generate(
     Prompts may differ in length. Where the model has no `prefill`, each step feeds every row the next token of its
     prompt or, once that is over, the token it has just chosen: short prompts start, and end, earlier.
 
+    >>> import torch
     >>> class Count:
     ...     def start(self, memory):
     ...         return None
@@ -76,13 +76,18 @@ def generate(
     [(0, 3, 'length'), (1, 3, None)]
     [(1, 4, 'end')]
     """
+    arrays = arrays_for(model)
     rows = [
         _Row(index, _prompt(index, prompt), Random(seed), most)
         for index, (prompt, seed, most) in enumerate(
-            zip(prompts, _seeds(seeds, len(prompts)), limits.lengths(len(prompts)), strict=True)
+            zip(prompts, _seeds(seeds, len(prompts), arrays), limits.lengths(len(prompts)), strict=True)
         )
     ]
-    return _run(_Writer(model, limits, sampling, stop), rows, memory)
+    # each resumption of the generator runs without gradients: between two steps the caller's own mode holds
+    written: Iterator[list[Token]] = arrays.without_gradients(_run)(
+        _Writer(model, limits, sampling, stop, arrays), rows, memory
+    )
+    return written
 
 
 def sample(
@@ -97,6 +102,7 @@ def sample(
 ) -> list[Sample]:
     """The outputs of `generate`, all at once: one Sample for each prompt, in their order.
 
+    >>> import torch
     >>> class Coin:
     ...     def start(self, memory):
     ...         return None
@@ -140,8 +146,9 @@ class _Writer:
     limits: Limits
     sampling: Sampling
     stop: StopCondition | None
+    arrays: Any
 
-    def begin(self, rows: list[_Row], log_probs: Tensor) -> None:
+    def begin(self, rows: list[_Row], log_probs: Array) -> None:
         """Checks tokens and lets the scorers read the prompts.
 
         Rows whose prompts have the same length always write at the same time: they share a batch of states.
@@ -150,21 +157,21 @@ class _Writer:
         for row in rows:
             check_tokens(f"prompts[{row.index}]", row.prompt, vocabulary)
         self.limits.check_ids(vocabulary)
-        self.scorers = Scorers(self.limits.all_scorers(vocabulary), log_probs.device)
+        self.scorers = Scorers(self.limits.all_scorers(vocabulary), self.arrays)
         self.states: dict[int, Any] = {}  # by length of prompt
         for length, group in _by_length(rows).items():
             states = self.scorers.initial(len(group))
             for tokens in zip(*(row.prompt for row in group), strict=True):
-                states = self.scorers.advance(states, torch.tensor(tokens, device=log_probs.device))
+                states = self.scorers.advance(states, self.arrays.tensor(tokens))
             self.states[length] = states
 
-    def allowed(self, rows: list[_Row], log_probs: Tensor) -> Tensor:
+    def allowed(self, rows: list[_Row], log_probs: Array) -> Array:
         """The log-probabilities (B, V) with what the scorers add, -inf at tokens that may not come."""
         allowed, vocabulary = log_probs, log_probs.shape[-1]
         masked = None
         if self.scorers.scorers:
             places = {row.index: i for i, row in enumerate(rows)}
-            allowed, masked = log_probs.clone(), torch.zeros_like(log_probs, dtype=torch.bool)
+            allowed, masked = self.arrays.copy(log_probs), self.arrays.zeros(log_probs.shape, "bool")
             for length, group in _by_length(rows).items():
                 added, blocked = self.scorers.next_scores(self.states[length], len(group), vocabulary)
                 here = [places[row.index] for row in group]
@@ -173,20 +180,20 @@ class _Writer:
                 if blocked is not None:
                     masked[here] = blocked
         times = [len(row.tokens) for row in rows]
-        blocked = self.limits.blocked([row.index for row in rows], times, vocabulary, log_probs.device, masked)
-        return allowed.masked_fill(blocked, -torch.inf)
+        blocked = self.limits.blocked([row.index for row in rows], times, vocabulary, self.arrays, masked)
+        return self.arrays.masked_fill(allowed, blocked, -math.inf)
 
     def advance(self, rows: list[_Row]) -> None:
         """Tells the scorers the rows' last tokens."""
         for length, group in _by_length(rows).items() if self.scorers.scorers else ():
-            tokens = torch.tensor([row.tokens[-1] for row in group], device=self.scorers.device)
+            tokens = self.arrays.tensor([row.tokens[-1] for row in group])
             self.states[length] = self.scorers.advance(self.states[length], tokens)
 
     def drop(self, rows: list[_Row], ended: set[int]) -> None:
         """Forgets the scorers' states of rows that have ended."""
         for length, group in _by_length(rows).items() if self.scorers.scorers else ():
             kept = [i for i, row in enumerate(group) if row.index not in ended]
-            self.states[length] = select(self.states[length], torch.tensor(kept, device=self.scorers.device).long())
+            self.states[length] = select(self.states[length], self.arrays.indices(kept))
 
     def stopped_by(self, row: _Row) -> StoppedBy | None:
         if row.tokens[-1] == self.limits.end:
@@ -203,13 +210,11 @@ def _by_length(rows: list[_Row]) -> dict[int, list[_Row]]:
     return groups
 
 
-# no_grad wraps each resumption of the generator: between two steps the caller's own mode holds.
-@torch.no_grad()
 def _run(writer: _Writer, rows: list[_Row], memory: Any) -> Iterator[list[Token]]:
     if not rows:
         return
-    model = writer.model
-    step = _first(model, rows, model.start(memory))
+    model, arrays = writer.model, writer.arrays
+    step = _first(model, rows, model.start(memory), arrays)
     writer.begin(rows, step.log_probs)
     seen = _seen(rows, step.log_probs) if writer.sampling.repetition_penalty != 1 else None
     while True:
@@ -224,24 +229,23 @@ def _run(writer: _Writer, rows: list[_Row], memory: Any) -> Iterator[list[Token]
             rows = [rows[i] for i in running]
             if not rows:
                 return
-            state, seen = select((state, seen), torch.tensor(running, device=step.log_probs.device))
-        step = _next(model, rows, state)
+            state, seen = select((state, seen), arrays.indices(running))
+        step = _next(model, rows, state, arrays)
 
 
-def _first(model: TokenModel, rows: list[_Row], state: Any) -> TokenStep:
+def _first(model: TokenModel, rows: list[_Row], state: Any, arrays: Any) -> TokenStep:
     """Feeds whole prompts where the model can read them, their first tokens where not."""
     if not isinstance(model, PrefillModel):
-        return _next(model, rows, state)
+        return _next(model, rows, state, arrays)
     lengths = [len(row.prompt) for row in rows]
     padded = [row.prompt + [0] * (max(lengths) - len(row.prompt)) for row in rows]
-    device = getattr(model, "device", None)
-    step = model.prefill(torch.tensor(padded, device=device), torch.tensor(lengths, device=device), state)
+    step = model.prefill(arrays.tensor(padded), arrays.tensor(lengths), state)
     for row in rows:
         row.fed = len(row.prompt)
     return checked_step(step, len(rows), "prefill")
 
 
-def _next(model: TokenModel, rows: list[_Row], state: Any) -> TokenStep:
+def _next(model: TokenModel, rows: list[_Row], state: Any, arrays: Any) -> TokenStep:
     """Feeds each row the next token of its prompt, or the one it has just chosen."""
     tokens = []
     for row in rows:
@@ -250,18 +254,18 @@ def _next(model: TokenModel, rows: list[_Row], state: Any) -> TokenStep:
         else:
             tokens.append(row.prompt[row.fed])
             row.fed += 1
-    step = model.step(torch.tensor(tokens, device=getattr(model, "device", None)), state)
+    step = model.step(arrays.tensor(tokens), state)
     return checked_step(step, len(rows), "step")
 
 
-def _choose(writer: _Writer, rows: list[_Row], log_probs: Tensor, seen: Tensor | None) -> list[Token]:
+def _choose(writer: _Writer, rows: list[_Row], log_probs: Array, seen: Array | None) -> list[Token]:
     """A new token for every row whose prompt has been read; `seen` is brought up to date."""
     places = [i for i, row in enumerate(rows) if row.writing]
     if not places:
         return []
     chosen, seen_here = [rows[i] for i in places], seen
     if len(places) < len(rows):
-        log_probs, seen_here = select((log_probs, seen), torch.tensor(places, device=log_probs.device))
+        log_probs, seen_here = select((log_probs, seen), writer.arrays.indices(places))
     allowed = writer.allowed(chosen, log_probs)
     tokens = choose(writer.sampling, allowed, seen_here, [row.random.random() for row in chosen])
     if -1 in tokens:
@@ -272,16 +276,16 @@ def _choose(writer: _Writer, rows: list[_Row], log_probs: Tensor, seen: Tensor |
     for row, token in zip(chosen, tokens, strict=True):
         row.tokens.append(token)
     writer.advance(chosen)
-    picked = log_probs.gather(-1, torch.tensor(tokens, device=log_probs.device)[:, None]).squeeze(-1).tolist()
+    picked = writer.arrays.gather(log_probs, writer.arrays.tensor(tokens)[:, None])[:, 0].tolist()
     return [
         Token(row.index, row.tokens[-1], log_prob, writer.stopped_by(row))
         for row, log_prob in zip(chosen, picked, strict=True)
     ]
 
 
-def _no_choice(row: _Row, allowed: Tensor) -> UserError:
+def _no_choice(row: _Row, allowed: Array) -> UserError:
     where = f"for token {len(row.tokens) + 1} after prompts[{row.index}]"
-    if allowed.isnan().any():
+    if arrays_of(allowed).isnan(allowed).any():
         return UserError(
             f"The model's log-probabilities {where} contain NaN.",
             "Its weights may not be finite: use a checkpoint from before the loss became NaN.",
@@ -291,9 +295,9 @@ def _no_choice(row: _Row, allowed: Tensor) -> UserError:
     )
 
 
-def _seen(rows: list[_Row], log_probs: Tensor) -> Tensor:
+def _seen(rows: list[_Row], log_probs: Array) -> Array:
     """(B, V), True at the tokens of each row's prompt."""
-    seen = torch.zeros_like(log_probs, dtype=torch.bool)
+    seen = arrays_of(log_probs).zeros(log_probs.shape, "bool")
     for i, row in enumerate(rows):
         seen[i, row.prompt] = True
     return seen
@@ -316,9 +320,9 @@ def _prompt(index: int, prompt: Sequence[int]) -> list[int]:
     return [operator.index(token) for token in prompt]
 
 
-def _seeds(seeds: int | Sequence[int] | None, count: int) -> list[int]:
+def _seeds(seeds: int | Sequence[int] | None, count: int, arrays: Any) -> list[int]:
     if seeds is None:
-        return [int(seed) for seed in torch.randint(2**63 - 1, (count,))]
+        return arrays.seeds(count)  # type: ignore[no-any-return]
     given = list(seeds) if isinstance(seeds, Sequence) else [seeds]
     for seed in given:
         if not is_whole(seed) or seed < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from torch import Tensor
+from unrolled.search.arrays import Array
 
 Fate = Literal["continued", "ended", "cut"]
 
@@ -18,7 +18,7 @@ class Hypothesis:
     log_prob: float
     score: float
     ended: bool  # False: max_tokens came before the end token
-    attention: Tensor | None = None  # (tokens, S): one row for each token and for the end, where it was asked for
+    attention: Array | None = None  # (tokens, S): one row for each token and for the end, where it was asked for
 
 
 @dataclass(frozen=True)

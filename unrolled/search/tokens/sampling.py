@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from unrolled.errors import UserError
+from unrolled.search.arrays import Array, arrays_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +25,7 @@ class Sampling:
 
     Of equally likely tokens the one with the lower number counts as the likelier. One token always stays.
 
+    >>> import torch
     >>> log_probs = torch.tensor([[0.5, 0.2, 0.2, 0.1]]).log()
     >>> Sampling(top_k=2).filtered(log_probs).exp()
     tensor([[0.7143, 0.2857, 0.0000, 0.0000]])
@@ -69,68 +67,73 @@ class Sampling:
                 "Use 1 to switch it off, or more to make repetition rarer, such as 1.2.",
             )
 
-    def filtered(self, log_probs: Tensor, seen: Tensor | None = None) -> Tensor:
+    def filtered(self, log_probs: Array, seen: Array | None = None) -> Array:
         """The distribution that is sampled from: log-probabilities (B, V), normalised, -inf where excluded.
 
         `seen` (B, V) is True at the tokens that the repetition penalty holds for.
 
+        >>> import torch
         >>> seen = torch.tensor([[True, False]])
         >>> Sampling(repetition_penalty=2.0).filtered(torch.tensor([[0.5, 0.5]]).log(), seen).exp()
         tensor([[0.3333, 0.6667]])
         """
-        scores = self._scores(log_probs, seen)
+        arrays, scores = arrays_of(log_probs), self._scores(log_probs, seen)
         if self.temperature == 0:
-            best = scores.argmax(-1, keepdim=True)
-            return torch.full_like(scores, -torch.inf).scatter(-1, best, 0.0)
-        return scores.log_softmax(-1)
+            greedy = arrays.arange(scores.shape[-1]) == scores.argmax(-1)[..., None]
+            return arrays.where(greedy, arrays.full_like(scores, 0.0), -math.inf)
+        return arrays.log_softmax(scores)
 
-    def _scores(self, log_probs: Tensor, seen: Tensor | None) -> Tensor:
+    def _scores(self, log_probs: Array, seen: Array | None) -> Array:
         """`filtered` up to a constant in each row, and before greedy choice."""
-        scores = log_probs if log_probs.dtype == torch.float64 else log_probs.float()  # (B, V)
+        arrays = arrays_of(log_probs)
+        scores = arrays.wide(log_probs)  # (B, V)
         if seen is not None and self.repetition_penalty != 1:
             penalty = self.repetition_penalty
-            scores = torch.where(seen, torch.where(scores > 0, scores / penalty, scores * penalty), scores)
+            scores = arrays.where(seen, arrays.where(scores > 0, scores / penalty, scores * penalty), scores)
         if self.temperature == 0:
             return scores
         if self.temperature != 1:
             if self.temperature < 0.01:  # from the maximum, so that the likeliest token stays finite
-                scores = scores - scores.amax(-1, keepdim=True)
-            scores = scores / max(self.temperature, torch.finfo(scores.dtype).tiny)
+                scores = scores - arrays.amax(scores)[..., None]
+            scores = scores / max(self.temperature, arrays.tiny(scores))
         if 0 < self.top_k < scores.shape[-1]:
             scores = _keep_top_k(scores, self.top_k)
         if self.top_p < 1:
             scores = _keep_top_p(scores, self.top_p)
         if self.min_p > 0:
-            lowest = scores.amax(-1, keepdim=True) + math.log(self.min_p)
-            scores = scores.masked_fill(scores < lowest, -torch.inf)
+            lowest = arrays.amax(scores)[..., None] + math.log(self.min_p)
+            scores = arrays.masked_fill(scores, scores < lowest, -math.inf)
         return scores
 
 
-def choose(sampling: Sampling, log_probs: Tensor, seen: Tensor | None, uniform: Sequence[float]) -> list[int]:
+def choose(sampling: Sampling, log_probs: Array, seen: Array | None, uniform: Sequence[float]) -> list[int]:
     """Draws a token for each row from `sampling.filtered(log_probs, seen)`, by a number in [0, 1) for each.
 
     A row's token depends on that row alone. It is -1 where there is none to choose: all are -inf, or one is NaN.
 
+    >>> import torch
     >>> choose(Sampling(), torch.tensor([[0.25, 0.75], [0.25, 0.75]]).log(), None, [0.2, 0.3])
     [0, 1]
     """
-    scores = sampling._scores(log_probs, seen)  # (B, V)
+    arrays, scores = arrays_of(log_probs), sampling._scores(log_probs, seen)  # (B, V)
     if sampling.temperature == 0:
-        highest, tokens = scores.max(-1)
+        highest, tokens = arrays.best(scores)
         return [i if best > -math.inf else -1 for i, best in zip(tokens.tolist(), highest.tolist(), strict=True)]
-    probs = scores.softmax(-1, dtype=torch.float64)
-    return _draw_by_row(probs, uniform) if probs.device.type == "cpu" else _draw_together(probs, uniform)
+    probs = arrays.softmax(scores)
+    return _draw_by_row(probs, uniform) if str(arrays.device) == "cpu" else _draw_together(probs, uniform)
 
 
-def _draw_by_row(probs: Tensor, uniform: Sequence[float]) -> list[int]:
+def _draw_by_row(probs: Array, uniform: Sequence[float]) -> list[int]:
     """The token at which the running sum passes `uniform`. Single calls of numpy cost a fifth of torch's."""
-    sums = probs.cumsum(-1).numpy()
+    sums = arrays_of(probs).host(probs.cumsum(-1))
     tokens = [int(row.searchsorted(u * row[-1], side="right")) for row, u in zip(sums, uniform, strict=True)]
     return [token if token < probs.shape[-1] else -1 for token in tokens]  # NaN sorts last
 
 
-def _draw_together(probs: Tensor, uniform: Sequence[float]) -> list[int]:
+def _draw_together(probs: Array, uniform: Sequence[float]) -> list[int]:
     """The same, without moving the probabilities to the host."""
+    import torch
+
     at = torch.tensor(uniform, dtype=torch.float64, device=probs.device).unsqueeze(-1)  # (B, 1)
     sums = probs.cumsum(-1)
     tokens = torch.searchsorted(sums, at * sums[:, -1:], right=True).clamp(max=probs.shape[-1] - 1)
@@ -144,18 +147,20 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _keep_top_k(scores: Tensor, k: int) -> Tensor:
-    lowest = scores.topk(k, dim=-1).values[:, -1:]  # (B, 1)
+def _keep_top_k(scores: Array, k: int) -> Array:
+    arrays = arrays_of(scores)
+    lowest = arrays.topk(scores, k)[0][:, -1:]  # (B, 1)
     drop = scores < lowest
-    if int(drop.sum()) < drop.numel() - k * len(drop):  # several tokens share the last place
+    if int(drop.sum()) < math.prod(drop.shape) - k * len(drop):  # several tokens share the last place
         equal = scores == lowest
-        room = k - (scores > lowest).sum(-1, keepdim=True)
+        room = k - (scores > lowest).sum(-1)[..., None]
         drop |= equal & (equal.cumsum(-1) > room)
-    return scores.masked_fill(drop, -torch.inf)
+    return arrays.masked_fill(scores, drop, -math.inf)
 
 
-def _keep_top_p(scores: Tensor, p: float) -> Tensor:
-    ordered, tokens = scores.sort(dim=-1, descending=True, stable=True)
-    sums = ordered.softmax(-1, dtype=torch.float64).cumsum(-1)
-    before = F.pad(sums[:, :-1], (1, 0))  # the share of all likelier tokens
-    return scores.scatter(-1, tokens, ordered.masked_fill(before >= p, -torch.inf))
+def _keep_top_p(scores: Array, p: float) -> Array:
+    arrays = arrays_of(scores)
+    ordered, tokens = arrays.sorted(scores)
+    sums = arrays.softmax(ordered).cumsum(-1)
+    before = arrays.cat([sums[:, :1] * 0, sums[:, :-1]], -1)  # the share of all likelier tokens
+    return arrays.scatter(scores, tokens, arrays.masked_fill(ordered, before >= p, -math.inf))

@@ -14,6 +14,7 @@ from unrolled.search.scorers.ranking import Ranking
 from unrolled.search.scorers.scorer import Scorers
 from unrolled.search.tokens.hypotheses import Hypothesis
 from unrolled.search.tokens.token_model import TokenModel, checked_step, select
+from unrolled.search.torch_arrays import torch_arrays
 
 
 @torch.no_grad()
@@ -57,12 +58,12 @@ def score_targets(
             limits.check_ids(vocabulary, start=start)
             for number, target in enumerate(targets):
                 check_tokens(f"targets[{number}]", target, vocabulary)
-            scorers = Scorers([*limits.all_scorers(vocabulary), *ranking.scorers(memory_mask)], device)
+            scorers = Scorers([*limits.all_scorers(vocabulary), *ranking.scorers(memory_mask)], torch_arrays(device))
             scored = scorers.initial(rows)
         scored = scorers.attend(scored, step.attention)
         added, masked = scorers.next_scores(scored, rows, vocabulary)
         added = limits.lifted(added, range(rows), [time] * rows)
-        blocked = limits.blocked(range(rows), [time] * rows, vocabulary, device, masked).expand(rows, -1)
+        blocked = limits.blocked(range(rows), [time] * rows, vocabulary, torch_arrays(device), masked).expand(rows, -1)
         state, read = step.state, padded[:, time]
         places = read[:, None]
         own = step.log_probs.gather(-1, places).squeeze(-1).double()

@@ -6,23 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from torch import Tensor
-
 from unrolled.errors import UserError
+from unrolled.search.arrays import Array, arrays_of
 
 
 class TokenStep(NamedTuple):
     """A model's answer to one more token: the next token's distribution, and a new state."""
 
-    scores: Tensor  # (B, V), log-probabilities of the next token
+    scores: Array  # (B, V), log-probabilities of the next token
     state: Any  # to be handed to the next step: tensors with the batch at dimension 0, nested as `select` allows
-    attention: Tensor | None = None  # (B, S) over the memory's positions, where the model has any
+    attention: Array | None = None  # (B, S) over the memory's positions, where the model has any
     normalised: bool = True  # False: the scores are log-probabilities up to a constant of each row
 
     @property
-    def log_probs(self) -> Tensor:
+    def log_probs(self) -> Array:
         """(B, V) of the next token."""
-        return self.scores if self.normalised else self.scores.float().log_softmax(-1)
+        if self.normalised:
+            return self.scores
+        arrays = arrays_of(self.scores)
+        return arrays.log_softmax(arrays.float(self.scores))
 
 
 class TokenModel(Protocol):
@@ -32,12 +34,13 @@ class TokenModel(Protocol):
     state), which is None for a plain language model. Such a model may also return None and make its zeros in the
     first `step`, where the batch size is known.
 
-    A model on another device than the CPU has an attribute `device`, where its tokens are put.
+    A model on another device than the CPU has an attribute `device`, where its tokens are put. One that takes and gives
+    NumPy's arrays has an attribute `arrays`, `unrolled.search.arrays.NUMPY`.
     """
 
     def start(self, memory: Any) -> Any: ...
 
-    def step(self, tokens: Tensor, state: Any) -> TokenStep:
+    def step(self, tokens: Array, state: Any) -> TokenStep:
         """tokens (B,) int64 → the distribution of the token that follows."""
         ...
 
@@ -46,7 +49,7 @@ class TokenModel(Protocol):
 class PrefillModel(TokenModel, Protocol):
     """A TokenModel that reads whole prompts faster than token by token."""
 
-    def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
+    def prefill(self, tokens: Array, lengths: Array, state: Any) -> TokenStep:
         """tokens (B, T) int64, zeros after each row's length; lengths (B,) int64, from 1 to T.
 
         The distribution and the state are those after each row's last real token, equal to what `step` gives.
@@ -74,7 +77,7 @@ class Rows(tuple[Any, ...]):
     """
 
 
-def select(state: Any, rows: Tensor, inputs: Tensor | None = None) -> Any:
+def select(state: Any, rows: Array, inputs: Array | None = None) -> Any:
     """Gathers `rows` (int64) of every tensor in a state, on dimension 0; a row may be taken more than once.
 
     A state is a tensor, `Rows`, None, or a tuple, named tuple, list or dictionary of states, or one that is `Shared`:
@@ -87,7 +90,7 @@ def select(state: Any, rows: Tensor, inputs: Tensor | None = None) -> Any:
     return mapped(state, lambda leaf: _gather(leaf, rows, rows if inputs is None else inputs))
 
 
-def reorder(state: Any, rows: Tensor) -> Any:
+def reorder(state: Any, rows: Array) -> Any:
     """`select` where hypotheses are replaced by some of the same input: what is `Shared` stays as it is."""
     return mapped(state, lambda leaf: _gather(leaf, rows, None))
 
@@ -96,7 +99,7 @@ def mapped(state: Any, change: Callable[[Any], Any]) -> Any:
     """A state with each of its tensors, `Rows` and `Shared` parts changed."""
     if state is None:
         return None
-    if isinstance(state, (Rows, Shared)) or (isinstance(state, Tensor) and state.dim() > 0):
+    if isinstance(state, (Rows, Shared)) or getattr(state, "ndim", 0) > 0:
         return change(state)
     if isinstance(state, dict):
         return {key: mapped(value, change) for key, value in state.items()}
@@ -105,17 +108,17 @@ def mapped(state: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(state, tuple):
         values = [mapped(value, change) for value in state]
         return type(state)(*values) if hasattr(state, "_fields") else tuple(values)
-    got = "a tensor without dimensions" if isinstance(state, Tensor) else f"{type(state).__name__} {state!r}"
+    got = "a tensor without dimensions" if hasattr(state, "ndim") else f"{type(state).__name__} {state!r}"
     raise UserError(
         f"A state holds {got}, which has no rows to select.",
         "Use tensors with the batch at dimension 0, Rows, None, or tuples, lists and dictionaries of these.",
     )
 
 
-def _gather(leaf: Any, rows: Tensor, shared: Tensor | None) -> Any:
+def _gather(leaf: Any, rows: Array, shared: Array | None) -> Any:
     if isinstance(leaf, Shared):
         return leaf if shared is None else Shared(select(leaf.value, shared))
-    return Rows(leaf[row] for row in rows.tolist()) if isinstance(leaf, Rows) else leaf.index_select(0, rows)
+    return Rows(leaf[row] for row in rows.tolist()) if isinstance(leaf, Rows) else arrays_of(leaf).rows(leaf, rows)
 
 
 def checked_step(step: TokenStep, batch: int, method: str) -> TokenStep:

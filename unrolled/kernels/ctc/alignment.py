@@ -1,0 +1,57 @@
+"""CTC's best path for known labels, on the CPU and without torch: in plain Python, and in the C++ core.
+
+The states of a target are a blank, its first label, a blank, its second label, …, a blank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.kernels.native_module import NATIVE
+
+
+def align(log_probs: Sequence[Sequence[float]], labels: Sequence[int], blank: int) -> tuple[float, list[int]]:
+    """The best path's log-probability and its states, step by step: the reference."""
+    states = [labels[s // 2] if s % 2 else blank for s in range(2 * len(labels) + 1)]
+    score = [0.0] + [-math.inf] * (len(states) - 1)  # before the first frame
+    came: list[list[int]] = []
+    for frame in log_probs:
+        moves = []
+        for s, label in enumerate(states):
+            ways = [0] + ([1] if s >= 1 else []) + ([2] if s % 2 and s >= 3 and label != states[s - 2] else [])
+            moves.append(max(ways, key=lambda way: (score[s - way], -way)))
+        score = [score[s - move] + frame[states[s]] for s, move in enumerate(moves)]
+        came.append(moves)
+    s = max({len(states) - 1, max(len(states) - 2, 0)}, key=lambda s: (score[s], s))
+    found, path = score[s], []
+    for moves in reversed(came):
+        path.append(s)
+        s -= moves[s]
+    return found, path[::-1]
+
+
+def align_native(log_probs: NDArray[np.float32], labels: Sequence[int], blank: int) -> tuple[float, list[int]]:
+    """The same in the C++ core; log_probs (T, V)."""
+    frames: NDArray[np.float32] = np.ascontiguousarray(log_probs, dtype=np.float32)
+    target: NDArray[Any] = np.array(labels, dtype=np.int64)
+    path = np.empty(len(frames), dtype=np.int32)
+    steps, width = frames.shape
+    score: float = NATIVE.ctc_align(
+        frames.ctypes.data, steps, width, width, blank, target.ctypes.data, len(target), path.ctypes.data
+    )
+    return score, path.tolist()
+
+
+def spans_of(path: Sequence[int], labels: int) -> list[tuple[int, int]]:
+    """Of each label its first frame and the one after its last, from the states of a path.
+
+    >>> spans_of([0, 1, 1, 2, 3], 2)
+    [(1, 3), (4, 5)]
+    """
+    path = list(path)
+    return [(path.index(2 * j + 1), len(path) - path[::-1].index(2 * j + 1)) for j in range(labels)]
