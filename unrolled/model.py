@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import nn
 
 from unrolled import __version__
 from unrolled.config import Section, changes_of, read_config
+from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.model_file import FORMAT, signed
 from unrolled.models.weights import unique_weights
@@ -22,6 +24,7 @@ from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
 from unrolled.training.checkpoint import write_atomically
+from unrolled.training.precision import autocast, pick_precision
 
 
 class ModelRunner(Protocol):
@@ -116,6 +119,20 @@ class Model:
     def to(self, device: torch.device | str) -> Model:
         self.network.to(device)
         return self
+
+    @contextmanager
+    def answering(self, precision: str = "fp32") -> Iterator[None]:
+        """A block in which the network answers: nothing is dropped, and there are no gradients.
+
+        Matrix products have a precision: fp32, bf16, or auto, which is bf16 on a GPU that computes it.
+        """
+        self.network.eval()
+        with torch.no_grad(), autocast(pick_precision(precision, self.device, "precision"), self.device):
+            yield
+
+    def placed(self, batch: Batch) -> Batch:
+        """The batch as the network reads it: tensors on its device."""
+        return batch.to(self.device)
 
     @property
     def runner(self) -> ModelRunner:

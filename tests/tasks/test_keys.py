@@ -16,7 +16,8 @@ from unrolled.config.applies import applies, check_keys
 from unrolled.config.describe import Key
 from unrolled.errors import UserError
 from unrolled.tasks import TASKS, Task
-from unrolled.tasks.contract import Corpus, Training
+from unrolled.tasks.contract import Training
+from unrolled.tasks.corpus import Corpus
 
 WIDTHS = {"hidden_size": 8, "embedding_size": 6, "feedforward": 6, "heads": 2, "letter_size": 3, "letter_hidden": 2}
 LIFE = "the cat sat on the mat and the dog lay on the rug\n" * 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from unrolled.config import but, only
 from unrolled.data.signals.categories import UNKNOWN
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, looked_at
+from unrolled.models.forecaster_sizes import ForecasterSizes
 from unrolled.models.outputs import LossName, Output
 from unrolled.models.recurrent_settings import (
     TRANSFORMER,
@@ -98,34 +98,6 @@ class ForecasterSettings(EncoderLayerSettings):
         if any(size < 1 for size in value):
             raise ValueError("a layer needs at least one unit")
         return value
-
-
-@dataclass(frozen=True)
-class ForecasterSizes:
-    """Input and output sizes of a forecaster."""
-
-    inputs: int  # D columns of values
-    missing: bool  # True: D more features are 1 for known values
-    horizons: tuple[int, ...]
-    positions: tuple[int, ...]  # index of each target among the inputs, −1 if it is not an input
-    residual: bool
-    changes: bool
-    lags: int
-    categories: tuple[int, ...] = ()  # the number of values of each column of categories, with <unknown>
-
-    @property
-    def features(self) -> int:
-        """Features that are numbers; the numbers of categories follow them."""
-        return self.inputs * (2 if self.missing else 1)
-
-    @property
-    def outputs(self) -> tuple[int, int]:
-        return len(self.horizons), len(self.positions)
-
-    @property
-    def next(self) -> int:
-        """The index of the horizon of one step."""
-        return self.horizons.index(1)
 
 
 class Forecaster(nn.Module):
@@ -232,16 +204,12 @@ class Forecaster(nn.Module):
 
     def with_guess(self, x: Tensor, guess: Tensor) -> Tensor:
         """Features (…, F) with the inputs that are targets replaced by a guess (…, K)."""
-        layout = self.layout
-        if not layout.categories and layout.positions == tuple(range(layout.features)):
-            return guess
-        targets = [k for k, position in enumerate(layout.positions) if position >= 0]
-        places = [layout.positions[k] for k in targets]
-        x = x.clone()
-        x[..., places] = guess[..., targets]
-        if layout.missing:
-            x[..., [layout.inputs + place for place in places]] = 1.0
-        return x
+        changed: Tensor = self.layout.with_guess(x, guess)
+        return changed
+
+    def row_stepper(self) -> ForecastStepper:
+        """The forecaster row by row."""
+        return ForecastStepper(self)
 
     def trace(self, x: Tensor, change: Change = unchanged) -> tuple[Tensor, LookedAt]:
         """The estimates, and a look at the layers; `change` is applied to their input."""
@@ -334,6 +302,19 @@ class ForecastStepper:
             raw[i] = self._weight @ buffer
         placed = torch.from_numpy(raw + self._bias).view(len(x), *layout.outputs, network.output.size)
         return network.output.place(placed, network.base(torch.from_numpy(x)), self._scale), (seen[-rows:], carried)
+
+    def paths(self, state: Any, count: int) -> Any:
+        """The state of a single row for `count` rows side by side, as `together` takes it."""
+        if self.packed:
+            past, carried = state
+            state = (*carried, torch.from_numpy(past)[None])
+        return tuple(part.expand(count, *part.shape[1:]).contiguous() for part in state)
+
+    @torch.no_grad()
+    def together(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """The next row (B, F) of several sequences → estimates (B, horizons, K, P), and the state."""
+        estimates, state = self._network(x[:, None], state)
+        return estimates[:, 0], state
 
     def _by_network(self, x: NDArray[np.float32], state: Any) -> tuple[Tensor, Any]:
         estimates, rows = [], torch.from_numpy(x).to(self._network.scale.device)

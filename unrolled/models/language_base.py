@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -9,8 +10,9 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.config import but, only
+from unrolled.kernels.vocabulary.reference import wide
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER, RecurrentSettings
-from unrolled.search import TokenStep
+from unrolled.search import TokenModel, TokenStep
 
 LEAST_CONTEXT = 2  # a Transformer halves its window when it is full
 
@@ -140,6 +142,18 @@ class LanguageModel(nn.Module):
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """The vectors from which the scores are made, (B, T, D), of token ids (B, T)."""
         raise NotImplementedError
+
+    def for_writing(self, rows: int, weights: str = "fp32") -> TokenModel:
+        """The fastest model to continue `rows` sequences token by token, with equal results up to rounding."""
+        from unrolled.models.language import stepper_for  # which knows all kinds
+
+        return stepper_for(self, rows, weights)
+
+    def nats(self, inputs: Sequence[int], targets: Sequence[int], state: Any) -> tuple[float, Any]:
+        """The summed loss of tokens after others, and the state after these."""
+        scores, state = self(torch.tensor([inputs], device=self.device), state)
+        wanted = torch.tensor(targets, device=self.device)
+        return float(nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="sum")), state
 
     def start(self, memory: Any) -> Any:
         """The state before the first token: a carried one, or None for the initial one."""

@@ -1,7 +1,8 @@
 """Outputs of a forecaster and their losses: a value, a probability, a distribution or quantiles.
 
 All work on scaled numbers. A network gives raw outputs (…, K, P) for K columns; `place` moves them to `base`, the value
-of a zero output, in units of `scale`, and the result, `estimate`, is the input of losses and readers.
+of a zero output, in units of `scale`, and the result, `estimate`, is the input of losses and readers. Readers take
+tensors, or NumPy's arrays.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal
 
 from unrolled.errors import UserError
+from unrolled.search.arrays import Array, arrays_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LossName = Literal["mse", "mae", "gaussian", "quantiles", "bernoulli"]
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -35,31 +37,33 @@ class Output(ABC):
     def place(self, raw: Tensor, base: Tensor, scale: Tensor) -> Tensor:
         return base.unsqueeze(-1) + scale.unsqueeze(-1) * raw
 
-    def point(self, estimate: Tensor) -> Tensor:
+    def point(self, estimate: Array) -> Array:
         """The point forecast, (…, K)."""
         return estimate[..., 0]
 
     def start(self, deviation: Tensor) -> Tensor:
         """Raw outputs (…, P) for errors of this standard deviation (…), in units of the scale."""
+        import torch
+
         return torch.zeros(*deviation.shape, self.size)
 
     def nll(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor | None:
         """Negative log-likelihood of each number (…, K) in nats, if the output is a distribution."""
         return None
 
-    def draw(self, estimate: Tensor, generator: torch.Generator | None = None) -> Tensor | None:
+    def draw(self, estimate: Array, generator: Any = None) -> Array | None:
         """A sample of the distribution, if the output is one."""
         return None
 
-    def guess(self, estimate: Tensor) -> Tensor:
+    def guess(self, estimate: Array) -> Array:
         """Input of a roll-out in the place of an unknown number, (…, K)."""
         return self.point(estimate)
 
-    def details(self, estimate: Tensor) -> dict[str, Tensor]:
+    def details(self, estimate: Array) -> dict[str, Array]:
         """Further outputs besides the point forecast: name → (…, K)."""
         return {}
 
-    def interval(self, estimate: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    def interval(self, estimate: Array, level: float) -> tuple[Array, Array]:
         """Bounds (…, K) of the central interval with the probability `level`."""
         raise UserError(
             "The model predicts no distribution, and so no interval.", "Train with model.loss=gaussian or quantiles."
@@ -83,6 +87,8 @@ class Gaussian(Output):
     size = 2
 
     def place(self, raw: Tensor, base: Tensor, scale: Tensor) -> Tensor:
+        import torch
+
         log_deviation = raw[..., 1].clamp(-9.0, 9.0) + scale.log()
         return torch.stack([base + scale * raw[..., 0], log_deviation], dim=-1)
 
@@ -94,19 +100,20 @@ class Gaussian(Output):
         return 0.5 * ((target - mean) * (-log_deviation).exp()).square() + log_deviation + LOG_ROOT_2PI
 
     def start(self, deviation: Tensor) -> Tensor:
+        import torch
+
         return torch.stack([torch.zeros_like(deviation), deviation.clamp(min=1e-3).log()], dim=-1)
 
-    def draw(self, estimate: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        mean, log_deviation = estimate.unbind(-1)
-        noise = torch.randn(mean.shape, generator=generator)
-        return mean + log_deviation.exp() * noise.to(mean.device)
+    def draw(self, estimate: Array, generator: Any = None) -> Array:
+        arrays, mean = arrays_of(estimate), estimate[..., 0]
+        return mean + arrays.exp(estimate[..., 1]) * arrays.normal(mean.shape, generator)
 
-    def details(self, estimate: Tensor) -> dict[str, Tensor]:
-        return {"deviation": estimate[..., 1].exp()}
+    def details(self, estimate: Array) -> dict[str, Array]:
+        return {"deviation": arrays_of(estimate).exp(estimate[..., 1])}
 
-    def interval(self, estimate: Tensor, level: float) -> tuple[Tensor, Tensor]:
-        mean, log_deviation = estimate.unbind(-1)
-        half = float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64))) * log_deviation.exp()
+    def interval(self, estimate: Array, level: float) -> tuple[Array, Array]:
+        mean, deviation = estimate[..., 0], arrays_of(estimate).exp(estimate[..., 1])
+        half = NormalDist().inv_cdf(0.5 + level / 2) * deviation
         return mean - half, mean + half
 
 
@@ -120,23 +127,27 @@ class Quantiles(Output):
         self.levels, self.size, self.values = tuple(levels), len(levels), slice(None)
 
     def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        import torch
+
         levels = torch.tensor(self.levels, dtype=estimate.dtype, device=estimate.device)
         error = (target.unsqueeze(-1) - estimate) / scale.unsqueeze(-1)  # (…, K, Q)
         return 2 * torch.maximum(levels * error, (levels - 1) * error).mean(-1)
 
-    def point(self, estimate: Tensor) -> Tensor:
+    def point(self, estimate: Array) -> Array:
         middle = min(range(self.size), key=lambda i: abs(self.levels[i] - 0.5))
-        return estimate.sort(-1).values[..., middle]
+        return arrays_of(estimate).ascending(estimate)[..., middle]
 
     def start(self, deviation: Tensor) -> Tensor:
+        import torch
+
         normal: Tensor = torch.special.ndtri(torch.tensor(self.levels, dtype=torch.float64)).float()
         return deviation.unsqueeze(-1) * normal
 
-    def details(self, estimate: Tensor) -> dict[str, Tensor]:
-        ordered = estimate.sort(-1).values
+    def details(self, estimate: Array) -> dict[str, Array]:
+        ordered = arrays_of(estimate).ascending(estimate)
         return {f"q{level:g}": ordered[..., i] for i, level in enumerate(self.levels)}
 
-    def interval(self, estimate: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    def interval(self, estimate: Array, level: float) -> tuple[Array, Array]:
         places = [self._place((1 - level) / 2), self._place((1 + level) / 2)]
         if None in places:
             known = [2 * q - 1 for q in self.levels if q > 0.5 and self._place(1 - q) is not None]
@@ -146,7 +157,7 @@ class Quantiles(Output):
                 f"model has {', '.join(f'{q:g}' for q in self.levels)}.",
                 f"Ask for {shown}, or train with those among model.quantiles." if known else "Train with them.",
             )
-        ordered = estimate.sort(-1).values
+        ordered = arrays_of(estimate).ascending(estimate)
         lower, upper = (ordered[..., place] for place in places if place is not None)
         return lower, upper
 
@@ -163,20 +174,22 @@ class Bernoulli(Output):
         return raw
 
     def loss(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+        import torch.nn.functional as F
+
         return F.binary_cross_entropy_with_logits(estimate[..., 0], target, reduction="none")
 
     def nll(self, estimate: Tensor, target: Tensor, scale: Tensor) -> Tensor:
         return self.loss(estimate, target, scale)
 
-    def point(self, estimate: Tensor) -> Tensor:
-        return estimate[..., 0].sigmoid()
+    def point(self, estimate: Array) -> Array:
+        return arrays_of(estimate).sigmoid(estimate[..., 0])
 
-    def guess(self, estimate: Tensor) -> Tensor:
-        return (estimate[..., 0] >= 0).to(estimate.dtype)
+    def guess(self, estimate: Array) -> Array:
+        return arrays_of(estimate).alike(estimate[..., 0] >= 0, estimate)
 
-    def draw(self, estimate: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        chance = self.point(estimate)
-        return (torch.rand(chance.shape, generator=generator).to(chance.device) < chance).to(chance.dtype)
+    def draw(self, estimate: Array, generator: Any = None) -> Array:
+        arrays, chance = arrays_of(estimate), self.point(estimate)
+        return arrays.alike(arrays.uniform(chance.shape, generator) < chance, chance)
 
 
 def make_output(loss: LossName, quantiles: Sequence[float]) -> Output:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -240,13 +242,13 @@ class Recognizer(nn.Module):
         seen = torch.stack(weights, dim=1)[0].detach()
         return RecognizerOutput(self.scores(x).float().log_softmax(-1), lengths), None, seen
 
-    def advance(self, frames: Tensor, seen: int, state: Any) -> tuple[Tensor, Any]:
+    def advance(self, frames: Tensor | NDArray[np.float32], seen: int, state: Any) -> tuple[Tensor, Any]:
         """More steps of one stream: frames (T, …); the first `seen` are context that was read before.
 
         log P (T', V) of the new ones, and the state after them.
         """
-        count = torch.tensor([len(frames)], device=frames.device)
-        x, _ = self.input(frames[None], count)
+        given = torch.as_tensor(frames, device=self.scores.weight.device)
+        x, _ = self.input(given[None], torch.tensor([len(given)], device=given.device))
         x = x[:, seen // self.time_factor :]
         x, state = self.layer(x, state)
         return self.scores(x)[0].float().log_softmax(-1), state

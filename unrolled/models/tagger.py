@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from unrolled.config import but, only
 from unrolled.data import Batch
-from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at
+from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at, step_of
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.crf import CRF, log_partition_of_logs
@@ -132,6 +132,16 @@ class Tagger(nn.Module):
         """Scores of the tags, (B, T, K)."""
         scores: Tensor = self.scores(self.states(batch))
         return scores
+
+    def stepper(self) -> Callable[[Batch, Any], tuple[Tensor, Any]]:
+        """A function that reads a batch of one step after a state: the scores (B, K), and the state after it."""
+        step = step_of(self.layer)
+
+        def advance(batch: Batch, state: Any) -> tuple[Tensor, Any]:
+            output, state = step(self.read(batch)[:, 0], state)
+            return self.scores(output), state
+
+        return advance
 
     @torch.no_grad()
     def decode(self, batch: Batch, scores: Tensor | None = None) -> list[list[int]]:

@@ -161,6 +161,39 @@ class NumpyArrays:
             powers = np.exp(array - array.max(-1, keepdims=True))
             return powers / powers.sum(-1, keepdims=True)
 
+    def shares(self, array: Array) -> Array:
+        """The softmax, in the array's own precision."""
+        powers = np.exp(array - array.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
+
+    def sigmoid(self, array: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return 1 / (1 + np.exp(-array))
+
+    def exp(self, array: Array) -> Array:
+        return np.exp(array)
+
+    def ascending(self, array: Array) -> Array:
+        """Sorted along the last axis."""
+        return np.sort(array, axis=-1)
+
+    def isfinite(self, array: Array) -> Array:
+        return np.isfinite(array)
+
+    def expanded(self, array: Array, rows: int) -> Array:
+        """A single row (1, …) as so many rows."""
+        return np.repeat(array, rows, axis=0)
+
+    def generator(self, seed: int) -> Any:
+        """A random generator for `normal` and `uniform`."""
+        return np.random.default_rng(seed)
+
+    def normal(self, shape: Sequence[int], generator: Any = None) -> Array:
+        return (generator or np.random.default_rng()).standard_normal(tuple(shape), dtype=np.float32)
+
+    def uniform(self, shape: Sequence[int], generator: Any = None) -> Array:
+        return (generator or np.random.default_rng()).random(tuple(shape), dtype=np.float32)
+
     def host(self, array: Array) -> Array:
         """The array as NumPy's."""
         return array

@@ -130,6 +130,33 @@ class TorchArrays:
     def softmax(self, array: Tensor) -> Tensor:
         return array.softmax(-1, dtype=torch.float64)
 
+    def shares(self, array: Tensor) -> Tensor:
+        return array.softmax(-1)
+
+    def sigmoid(self, array: Tensor) -> Tensor:
+        return array.sigmoid()
+
+    def exp(self, array: Tensor) -> Tensor:
+        return array.exp()
+
+    def ascending(self, array: Tensor) -> Tensor:
+        return array.sort(-1).values
+
+    def isfinite(self, array: Tensor) -> Tensor:
+        return array.isfinite()
+
+    def expanded(self, array: Tensor, rows: int) -> Tensor:
+        return array.expand(rows, *array.shape[1:])
+
+    def generator(self, seed: int) -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+    def normal(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(self.device)
+
+    def uniform(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+        return torch.rand(*shape, generator=generator).to(self.device)
+
     def host(self, array: Tensor) -> Any:
         return array.detach().cpu().numpy()
 

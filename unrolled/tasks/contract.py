@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -21,8 +21,6 @@ from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss
 
-Result = TypeVar("Result")
-
 
 @dataclass(frozen=True)
 class Data:
@@ -33,26 +31,6 @@ class Data:
     source: str  # in words, for the report
     fingerprint: str  # changes with the data
     contents: str = ""  # changes with recordings and the like, of which the fingerprint has name and size alone
-
-
-class Computed:
-    """Data that keeps what was computed from it, such as tokens or features: each result is computed once."""
-
-    def once(self, name: str, using: object, compute: Callable[[], Result]) -> Result:
-        """The result called `name`, computed again only if `using`, such as a tokenizer, is another object."""
-        results: dict[str, tuple[object, Any]] = vars(self)
-        if name not in results or results[name][0] is not using:
-            results[name] = (using, compute())
-        found: Result = results[name][1]
-        return found
-
-
-class Corpus(Computed, list[Any]):
-    """A list of examples."""
-
-
-class CorpusText(Computed, str):
-    """A text as the one example."""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 from unrolled.data.readers.tables.read_table import Row
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
-from unrolled.model import Model
-from unrolled.see.figures.lengths import check_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from unrolled.model import Model
 
 Format = Literal["text", "jsonl", "csv"]
 STANDARD_INPUT = "-"  # the name of standard input, in place of a file
@@ -168,6 +168,8 @@ class PictureRunner(Runner):
         if picture is None:
             yield from super().run(request, **options)
             return
+        from unrolled.see.figures.lengths import check_picture  # it needs matplotlib
+
         place, inputs = check_picture(picture), list(self.read(request))
         if len(inputs) != 1:
             raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one.")

@@ -18,7 +18,8 @@ import unrolled
 from tests.tasks.caption.conftest import KINDS, features, scenes, train
 from unrolled import Model, UserError
 from unrolled.metrics.captions import caption_scores
-from unrolled.tasks.caption.batches import CaptionAssets, view_batch
+from unrolled.tasks.caption.assets import CaptionAssets
+from unrolled.tasks.caption.batches import view_batch
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.task import Caption
 from unrolled.tasks.shared.targets import real_tokens, with_targets

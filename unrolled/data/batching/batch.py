@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     import torch
@@ -17,15 +19,16 @@ class Batch:
 
     `lengths` None: every row is full. `resets` marks rows (B,) or steps (B, T) where a new sequence begins; other rows
     of a stream continue from the batch before. `counted` (B, T) marks the steps whose losses count, None: all real
-    ones. `more` holds other tensors by name, such as the letters of the words.
+    ones. `more` holds other tensors by name, such as the letters of the words. Before `to` a batch may hold NumPy's
+    arrays, which a model without torch reads.
     """
 
-    inputs: Tensor  # (B, T) ids or (B, T, D) frames
-    targets: Tensor  # (B, T, …), or (B, …) where a whole sequence has one target
-    lengths: Tensor | None = None  # (B,)
+    inputs: Any  # (B, T) ids or (B, T, D) frames
+    targets: Any  # (B, T, …), or (B, …) where a whole sequence has one target
+    lengths: Any = None  # (B,)
     resets: Tensor | None = None
     counted: Tensor | None = None
-    more: Mapping[str, Tensor] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def mask(self) -> Tensor:
@@ -35,7 +38,8 @@ class Batch:
         rows, steps = self.inputs.shape[:2]
         if self.lengths is None:
             return torch.ones(rows, steps, dtype=torch.bool, device=self.inputs.device)
-        return torch.arange(steps, device=self.inputs.device) < self.lengths[:, None]
+        real: Tensor = torch.arange(steps, device=self.inputs.device) < self.lengths[:, None]
+        return real
 
     @property
     def scored(self) -> Tensor:
@@ -43,10 +47,9 @@ class Batch:
         return self.mask if self.counted is None else self.mask & self.counted
 
     def to(self, device: torch.device | str) -> Batch:
-        """The batch on a device; host memory is pinned by whoever wants copies to overlap."""
-        moved = {k: v.to(device, non_blocking=True) for k, v in vars(self).items() if hasattr(v, "to")}
-        more = {k: v.to(device, non_blocking=True) for k, v in self.more.items()}
-        return replace(self, **moved, more=more)
+        """The batch as tensors on a device; host memory is pinned by whoever wants copies to overlap."""
+        moved = {k: _moved(v, device) for k, v in vars(self).items() if v is not None and k != "more"}
+        return replace(self, **moved, more={k: _moved(v, device) for k, v in self.more.items()})
 
     def steps(self, start: int, stop: int) -> Batch:
         """The steps from `start` up to `stop` of every row, of all fields."""
@@ -89,6 +92,14 @@ class Batch:
                     f"A batch with {name} of shape {tuple(value.shape)} cannot be {verb} in time: "
                     f"expected a value for each of {tuple(self.inputs.shape[:2])} steps."
                 )
+
+
+def _moved(value: Any, device: torch.device | str) -> Tensor:
+    """A tensor, or an array of NumPy, as a tensor on a device."""
+    import torch
+
+    tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+    return tensor.to(device, non_blocking=True)
 
 
 def join(batches: Sequence[Batch]) -> Batch:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FLOOR = 1.1920929e-07  # the smallest energy, as Kaldi's
 LOWEST = 20.0  # Hz
@@ -52,15 +53,20 @@ class LogMel:
 
     def __call__(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Samples (N,) → (T, size). Fewer samples than a window are padded with zeros."""
+        import torch
+
         signal = torch.from_numpy(np.pad(samples, (0, max(0, self.window - len(samples)))))
         count = self.frames(len(signal))
         parts = []
         for first in range(0, count, AT_ONCE):  # in parts: the spectrum is far larger than the bands
             last = min(first + AT_ONCE, count) - 1
             parts.append(self._logs(signal[first * self.hop : last * self.hop + self.window]))
-        return with_deltas(torch.cat(parts), self.deltas).numpy()
+        return with_deltas(torch.cat(parts).numpy(), self.deltas)
 
     def _logs(self, signal: Tensor) -> Tensor:
+        import torch
+        import torch.nn.functional as F
+
         points = 1 << (self.window - 1).bit_length()
         # the window is at the start of each frame's points; torch.stft would centre it
         window = F.pad(torch.hann_window(self.window), (0, points - self.window))
@@ -73,6 +79,8 @@ class LogMel:
 @functools.lru_cache(maxsize=8)
 def mel_filters(rate: int, points: int, bands: int) -> Tensor:
     """Triangles on the mel scale, evenly spaced from 20 Hz to half the rate: (bands, points / 2 + 1)."""
+
+    import torch
 
     def mel(hertz: Tensor) -> Tensor:
         return 1127 * torch.log1p(hertz / 700)
@@ -87,18 +95,18 @@ def mel_filters(rate: int, points: int, bands: int) -> Tensor:
     return filters.float()
 
 
-def with_deltas(frames: Tensor, order: int) -> Tensor:
+def with_deltas(frames: NDArray[np.float32], order: int) -> NDArray[np.float32]:
     """Frames (T, D) beside their slopes, (T, D · (1 + order)).
 
         Δ_t = Σ_{n=1,2} n (x_{t+n} − x_{t−n}) / 10,  the first and last frame repeated beyond the ends
 
-    >>> with_deltas(torch.arange(6.0)[:, None], 1)[:, 1]
-    tensor([0.5000, 0.8000, 1.0000, 1.0000, 0.8000, 0.5000])
+    >>> with_deltas(np.arange(6, dtype=np.float32)[:, None], 1)[:, 1]
+    array([0.5, 0.8, 1. , 1. , 0.8, 0.5], dtype=float32)
     """
     parts = [frames]
     for _ in range(order):
-        padded = torch.cat([parts[-1][:1].expand(2, -1), parts[-1], parts[-1][-1:].expand(2, -1)])
+        padded = np.pad(parts[-1], ((2, 2), (0, 0)), mode="edge")
         steps = len(frames)
         slope = (padded[3 : 3 + steps] - padded[1 : 1 + steps]) + 2 * (padded[4 : 4 + steps] - padded[:steps])
-        parts.append(slope / 10)
-    return torch.cat(parts, dim=1)
+        parts.append((slope / 10).astype(np.float32, copy=False))
+    return np.concatenate(parts, axis=1)

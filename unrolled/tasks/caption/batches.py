@@ -6,67 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.data import Batch
 from unrolled.data.readers.media.captions import Captioned, fitted_view
 from unrolled.data.signals.views import Shape, View
 from unrolled.models.decoders import DecoderOutput
-from unrolled.tasks.contract import Corpus, Training
-from unrolled.tasks.shared.side import Side
-from unrolled.tasks.shared.targets import Ids, real_tokens, token_loss
+from unrolled.tasks.caption.assets import view_arrays
+from unrolled.tasks.contract import Training
+from unrolled.tasks.shared.side import Ids
+from unrolled.tasks.shared.targets import real_tokens, token_loss
 from unrolled.training import Loss
-
-
-@dataclass(frozen=True)
-class CaptionAssets:
-    """The tokens of captions, the shape of pictures, and the lengths of captions in training."""
-
-    target: Side
-    shape: Shape
-    longest: int  # tokens, ends counted, which few captions pass
-    words: float  # between blanks, in a caption of training, the mean
-    references: float  # captions of a picture, the mean
-
-    @property
-    def most_tokens(self) -> int:
-        """The maximum length of a caption, its end included: 1.5 times that of nearly all in training, plus 5."""
-        return int(1.5 * self.longest) + 5
-
-    def to_json(self) -> dict[str, Any]:
-        shape = {"kind": self.shape.kind, "sizes": list(self.shape.sizes), "vector": self.shape.vector}
-        numbers = {"longest": self.longest, "words": self.words, "references": self.references}
-        return {"target": self.target.to_json(), "shape": shape, **numbers}
-
-    @classmethod
-    def from_json(cls, stored: Any) -> CaptionAssets:
-        shape = stored_entry(stored, "shape", Shape, "shape of pictures")
-        kinds = {"longest": Count, "words": Amount, "references": Amount}
-        numbers = [stored_entry(stored, name, kind, "lengths") for name, kind in kinds.items()]
-        return cls(Side.from_json(stored_entry(stored, "target", dict[str, Any], "vocabulary")), shape, *numbers)
-
-    def encoded(self, examples: Sequence[Captioned]) -> list[list[Ids]]:
-        """The tokens of the captions of each example; those of a corpus are computed once."""
-
-        def compute() -> list[list[Ids]]:
-            return [[self.target.ids(text) for text in example.captions] for example in examples]
-
-        return examples.once("captions", self.target, compute) if isinstance(examples, Corpus) else compute()
-
-    def measured(self, examples: Sequence[Captioned]) -> CaptionAssets:
-        """The same with the lengths of these captions."""
-        texts = [text for example in examples for text in example.captions]
-        lengths = [len(ids) + 1 for several in self.encoded(examples) for ids in several]
-        return replace(
-            self,
-            longest=max(self.longest, int(np.quantile(lengths, 0.999))),
-            words=float(np.mean([len(text.split()) for text in texts])),
-            references=len(texts) / len(examples),
-        )
 
 
 @dataclass(frozen=True)
@@ -84,17 +35,8 @@ def fitted(examples: Sequence[Captioned], shape: Shape) -> list[Captioned]:
 
 
 def view_batch(views: Sequence[View]) -> Batch:
-    """A batch of pictures of one shape: pixels (B, H, W, 3) of 8 bits or regions (B, …, D), and vectors (B, V)."""
-    values = [view.values for view in views if view.values is not None]
-    vectors = [view.vector for view in views if view.vector is not None]
-    inputs = _stacked(values) if values else torch.zeros(len(views), 1)
-    more = {"vectors": _stacked(vectors)} if vectors else {}
-    return Batch(inputs, torch.zeros(len(views)), more=more)
-
-
-def _stacked(arrays: Sequence[NDArray[Any]]) -> Tensor:
-    table = np.stack(arrays)
-    return torch.from_numpy(table if table.dtype == np.uint8 else table.astype(np.float32))
+    """A batch of pictures of one shape as tensors: see `view_arrays`."""
+    return view_arrays(views).to("cpu")
 
 
 def caption_loss(network: Any, batch: Batch, training: Training | None = None) -> Loss:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from unrolled.tasks.caption.batches import CaptionAssets
+from unrolled.tasks.caption.assets import CaptionAssets
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.contract import Data, Description
 from unrolled.training import Batches

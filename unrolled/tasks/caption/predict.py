@@ -6,22 +6,24 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unrolled.data.readers.media.captions import Captioned, fitted_view, some_pictures
 from unrolled.data.signals.pictures import pixels_of
 from unrolled.data.signals.views import Shape, View, check_view
 from unrolled.errors import UserError
-from unrolled.model import Model
 from unrolled.search import Hypothesis, WrittenWord
-from unrolled.tasks.caption.batches import CaptionAssets, view_batch
-from unrolled.tasks.shared.answers import Written
+from unrolled.search.arrays import arrays_of
+from unrolled.tasks.caption.assets import CaptionAssets, view_arrays
+from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
 from unrolled.tasks.shared.writing import WritingOptions, for_rescoring, rescored_texts, text_of, written
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 HYPOTHESES_AT_ONCE = 320  # pictures, times hypotheses, in a batch of a search
 
@@ -36,13 +38,12 @@ class CaptionAnswer(Written):
     words: tuple[WrittenWord, ...] | None = None  # with a lexicon: the words, and the tokens of each
 
 
-@torch.no_grad()
 def describe(model: Model, views: Sequence[View], options: WritingOptions) -> list[CaptionAnswer]:
     """A caption for each picture, in order; the pictures have the shape that the model reads."""
     if options.rescore is not None:
         return rescored_texts(describe(model, views, for_rescoring(options)), "tokens", options)
     assets: CaptionAssets = model.assets
-    network: Any = model.network.eval()
+    network: Any = model.network
     if options.unknown == "replace":
         raise UserError("Unknown words are replaced by words of a source, and a picture has none.", "Use forbid.")
     target = assets.target
@@ -52,10 +53,10 @@ def describe(model: Model, views: Sequence[View], options: WritingOptions) -> li
     room = max(1, HYPOTHESES_AT_ONCE // options.side_by_side)
     for first in range(0, len(views), room):
         part = views[first : first + room]
-        with options.autocast(model.device):
+        with model.answering(options.precision):
             found = written(
                 network,
-                network.encode(view_batch(part).to(model.device)),
+                network.encode(model.placed(view_arrays(part))),
                 target,
                 options,
                 most=[options.max_tokens or assets.most_tokens] * len(part),
@@ -74,7 +75,8 @@ def _description(
 ) -> CaptionAnswer:
     looked: NDArray[np.float32] | None = None
     if hypothesis.attention is not None:
-        rows = hypothesis.attention[: len(hypothesis.tokens)].float().cpu().numpy()
+        arrays = arrays_of(hypothesis.attention)
+        rows = arrays.host(arrays.float(hypothesis.attention[: len(hypothesis.tokens)]))
         looked = rows if grid is None else rows.reshape(-1, *grid)
     text, words = text_of(assets.target, hypothesis.tokens, options)
     return CaptionAnswer(
@@ -136,3 +138,11 @@ def drawable_pixels(picture: Any) -> NDArray[np.uint8] | None:
     if not isinstance(values, np.ndarray) or values.dtype != np.uint8:
         return None
     return np.repeat(values[..., None], 3, axis=-1) if values.ndim == 2 else values[..., :3]
+
+
+def predict(model: Model, inputs: Any, **options: Any) -> Any:
+    """A `CaptionAnswer` of a picture, or a list of them. Options: see `WritingOptions`."""
+    several = isinstance(inputs, (list, tuple))
+    views = [view_of(one, model.assets.shape) for one in (inputs if several else [inputs])]
+    answers = note_cut(describe(model, views, WritingOptions(**options)), "captions")
+    return answers if several else answers[0]

@@ -14,9 +14,7 @@ from unrolled.data.readers.media.captions import Captioned, fitted_view, picture
 from unrolled.data.signals.pictures import decode_picture
 from unrolled.data.signals.views import View
 from unrolled.errors import UserError
-from unrolled.see.figures.caption import attention_maps, hard_attention_maps
 from unrolled.tasks.caption.predict import CaptionAnswer, drawable_pixels
-from unrolled.tasks.caption.scores import search_table
 from unrolled.tasks.runner import STANDARD_INPUT, Input, Request
 from unrolled.tasks.shared.answers import WritingRunner, rounded
 
@@ -85,6 +83,8 @@ class CaptionRunner(WritingRunner):
         """The attention of each word to the regions of the picture; below it, of hard attention, the region it read."""
         if answer.attention is None or not answer.tokens:
             raise UserError("There is no caption to show.", "Train the model longer.")
+        from unrolled.see.figures.caption import attention_maps, hard_attention_maps  # they need torch
+
         picture = drawable_pixels(one.original if isinstance(one, PictureInput) else one)
         maps = hard_attention_maps if self._hard else attention_maps
         return maps(picture, answer.tokens, answer.attention, str(answer))
@@ -116,6 +116,8 @@ class CaptionRunner(WritingRunner):
 
     def report(self, scores: Mapping[str, Any]) -> str:
         """Scores of the chosen search, then a table of all."""
+        from unrolled.tasks.caption.scores import search_table
+
         return f"{super().report(scores)}\n\n{search_table(scores['searches'])}"
 
 

@@ -10,7 +10,8 @@ from unrolled.data.readers.media.captions import Captioned
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
 from unrolled.model import Model
-from unrolled.tasks.caption.batches import CaptionAssets, PictureCaption, view_batch
+from unrolled.tasks.caption.assets import CaptionAssets
+from unrolled.tasks.caption.batches import PictureCaption, view_batch
 from unrolled.tasks.caption.predict import CaptionAnswer, describe
 from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.targets import with_targets

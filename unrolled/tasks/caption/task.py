@@ -22,18 +22,19 @@ from unrolled.model import Model
 from unrolled.models.captioner import captioner, resolved_attention
 from unrolled.models.picture_encoder import MakeEncoder
 from unrolled.nn.vision import shifted
-from unrolled.tasks.caption.batches import CaptionAssets, PictureCaption, caption_loss, fitted, view_batch
+from unrolled.tasks.caption.assets import CaptionAssets
+from unrolled.tasks.caption.batches import PictureCaption, caption_loss, fitted, view_batch
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.describe import CaptionDescription
 from unrolled.tasks.caption.options import OPTIONS
-from unrolled.tasks.caption.predict import describe, view_of
+from unrolled.tasks.caption.predict import predict
 from unrolled.tasks.caption.run import CaptionRunner
 from unrolled.tasks.caption.scores import AT_ONCE, exposure, score_pictures
 from unrolled.tasks.caption.trace import CaptionTracer
-from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
-from unrolled.tasks.shared.answers import note_cut
 from unrolled.tasks.shared.levels import caption_level
 from unrolled.tasks.shared.side import Reading, trained_side
 from unrolled.tasks.shared.targets import with_guesses, with_targets
@@ -171,10 +172,7 @@ class Caption(Task):
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Description` of a picture (a path, a PIL image, an array), or a list of them. See `WritingOptions`."""
-        several = isinstance(inputs, (list, tuple))
-        views = [view_of(one, model.assets.shape) for one in (inputs if several else [inputs])]
-        answers = note_cut(describe(model, views, WritingOptions(**options)), "captions")
-        return answers if several else answers[0]
+        return predict(model, inputs, **options)
 
 
 def _read(

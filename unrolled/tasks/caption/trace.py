@@ -16,7 +16,8 @@ from unrolled.model import Model
 from unrolled.models.captioner import TransformerCaptioner
 from unrolled.see import AttentionMap, ModelTrace, Part, Probe
 from unrolled.see.options import TraceOption, read_options
-from unrolled.tasks.caption.batches import CaptionAssets, view_batch
+from unrolled.tasks.caption.assets import CaptionAssets
+from unrolled.tasks.caption.batches import view_batch
 from unrolled.tasks.caption.predict import drawable_pixels, view_of
 from unrolled.tasks.caption.run import paths_of
 from unrolled.tasks.runner import Request

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unrolled.config.stored import DAMAGED, Finite, Positive, stored_as, stored_entry
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import UserError
 from unrolled.tasks.classify.regression import Scale, numbers_of
-from unrolled.tasks.contract import Corpus
+from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.shared.reader import Reader
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Encoded(NamedTuple):
@@ -35,6 +35,8 @@ class ClassifyAssets:
 
     def targets(self, examples: Sequence[Labelled], multi_label: bool) -> Tensor:
         """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1; or (B,) scaled numbers."""
+        import torch
+
         if self.scale is not None:
             mean, deviation = self.scale
             return torch.from_numpy((numbers_of(examples) - mean) / deviation).float()
@@ -48,6 +50,8 @@ class ClassifyAssets:
 
     def weights(self, targets: Tensor) -> Tensor:
         """Weights that balance the classes: (B,) for one label each, (B, C) for several."""
+        import torch
+
         counts = torch.tensor(self.counts, dtype=torch.float32).clamp(min=1)
         if targets.dim() == 1:
             return (counts.sum() / len(counts) / counts)[targets]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from unrolled.data.readers.labelled import check_frames
 from unrolled.errors import UserError, note
-from unrolled.model import Model
 from unrolled.tasks.shared.reader import Reader
 from unrolled.text import split_words
 from unrolled.text.ngrams import ngram_ids
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 
 def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, ...]:
@@ -33,15 +34,15 @@ def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, .
     return (*(label for label in old if label not in dropped), *(label for label in new if label not in set(old)))
 
 
-def ngrams_of(inputs: Sequence[Any], buckets: int) -> dict[str, Tensor]:
+def ngrams_of(inputs: Sequence[Any], buckets: int) -> dict[str, NDArray[Any]]:
     """The n-grams of texts, end to end, for an EmbeddingBag; a text's weights have the length 1."""
     if not buckets or not isinstance(inputs[0], str):
         return {}
     found = [ngram_ids(split_words(text), buckets) for text in inputs]
-    counts = torch.tensor([len(ids) for ids in found])
-    weights = (1 / counts.clamp(min=1).sqrt()).repeat_interleave(counts)
-    starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)[:-1]])
-    return {"ngrams": torch.from_numpy(np.concatenate(found)), "ngram_starts": starts, "ngram_weights": weights}
+    counts = np.array([len(ids) for ids in found])
+    weights = np.repeat(1 / np.sqrt(np.maximum(counts, 1).astype(np.float32)), counts)
+    starts = np.concatenate([[0], counts.cumsum()[:-1]])
+    return {"ngrams": np.concatenate(found), "ngram_starts": starts, "ngram_weights": weights}
 
 
 def key_of(one: Any) -> bytes:
@@ -53,7 +54,7 @@ def checked_inputs(model: Model, inputs: Any) -> list[Any]:
     if not isinstance(inputs, (list, tuple)):
         raise UserError(f"The input is {type(inputs).__name__}.", f"Expected {reader.expects}, or a list of them.")
     if reader.frames:
-        given = [one.cpu().numpy() if isinstance(one, Tensor) else np.asarray(one) for one in inputs]
+        given = [one.cpu().numpy() if hasattr(one, "cpu") else np.asarray(one) for one in inputs]
         checked = [check_frames(one, f"Input {number}") for number, one in enumerate(given, 1)]
         check_shape(reader, checked, [f"Input {number}" for number in range(1, len(checked) + 1)])
         return checked

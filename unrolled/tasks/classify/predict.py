@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data import Batch, Buckets
-from unrolled.model import Model
-from unrolled.tasks.classify.config import ClassifyConfig
-from unrolled.tasks.classify.examples import ngrams_of
-from unrolled.tasks.classify.regression import Numbers
+from unrolled.search.arrays import Array, arrays_of
+from unrolled.tasks.classify.examples import checked_inputs, ngrams_of
+from unrolled.tasks.classify.regression import Numbers, PredictedNumber
 from unrolled.tasks.shared.reader import Reader
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
+    from unrolled.tasks.classify.config import ClassifyConfig
 
 AT_ONCE = 256  # sequences in a batch when there are no gradients
 
@@ -42,60 +43,57 @@ class Classified:
         return self.label
 
 
-def losses_of(scores: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats: (B,), or (B, C) where every label stands for itself; squared errors of numbers, (B,)."""
-    if targets.dim() == 1 and targets.is_floating_point():
-        return (scores[:, 0] - targets).square()
-    if targets.dim() == 2:
-        return F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
-    # −1 stands for a label that training never saw: there is no score to compare it with
-    return F.cross_entropy(scores, targets, ignore_index=-1, reduction="none")
-
-
 def unlabelled(model: Model, inputs: list[Any]) -> Buckets:
     """Batches of inputs without labels."""
     reader: Reader = model.assets.reader
     steps = [reader.steps(one) for one in inputs]
-    assert isinstance(model.config, ClassifyConfig)
-    buckets = model.config.model.ngrams
+    buckets = config_of(model).model.ngrams
 
     def collate(part: list[tuple[Any, Any]]) -> Batch:
-        batch = reader.batch([steps for _, steps in part], torch.zeros(0))
+        batch = reader.arrays([steps for _, steps in part])
         return replace(batch, more={**batch.more, **ngrams_of([one for one, _ in part], buckets)})
 
     return Buckets(list(zip(inputs, steps, strict=True)), list(map(len, steps)), collate, batch_size=AT_ONCE)
 
 
-@torch.no_grad()
-def probabilities_of(model: Model, batches: Buckets) -> tuple[NDArray[np.float32], float]:
-    """The probabilities (N, C) in the order of the examples, and the summed loss of those with a known label."""
+def probabilities_of(
+    model: Model, batches: Buckets, watch: Callable[[Array, Batch], None] | None = None
+) -> NDArray[np.float32]:
+    """The probabilities (N, C) in the order of the examples; `watch` gets the scores of each batch."""
     table = np.zeros((len(batches.examples), len(model.assets.labels)), dtype=np.float32)
-    total, multi = 0.0, multi_label(model)
-    model.network.eval()
-    for index in range(len(batches)):
-        batch = batches[index].to(model.device)
-        scores = model.network(batch).float()
-        table[batches.rows(index)] = (scores.sigmoid() if multi else scores.softmax(-1)).cpu().numpy()
-        if len(batch.targets):
-            total += float(losses_of(scores, batch.targets).sum())
-    return table, total
+    multi = multi_label(model)
+    with model.answering():
+        for index in range(len(batches)):
+            batch = model.placed(batches[index])
+            scores = model.network(batch)
+            arrays = arrays_of(scores)
+            scores = arrays.float(scores)
+            table[batches.rows(index)] = arrays.host(arrays.sigmoid(scores) if multi else arrays.shares(scores))
+            if watch is not None:
+                watch(scores, batch)
+    return table
 
 
-@torch.no_grad()
 def numbers(model: Model, batches: Buckets) -> Numbers:
     """The answers (N,) of a model of numbers, in the order of the examples."""
     answers = np.zeros(len(batches.examples))
     mean, deviation = model.assets.scale
-    model.network.eval()
-    for index in range(len(batches)):
-        scores = model.network(batches[index].to(model.device))[:, 0]
-        answers[batches.rows(index)] = mean + deviation * scores.double().cpu().numpy()
+    with model.answering():
+        for index in range(len(batches)):
+            scores = model.network(model.placed(batches[index]))[:, 0]
+            arrays = arrays_of(scores)
+            answers[batches.rows(index)] = mean + deviation * arrays.host(arrays.double(scores))
     return answers
 
 
 def multi_label(model: Model) -> bool:
-    assert isinstance(model.config, ClassifyConfig)
-    return model.config.data.multi_label
+    return config_of(model).data.multi_label
+
+
+def config_of(model: Model) -> ClassifyConfig:
+    config: Any = model.config
+    found: ClassifyConfig = config
+    return found
 
 
 def answer_of(model: Model, row: NDArray[np.float32]) -> Classified:
@@ -105,3 +103,15 @@ def answer_of(model: Model, row: NDArray[np.float32]) -> Classified:
     if multi_label(model):
         return Classified(tuple(label for label, p in probabilities.items() if p >= 0.5), probabilities, several=True)
     return Classified((labels[int(row.argmax())],), probabilities)
+
+
+def predict(model: Model, inputs: Any) -> Any:
+    """A `Classified` or `PredictedNumber` for one input, a list for several: texts, or arrays of frames."""
+    alone = isinstance(inputs, str) or hasattr(inputs, "shape")
+    batches = unlabelled(model, checked_inputs(model, [inputs] if alone else inputs))
+    answers: list[Classified] | list[PredictedNumber]
+    if model.assets.scale is not None:
+        answers = [PredictedNumber(float(value)) for value in numbers(model, batches)]
+    else:
+        answers = [answer_of(model, row) for row in probabilities_of(model, batches)]
+    return answers[0] if alone else answers

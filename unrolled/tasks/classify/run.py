@@ -11,10 +11,8 @@ from unrolled.data.readers.tables.read_table import Row, is_table, read_text_col
 from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
-from unrolled.tasks.classify.config import ClassifyConfig
-from unrolled.tasks.classify.predict import Classified
+from unrolled.tasks.classify.predict import Classified, config_of
 from unrolled.tasks.classify.regression import PredictedNumber
-from unrolled.tasks.classify.scores import report
 from unrolled.tasks.runner import Input, Request, Runner
 
 
@@ -64,8 +62,7 @@ class ClassifyRunner(Runner):
 
     @property
     def _column(self) -> str | None:
-        assert isinstance(self.model.config, ClassifyConfig)
-        return self.model.config.data.text_column
+        return config_of(self.model).data.text_column
 
     def record(self, one: Any, answer: Classified | PredictedNumber) -> dict[str, Any]:
         shown = one if isinstance(one, str) else f"{len(one)} frames"
@@ -75,4 +72,6 @@ class ClassifyRunner(Runner):
         return {"input": shown, "label": answer.label, **several, "probabilities": answer.probabilities}
 
     def report(self, scores: Mapping[str, Any]) -> str:
+        from unrolled.tasks.classify.scores import report
+
         return report(scores)

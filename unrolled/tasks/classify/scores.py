@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from unrolled.data import Buckets
+from unrolled.data import Batch, Buckets
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import note
 from unrolled.metrics import ClassScores, class_scores, label_scores
 from unrolled.model import Model
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
+from unrolled.tasks.classify.loss import losses_of
 from unrolled.tasks.classify.predict import multi_label, numbers, probabilities_of
 from unrolled.tasks.classify.regression import number_scores, numbers_of
 from unrolled.tasks.runner import plain_scores, table_of
@@ -44,12 +46,22 @@ def _encoded(batches: Buckets) -> Sequence[Encoded]:
     return found
 
 
+def _with_loss(model: Model, batches: Buckets) -> tuple[NDArray[np.float32], float]:
+    """The probabilities (N, C), and the summed loss of the examples with a known label."""
+    losses: list[float] = []
+
+    def watch(scores: Tensor, batch: Batch) -> None:
+        losses.append(float(losses_of(scores, batch.targets).sum()))
+
+    return probabilities_of(model, batches, watch), sum(losses)
+
+
 def evaluation(model: Model, batches: Buckets) -> dict[str, float]:
     """Scores on batches of examples."""
     examples: list[Labelled] = [one.example for one in _encoded(batches)]
     if model.assets.scale is not None:
         return number_scores(numbers_of(examples), numbers(model, batches))
-    probabilities, loss = probabilities_of(model, batches)
+    probabilities, loss = _with_loss(model, batches)
     multi = multi_label(model)
     scores, _, known = judged(model.assets, examples, probabilities, multi)
     result = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
@@ -68,7 +80,7 @@ def score_examples(model: Model, examples: list[Labelled], batches: Buckets) -> 
         usual = number_scores(truth, np.full(len(truth), assets.scale[0]))["rmse"]
         counts = {"examples": len(examples), "unknown_tokens": unknown}
         return {**number_scores(truth, found), "rmse_of_training_mean": usual, **counts}
-    probabilities, loss = probabilities_of(model, batches)
+    probabilities, loss = _with_loss(model, batches)
     scores, confusion, known = judged(assets, examples, probabilities, multi)
     unseen = [label for e in examples for label in e.labels if label not in set(assets.labels)]
     if unseen:

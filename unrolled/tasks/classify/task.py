@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,21 +26,16 @@ from unrolled.models.weights import copy_weights
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
 from unrolled.tasks.classify.config import ClassifyConfig, ClassifyTraining
 from unrolled.tasks.classify.describe import ClassifyDescription
-from unrolled.tasks.classify.examples import check_shape, checked_inputs, key_of, ngrams_of, with_old
-from unrolled.tasks.classify.predict import (
-    AT_ONCE,
-    Classified,
-    answer_of,
-    losses_of,
-    numbers,
-    probabilities_of,
-    unlabelled,
-)
-from unrolled.tasks.classify.regression import PredictedNumber, numbers_of, scale_of
+from unrolled.tasks.classify.examples import check_shape, key_of, ngrams_of, with_old
+from unrolled.tasks.classify.loss import losses_of
+from unrolled.tasks.classify.options import FILE_KEYS
+from unrolled.tasks.classify.predict import AT_ONCE, predict
+from unrolled.tasks.classify.regression import numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
 from unrolled.tasks.classify.scores import evaluation, score_examples
 from unrolled.tasks.classify.trace import ClassifyTracer
-from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits
+from unrolled.tasks.contract import Data, Description, Task, Training, Traits
+from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import Reader, load_vectors
 from unrolled.tasks.tracer import Tracer
@@ -60,7 +54,7 @@ class Classify(Task):
     description: ClassVar[Description] = ClassifyDescription()
     unit: ClassVar[str] = "examples"
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "multi_label", "kind")
-    file_keys: ClassVar[tuple[str, ...]] = ("text_column", "label_column", "label_separator")
+    file_keys: ClassVar[tuple[str, ...]] = FILE_KEYS
 
     def traits(self, config: ClassifyConfig, assets: ClassifyAssets) -> Traits:
         goal = Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True)
@@ -163,7 +157,8 @@ class Classify(Task):
         def collate(part: list[Encoded]) -> Batch:
             targets = assets.targets([one.example for one in part], config.data.multi_label)
             batch = assets.reader.batch([one.steps for one in part], targets)
-            more = {**batch.more, **ngrams_of([one.example.input for one in part], config.model.ngrams)}
+            found = ngrams_of([one.example.input for one in part], config.model.ngrams)
+            more = {**batch.more, **{name: torch.from_numpy(one) for name, one in found.items()}}
             if balanced:
                 more["weights"] = assets.weights(targets)
             return replace(batch, more=more)
@@ -213,11 +208,4 @@ class Classify(Task):
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Classified` or `PredictedNumber` for one input, a list for several: texts, or arrays of frames."""
-        alone = isinstance(inputs, (str, np.ndarray, Tensor))
-        batches = unlabelled(model, checked_inputs(model, [inputs] if alone else inputs))
-        answers: list[Classified] | list[PredictedNumber]
-        if model.assets.scale is not None:
-            answers = [PredictedNumber(float(value)) for value in numbers(model, batches)]
-        else:
-            answers = [answer_of(model, row) for row in probabilities_of(model, batches)[0]]
-        return answers[0] if alone else answers
+        return predict(model, inputs)

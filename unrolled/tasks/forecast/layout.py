@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unrolled.data.batching.ragged_windows import FrameSequence
 from unrolled.data.signals.scaling import ColumnScaling, SeriesPart
 from unrolled.errors import UserError
-from unrolled.model import Model
-from unrolled.models.forecaster import ForecasterSettings, ForecasterSizes
+from unrolled.models.forecaster_sizes import ForecasterSizes
 from unrolled.models.outputs import Output, make_output
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
+    from unrolled.models.forecaster import ForecasterSettings
 
 
 def frame_of(model: Model) -> ColumnScaling:

@@ -81,8 +81,9 @@ def step_by_step(network: Forecaster, batch: Batch, state: Any, own: Tensor, pic
 def guessed(output: Output, estimate: Tensor, pick: str) -> Tensor:
     """The numbers (…, K) that are read in the place of the true ones: a point, or a sample of the distribution."""
     if pick == "point":
-        return output.guess(estimate)
-    drawn = output.draw(estimate)
+        point: Tensor = output.guess(estimate)
+        return point
+    drawn: Tensor | None = output.draw(estimate)
     assert drawn is not None
     return drawn
 

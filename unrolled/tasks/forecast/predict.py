@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from unrolled.data.readers.series.read_series import Numbers
 from unrolled.errors import UserError
-from unrolled.model import Model
 from unrolled.tasks.forecast.layout import frame_of
 from unrolled.tasks.forecast.stream import Interval, RowStream, as_rows, check_level
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 
 def continuation(
@@ -56,3 +60,11 @@ def check_forecast_options(options: Mapping[str, Any]) -> None:
         check_level(options["interval"])
         if options.get("sample"):
             raise UserError("interval draws many samples, sample draws one.", "Leave out one of them.")
+
+
+def predict(model: Model, inputs: Any, **options: Any) -> Any:
+    """The continuation of a series, or of each of a list of arrays: see `Forecast.predict`."""
+    check_forecast_options(options)
+    if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
+        return [continuation(model, one, **options) for one in inputs]
+    return continuation(model, inputs, **options)

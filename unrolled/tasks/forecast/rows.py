@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,11 @@ from unrolled.data.readers.tables.number_cells import is_header, number_of, numb
 from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
-from unrolled.model import Model
 from unrolled.tasks.forecast.stream import RowStream, check_held, check_roll_out, check_rows
 from unrolled.tasks.runner import Format, Request
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data.readers.series.read_series import Numbers
 from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
-from unrolled.model import Model
-from unrolled.models.forecaster import Forecaster, ForecastStepper
+from unrolled.search.arrays import Array, arrays_of
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 AT_ONCE = 4096  # rows
 PATHS = 500  # sampled for the intervals of a roll-out
@@ -38,15 +38,15 @@ class RowStream:
     """
 
     def __init__(self, model: Model, *, whole: bool = False) -> None:
-        assert isinstance(model.network, Forecaster)
-        self._network: Forecaster = model.network.eval()
+        network: Any = model.network.eval()
+        self._network = network
         if not self._network.causal and not whole:
             raise UserError(
                 "This model reads from both ends, and needs the end of its input.",
                 "Train with model.bidirectional=false; or give whole series: predict, or `unrolled run` with a file.",
             )
         self._frame: ColumnScaling = model.assets
-        self._step = ForecastStepper(self._network)
+        self._step = self._network.row_stepper()
         self.restart()
 
     def __enter__(self) -> RowStream:
@@ -58,15 +58,16 @@ class RowStream:
     @property
     def causal(self) -> bool:
         """True if a row's answer depends on no later row."""
-        return self._network.causal
+        causal: bool = self._network.causal
+        return causal
 
     def restart(self) -> None:
         """A new sequence begins."""
         self._state: Any = None
         self._last: Numbers | None = None
         self._features: NDArray[np.float32] | None = None
-        self.estimate: Tensor | None = None  # after the last row, (horizons, K, P)
-        self._estimates: Tensor | None = None  # of the last feed
+        self.estimate: Array | None = None  # after the last row, (horizons, K, P)
+        self._estimates: Array | None = None  # of the last feed
         self._single = False
         self.details: dict[str, Numbers] = {}  # of the last feed, shaped as what it returned: deviation, quantiles
         if self._frame.start_row and self._network.causal:
@@ -87,7 +88,7 @@ class RowStream:
         if not self._network.causal:
             return self._read(self._whole(features), single)
         parts = [self._advance(features[i : i + AT_ONCE]) for i in range(0, len(features), AT_ONCE)]
-        return self._read(parts[0] if len(parts) == 1 else torch.cat(parts), single)
+        return self._read(parts[0] if len(parts) == 1 else arrays_of(parts[0]).cat(parts, 0), single)
 
     def roll_out(
         self, steps: int, *, sample: bool = False, seed: int | None = None, hold_inputs: bool = False
@@ -99,20 +100,20 @@ class RowStream:
         """
         self._check_roll_out(steps, hold_inputs)
         assert self.estimate is not None
-        output, following = self._network.output, self._network.layout.next
-        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        output, layout, arrays = self._network.output, self._network.layout, arrays_of(self.estimate)
+        generator = None if seed is None else arrays.generator(seed)
         assert self._features is not None
-        features, result = torch.from_numpy(self._features), []
+        features, result = self._features, []
         for step in range(1, steps + 1):
-            estimate = self.estimate[following]
+            estimate = self.estimate[layout.next]
             guess = output.draw(estimate, generator) if sample else output.guess(estimate)  # (K,)
             if guess is None:
                 raise UserError("This model has no distribution to sample from.", "Train with model.loss=gaussian.")
-            if not bool(guess.isfinite().all()):
+            if not bool(arrays.isfinite(guess).all()):
                 raise UserError(f"Step {step} of the continuation is not finite.", "Ask for fewer steps.")
-            result.append(guess.cpu().numpy())
-            features = self._network.with_guess(features, guess[None].cpu())
-            self._advance(features.numpy())
+            result.append(arrays.host(guess))
+            features = layout.with_guess(features, arrays.host(guess)[None])
+            self._advance(features)
         return self._frame.unscaled(np.stack(result))
 
     def spread(
@@ -122,29 +123,20 @@ class RowStream:
         self._check_roll_out(steps, hold_inputs)
         assert self.estimate is not None
         assert self._features is not None
-        network, device = self._network, self._network.scale.device
-        generator = torch.Generator().manual_seed(0 if seed is None else seed)
-        state = tuple(part.expand(PATHS, *part.shape[1:]).contiguous() for part in self._network_state())
-        x = torch.from_numpy(self._features).to(device).expand(PATHS, -1)
-        estimate, result = self.estimate.to(device).expand(PATHS, *self.estimate.shape), []
+        network, arrays = self._network, arrays_of(self.estimate)
+        generator = arrays.generator(0 if seed is None else seed)
+        state = self._step.paths(self._state, PATHS)
+        x = arrays.expanded(arrays.moved(self._features), PATHS)
+        estimate, result = arrays.expanded(arrays.moved(self.estimate)[None], PATHS), []
         for _ in range(steps):
             drawn = network.output.draw(estimate[:, network.layout.next], generator)
             if drawn is None:
                 raise UserError("This model has no distribution to sample from.", "Train with model.loss=gaussian.")
-            result.append(drawn.cpu().numpy())
-            x = network.with_guess(x, drawn)
-            with torch.no_grad():
-                after, state = network(x[:, None], state)
-            estimate = after[:, 0]
+            result.append(arrays.host(drawn))
+            x = network.layout.with_guess(x, drawn)
+            estimate, state = self._step.together(x, state)
         bounds = np.quantile(np.stack(result), [(1 - level) / 2, (1 + level) / 2], axis=1)  # (2, steps, K)
         return self._frame.unscaled(bounds[0]), self._frame.unscaled(bounds[1])
-
-    def _network_state(self) -> tuple[Tensor, ...]:
-        """The state as the network takes it, batch first."""
-        if not self._step.packed:
-            return tuple(self._state)
-        past, carried = self._state
-        return (*carried, torch.from_numpy(past)[None])
 
     def _check_roll_out(self, steps: int, hold_inputs: bool) -> None:
         if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
@@ -154,13 +146,13 @@ class RowStream:
         if self.estimate is None:
             raise UserError("There is nothing to continue yet.", "Feed at least one row.")
 
-    def _advance(self, features: NDArray[np.float32]) -> Tensor:
+    def _advance(self, features: NDArray[np.float32]) -> Array:
         """Rows of features (n, F) → estimates (n, horizons, K, P)."""
         estimates, self._state = self._step(features, self._state)
         self.estimate, self._features = estimates[-1], features[-1:]
         return estimates
 
-    def _whole(self, features: NDArray[np.float32]) -> Tensor:
+    def _whole(self, features: NDArray[np.float32]) -> Array:
         """The estimates for the rows of a whole series, read from both ends."""
         assert self._state is None, "a series that is read from both ends has one piece"
         start = int(self._frame.start_row)
@@ -168,7 +160,7 @@ class RowStream:
             features = np.concatenate([self._frame.start_features(), features])
         return self._advance(features)[start:]
 
-    def _read(self, estimates: Tensor, single: bool) -> Numbers:
+    def _read(self, estimates: Array, single: bool) -> Numbers:
         """Estimates (n, horizons, K, P) in the data's own units."""
         output, frame = self._network.output, self._frame
         self._estimates, self._single = estimates, single
@@ -179,10 +171,10 @@ class RowStream:
 
         self.details = {}
         for name, values in output.details(estimates).items():
-            numbers = values.cpu().numpy()
+            numbers = arrays_of(values).host(values)
             own = numbers * frame.target_scale() if name == "deviation" else frame.unscaled(numbers)
             self.details[name] = shaped(own)
-        return shaped(frame.unscaled(output.point(estimates).cpu().numpy()))
+        return shaped(frame.unscaled(arrays_of(estimates).host(output.point(estimates))))
 
     def interval(self, level: float = 0.9) -> tuple[Numbers, Numbers]:
         """The bounds of the last feed's forecasts, shaped as these: between them lies a number so often."""
@@ -191,7 +183,7 @@ class RowStream:
             raise UserError("There is no forecast yet.", "Feed at least one row.")
         bounds = []
         for bound in self._network.output.interval(self._estimates, level):
-            values = self._frame.unscaled(bound.cpu().numpy())
+            values = self._frame.unscaled(arrays_of(bound).host(bound))
             values = values[:, 0] if len(self._frame.roles.horizons) == 1 else values
             bounds.append(values[0] if self._single else values)
         return bounds[0], bounds[1]

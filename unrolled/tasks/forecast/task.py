@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -27,7 +26,7 @@ from unrolled.tasks.forecast.initialize import start_from
 from unrolled.tasks.forecast.layout import frame_of, layout_of, output_name, output_of, steps_of
 from unrolled.tasks.forecast.options import OPTIONS
 from unrolled.tasks.forecast.own_rows import check_own_rows, estimated
-from unrolled.tasks.forecast.predict import check_forecast_options, continuation
+from unrolled.tasks.forecast.predict import predict
 from unrolled.tasks.forecast.read import Table, arrange, read_data, read_like, usable
 from unrolled.tasks.forecast.rollout import free_run
 from unrolled.tasks.forecast.rows import keys_of
@@ -172,10 +171,7 @@ class Forecast(Task):
         keeps inputs that it does not predict at their last values. With `interval`, a probability, an `Interval` of
         the point and its bounds.
         """
-        check_forecast_options(options)
-        if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
-            return [continuation(model, one, **options) for one in inputs]
-        return continuation(model, inputs, **options)
+        return predict(model, inputs, **options)
 
 
 def evaluated(config: ForecastConfig, sequences: Sequence[FrameSequence]) -> RaggedWindows:

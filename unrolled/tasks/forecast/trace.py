@@ -152,7 +152,8 @@ def _wanted(frame: ColumnScaling, came: Tensor, steps: int) -> Tensor:
 def _losses(network: Forecaster, wanted: Tensor, estimate: Tensor, follow: bool) -> Tensor:
     """(T,): of each step, over all horizons and targets."""
     if not follow:
-        return network.output.point(estimate).sum((-1, -2))
+        total: Tensor = network.output.point(estimate).sum((-1, -2))
+        return total
     losses = network.output.loss(estimate, wanted.nan_to_num(), network.scale)
     return torch.where(wanted.isnan(), 0.0, losses).sum((-1, -2))
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.model import Model
-from unrolled.models import LanguageModel, stepper_for
 from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, WordList, beam_search, generate
 from unrolled.tasks.generate import options as declared
-from unrolled.tasks.generate.config import GenerateConfig
 from unrolled.tasks.shared import options as shared
 from unrolled.tasks.shared.dictionary import Dictionary, LexicalOptions, with_dictionary
 from unrolled.text import StreamDecoder, Tokenizer
-from unrolled.training import cross_entropy
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
+    from unrolled.models import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -126,8 +124,8 @@ def write_texts(
     model: Model, prompts: Sequence[str], options: GenerationOptions, state: Any = None
 ) -> Iterator[tuple[int, str]]:
     """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
-    model.network.eval()
     tokenizer: Tokenizer = model.assets
+    model.network.eval()
     options = with_dictionary(options, tokenizer)
     backward = direction_of(model) == "backward"
     ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
@@ -146,7 +144,7 @@ def write_texts(
             yield row, pieces + writers[row].finish()
         return
     steps = generate(
-        stepper_for(network_of(model), len(ids), options.weights),
+        network_of(model).for_writing(len(ids), options.weights),
         ids,
         limits,
         memory=state,
@@ -224,16 +222,15 @@ class TextStream:
         text, self._waiting = self._waiting, ""
         return self._read(text)
 
-    @torch.no_grad()
     def _read(self, text: str) -> float:
         ids = self._tokenizer.ids(text).tolist()
         before = self.nats
         for first in range(0, len(ids), 1000):
-            targets = torch.tensor([ids[first : first + 1000]], device=self._model.device)
-            inputs = torch.cat([targets.new_tensor([[self._last]]), targets[:, :-1]], dim=1)
-            scores, self._state = self._network(inputs, self._state)
-            self.nats += float(cross_entropy(scores, Batch(inputs, targets)).sum)
-            self._last = int(targets[0, -1])
+            part = ids[first : first + 1000]
+            with self._model.answering():
+                nats, self._state = self._network.nats([self._last, *part[:-1]], part, self._state)
+            self.nats += nats
+            self._last = part[-1]
         self.tokens += len(ids)
         return self.nats - before
 
@@ -245,7 +242,7 @@ class TextStream:
             raise UserError("A stream draws its text.", "Leave out beam, or use predict.")
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False, dictionary=settings.lexicon)
         steps = generate(
-            stepper_for(self._network, 1, settings.weights),
+            self._network.for_writing(1, settings.weights),
             [[self._last]],
             settings.limits(self._tokenizer),
             memory=self._state,
@@ -271,10 +268,23 @@ def directed(ids: NDArray[np.integer], direction: str) -> NDArray[np.integer]:
 
 
 def direction_of(model: Model) -> str:
-    assert isinstance(model.config, GenerateConfig)
-    return model.config.data.direction
+    config: Any = model.config
+    direction: str = config.data.direction
+    return direction
 
 
 def network_of(model: Model) -> LanguageModel:
-    assert isinstance(model.network, LanguageModel)
-    return model.network
+    network: Any = model.network
+    found: LanguageModel = network
+    return found
+
+
+def predict(model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
+    """The continuation of a prompt, or of each of a list of prompts. Options: see `GenerationOptions`."""
+    prompts = [inputs] if isinstance(inputs, str) else inputs
+    if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
+        raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
+    texts = ["" for _ in prompts]
+    for row, piece in write_texts(model, prompts, GenerationOptions(**options)):
+        texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
+    return texts[0] if isinstance(inputs, str) else texts

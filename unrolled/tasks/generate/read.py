@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from unrolled.data import EMBEDDED, embedded_text, read_text
 from unrolled.data.batching.token_cache import LARGE, TokenCache
 from unrolled.errors import UserError
-from unrolled.tasks.contract import CorpusText, Data
+from unrolled.tasks.contract import Data
+from unrolled.tasks.corpus import CorpusText
 from unrolled.tasks.generate.config import DataSettings
 from unrolled.text import Tokenizer, train_tokenizer
 from unrolled.text.large import LargeText

@@ -12,7 +12,6 @@ from unrolled.tasks.generate.predict import (
     GenerationOptions,
     TextStream,
     direction_of,
-    network_of,
     start_token,
     write_texts,
 )
@@ -51,7 +50,7 @@ class GenerateRunner(Runner):
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """log p of each text as a line of its own, its end included."""
         tokenizer, backward = self.model.assets, direction_of(self.model) == "backward"
-        return log_probs_of(network_of(self.model), tokenizer, texts, start=start_token(tokenizer), backward=backward)
+        return log_probs_of(self.model, texts, start=start_token(tokenizer), backward=backward)
 
     def stream(self, **options: Any) -> TextStream:
         return TextStream(self.model)

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
+from unrolled.data.batching.arrays import padded_ids
 from unrolled.errors import UserError
-from unrolled.models import LanguageModel
+from unrolled.search.arrays import arrays_for
 from unrolled.text import Tokenizer
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 ROWS = 64  # texts in a batch, of similar lengths
 
 
-@torch.no_grad()
-def log_probs_of(
-    network: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str], *, start: int, backward: bool
-) -> list[float]:
+def log_probs_of(model: Model, texts: Sequence[str], *, start: int, backward: bool) -> list[float]:
     """log p of each text as a line of its own: what comes before it is a new line, and so is what follows it."""
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"log_prob takes a list of texts, got {texts!r}.")
-    network.eval()
-    sequences = [torch.from_numpy(_sequence(tokenizer, text, start, backward)) for text in texts]
+    sequences = [_sequence(model.assets, text, start, backward) for text in texts]
     scores = [0.0] * len(texts)
     order = sorted(range(len(texts)), key=lambda number: len(sequences[number]))
     for first in range(0, len(order), ROWS):
         rows = order[first : first + ROWS]
-        for number, score in zip(rows, _scores(network, [sequences[n] for n in rows]), strict=True):
+        with model.answering():
+            found = _scores(model.network, [sequences[n] for n in rows])
+        for number, score in zip(rows, found, strict=True):
             scores[number] = score
     return scores
 
@@ -41,13 +41,17 @@ def _sequence(tokenizer: Tokenizer, text: str, start: int, backward: bool) -> ND
     return np.concatenate([[start], ids[::-1] if backward else ids, end]).astype(np.int64)
 
 
-def _scores(network: LanguageModel, sequences: Sequence[Tensor]) -> list[float]:
-    lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=network.device)
+def _scores(network: Any, sequences: Sequence[NDArray[np.int64]]) -> list[float]:
+    arrays = arrays_for(network)
+    lengths = arrays.tensor([len(sequence) - 1 for sequence in sequences])
     if int(lengths.max()) == 0:
         return [0.0] * len(sequences)
-    padded = pad_sequence(list(sequences), batch_first=True).to(network.device)  # (B, T + 1)
-    real = torch.arange(padded.shape[1] - 1, device=network.device) < lengths[:, None]
-    scores, _ = network(padded[:, :-1], None, lengths=lengths)
-    picked = scores.float().log_softmax(-1).gather(-1, padded[:, 1:, None]).squeeze(-1)
-    totals: list[float] = picked.double().where(real, 0.0).sum(dim=1).tolist()
+    padded = arrays.moved(padded_ids(sequences))  # (B, T + 1)
+    inputs, targets = padded[:, :-1], padded[:, 1:]
+    real = arrays.arange(inputs.shape[1]) < lengths[:, None]
+    scores, _ = network(inputs, None, lengths=lengths)
+    log_probs = arrays.log_softmax(arrays.float(scores))  # (B, T, V)
+    picked = arrays.gather(log_probs.reshape(-1, log_probs.shape[-1]), targets.reshape(-1)[:, None])
+    kept = arrays.masked_fill(arrays.double(picked).reshape(real.shape), ~real, 0.0)
+    totals: list[float] = kept.sum(1).tolist()
     return totals

@@ -23,7 +23,7 @@ from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
 from unrolled.tasks.generate.options import OPTIONS
 from unrolled.tasks.generate.own_outputs import check_own_outputs, with_own_outputs
-from unrolled.tasks.generate.predict import GenerationOptions, directed, direction_of, start_token, write_texts
+from unrolled.tasks.generate.predict import directed, direction_of, predict, start_token
 from unrolled.tasks.generate.read import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate.run import GenerateRunner
 from unrolled.tasks.generate.trace import GenerateTracer
@@ -155,10 +155,4 @@ class Generate(Task):
 
         Options: see `GenerationOptions`.
         """
-        prompts = [inputs] if isinstance(inputs, str) else inputs
-        if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
-            raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
-        texts = ["" for _ in prompts]
-        for row, piece in write_texts(model, prompts, GenerationOptions(**options)):
-            texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
-        return texts[0] if isinstance(inputs, str) else texts
+        return predict(model, inputs, **options)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, Buckets
+from unrolled.data.batching.arrays import frame_arrays
 from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.models.inputs import padded
-from unrolled.tasks.contract import Corpus
+from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.recognize.config import RecognizeConfig, RecognizeTraining
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
+from unrolled.tasks.recognize.predict import AT_ONCE
 from unrolled.training.consistency import twice
-
-AT_ONCE = 24_000  # steps in a batch when there are no gradients
 
 
 def feature_store(config: RecognizeConfig, assets: RecognizeAssets, examples: Sequence[Transcribed]) -> FeatureCache:
@@ -73,10 +74,7 @@ class ExampleBatches(Buckets):
 
 def features_batch(features: Sequence[NDArray[np.float32]], targets: Sequence[Sequence[int]] = ()) -> Batch:
     """Features (T, …) side by side, zeros at their ends, and the labels of each: (B, L) and how many they are."""
-    lengths = torch.tensor([len(one) for one in features])
-    table = np.zeros((len(features), max(1, int(lengths.max())), *features[0].shape[1:]), dtype=np.float32)
-    for row, one in enumerate(features):
-        table[row, : len(one)] = one
     labels = padded([np.array(one, dtype=np.int32) for one in targets] or [np.zeros(0, dtype=np.int32)])
     counts = torch.tensor([len(one) for one in targets])
-    return Batch(torch.from_numpy(table), labels, lengths=lengths, more={"target_lengths": counts})
+    batch = frame_arrays(features, features[0].shape[1:]).to("cpu")
+    return replace(batch, targets=labels, more={"target_lengths": counts})

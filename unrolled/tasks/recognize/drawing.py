@@ -75,7 +75,7 @@ def _figure(model: Model, window: Window, log_probs: Any, answer: Recognized) ->
         RecognitionRow(
             signal=window.base,
             kind=assets.reader.kind,
-            posteriors=log_probs.exp().numpy(),
+            posteriors=np.exp(log_probs),
             names=assets.labels.names,
             labels=[(span.text, span.start, span.end) for span in answer.labels],
             text=answer.text,

@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.config.stored import DAMAGED, stored_as
 from unrolled.data.readers.labelled import check_frames
@@ -20,12 +18,13 @@ from unrolled.data.readers.media.archives import ARRAYS, AUDIO, IMAGES, RAW, Med
 from unrolled.data.readers.media.audio import AudioFacts, audio_facts, missing_audio, read_audio, resampled
 from unrolled.data.readers.media.transcripts import Frames, Transcribed
 from unrolled.data.readers.media.wav import raw_samples
-from unrolled.data.signals.augment import changed_line, changed_spectrum, masked_spectrum
 from unrolled.data.signals.line_images import LineImage, grey_of, line_facts, prepared_line, read_line
 from unrolled.data.signals.log_mel import LogMel, with_deltas
 from unrolled.errors import UserError, note
-from unrolled.tasks.recognize.config import RecognizeData, RecognizeTraining
 from unrolled.text.array_files import ArrayError, read_npy
+
+if TYPE_CHECKING:
+    from unrolled.tasks.recognize.config import RecognizeData, RecognizeTraining
 
 Kind = Literal["audio", "line", "frames"]
 MOST_RATE = 16_000  # samples a second: speech has little above 8 kHz
@@ -110,7 +109,7 @@ class InputReader:
             if one.suffix in (*AUDIO, *IMAGES, *ARRAYS) and one.kind != self.kind:
                 raise UserError(f"{one} is {WHAT[one.kind]}.", f"This model expects {self.expects}.")
             return one
-        if isinstance(one, Tensor):
+        if hasattr(one, "detach"):  # a tensor
             one = one.detach().cpu().numpy()
         if not isinstance(one, np.ndarray):
             hint = " Make a NumPy array of it: np.array(…)." if isinstance(one, (list, tuple)) else ""
@@ -193,6 +192,8 @@ class InputReader:
 
     def augmented(self, base: Frames, settings: RecognizeTraining, random: np.random.Generator) -> NDArray[np.float32]:
         """The same of an example that was changed by chance."""
+        from unrolled.data.signals.augment import changed_line, changed_spectrum, masked_spectrum
+
         if self.kind == "audio":
             frames = self._finished(changed_spectrum(base.astype(np.float32), settings.spectrum, random))
             return masked_spectrum(frames, self.bands, settings.spectrum, random)
@@ -204,7 +205,7 @@ class InputReader:
         frames: NDArray[np.float32] = base.astype(np.float32)  # a copy
         if self.center_bands:
             frames -= frames.mean(axis=0)
-        return with_deltas(torch.from_numpy(frames), self.deltas).numpy()
+        return with_deltas(frames, self.deltas)
 
     def moment(self, step: float, scale: float = 1.0) -> float:
         """The time or place of a step, in `unit`; `scale` is the line's."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from unrolled.data.readers.media.audio import Samples, is_silent
 from unrolled.data.readers.media.wav import SoundPipe
-from unrolled.errors import UserError, note
-from unrolled.model import Model
+from unrolled.errors import note
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.predict import SECONDS, cut_recording, hear_window
 from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognized, Search, joined, piece_of
-from unrolled.tasks.recognize.stream import RecognizeStream, check_streams
+from unrolled.tasks.recognize.stream import RecognizeStream, streams
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 
 def recognize_live(model: Model, file: IO[bytes], options: RecognitionOptions) -> Iterator[str | Recognized]:
@@ -26,18 +28,10 @@ def recognize_live(model: Model, file: IO[bytes], options: RecognitionOptions) -
         note(f"Standard input has {pipe.rate:,} samples a second; the model learnt from {reader.rate:,}.")
     if pipe.header is not None and pipe.header.channels > 1:
         note(f"Standard input has {pipe.header.channels} channels: their mean is read.")
-    if _streams(model) and (options.lexicon is not None or not options.searches):
+    if streams(model) and (options.lexicon is not None or not options.searches):
         yield from _as_it_arrives(model, pipe, options)
     else:
         yield from _in_windows(model, pipe, options)
-
-
-def _streams(model: Model) -> bool:
-    try:
-        check_streams(model)
-    except UserError:
-        return False
-    return True
 
 
 def _until_stopped(pipe: SoundPipe) -> Iterator[Samples]:
@@ -68,7 +62,7 @@ def _as_it_arrives(model: Model, pipe: SoundPipe, options: RecognitionOptions) -
 def _in_windows(model: Model, pipe: SoundPipe, options: RecognitionOptions) -> Iterator[str | Recognized]:
     reader: InputReader = model.assets.reader
     seconds = options.window or SECONDS
-    why = "A beam search" if _streams(model) else "This model"
+    why = "A beam search" if streams(model) else "This model"
     note(
         f"{why} needs the end of a window before it writes: text comes for each window of up to {seconds:g} seconds, "
         "cut where the sound is quietest."

@@ -6,27 +6,28 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from unrolled.data.batching.arrays import frame_arrays
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import Samples, audio_blocks, audio_facts, is_silent, missing_audio
 from unrolled.data.readers.media.transcripts import Frames
 from unrolled.data.readers.media.wav import cut_short
 from unrolled.errors import UserError, note
-from unrolled.model import Model
-from unrolled.models.recognizer import Recognizer
-from unrolled.tasks.recognize.batches import AT_ONCE, features_batch
-from unrolled.tasks.recognize.features import InputReader
+from unrolled.search.arrays import Array, arrays_of
+from unrolled.tasks.recognize.features import InputReader, is_sound
 from unrolled.tasks.recognize.labels import RecognizeAssets
 from unrolled.tasks.recognize.search import Piece, RecognitionOptions, Recognized, Search, joined, piece_of
-from unrolled.tasks.recognize.stream import Blocks
+from unrolled.tasks.recognize.stream import Blocks, streams
 from unrolled.tasks.shared.rescoring import rescored
 
+if TYPE_CHECKING:
+    from unrolled.model import Model
+
+AT_ONCE = 24_000  # steps in a batch when there are no gradients
 SECONDS = 30.0  # the usual window of a recording
 HEIGHTS = 60.0  # and that of a line, in heights
 STEPS = 6000  # and that of frames
@@ -50,7 +51,7 @@ class Heard:
     """The output for a part of an input: log-probabilities (T, V), and the time of each step."""
 
     number: int  # of the input
-    log_probs: Tensor
+    log_probs: Array
     moment: Callable[[int], float]
     window: Window | None = None  # none: it was streamed
 
@@ -152,20 +153,20 @@ def moments(model: Model, steps: int, start: float = 0.0, scale: float = 1.0) ->
 
 def _streamed_ones(model: Model, inputs: Sequence[Any], window: float | None) -> list[int]:
     """The recordings that are longer than a window, where the model is causal: they need none."""
-    network, reader = _network(model), model.assets.reader
-    if reader.kind != "audio" or not network.causal or network.layer is None or reader.deltas:
+    reader = model.assets.reader
+    if reader.kind != "audio" or not streams(model):
         return []
     lengths = [audio_facts(one).seconds if isinstance(one, Medium) else len(one) / reader.rate for one in inputs]
     return [number for number, seconds in enumerate(lengths) if seconds > (window or SECONDS)]
 
 
-def _through(model: Model, given: Any) -> tuple[Tensor, int]:
+def _through(model: Model, given: Any) -> tuple[Array, int]:
     """The log-probabilities of a recording that is streamed through a causal model, and its number of frames."""
     reader, blocks = model.assets.reader, Blocks(model, FILE_BLOCK)
     source = sound_blocks(reader, given) if isinstance(given, Medium) else [given]
     parts = [blocks.feed(samples) for samples in source]
     parts.append(blocks.finish())
-    return torch.cat(parts), blocks.frames
+    return np.concatenate(parts), blocks.frames
 
 
 def _windows(model: Model, number: int, given: Any, window: float | None, draw: bool) -> Iterator[Window]:
@@ -258,25 +259,31 @@ def cuts(weight: NDArray[np.floating[Any]], most: int, smooth: int) -> Iterator[
     yield start, len(weight)
 
 
-@torch.no_grad()
-def posteriors_of(model: Model, pool: Sequence[Window]) -> list[Tensor]:
+def posteriors_of(model: Model, pool: Sequence[Window]) -> list[Array]:
     """The log-probabilities (T, V) of each window, on the CPU; windows of like length go side by side."""
-    network = _network(model).eval()
-    results: dict[int, Tensor] = {}
+    results: dict[int, Array] = {}
     order = sorted(range(len(pool)), key=lambda i: len(pool[i].features))
     while order:
         part = [order.pop(0)]
         while order and (len(part) + 1) * len(pool[order[0]].features) <= AT_ONCE:
             part.append(order.pop(0))
-        batch = features_batch([pool[i].features for i in part]).to(model.device)
-        log_probs, lengths = network(batch)
-        results |= {i: log_probs[row, : int(lengths[row])].cpu() for row, i in enumerate(part)}
+        features = [pool[i].features for i in part]
+        with model.answering():
+            log_probs, lengths = _network(model)(model.placed(frame_arrays(features, features[0].shape[1:])))
+        log_probs = arrays_of(log_probs).host(log_probs)
+        results |= {i: log_probs[row, : int(lengths[row])] for row, i in enumerate(part)}
     return [results[i] for i in range(len(pool))]
 
 
-def _network(model: Model) -> Recognizer:
-    assert isinstance(model.network, Recognizer)
+def _network(model: Model) -> Any:
     return model.network
+
+
+def predict(model: Model, inputs: Any, **options: Any) -> Any:
+    """A `Recognized` for one input, a list of them for several: see `Recognize.predict`."""
+    alone = not isinstance(inputs, (list, tuple)) or is_sound(inputs)
+    answers = recognize_inputs(model, [inputs] if alone else inputs, RecognitionOptions(**options), alone=alone)
+    return answers[0] if alone else answers
 
 
 def recognize_inputs(

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unrolled.data.readers.labelled import read_frames
 from unrolled.errors import UserError
 from unrolled.search.ctc.decoded import reading_record, utterance_record
-from unrolled.tasks.recognize.drawing import recognize_drawn
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.live import recognize_live
-from unrolled.tasks.recognize.scores import search_table
 from unrolled.tasks.recognize.search import RecognitionOptions, Recognized
 from unrolled.tasks.recognize.stream import RecognizeStream
 from unrolled.tasks.runner import STANDARD_INPUT, Input, PictureRunner, Request, ranked_lines
@@ -76,6 +74,8 @@ class RecognizeRunner(PictureRunner):
         return [answer for one in inputs for answer in self.answers([one], options)]
 
     def answer_and_drawing(self, one: Any, options: Mapping[str, Any]) -> tuple[Recognized, Figure]:
+        from unrolled.tasks.recognize.drawing import recognize_drawn  # it needs matplotlib
+
         return recognize_drawn(self.model, one, RecognitionOptions(**options))
 
     def drawing(self, inputs: Any, **options: Any) -> Figure:
@@ -99,6 +99,8 @@ class RecognizeRunner(PictureRunner):
         return ranked_lines(answer)
 
     def report(self, scores: Mapping[str, Any]) -> str:
+        from unrolled.tasks.recognize.scores import search_table
+
         return search_table(scores)
 
     def stream(self, **options: Any) -> RecognizeStream:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from unrolled.errors import UserError
 from unrolled.search import Lexicon, NGram, Scorer
+from unrolled.search.arrays import Array
 from unrolled.search.ctc import Decoded, Decoder, best_path
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.label_text import words_between
@@ -132,7 +131,7 @@ class Search:
             unknown_penalty=options.unknown_penalty,
         )
 
-    def __call__(self, posteriors: Sequence[Tensor]) -> list[list[Decoded]]:
+    def __call__(self, posteriors: Sequence[Array]) -> list[list[Decoded]]:
         """The readings of each (T, V), best first."""
         if self.decoder is None:
             return [[best_path(one)] for one in posteriors]
@@ -168,7 +167,7 @@ class Piece(NamedTuple):
     complete: bool = True
 
 
-def piece_of(search: Search, found: Decoded, moment: Any, log_probs: Tensor | None = None) -> Piece:
+def piece_of(search: Search, found: Decoded, moment: Any, log_probs: Array | None = None) -> Piece:
     """`moment(step)` tells where a step of the network's output begins; with `log_probs` words have confidences."""
     labels = search.labels
     spans = [

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data.readers.labelled import check_frames
 from unrolled.errors import UserError
-from unrolled.model import Model
-from unrolled.models.recognizer import Recognizer
+from unrolled.search.arrays import arrays_of
 from unrolled.search.ctc import Decoded
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.labels import RecognizeAssets
 from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search, joined, piece_of
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 BLOCK = 16  # frames, at least, that are read together: 160 ms of sound
 
@@ -30,19 +30,21 @@ class Blocks:
 
     def __init__(self, model: Model, block: int = BLOCK) -> None:
         check_streams(model)
-        assert isinstance(model.network, Recognizer)
-        self.network, self.device = model.network.eval(), model.device
+        self.model = model
+        network: Any = model.network
+        self.network = network
         self.reader: InputReader = model.assets.reader
-        factor = self.network.time_factor
+        factor: int = network.time_factor
         self.block = -(-block // factor) * factor
         self._samples = np.zeros(0, dtype=np.float32)
         self._frames = np.zeros((0, *self.reader.shape), dtype=np.float32)  # not yet read
         self._context = np.zeros((0, *self.reader.shape), dtype=np.float32)  # read, and needed again
         self._state: Any = None
+        self._none = np.zeros((0, len(model.assets.labels)), dtype=np.float32)
         self.frames = 0  # read so far
         self.heard = 0  # samples so far
 
-    def feed(self, chunk: Any) -> Tensor:
+    def feed(self, chunk: Any) -> NDArray[np.float32]:
         """The log-probabilities (T, V) of the blocks that are now complete; T may be 0."""
         if self.reader.kind == "audio":
             samples = self.reader.samples(chunk, "The chunk")
@@ -55,14 +57,14 @@ class Blocks:
         results = []
         while len(self._frames) >= self.block:
             results.append(self._advance(self.block))
-        return torch.cat([*results, torch.zeros(0, self.network.scores.out_features)])
+        return np.concatenate([*results, self._none])
 
-    def finish(self) -> Tensor:
+    def finish(self) -> NDArray[np.float32]:
         """Those of what was left over, at the end of the stream."""
         if self.reader.kind == "audio":
             self._take_frames(1)
         if not len(self._frames):
-            return torch.zeros(0, self.network.scores.out_features)
+            return self._none
         return self._advance(len(self._frames))
 
     def _take_frames(self, number: int) -> None:
@@ -75,16 +77,16 @@ class Blocks:
             self._frames = np.concatenate([self._frames, frames])
             self._samples = self._samples[number * mel.hop :]
 
-    @torch.no_grad()
-    def _advance(self, count: int) -> Tensor:
+    def _advance(self, count: int) -> NDArray[np.float32]:
         new, self._frames = self._frames[:count], self._frames[count:]
         together = np.concatenate([self._context, new])
-        given = torch.from_numpy(together).to(self.device)
-        log_probs, self._state = self.network.advance(given, len(self._context), self._state)
+        with self.model.answering():
+            log_probs, self._state = self.network.advance(together, len(self._context), self._state)
         keep = self.network.context
         self._context = together[len(together) - min(keep, len(together)) :]
         self.frames += count
-        return log_probs.cpu()
+        found: NDArray[np.float32] = arrays_of(log_probs).host(log_probs)
+        return found
 
 
 class RecognizeStream:
@@ -135,7 +137,7 @@ class RecognizeStream:
     def text(self) -> str:
         return self._search.text(self._found()[0])
 
-    def _read(self, log_probs: Tensor) -> None:
+    def _read(self, log_probs: NDArray[np.float32]) -> None:
         if not len(log_probs):
             return
         if self._words is not None:
@@ -177,8 +179,9 @@ class _BestPath:
         self.found = Decoded(0.0, [], [])
         self._last, self._step = 0, 0
 
-    def feed(self, log_probs: Tensor) -> None:
-        scores, path = log_probs.max(1)
+    def feed(self, log_probs: NDArray[np.float32]) -> None:
+        path = log_probs.argmax(1)
+        scores = np.take_along_axis(log_probs, path[:, None], 1)
         labels, spans = self.found.labels, self.found.spans
         for label in path.tolist():
             if label and label == self._last:
@@ -187,13 +190,13 @@ class _BestPath:
                 labels.append(label)
                 spans.append((self._step, self._step + 1))
             self._last, self._step = label, self._step + 1
-        self.found = Decoded(self.found.score + float(scores.double().sum()), labels, spans)
+        self.found = Decoded(self.found.score + float(scores.astype(np.float64).sum()), labels, spans)
 
 
 def check_streams(model: Model) -> None:
     """Raise with the reason if a model cannot read an unfinished input."""
-    network, reader = model.network, model.assets.reader
-    assert isinstance(network, Recognizer)
+    network: Any = model.network
+    reader = model.assets.reader
     fix = (
         "Train with model.bidirectional=false and model.kind=recurrent; or give whole files: they are read in windows."
     )
@@ -207,3 +210,12 @@ def check_streams(model: Model) -> None:
         raise UserError(
             f"This model reads slopes, which look {2 * reader.deltas} frames ahead.", "Train with data.deltas=0."
         )
+
+
+def streams(model: Model) -> bool:
+    """True if a model can read an unfinished input."""
+    try:
+        check_streams(model)
+    except UserError:
+        return False
+    return True

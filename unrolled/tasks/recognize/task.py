@@ -24,15 +24,16 @@ from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
 from unrolled.nn.ctc import ctc_loss
 from unrolled.search.ctc import best_path
-from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits
+from unrolled.tasks.contract import Data, Description, Task, Training, Traits
+from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.recognize.batches import ExampleBatches, feature_store
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.describe import RecognizeDescription, key_of
-from unrolled.tasks.recognize.features import InputReader, is_sound
+from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.options import OPTIONS
-from unrolled.tasks.recognize.predict import recognize_inputs
+from unrolled.tasks.recognize.predict import predict
 from unrolled.tasks.recognize.run import RecognizeRunner
 from unrolled.tasks.recognize.scores import error_rates, score_file
 from unrolled.tasks.recognize.search import RecognitionOptions
@@ -167,9 +168,7 @@ class Recognize(Task):
 
         Samples of a recording are (samples, rate), or arrays with the option `rate`.
         """
-        alone = not isinstance(inputs, (list, tuple)) or is_sound(inputs)
-        answers = recognize_inputs(model, [inputs] if alone else inputs, RecognitionOptions(**options), alone=alone)
-        return answers[0] if alone else answers
+        return predict(model, inputs, **options)
 
 
 def _embedded(part: str) -> list[Transcribed]:

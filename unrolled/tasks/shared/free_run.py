@@ -10,8 +10,7 @@ import torch
 
 from unrolled.data import Batch
 from unrolled.search import Limits, Sampling, sample
-from unrolled.tasks.shared.side import Side
-from unrolled.tasks.shared.targets import Ids
+from unrolled.tasks.shared.side import Ids, Side
 
 SHOWN = 3  # outputs shown while a model learns
 

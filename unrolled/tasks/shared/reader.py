@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from unrolled.config.stored import DAMAGED, Size, stored_entry
 from unrolled.data import Batch
+from unrolled.data.batching.arrays import frame_arrays, id_arrays, word_arrays
 from unrolled.errors import UserError
-from unrolled.models.inputs import FrameInput, TokenInput, WordInput, frame_batch, padded, word_batch
 from unrolled.tasks.shared.levels import classifier_level
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
 from unrolled.text.vectors import Vectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 
 _TEXTS = ("words", "tokenizer")
 LEVEL = Literal["auto", "word", "char", "bpe", "symbols"]
@@ -111,6 +114,8 @@ class Reader:
 
     def build(self, settings: InputSettings) -> WordInput | TokenInput | FrameInput:
         """The layer that turns a batch into vectors."""
+        from unrolled.models.inputs import FrameInput, TokenInput, WordInput
+
         if self.words is not None:
             return WordInput(
                 len(self.words.vocabulary),
@@ -132,15 +137,14 @@ class Reader:
         return self.tokenizer.ids(one) if self.tokenizer is not None else one
 
     def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
-        """A batch of inputs, each in steps."""
-        lengths = torch.tensor([len(steps) for steps in inputs])
+        """A batch of inputs, each in steps, as tensors."""
+        return replace(self.arrays(inputs).to("cpu"), targets=targets)
+
+    def arrays(self, inputs: Sequence[Any]) -> Batch:
+        """A batch of inputs, each in steps, without targets, as NumPy's arrays."""
         if self.words is not None:
-            ids, lengths, more = word_batch(self.words, inputs)
-            return Batch(ids, targets, lengths=lengths, more=more)
-        if self.tokenizer is not None:
-            return Batch(padded(inputs), targets, lengths=lengths)
-        frames, lengths = frame_batch(inputs, self.frames)
-        return Batch(frames, targets, lengths=lengths)
+            return word_arrays(self.words, inputs)
+        return id_arrays(inputs) if self.tokenizer is not None else frame_arrays(inputs, self.frames)
 
     def tokens(self, one: Any) -> list[str]:
         """The name of each step, for figures; frames are numbered."""

@@ -15,6 +15,7 @@ from unrolled.errors import UserError
 from unrolled.tasks.shared.levels import translation_level
 from unrolled.text import Tokenizer, tokenizer_from_json, train_tokenizer
 
+Ids = NDArray[np.int32]
 BOS, EOS = "<bos>", "<eos>"
 Form = Literal["", "NFC", "NFD", "NFKC", "NFKD"]
 Normalize = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]

@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy
 from unrolled.tasks.contract import Training
-from unrolled.tasks.shared.side import Side
+from unrolled.tasks.shared.side import Ids, Side
 from unrolled.training import Loss, consistency, with_own_guesses
 from unrolled.training.forcing import as_it_writes, fed_back, own_places
 from unrolled.training.loss import IGNORED
-
-Ids = NDArray[np.int32]
 
 
 def with_targets(batch: Batch, target: Side, targets: Sequence[Ids]) -> Batch:
@@ -42,7 +39,8 @@ def with_targets(batch: Batch, target: Side, targets: Sequence[Ids]) -> Batch:
 def real_tokens(batch: Batch) -> Tensor:
     """(B, T), True where a target's token is real."""
     steps = torch.arange(batch.targets.shape[1], device=batch.targets.device)
-    return steps < batch.more["target_lengths"][:, None]
+    real: Tensor = steps < batch.more["target_lengths"][:, None]
+    return real
 
 
 def token_loss(network: Any, features: Tensor, batch: Batch, training: Training | None = None) -> Loss:

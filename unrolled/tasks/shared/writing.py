@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-import torch
+import numpy as np
 
 from unrolled.errors import UserError
-from unrolled.models.encoder import EncoderOutput
 from unrolled.search import (
     Beam,
     BeamResult,
@@ -32,7 +30,6 @@ from unrolled.tasks.shared import options as declared
 from unrolled.tasks.shared.dictionary import LexicalOptions, with_dictionary
 from unrolled.tasks.shared.rescoring import RescoringOptions, rescored
 from unrolled.tasks.shared.side import Side
-from unrolled.training.precision import autocast, pick_precision
 
 USUAL_BEAM = 5
 
@@ -108,10 +105,6 @@ class WritingOptions(LexicalOptions, RescoringOptions):
         values = {option.key: getattr(self, option.key) for option in options}
         return {key: value for key, value in values.items() if value is not None}
 
-    def autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        """A block in which matrix products have the `precision`."""
-        return autocast(pick_precision(self.precision, device, "precision"), device)
-
     @property
     def search(self) -> Beam:
         ranking = Ranking(**{"alpha": 1.0, **self._given((declared.LENGTH_PENALTY, declared.ALPHA, declared.COVERAGE))})
@@ -160,7 +153,7 @@ def _search_name(options: WritingOptions) -> str:
 
 def written(
     network: Any,
-    memory: EncoderOutput,
+    memory: Any,  # an `EncoderOutput`
     target: Side,
     options: WritingOptions,
     *,
@@ -219,7 +212,7 @@ def written(
 
 def _drawn(
     network: Any,
-    memory: EncoderOutput,
+    memory: Any,  # an `EncoderOutput`
     target: Side,
     options: WritingOptions,
     limits: Limits,
@@ -258,7 +251,7 @@ def rescored_texts(answers: Sequence[Any], tokens: str, options: WritingOptions)
         ranking = options.search.ranking
         length = Length(ranking.length_penalty, ranking.alpha)
         counts = [[len(getattr(one, tokens)) + one.ended for one in (answer, *answer.others)] for answer in answers]
-        divisors = [length.divisor(torch.tensor(row).clamp(min=1)).tolist() for row in counts]
+        divisors = [length.divisor(np.maximum(row, 1)).tolist() for row in counts]
     return rescored(answers, options, options.n_best, divisors)
 
 

@@ -7,19 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from unrolled.config.stored import DAMAGED, Size, stored_as, stored_entry
 from unrolled.data import Batch
+from unrolled.data.batching.arrays import frame_arrays, word_arrays
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.metrics.spans import Scheme, may_follow, spans_of, tags_of
-from unrolled.models.inputs import frame_batch, word_batch
-from unrolled.models.tagger import Forbidden
 from unrolled.text.vocabulary import Vocabulary
 from unrolled.text.words import Words
+
+ForbiddenMasks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+"""Masks of transitions (K, K), first tags (K,) and last tags (K,) that are forbidden."""
 
 
 @dataclass(frozen=True)
@@ -39,31 +40,34 @@ class TagAssets:
     frames: tuple[int, ...] = ()  # the shape of one frame
 
     def collate(self, examples: Sequence[Tagged]) -> Batch:
-        """Sequences side by side; the target of a tag that training never saw is −1."""
+        """Sequences side by side as tensors; the target of a tag that training never saw is −1."""
+        return self.arrays(examples).to("cpu")
+
+    def arrays(self, examples: Sequence[Tagged]) -> Batch:
+        """The same as NumPy's arrays."""
         if self.words is None:
             return self._collate_frames([one for one in examples if isinstance(one, TaggedFrames)])
         return self._collate_words(self.words, [one for one in examples if isinstance(one, Sentence)])
 
     def _collate_frames(self, sequences: Sequence[TaggedFrames]) -> Batch:
-        inputs, lengths = frame_batch([one.frames for one in sequences], self.frames)
-        targets = np.zeros(inputs.shape[:2], dtype=np.int64)
+        batch = frame_arrays([one.frames for one in sequences], self.frames)
+        targets = np.zeros(batch.inputs.shape[:2], dtype=np.int64)
         for row, one in enumerate(sequences):
             if one.tags is not None:
                 targets[row, : len(one)] = self.targets(one.tags)
-        return Batch(inputs, torch.from_numpy(targets), lengths=lengths)
+        return replace(batch, targets=targets)
 
     def _collate_words(self, words: Words, sentences: Sequence[Sentence]) -> Batch:
-        inputs, lengths, more = word_batch(words, [sentence.words for sentence in sentences])
-        targets = np.zeros(inputs.shape, dtype=np.int64)
-        features = np.zeros((*inputs.shape, len(self.features)), dtype=np.int64)
+        batch = word_arrays(words, [sentence.words for sentence in sentences])
+        targets = np.zeros(batch.inputs.shape, dtype=np.int64)
+        features = np.zeros((*batch.inputs.shape, len(self.features)), dtype=np.int64)
         for row, sentence in enumerate(sentences):
             if sentence.tags is not None:
                 targets[row, : len(sentence)] = self.targets(sentence.tags)
             for i, values in enumerate(self.features):
                 features[row, : len(sentence), i] = values.ids(sentence.features[i])
-        if self.features:
-            more["features"] = torch.from_numpy(features)
-        return Batch(inputs, torch.from_numpy(targets), lengths=lengths, more=more)
+        more = {**batch.more, "features": features} if self.features else batch.more
+        return replace(batch, targets=targets, more=more)
 
     @property
     def learnt(self) -> Vocabulary:
@@ -100,14 +104,14 @@ class TagAssets:
         ids = self.words.ids(words)
         return (ids > 0) & ((ids < self.untrained[0]) | (ids >= self.untrained[1]))
 
-    def forbidden(self) -> Forbidden | None:
+    def forbidden(self) -> ForbiddenMasks | None:
         """The transitions that no legal sequence of spans has."""
         if self.scheme is None:
             return None
         names, scheme = self.learnt.tokens, self.scheme if self.inner is None else "BIOES"
-        transitions = torch.tensor([[not may_follow(a, b, scheme) for b in names] for a in names])
-        first = torch.tensor([not may_follow(None, tag, scheme) for tag in names])
-        last = torch.tensor([not may_follow(tag, None, scheme) for tag in names])
+        transitions = np.array([[not may_follow(a, b, scheme) for b in names] for a in names])
+        first = np.array([not may_follow(None, tag, scheme) for tag in names])
+        last = np.array([not may_follow(tag, None, scheme) for tag in names])
         return transitions, first, last
 
     def extended(self, examples: Sequence[Tagged], features: int) -> TagAssets:

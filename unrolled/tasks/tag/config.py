@@ -11,9 +11,9 @@ from unrolled.config import Section, but, only
 from unrolled.data.readers.tagged.frames import holds_frames
 from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
-from unrolled.data.readers.tagged.tag_names import parse_tag_names
 from unrolled.errors import UserError
 from unrolled.models.tagger import TEXT, TaggerSettings
+from unrolled.tasks.tag.columns import columns_of, features_of
 from unrolled.training import TrainSettings
 
 
@@ -59,15 +59,11 @@ class TagData(Section):
     @property
     def features(self) -> tuple[str, ...]:
         """The feature columns as a list of texts; in one text commas part them."""
-        given = self.feature_columns
-        if isinstance(given, list):
-            return tuple(map(str, given))
-        return tuple(name.strip() for name in str(given).split(",") if name.strip())
+        return features_of(self)
 
     @property
     def columns(self) -> Columns:
-        names = () if self.tag_names is None else tuple(parse_tag_names(self.tag_names))
-        return Columns(_text(self.word_column), _text(self.tag_column), self.features, self.column, names)
+        return columns_of(self)
 
 
 class TagConfig(Section):
@@ -111,7 +107,3 @@ def _check_for_frames(settings: TagData, file: str, given: list[str]) -> None:
 
 def _does_not_apply(settings: TagData, key: str, why: str, fix: str) -> UserError:
     return UserError(f"{why}: data.{key}={getattr(settings, key)!r} does not apply.", fix)
-
-
-def _text(column: int | str | None) -> str | None:
-    return None if column is None else str(column)

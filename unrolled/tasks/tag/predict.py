@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from unrolled.data import Buckets
 from unrolled.data.readers.labelled import check_frames
@@ -18,11 +16,15 @@ from unrolled.data.readers.tagged.read_sentences import sentence_of
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.metrics.spans import Span, runs_of, spans_of
-from unrolled.model import Model
-from unrolled.models.tagger import Tagger
+from unrolled.search.arrays import arrays_of
 from unrolled.tasks.tag.assets import check_kind
-from unrolled.tasks.tag.config import TagConfig, TagData
+from unrolled.tasks.tag.batches import unlabelled
+from unrolled.tasks.tag.columns import columns_of, features_of
 from unrolled.tasks.tag.documents import words_of
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
+    from unrolled.tasks.tag.config import TagData
 
 
 def paths_of(model: Model, batches: Buckets) -> list[list[int]]:
@@ -30,25 +32,34 @@ def paths_of(model: Model, batches: Buckets) -> list[list[int]]:
     return [path for path, _ in decode(model, batches)]
 
 
-@torch.no_grad()
 def decode(model: Model, batches: Buckets, *, probabilities: bool = False) -> list[tuple[list[int], list[float]]]:
     """The tag ids of all examples, in order, and, if asked for, the probability of each tag."""
-    network = model.network
-    assert isinstance(network, Tagger)
-    network.eval()
+    network: Any = model.network
     found: list[tuple[list[int], list[float]]] = [([], []) for _ in batches.examples]
-    same = torch.from_numpy(model.assets.same_tag()).to(model.device)
-    for index in range(len(batches)):
-        batch = batches[index].to(model.device)
-        scores = network(batch)
-        chances = network.probabilities(batch, scores) if probabilities else None  # (B, T, K)
-        paths = network.decode(batch, scores)
-        for place, (row, path) in enumerate(zip(batches.rows(index), paths, strict=True)):
-            found[row] = (path, [])
-            if chances is not None and path:
-                likely = (chances[place, : len(path)] * same[path]).sum(-1).clamp(max=1.0)
-                found[row] = (path, likely.tolist())
+    same = model.assets.same_tag()
+    with model.answering():
+        for index in range(len(batches)):
+            batch = model.placed(batches[index])
+            scores = network(batch)
+            paths = network.decode(batch, scores)
+            chances = None
+            if probabilities:
+                chances = network.probabilities(batch, scores)
+                chances = arrays_of(chances).host(chances)  # (B, T, K)
+            for place, (row, path) in enumerate(zip(batches.rows(index), paths, strict=True)):
+                found[row] = (path, [])
+                if chances is not None and path:
+                    likely = (chances[place, : len(path)] * same[path]).sum(-1)
+                    found[row] = (path, np.minimum(likely, 1.0).tolist())
     return found
+
+
+def predict(model: Model, inputs: Any, probabilities: bool = False) -> Any:
+    """The answer to an input, or to each of a list of them: see `Tag.predict`."""
+    alone, examples = examples_of(model, inputs)
+    found = decode(model, unlabelled(model.assets, examples), probabilities=bool(probabilities))
+    answers = [answer_of(model, one, *answer) for one, answer in zip(examples, found, strict=True)]
+    return answers[0] if alone else answers
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ def frames_of_input(model: Model, one: Any) -> TaggedFrames:
     if isinstance(one, TaggedFrames):
         found = one
     elif hasattr(one, "shape"):
-        array = one.cpu().numpy() if isinstance(one, Tensor) else np.asarray(one)
+        array = one.cpu().numpy() if hasattr(one, "cpu") else np.asarray(one)
         found = TaggedFrames(check_frames(array, "The input"))
     else:
         raise _no_frames(model, one)
@@ -122,17 +133,17 @@ def sentences_of(model: Model, inputs: Any) -> tuple[bool, list[Tagged]]:
 
 def sentence_of_input(model: Model, one: Any) -> Sentence:
     """The sentence of an input: a text, a list of words, or a record of words and features."""
-    settings = settings_of(model)
     if isinstance(one, Sentence):
         return one
+    features = features_of(settings_of(model))
     if isinstance(one, Mapping):
-        names = (settings.columns.words or "tokens", *settings.features)
+        names = (columns_of(settings_of(model)).words or "tokens", *features)
         if missing := [name for name in names if name not in one]:
             raise UserError(f"The input has no {missing[0]!r}.", f"It has: {', '.join(map(str, one)) or 'nothing'}.")
         return sentence_of(Row(tuple(one[name] for name in names), "The input"), names)
-    if settings.features:
+    if features:
         raise UserError(
-            f"This model reads more than words: the columns {', '.join(settings.features)}.",
+            f"This model reads more than words: the columns {', '.join(features)}.",
             "Give them too: a file, or from Python a dictionary of lists by name.",
         )
     words = words_of(one) if isinstance(one, str) else one
@@ -146,5 +157,6 @@ def _no_input(one: Any) -> UserError:
 
 
 def settings_of(model: Model) -> TagData:
-    assert isinstance(model.config, TagConfig)
-    return model.config.data
+    config: Any = model.config
+    settings: TagData = config.data
+    return settings

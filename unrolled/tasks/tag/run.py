@@ -8,10 +8,10 @@ from typing import Any
 from unrolled.data.readers.tagged.frames import read_untagged_frames
 from unrolled.errors import UserError
 from unrolled.tasks.runner import Input, Request, Runner, csv_line
-from unrolled.tasks.tag.batches import tag_batches
+from unrolled.tasks.tag.batches import unlabelled
+from unrolled.tasks.tag.columns import columns_of
 from unrolled.tasks.tag.documents import Document, Documents, in_a_row
 from unrolled.tasks.tag.predict import FrameTags, paths_of, sentence_of_input, settings_of
-from unrolled.tasks.tag.scores import report
 from unrolled.tasks.tag.stream import TagStream, stream_lines
 
 
@@ -67,13 +67,13 @@ class TagRunner(Runner):
 
     def _documents(self, request: Request) -> Iterator[Document]:
         assets = self.model.assets
-        return Documents(settings_of(self.model).columns, assets.tags, assets.features).of(request)
+        return Documents(columns_of(settings_of(self.model)), assets.tags, assets.features).of(request)
 
     def _tagged(self, document: Document) -> Iterator[str]:
         """The text of a document with its tags."""
         if document.write is not None:
             sentences = [sentence_of_input(self.model, one) for one in document.sentences]
-            paths = paths_of(self.model, tag_batches(self.model.assets, sentences))
+            paths = paths_of(self.model, unlabelled(self.model.assets, sentences))
             yield from document.write([self.model.assets.names(path) for path in paths])
         else:
             for one, answer in self.answer(map(Input, document.sentences), {}):
@@ -99,4 +99,6 @@ class TagRunner(Runner):
         return TagStream(self.model, **options)
 
     def report(self, scores: Mapping[str, Any]) -> str:
+        from unrolled.tasks.tag.scores import report
+
         return report(scores)

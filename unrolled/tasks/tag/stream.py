@@ -6,20 +6,20 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
-from unrolled.model import Model
-from unrolled.models.encoder_layers import step_of
-from unrolled.models.tagger import Tagger
+from unrolled.search.arrays import arrays_of
 from unrolled.tasks.runner import Format, Request, csv_line
 from unrolled.tasks.tag.assets import TagAssets
 from unrolled.tasks.tag.predict import answer_of, frames_of_input, sentence_of_input
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 
 class TagStream:
@@ -31,11 +31,11 @@ class TagStream:
 
     def __init__(self, model: Model, *, probabilities: bool = False) -> None:
         check_streams(model)
-        assert isinstance(model.network, Tagger)
-        self._model, self._network = model, model.network.eval()
+        self._model = model
         self._assets: TagAssets = model.assets
         self._probabilities = probabilities
-        self._step = step_of(self._network.layer)
+        network: Any = model.network
+        self._step = network.stepper()
         self.restart()
 
     def __enter__(self) -> TagStream:
@@ -60,13 +60,12 @@ class TagStream:
             piece = piece[None]
         return frames_of_input(self._model, piece)
 
-    @torch.no_grad()
     def _advance(self, step: Tagged) -> tuple[int, float]:
         """The tag of one more step, and its probability."""
-        network = self._network
-        batch = self._assets.collate([step]).to(self._model.device)
-        output, self._state = self._step(network.read(batch)[:, 0], self._state)
-        chances = network.scores(output)[0].float().softmax(-1)
+        with self._model.answering():
+            scores, self._state = self._step(self._model.placed(self._assets.arrays([step])), self._state)
+        arrays = arrays_of(scores)
+        chances = arrays.shares(arrays.float(scores[0]))
         best = int(chances.argmax())
         return best, float(chances[best])
 
@@ -82,12 +81,12 @@ def _steps(one: Tagged) -> Iterator[Tagged]:
 
 def check_streams(model: Model) -> None:
     """Raise with the reason if a model cannot tag an unfinished sequence."""
-    assert isinstance(model.network, Tagger)
-    if not model.network.causal:
+    network: Any = model.network
+    if not network.causal:
         raise UserError(
             "This model reads from both ends, and needs the end of its input.", "Train with model.bidirectional=false."
         )
-    if model.network.crf is not None:
+    if network.crf is not None:
         raise UserError(
             "A CRF decides on all tags at the end of the sequence.",
             "Train with model.output=softmax, which decides at every step.",

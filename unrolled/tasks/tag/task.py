@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from unrolled.config import Section
@@ -19,7 +22,7 @@ from unrolled.errors import UserError, note
 from unrolled.metrics.spans import scheme_of
 from unrolled.model import Model
 from unrolled.models.inputs import FrameInput, WordInput
-from unrolled.models.tagger import Tagger
+from unrolled.models.tagger import Forbidden, Tagger
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
@@ -29,7 +32,7 @@ from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.config import TagConfig, TagData, check_columns
 from unrolled.tasks.tag.describe import TagDescription
 from unrolled.tasks.tag.options import OPTIONS
-from unrolled.tasks.tag.predict import answer_of, decode, examples_of, paths_of, settings_of
+from unrolled.tasks.tag.predict import paths_of, predict, settings_of
 from unrolled.tasks.tag.run import TagRunner
 from unrolled.tasks.tag.scores import score_tags
 from unrolled.tasks.tag.trace import TagTracer
@@ -112,13 +115,14 @@ class Tag(Task):
 
     def build(self, config: TagConfig, assets: TagAssets) -> nn.Module:
         settings = config.model
+        forbidden = assets.forbidden() if settings.legal else None
         return Tagger(
             settings,
             Reader(assets.words, frames=assets.frames, vector_size=assets.vector_size).build(settings),
             features=[len(values) for values in assets.features],
             tags=len(assets.learnt),
             crf=settings.output == "crf" or (settings.output == "auto" and assets.scheme is not None),
-            forbidden=assets.forbidden() if settings.legal else None,
+            forbidden=None if forbidden is None else _tensors(*forbidden),
         )
 
     def facts(self, config: TagConfig, assets: TagAssets) -> dict[str, Any]:
@@ -176,11 +180,12 @@ class Tag(Task):
         With `probabilities` it is [(word, tag, probability), …]. A model with feature columns needs them too:
         {"tokens": ["He", "ran"], "pos": ["PRP", "VBD"]}. For an array of frames (T, …), a `FrameTags`.
         """
-        asked = bool(options.get("probabilities"))
-        alone, examples = examples_of(model, inputs)
-        found = decode(model, tag_batches(model.assets, examples), probabilities=asked)
-        answers = [answer_of(model, one, *answer) for one, answer in zip(examples, found, strict=True)]
-        return answers[0] if alone else answers
+        return predict(model, inputs, **options)
+
+
+def _tensors(*masks: NDArray[np.bool_]) -> Forbidden:
+    transitions, first, last = (torch.from_numpy(mask) for mask in masks)
+    return transitions, first, last
 
 
 def not_empty(settings: TagData, path: str | Path) -> Sequence[Tagged]:

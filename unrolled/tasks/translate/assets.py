@@ -10,9 +10,8 @@ import numpy as np
 
 from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.data import Pair
-from unrolled.tasks.contract import Corpus
-from unrolled.tasks.shared.side import Reading, Side, form_of, level_of, trained_side
-from unrolled.tasks.shared.targets import Ids
+from unrolled.tasks.corpus import Corpus
+from unrolled.tasks.shared.side import Ids, Reading, Side, form_of, level_of, trained_side
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data import Batch, Buckets
 from unrolled.errors import UserError
-from unrolled.model import Model
 from unrolled.search import BeamResult, Hypothesis, WrittenWord
-from unrolled.tasks.shared.answers import Written
+from unrolled.search.arrays import Array, arrays_of
+from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
 from unrolled.tasks.shared.writing import WritingOptions, for_rescoring, rescored_texts, text_of, written
 from unrolled.tasks.translate.assets import TranslateAssets
-from unrolled.tasks.translate.batches import source_batch
+from unrolled.tasks.translate.batches import source_arrays
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
 
@@ -42,13 +43,12 @@ class Translation(Written):
         return [(int(row.argmax()), place) for place, row in enumerate(self.attention)]
 
 
-@torch.no_grad()
 def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> list[Translation]:
     """A translation of each text, in their order; an empty text's is empty."""
     if options.rescore is not None:
         return rescored_texts(translate(model, texts, for_rescoring(options)), "target_tokens", options)
     assets: TranslateAssets = model.assets
-    network: Any = model.network.eval()
+    network: Any = model.network
     attends: bool = network.attends
     options = with_dictionary(options, assets.target.tokenizer, form=assets.target.form, end=assets.target.end)
     unknown = options.unknown
@@ -62,14 +62,14 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     rows = [i for i, answer in enumerate(answers) if answer is None]
 
     def collate(part: list[int]) -> Batch:
-        return source_batch(assets, [ids[i] for i in part])
+        return source_arrays(assets, [ids[i] for i in part])
 
     room = max(1, TOKENS_AT_ONCE // options.side_by_side)
     batches = Buckets(rows, [len(ids[i]) + 1 for i in rows], collate, batch_size=1, batch_tokens=room)
-    with options.autocast(model.device):
+    with model.answering(options.precision):
         for index in range(len(batches)):
             places = [rows[place] for place in batches.rows(index)]
-            found = _found(model, batches[index].to(model.device), options, places, unknown == "forbid", wanted)
+            found = _found(model, model.placed(batches[index]), options, places, unknown == "forbid", wanted)
             for i, one in zip(places, found, strict=True):
                 answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options)
     return [answer for answer in answers if answer is not None]
@@ -141,9 +141,10 @@ def _one(
     )
 
 
-def _to_tokens(attention: Tensor, targets: int, sources: int) -> NDArray[np.float32]:
+def _to_tokens(attention: Array, targets: int, sources: int) -> NDArray[np.float32]:
     """Attention to real source tokens, the end tokens of both sides left out."""
-    rows: NDArray[np.float32] = attention[:targets, :sources].float().cpu().numpy()
+    arrays = arrays_of(attention)
+    rows: NDArray[np.float32] = arrays.host(arrays.float(attention[:targets, :sources]))
     return rows
 
 
@@ -159,3 +160,12 @@ def _words(assets: TranslateAssets, source: str) -> list[str]:
             end = len(text) if stop < 0 else stop
         words.append(text[start:end])
     return words
+
+
+def predict(model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
+    """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""
+    texts = [inputs] if isinstance(inputs, str) else inputs
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text or a list of texts.")
+    answers = note_cut(translate(model, texts, WritingOptions(**options)), "translations")
+    return answers[0] if isinstance(inputs, str) else answers

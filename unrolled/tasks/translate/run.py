@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unrolled.data.readers.tables.read_table import Row, read_text_column
 from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.errors import UserError, note
-from unrolled.see import attention_figure
 from unrolled.tasks.runner import Input, Request, plain_scores, table_of
 from unrolled.tasks.shared.answers import WritingRunner, rounded
 from unrolled.tasks.translate.assets import TranslateAssets
-from unrolled.tasks.translate.config import TranslateConfig
 from unrolled.tasks.translate.predict import Translation
-from unrolled.tasks.translate.scores import length_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,13 +48,16 @@ class TranslateRunner(WritingRunner):
 
     @property
     def _column(self) -> str | None:
-        assert isinstance(self.model.config, TranslateConfig)
-        return self.model.config.data.source_column
+        config: Any = self.model.config
+        column: str | None = config.data.source_column
+        return column
 
     def draw(self, one: str, answer: Translation, options: Mapping[str, Any]) -> Figure:
         """The attention of each target token to the source."""
         if answer.attention is None or not answer.target_tokens:
             raise UserError("There is no text to show.", "Give a source with at least one token.")
+        from unrolled.see import attention_figure  # it needs torch
+
         return attention_figure(answer.source_tokens, answer.target_tokens, answer.attention)
 
     def record(self, one: str, answer: Translation) -> dict[str, Any]:
@@ -76,4 +76,6 @@ class TranslateRunner(WritingRunner):
         }
 
     def report(self, scores: Mapping[str, Any]) -> str:
+        from unrolled.tasks.translate.scores import length_table
+
         return f"{table_of(plain_scores(scores))}\n\n{length_table(scores['by_length'])}"

@@ -12,8 +12,7 @@ from unrolled.metrics.recognition import nearest_error_rate
 from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
 from unrolled.model import Model
 from unrolled.tasks.shared.free_run import FreeRun, samples
-from unrolled.tasks.shared.side import Side
-from unrolled.tasks.shared.targets import Ids
+from unrolled.tasks.shared.side import Ids, Side
 from unrolled.tasks.shared.writing import WritingOptions, named
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch

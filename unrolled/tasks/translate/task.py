@@ -18,13 +18,13 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.models.translator import Translator, translator
-from unrolled.tasks.contract import Corpus, Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
-from unrolled.tasks.shared.answers import note_cut
 from unrolled.tasks.shared.pretrained import load_token_vectors
-from unrolled.tasks.shared.side import Reading
-from unrolled.tasks.shared.targets import Ids, token_loss, with_guesses
+from unrolled.tasks.shared.side import Ids, Reading
+from unrolled.tasks.shared.targets import token_loss, with_guesses
 from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.tracer import Tracer
 from unrolled.tasks.translate.assets import TranslateAssets
@@ -32,7 +32,7 @@ from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.config import SideSettings, TranslateConfig, TranslateData
 from unrolled.tasks.translate.describe import TranslateDescription
 from unrolled.tasks.translate.options import OPTIONS
-from unrolled.tasks.translate.predict import translate
+from unrolled.tasks.translate.predict import predict
 from unrolled.tasks.translate.run import TranslateRunner
 from unrolled.tasks.translate.scores import exposure, score_file
 from unrolled.tasks.translate.trace import TranslateTracer
@@ -182,11 +182,7 @@ class Translate(Task):
 
     def predict(self, model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
         """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-            raise UserError(f"The input is {type(inputs).__name__}.", "Expected a text or a list of texts.")
-        answers = note_cut(translate(model, texts, WritingOptions(**options)), "translations")
-        return answers[0] if isinstance(inputs, str) else answers
+        return predict(model, inputs, **options)
 
 
 def _named_pairs(settings: TranslateData, which: str) -> tuple[list[Pair] | None, str]:

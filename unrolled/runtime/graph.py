@@ -1,0 +1,118 @@
+"""Graphs in onnxruntime: opened at their first use, after their digest was checked."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.errors import UserError
+from unrolled.runtime.manifest import AGAIN, GraphEntry, Manifest
+
+Arrays = Mapping[str, NDArray[Any]]
+State = tuple[NDArray[Any], ...]
+INSTALL = "Install it: pip install 'unrolled[runtime]'"
+QUIET = 3  # errors alone
+
+
+class Graph:
+    """One graph of an exported model."""
+
+    def __init__(self, folder: Path, name: str, entry: GraphEntry) -> None:
+        self.name, self.entry, self.path = name, entry, folder / entry.file
+        if not self.path.is_file():
+            raise UserError(f"{self.path}, the graph {name!r} of the model, is missing.", AGAIN)
+
+    @property
+    def outputs(self) -> list[str]:
+        return [one.name for one in self.entry.outputs]
+
+    @functools.cached_property
+    def session(self) -> Any:
+        """The graph in onnxruntime."""
+        runtime = onnxruntime()
+        content = self.path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.entry.sha256:
+            raise UserError(
+                f"{self.path} is not the file that was exported: its SHA-256 is another one.",
+                f"Use another copy of the folder. {AGAIN}",
+            )
+        options = runtime.SessionOptions()
+        options.log_severity_level = QUIET
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads sleep
+        try:
+            return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has a class for each reason
+            problem = f"onnxruntime {runtime.__version__} cannot run {self.path}: {str(error).splitlines()[0]}"
+            raise UserError(problem, "Update onnxruntime: pip install -U onnxruntime") from None
+
+    def __call__(self, arrays: Arrays, state: State = ()) -> tuple[dict[str, NDArray[Any]], State]:
+        """The outputs by name, and the state after them; arrays that the graph does not take are left out."""
+        feeds = {one.name: array for one, array in zip(self.entry.state, state, strict=True)}
+        for one in self.entry.inputs:
+            if one.name in feeds:
+                continue
+            if one.name not in arrays:
+                raise UserError(f"The graph {self.name!r} asks for {one.name!r}, which this task does not have.", AGAIN)
+            feeds[one.name] = np.ascontiguousarray(arrays[one.name], dtype=one.dtype)
+        found = dict(zip(self.outputs, self.session.run(self.outputs, feeds), strict=True))
+        return found, tuple(found[f"new_{one.name}"] for one in self.entry.state)
+
+    def initial(self, rows: int) -> State:
+        """The state before the first step of so many rows: zeros, or what the manifest gives."""
+        parts: list[NDArray[Any]] = []
+        for one in self.entry.state:
+            if one.initial is not None:
+                row = np.array(one.initial, dtype=one.dtype)
+                parts.append(np.repeat(row[None], rows, axis=0))
+                continue
+            shape = [0 if place == one.grows else size for place, size in enumerate(one.shape)]
+            parts.append(np.zeros([rows, *(_size(size) for size in shape[1:])], dtype=one.dtype))
+        return tuple(parts)
+
+    @property
+    def grows(self) -> bool:
+        """True if a part of the state becomes longer with every step."""
+        return any(one.grows is not None for one in self.entry.state)
+
+
+def _size(size: int | str) -> int:
+    if isinstance(size, str):
+        raise UserError(f"A state has the free size {size!r}, and nothing says how large it begins.", AGAIN)
+    return size
+
+
+class Graphs:
+    """The graphs of an exported model by name."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.known = {name: Graph(folder, name, entry) for name, entry in manifest.graphs.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.known
+
+    def __getitem__(self, name: str) -> Graph:
+        if name not in self.known:
+            raise UserError(
+                f"The exported model has no graph {name!r}: it has {', '.join(self.known) or 'none'}.", AGAIN
+            )
+        return self.known[name]
+
+    def check(self, names: Sequence[str]) -> None:
+        """An error if one of these is missing."""
+        for name in names:
+            self[name]
+
+
+def onnxruntime() -> Any:
+    """The module onnxruntime; where it is missing, an error says what to install."""
+    try:
+        import onnxruntime as found
+    except ImportError:
+        raise UserError("Running an exported model needs onnxruntime, which is not installed.", INSTALL) from None
+    return found

@@ -1,0 +1,194 @@
+"""RuntimeModel: an exported model in use. It answers as `unrolled.Model` does, with the same runners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from unrolled.data import Batch
+from unrolled.errors import UserError
+from unrolled.runtime.graph import Graphs, onnxruntime
+from unrolled.runtime.manifest import AGAIN, Manifest, read_manifest
+from unrolled.runtime.settings import Settings, file_changes
+from unrolled.tasks.options import TaskOptions, options_of
+
+
+class Home(NamedTuple):
+    """The parts of a task that need no torch: modules and names in them."""
+
+    assets: str  # module:function from stored assets to assets
+    runner: str
+    network: str
+    graphs: tuple[str, ...]
+
+
+HOMES = {
+    "classify": Home(
+        "tasks.classify.assets:ClassifyAssets.from_json",
+        "tasks.classify.run:ClassifyRunner",
+        "runtime.readers:RuntimeClassifier",
+        ("whole",),
+    ),
+    "tag": Home(
+        "tasks.tag.assets:TagAssets.from_json",
+        "tasks.tag.run:TagRunner",
+        "runtime.readers:RuntimeTagger",
+        ("whole",),
+    ),
+    "forecast": Home(
+        "data.signals.scaling:ColumnScaling.from_json",
+        "tasks.forecast.run:ForecastRunner",
+        "runtime.signals:RuntimeForecaster",
+        (),
+    ),
+    "recognize": Home(
+        "tasks.recognize.labels:RecognizeAssets.from_json",
+        "tasks.recognize.run:RecognizeRunner",
+        "runtime.signals:RuntimeRecognizer",
+        ("whole",),
+    ),
+    "generate": Home(
+        "text.tokenizer:tokenizer_from_json",
+        "tasks.generate.run:GenerateRunner",
+        "runtime.writers:RuntimeLanguageModel",
+        ("whole", "step"),
+    ),
+    "translate": Home(
+        "tasks.translate.assets:TranslateAssets.from_json",
+        "tasks.translate.run:TranslateRunner",
+        "runtime.writers:RuntimeWriter",
+        ("encode", "step"),
+    ),
+    "caption": Home(
+        "tasks.caption.assets:CaptionAssets.from_json",
+        "tasks.caption.run:CaptionRunner",
+        "runtime.writers:RuntimeWriter",
+        ("encode", "step"),
+    ),
+}
+NEEDS_TORCH = "Use the model file with unrolled.load, which needs torch."
+
+
+def found(home: str) -> Any:
+    """The object that module:name means in this package."""
+    module, _, names = home.partition(":")
+    one: Any = import_module(f"unrolled.{module}")
+    for name in names.split("."):
+        one = getattr(one, name)
+    return one
+
+
+@dataclass(frozen=True)
+class RuntimeTask:
+    """The part of a task that running a model needs."""
+
+    name: str
+
+    @property
+    def options(self) -> TaskOptions:
+        return options_of(self.name)
+
+    @property
+    def file_keys(self) -> tuple[str, ...]:
+        """The keys of the data section that say how a file is read."""
+        keys: tuple[str, ...] = getattr(import_module(f"unrolled.tasks.{self.name}.options"), "FILE_KEYS", ())
+        return keys
+
+    @property
+    def runner(self) -> Callable[[Any], Any]:
+        runner: Callable[[Any], Any] = found(HOMES[self.name].runner)
+        return runner
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse options that only a model with torch has."""
+        if options.get("picture") is not None:
+            raise UserError("An exported model draws no pictures.", f"Leave out --picture. {NEEDS_TORCH}")
+        if options.get("precision") not in (None, "auto", "fp32"):
+            raise UserError(
+                f"precision={options['precision']!r} is not for an exported model: its graphs decide.",
+                "Leave it out, or export with --fp16.",
+            )
+
+
+@dataclass(repr=False)
+class RuntimeModel:
+    """An exported model: its graphs, task, config, vocabularies and scores."""
+
+    task: RuntimeTask
+    config: Settings
+    assets: Any
+    network: Any
+    scores: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
+        return f"RuntimeModel({self.task.name}, onnxruntime; {scores or 'not scored'})"
+
+    @contextmanager
+    def answering(self, precision: str = "fp32") -> Iterator[None]:
+        """A block in which the network answers."""
+        self.task.check({"precision": precision})
+        yield
+
+    def placed(self, batch: Batch) -> Batch:
+        """The batch as the network reads it: NumPy's arrays."""
+        return batch
+
+    @property
+    def runner(self) -> Any:
+        """Answers requests: `model.runner.run(Request(...))` yields the output of `unrolled run`."""
+        return self.task.runner(self)
+
+    def predict(self, inputs: Any = "", **options: Any) -> Any:
+        """The answer to one input, or to a list of them in order."""
+        self.task.options.check("predict", options)
+        self.task.check(options)
+        return found(f"tasks.{self.task.name}.predict:predict")(self, inputs, **options)
+
+    def stream(self, **options: Any) -> Any:
+        """A stream that takes input in pieces; the split does not change the result."""
+        self.task.options.check("stream", options)
+        return self.runner.stream(**options)
+
+    def log_prob(self, texts: Sequence[str]) -> list[float]:
+        """The log-probability of each text, for models of text."""
+        scores: list[float] = self.runner.log_prob(texts)
+        return scores
+
+    def read_as(self, set: Mapping[str, Any] | Sequence[str] | None) -> RuntimeModel:
+        """The same model for files with other columns: `set` changes keys such as data.text_column."""
+        changes = file_changes(set, [f"data.{name}" for name in self.task.file_keys])
+        return replace(self, config=self.config.changed(changes)) if changes else self
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("evaluate", "trace", "embed", "word_vectors", "save", "tracer"):
+            raise UserError(f"An exported model has no `{name}`.", NEEDS_TORCH)
+        raise AttributeError(f"RuntimeModel has no attribute {name!r}")
+
+
+def load(path: str | Path) -> RuntimeModel:
+    """The exported model of a folder. Nothing of torch is imported, and no code is ever loaded from the folder."""
+    folder = Path(path)
+    manifest: Manifest = read_manifest(folder)
+    if manifest.task not in HOMES:
+        raise UserError(
+            f"{folder} is a model of the task {manifest.task!r}, which the runtime does not know.",
+            f"It knows {', '.join(HOMES)}.",
+        )
+    onnxruntime()  # missing ones are told before anything is read
+    home, graphs = HOMES[manifest.task], Graphs(folder, manifest)
+    graphs.check(home.graphs)
+    config, assets = Settings(manifest.config), found(home.assets)(manifest.assets)
+    if manifest.task == "recognize":
+        assets = found("runtime.signals:with_graph")(assets, graphs)
+    try:
+        network = found(home.network)(graphs, manifest, config, assets)
+    except AttributeError as error:
+        raise UserError(f"The config in {folder} is damaged: {error}.", AGAIN) from None
+    return RuntimeModel(RuntimeTask(manifest.task), config, assets, network, manifest.scores, manifest.versions)

@@ -1,0 +1,137 @@
+"""Networks that read numbers, in onnxruntime: forecasters and recognisers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data import Batch
+from unrolled.data.signals.log_mel import LogMel
+from unrolled.errors import UserError
+from unrolled.runtime.graph import Graph, Graphs, State
+from unrolled.runtime.manifest import AGAIN, Manifest
+from unrolled.runtime.readers import RuntimeNetwork, fed
+from unrolled.runtime.settings import Settings
+from unrolled.tasks.forecast.layout import layout_of, output_of
+from unrolled.tasks.recognize.features import InputReader
+from unrolled.tasks.recognize.labels import RecognizeAssets
+
+Frames = NDArray[np.float32]
+
+
+class RuntimeForecaster(RuntimeNetwork):
+    """Rows of numbers to estimates of those to come."""
+
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+        super().__init__(graphs, manifest, config, assets)
+        settings: Any = config.model
+        self.causal = not settings.bidirectional
+        self.layout, self.output = layout_of(settings, assets), output_of(settings, assets)
+
+    def row_stepper(self) -> RuntimeRows:
+        return RuntimeRows(self)
+
+
+class RuntimeRows:
+    """A forecaster row by row; one of both directions reads all rows at once."""
+
+    def __init__(self, network: RuntimeForecaster) -> None:
+        self._network = network
+
+    def __call__(self, x: Frames, state: State | None) -> tuple[Frames, State | None]:
+        """Features (n, F) of rows that follow each other → estimates (n, horizons, K, P), and the state."""
+        if not self._network.causal:
+            return self._estimates(self._network.whole, x[None], ())[0][0], None
+        graph, estimates = self._network.step_graph, []
+        for row in x:
+            state = self._first(graph, row[None]) if state is None else state
+            estimate, state = self._estimates(graph, row[None], state)
+            estimates.append(estimate)
+        return np.concatenate(estimates), state
+
+    def _first(self, graph: Graph, row: Frames) -> State:
+        """The state before the first row; past rows are taken to have been like it."""
+        past = self._network.manifest.entry("past")
+        parts = list(graph.initial(len(row)))
+        if past is not None:
+            place = [one.name for one in graph.entry.state].index(past)
+            values = row[:, None, : self._network.layout.inputs]
+            parts[place] = np.repeat(values, parts[place].shape[1], axis=1)
+        return tuple(parts)
+
+    def _estimates(self, graph: Graph, x: Frames, state: State) -> tuple[Frames, State]:
+        found, state = graph({"inputs": x}, state)
+        return found[graph.outputs[0]], state
+
+    def paths(self, state: State, count: int) -> State:
+        """The state of a single row for `count` rows side by side."""
+        return tuple(np.repeat(part, count, axis=0) for part in state)
+
+    def together(self, x: Frames, state: State) -> tuple[Frames, State]:
+        """The next row (B, F) of several sequences → estimates (B, horizons, K, P), and the state."""
+        return self._estimates(self._network.step_graph, x, state)
+
+
+class RuntimeRecognizer(RuntimeNetwork):
+    """Frames to log-probabilities of labels."""
+
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+        super().__init__(graphs, manifest, config, assets)
+        self.causal = not config.model.bidirectional
+        self.layer = graphs["step"] if "step" in graphs else None  # none: there is no stream
+        self.time_factor, self.context = (_whole_number(manifest, name) for name in ("time_factor", "context"))
+
+    def __call__(self, batch: Batch) -> tuple[Frames, NDArray[np.int64]]:
+        """log P (B, T', V), and the number of real frames of each row."""
+        found, _ = self.whole(fed(batch))
+        return found["log_probs"], found["frames"]
+
+    def advance(self, frames: Frames, seen: int, state: State | None) -> tuple[Frames, State]:
+        """More frames of one stream, of which the first `seen` are context: log P (T', V) of the new ones."""
+        graph = self.step_graph
+        given = {"inputs": frames[None], "seen": np.array(seen, dtype=np.int64)}
+        found, state = graph(given, graph.initial(1) if state is None else state)
+        return found["log_probs"][0], state
+
+
+def _whole_number(manifest: Manifest, name: str) -> int:
+    value = manifest.entry(name)
+    if not isinstance(value, int) or value < 0:
+        raise UserError(f"The manifest's {name!r} is {value!r}, expected a whole number.", AGAIN)
+    return value
+
+
+class GraphMel(LogMel):
+    """Log-mel frames of a recording, computed by a graph of the exported model."""
+
+    graph: Graph
+
+    def __call__(self, samples: NDArray[np.float32]) -> Frames:
+        given = np.pad(samples, (0, max(0, self.window - len(samples))))
+        found, _ = self.graph({"waveform": given[None], "inputs": given[None], "samples": given[None]})
+        frames: Frames = found[self.graph.outputs[0]][0]
+        return frames
+
+
+class RuntimeReader(InputReader):
+    """The reader of a recogniser whose spectrogram is a graph."""
+
+    graph: Graph
+
+    @property
+    def mel(self) -> LogMel:
+        made = GraphMel(self.rate, self.bands)
+        object.__setattr__(made, "graph", self.graph)
+        return made
+
+
+def with_graph(assets: RecognizeAssets, graphs: Graphs) -> RecognizeAssets:
+    """The assets of a recogniser, whose recordings go through the graph "features"."""
+    if assets.reader.kind != "audio":
+        return assets
+    reader = RuntimeReader(**vars(assets.reader))
+    object.__setattr__(reader, "graph", graphs["features"])
+    return replace(assets, reader=reader)
