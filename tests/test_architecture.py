@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "unrolled"
 # From the first, which imports nothing of ours, to the last, which may import everything.
 ORDER = [
     "errors",
+    "exported",
     "config",
     "text",
     "data",
@@ -28,6 +29,7 @@ ORDER = [
     "model_file",
     "model",
     "tasks",
+    "runtime",
     "jobs",
     "serve",
     "api",

@@ -18,6 +18,7 @@ from unrolled import __version__
 from unrolled.config import Section, changes_of, read_config
 from unrolled.data import Batch
 from unrolled.errors import UserError
+from unrolled.exported import is_exported
 from unrolled.model_file import FORMAT, signed
 from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
@@ -243,6 +244,11 @@ def find_file(path: str | Path) -> Path:
             raise UserError(
                 f"{path} was stopped before its first evaluation: it holds no model yet.",
                 f"Resume it: unrolled train --resume {path}",
+            )
+        if is_exported(path):
+            raise UserError(
+                f"{path} is an exported model, which runs without torch.",
+                f"Use unrolled.runtime.load({str(path)!r}), or `unrolled run {path}`.",
             )
         raise UserError(f"{path} holds no model.", "Give a run folder made by `unrolled train`, or a model file.")
     if not path.exists():

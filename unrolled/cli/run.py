@@ -41,13 +41,14 @@ def run(
 ) -> None:
     """Use a model on texts, files or the lines of standard input; answers keep their order.
 
+    MODEL may be the folder of an exported model: it runs without torch (see `unrolled export`).
+
     On a terminal without input, it prompts for one. Generated text appears as it is written.
     """
-    from unrolled import api
     from unrolled.tasks import Request
 
     form = _format(format, as_json)
-    loaded = api.load(model, task=own, device=device).read_as(overrides)
+    loaded = _load(model, own, device).read_as(overrides)
     options = with_text_scorer(chosen_options("run", loaded.task, values), device)
     if files and "-" in files and files != ["-"]:
         raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
@@ -61,6 +62,22 @@ def run(
         _answer(loaded, Request(raw=sys.stdin.buffer, format=form), options)
     else:
         _answer(loaded, Request(lines=standard_input(), format=form, keep=kept), options)
+
+
+def _load(path: str, own: OwnTask, device: str) -> Any:
+    """The model of a file or run folder; of an exported model's folder, without torch."""
+    from unrolled.exported import is_exported
+
+    if not is_exported(path):
+        from unrolled import api
+
+        return api.load(path, task=own, device=device)
+    if own is not None or device != "cpu":
+        flag = "--task" if own is not None else f"--device {device}"
+        raise UserError(f"{flag} is not for an exported model: it runs on the CPU, with its own task.", "Leave it out.")
+    from unrolled import runtime
+
+    return runtime.load(path)
 
 
 def _format(format: str | None, as_json: bool) -> Any:

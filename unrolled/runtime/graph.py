@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
-from unrolled.runtime.manifest import AGAIN, GraphEntry, Manifest
+from unrolled.runtime.manifest import AGAIN, STATE, GraphEntry, Manifest
 
 Arrays = Mapping[str, NDArray[Any]]
 State = tuple[NDArray[Any], ...]
@@ -53,7 +53,9 @@ class Graph:
 
     def __call__(self, arrays: Arrays, state: State = ()) -> tuple[dict[str, NDArray[Any]], State]:
         """The outputs by name, and the state after them; arrays that the graph does not take are left out."""
-        feeds = {one.name: array for one, array in zip(self.entry.state, state, strict=True)}
+        feeds: dict[str, NDArray[Any]] = {}
+        for part, array in zip(self.entry.state, state, strict=True):
+            feeds[part.name] = array
         for one in self.entry.inputs:
             if one.name in feeds:
                 continue
@@ -61,30 +63,12 @@ class Graph:
                 raise UserError(f"The graph {self.name!r} asks for {one.name!r}, which this task does not have.", AGAIN)
             feeds[one.name] = np.ascontiguousarray(arrays[one.name], dtype=one.dtype)
         found = dict(zip(self.outputs, self.session.run(self.outputs, feeds), strict=True))
-        return found, tuple(found[f"new_{one.name}"] for one in self.entry.state)
+        return found, tuple(found[name] for name in self.outputs if name.startswith(f"new_{STATE}"))
 
     def initial(self, rows: int) -> State:
-        """The state before the first step of so many rows: zeros, or what the manifest gives."""
-        parts: list[NDArray[Any]] = []
-        for one in self.entry.state:
-            if one.initial is not None:
-                row = np.array(one.initial, dtype=one.dtype)
-                parts.append(np.repeat(row[None], rows, axis=0))
-                continue
-            shape = [0 if place == one.grows else size for place, size in enumerate(one.shape)]
-            parts.append(np.zeros([rows, *(_size(size) for size in shape[1:])], dtype=one.dtype))
-        return tuple(parts)
-
-    @property
-    def grows(self) -> bool:
-        """True if a part of the state becomes longer with every step."""
-        return any(one.grows is not None for one in self.entry.state)
-
-
-def _size(size: int | str) -> int:
-    if isinstance(size, str):
-        raise UserError(f"A state has the free size {size!r}, and nothing says how large it begins.", AGAIN)
-    return size
+        """Zeros for so many rows, with nothing along free sizes: the state before the first step."""
+        shapes = [(one, [0 if isinstance(size, str) else size for size in one.shape[1:]]) for one in self.entry.state]
+        return tuple(np.zeros([rows, *shape], dtype=one.dtype) for one, shape in shapes)
 
 
 class Graphs:

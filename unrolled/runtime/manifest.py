@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from unrolled.config.describe import show
 from unrolled.config.stored import parsed
 from unrolled.errors import UserError
-from unrolled.runtime.place import FORMAT, MANIFEST
+from unrolled.exported import FORMAT, MANIFEST, VERSION
 
-VERSION = 1
+STATE = "state_"
 AGAIN = "Export the model again: unrolled export MODEL --onnx FOLDER"
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
-DType = Literal["int64", "float32", "bool", "uint8"]
+DType = Literal["int64", "float32", "bool"]
 Dimension = Annotated[int, Field(ge=0)] | Name
 
 
@@ -29,13 +29,6 @@ class ArrayEntry(BaseModel):
     shape: list[Dimension]
 
 
-class StateEntry(ArrayEntry):
-    """A part of a state: `name` goes in, new_`name` comes out. It may grow along a dimension with every step."""
-
-    grows: int | None = None
-    initial: JsonValue = None  # one row of the state before the first step; None: zeros
-
-
 class GraphEntry(BaseModel):
     """A graph's file with its digest, what it takes and what it gives."""
 
@@ -45,7 +38,11 @@ class GraphEntry(BaseModel):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     inputs: list[ArrayEntry]
     outputs: list[ArrayEntry]
-    state: list[StateEntry] = []
+
+    @property
+    def state(self) -> list[ArrayEntry]:
+        """The inputs that carry a state from call to call: `state_0` goes in, and `new_state_0` comes out."""
+        return [one for one in self.inputs if one.name.startswith(STATE)]
 
 
 class Manifest(BaseModel):

@@ -43,7 +43,7 @@ HOMES = {
         "data.signals.scaling:ColumnScaling.from_json",
         "tasks.forecast.run:ForecastRunner",
         "runtime.signals:RuntimeForecaster",
-        (),
+        ("whole",),
     ),
     "recognize": Home(
         "tasks.recognize.labels:RecognizeAssets.from_json",
@@ -54,7 +54,7 @@ HOMES = {
     "generate": Home(
         "text.tokenizer:tokenizer_from_json",
         "tasks.generate.run:GenerateRunner",
-        "runtime.writers:RuntimeLanguageModel",
+        "runtime.language:language_model",
         ("whole", "step"),
     ),
     "translate": Home(

@@ -87,13 +87,7 @@ class RuntimeTagger(RuntimeNetwork):
         graph = self.step_graph
 
         def advance(batch: Batch, state: Any) -> tuple[Scores, Any]:
-            given = {**fed(batch), "inputs": batch.inputs[:, 0], **_of_step(batch)}
-            found, state = graph(given, graph.initial(len(batch.inputs)) if state is None else state)
-            return found["scores"], state
+            found, state = graph(fed(batch), graph.initial(len(batch.inputs)) if state is None else state)
+            return found["scores"][:, 0], state
 
         return advance
-
-
-def _of_step(batch: Batch) -> dict[str, NDArray[Any]]:
-    """The entries of a batch that have a value for each step, at its only step."""
-    return {name: batch.more[name][:, 0] for name in ("spelt", "features") if name in batch.more}

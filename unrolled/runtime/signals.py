@@ -44,27 +44,20 @@ class RuntimeRows:
     def __call__(self, x: Frames, state: State | None) -> tuple[Frames, State | None]:
         """Features (n, F) of rows that follow each other → estimates (n, horizons, K, P), and the state."""
         if not self._network.causal:
-            return self._estimates(self._network.whole, x[None], ())[0][0], None
-        graph, estimates = self._network.step_graph, []
+            return self._begun(x)[0], None
+        estimates = []
         for row in x:
-            state = self._first(graph, row[None]) if state is None else state
-            estimate, state = self._estimates(graph, row[None], state)
+            if state is None:
+                estimate, state = self._begun(row[None])
+            else:
+                estimate, state = self.together(row[None], state)
             estimates.append(estimate)
         return np.concatenate(estimates), state
 
-    def _first(self, graph: Graph, row: Frames) -> State:
-        """The state before the first row; past rows are taken to have been like it."""
-        past = self._network.manifest.entry("past")
-        parts = list(graph.initial(len(row)))
-        if past is not None:
-            place = [one.name for one in graph.entry.state].index(past)
-            values = row[:, None, : self._network.layout.inputs]
-            parts[place] = np.repeat(values, parts[place].shape[1], axis=1)
-        return tuple(parts)
-
-    def _estimates(self, graph: Graph, x: Frames, state: State) -> tuple[Frames, State]:
-        found, state = graph({"inputs": x}, state)
-        return found[graph.outputs[0]], state
+    def _begun(self, x: Frames) -> tuple[Frames, State]:
+        """The first rows of a series."""
+        found, state = self._network.whole({"inputs": x[None], "lengths": np.array([len(x)])})
+        return found["estimates"][0], state
 
     def paths(self, state: State, count: int) -> State:
         """The state of a single row for `count` rows side by side."""
@@ -72,7 +65,8 @@ class RuntimeRows:
 
     def together(self, x: Frames, state: State) -> tuple[Frames, State]:
         """The next row (B, F) of several sequences → estimates (B, horizons, K, P), and the state."""
-        return self._estimates(self._network.step_graph, x, state)
+        found, state = self._network.step_graph({"inputs": x[:, None]}, state)
+        return found["estimates"][:, 0], state
 
 
 class RuntimeRecognizer(RuntimeNetwork):
@@ -91,8 +85,8 @@ class RuntimeRecognizer(RuntimeNetwork):
 
     def advance(self, frames: Frames, seen: int, state: State | None) -> tuple[Frames, State]:
         """More frames of one stream, of which the first `seen` are context: log P (T', V) of the new ones."""
-        graph = self.step_graph
-        given = {"inputs": frames[None], "seen": np.array(seen, dtype=np.int64)}
+        graph, factor = self.step_graph, self.time_factor
+        given = {"inputs": frames[None], "places": np.arange(seen // factor, -(-len(frames) // factor))}
         found, state = graph(given, graph.initial(1) if state is None else state)
         return found["log_probs"][0], state
 
@@ -111,8 +105,8 @@ class GraphMel(LogMel):
 
     def __call__(self, samples: NDArray[np.float32]) -> Frames:
         given = np.pad(samples, (0, max(0, self.window - len(samples))))
-        found, _ = self.graph({"waveform": given[None], "inputs": given[None], "samples": given[None]})
-        frames: Frames = found[self.graph.outputs[0]][0]
+        found, _ = self.graph({"samples": given})
+        frames: Frames = found["frames"]
         return frames
 
 

@@ -26,7 +26,7 @@ from unrolled.tasks.caption.assets import CaptionAssets
 from unrolled.tasks.caption.batches import PictureCaption, caption_loss, fitted, view_batch
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.describe import CaptionDescription
-from unrolled.tasks.caption.options import OPTIONS
+from unrolled.tasks.caption.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.caption.predict import predict
 from unrolled.tasks.caption.run import CaptionRunner
 from unrolled.tasks.caption.scores import AT_ONCE, exposure, score_pictures
@@ -58,7 +58,7 @@ class Caption(Task):
     tracer: ClassVar[type[Tracer]] = CaptionTracer
     description: ClassVar[Description] = CaptionDescription()
     inherited: ClassVar[tuple[str, ...]] = ("level", "lowercase", "size")
-    file_keys: ClassVar[tuple[str, ...]] = ("image_column", "caption_column")
+    file_keys: ClassVar[tuple[str, ...]] = FILE_KEYS
     parallel: ClassVar[bool] = True
 
     def __init__(self, encoder: MakeEncoder | None = None) -> None:

@@ -32,7 +32,7 @@ from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.describe import RecognizeDescription, key_of
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
-from unrolled.tasks.recognize.options import OPTIONS
+from unrolled.tasks.recognize.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.recognize.predict import predict
 from unrolled.tasks.recognize.run import RecognizeRunner
 from unrolled.tasks.recognize.scores import error_rates, score_file
@@ -58,7 +58,7 @@ class Recognize(Task):
     tracer: ClassVar[type[Tracer]] = RecognizeTracer
     description: ClassVar[Description] = RecognizeDescription()
     unit: ClassVar[str] = "labels"
-    file_keys: ClassVar[tuple[str, ...]] = ("input_column", "text_column")
+    file_keys: ClassVar[tuple[str, ...]] = FILE_KEYS
     inherited: ClassVar[tuple[str, ...]] = (
         "kind", "level", "lowercase", "sample_rate", "bands", "deltas", "center_bands", "height", "straighten",
     )  # fmt: skip

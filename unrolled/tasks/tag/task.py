@@ -31,7 +31,7 @@ from unrolled.tasks.tag.assets import TagAssets, check_kind, frame_shape, inner_
 from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.config import TagConfig, TagData, check_columns
 from unrolled.tasks.tag.describe import TagDescription
-from unrolled.tasks.tag.options import OPTIONS
+from unrolled.tasks.tag.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.tag.predict import paths_of, predict, settings_of
 from unrolled.tasks.tag.run import TagRunner
 from unrolled.tasks.tag.scores import score_tags
@@ -56,7 +56,7 @@ class Tag(Task):
     tracer: ClassVar[type[Tracer]] = TagTracer
     description: ClassVar[Description] = TagDescription()
     inherited: ClassVar[tuple[str, ...]] = ("column", "lowercase", "feature_columns")
-    file_keys: ClassVar[tuple[str, ...]] = ("word_column", "tag_column")
+    file_keys: ClassVar[tuple[str, ...]] = FILE_KEYS
 
     def traits(self, config: TagConfig, assets: TagAssets) -> Traits:
         return Traits(

@@ -42,4 +42,5 @@ EVAL = (
     ),
     *scored(PREDICT),
 )
+FILE_KEYS = ("source_column", "target_column")  # of the data section: how a file is read
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT)

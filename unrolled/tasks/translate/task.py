@@ -31,7 +31,7 @@ from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.config import SideSettings, TranslateConfig, TranslateData
 from unrolled.tasks.translate.describe import TranslateDescription
-from unrolled.tasks.translate.options import OPTIONS
+from unrolled.tasks.translate.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.translate.predict import predict
 from unrolled.tasks.translate.run import TranslateRunner
 from unrolled.tasks.translate.scores import exposure, score_file
@@ -55,7 +55,7 @@ class Translate(Task):
     tracer: ClassVar[type[Tracer]] = TranslateTracer
     description: ClassVar[Description] = TranslateDescription()
     inherited: ClassVar[tuple[str, ...]] = ("level", "joint", "lowercase")
-    file_keys: ClassVar[tuple[str, ...]] = ("source_column", "target_column")
+    file_keys: ClassVar[tuple[str, ...]] = FILE_KEYS
     parallel: ClassVar[bool] = True
 
     def traits(self, config: TranslateConfig, assets: TranslateAssets) -> Traits:

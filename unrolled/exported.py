@@ -1,10 +1,11 @@
-"""Recognising the folder of an exported model, before anything large is imported."""
+"""The folder of an exported model: its names, and how it is recognised before anything large is imported."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 FORMAT = "unrolled-onnx"
+VERSION = 1
 MANIFEST = "manifest.json"
 BEGINNING = 4096  # bytes of a manifest in which its format stands
 
