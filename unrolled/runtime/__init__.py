@@ -1,4 +1,4 @@
-"""Exported models without torch: `load(folder)` runs what `unrolled export --onnx` wrote, with NumPy and onnxruntime."""
+"""Exported models without torch: `load(folder)` runs what `unrolled export` wrote, with NumPy and onnxruntime."""
 
 from __future__ import annotations
 

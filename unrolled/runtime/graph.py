@@ -87,6 +87,9 @@ class Graphs:
             )
         return self.known[name]
 
+    def get(self, name: str) -> Graph | None:
+        return self.known.get(name)
+
     def check(self, names: Sequence[str]) -> None:
         """An error if one of these is missing."""
         for name in names:

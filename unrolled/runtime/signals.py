@@ -75,7 +75,7 @@ class RuntimeRecognizer(RuntimeNetwork):
     def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
         super().__init__(graphs, manifest, config, assets)
         self.causal = not config.model.bidirectional
-        self.layer = graphs["step"] if "step" in graphs else None  # none: there is no stream
+        self.layer = graphs.get("step")  # none: there is no stream
         self.time_factor, self.context = (_whole_number(manifest, name) for name in ("time_factor", "context"))
 
     def __call__(self, batch: Batch) -> tuple[Frames, NDArray[np.int64]]:

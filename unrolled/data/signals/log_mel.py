@@ -103,6 +103,8 @@ def with_deltas(frames: NDArray[np.float32], order: int) -> NDArray[np.float32]:
     >>> with_deltas(np.arange(6, dtype=np.float32)[:, None], 1)[:, 1]
     array([0.5, 0.8, 1. , 1. , 0.8, 0.5], dtype=float32)
     """
+    if not order:
+        return frames
     parts = [frames]
     for _ in range(order):
         padded = np.pad(parts[-1], ((2, 2), (0, 0)), mode="edge")
