@@ -55,7 +55,7 @@ class Score:
         consecutive queries for each memory, such as the hypotheses of a search; the results have the same order.
         """
         if query.dim() == 2:
-            context, weights = self.attend(query.view(len(keys), -1, query.shape[-1]), keys, values, mask)
+            context, weights = self.attend(query.view(keys.shape[0], -1, query.shape[-1]), keys, values, mask)
             return context.flatten(0, 1), weights.flatten(0, 1)
         if self.weight_query is not None:
             query = F.linear(query, self.weight_query, self.bias_query)

@@ -36,9 +36,9 @@ class VisualCell(BahdanauCell):
         """The gated context (B, C) and weights (B, S) of s_{i-1}."""
         context, weights = super().look(hidden, keys, values, mask, noise)
         if self.hard:
-            rows = torch.arange(len(values), device=values.device)
-            rows = rows.repeat_interleave(len(weights) // max(1, len(values)))  # W queries for each memory
-            drawn = values[rows, drawn_place(weights, noise)]  # (B, C)
+            places = drawn_place(weights, noise).view(values.shape[0], weights.shape[0] // max(1, values.shape[0]))
+            drawn = values.gather(1, places[..., None].expand(-1, -1, values.shape[2]))  # W queries for each memory
+            drawn = drawn.flatten(0, 1)  # (B, C)
             context = drawn if self.expected is None else torch.where(self.expected[:, None], context, drawn)
         return torch.sigmoid(F.linear(hidden, self.weight_gate, self.bias_gate)) * context, weights
 

@@ -58,14 +58,14 @@ class Bridge(nn.Module):
     def forward(self, state: State) -> State:
         """(B, encoder's L·directions, H) each → (B, L, size) each."""
         if self.learned:
-            return tuple(self.learned[name].expand(len(state[0]), -1, -1) for name in self.decoder.names)
+            return tuple(self.learned[name].expand(state[0].shape[0], -1, -1) for name in self.decoder.names)
         if self.kind == "zero":
             like = state[0]
-            return tuple(like.new_zeros(len(like), self.decoder.layers, size) for size in self.decoder.sizes)
+            return tuple(like.new_zeros(like.shape[0], self.decoder.layers, size) for size in self.decoder.sizes)
         return tuple(self._made(name, state[o]) for name, o in zip(self.decoder.names, self._origins, strict=True))
 
     def _made(self, name: str, state: Tensor) -> Tensor:
-        by_layer = state.reshape(len(state), self.encoder.layers, -1)  # (B, L, directions·H)
+        by_layer = state.reshape(state.shape[0], self.encoder.layers, -1)  # (B, L, directions·H)
         made = []
         for layer in range(self.decoder.layers):
             initial = by_layer[:, min(layer, self.encoder.layers - 1)]

@@ -107,6 +107,6 @@ def turned(ids: Tensor, lengths: Tensor) -> Tensor:
     tensor([[2, 1, 0, 3],
             [1, 0, 2, 3]])
     """
-    steps = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1)
+    steps = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape[0], -1)
     last = lengths[:, None] - 2  # the position before the end token
     return torch.where(steps <= last, last - steps, steps)

@@ -189,7 +189,7 @@ class FeedForwardLM(LanguageModel):
         seen = torch.cat([before, ids], dim=1)  # (B, k - 1 + T)
         windows = self.embedding(seen.unfold(1, self.context, 1))  # (B, T, k, E)
         scores = self._scores(windows)
-        ends = lengths if lengths is not None else torch.full((len(ids),), ids.shape[1], device=ids.device)
+        ends = lengths if lengths is not None else torch.full((ids.shape[0],), ids.shape[1], device=ids.device)
         last = ends[:, None] + torch.arange(self.context - 1, device=ids.device)  # (B, k - 1)
         return scores, (seen.gather(1, last),)
 
@@ -212,7 +212,7 @@ class FeedForwardLM(LanguageModel):
         return self._scores(seen.unfold(1, self.context, 1).transpose(2, 3))
 
     def _before(self, ids: Tensor, state: State | None, resets: Tensor | None) -> Tensor:
-        fresh = ids.new_full((len(ids), self.context - 1), self.start_token)
+        fresh = ids.new_full((ids.shape[0], self.context - 1), self.start_token)
         if state is None:
             return fresh
         if resets is None:

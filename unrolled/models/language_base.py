@@ -167,5 +167,5 @@ class LanguageModel(nn.Module):
     def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
         """tokens (B, T) → the distribution after each row's last token."""
         scores, state = self(tokens, state, lengths=lengths)
-        last = scores[torch.arange(len(tokens), device=tokens.device), lengths - 1]
+        last = scores[torch.arange(tokens.shape[0], device=tokens.device), lengths - 1]
         return TokenStep(last.float().log_softmax(-1), state)

@@ -109,7 +109,7 @@ class TransformerLM(LanguageModel):
 
     def _entered(self, ids: Tensor, state: Carried | None, resets: Tensor | None) -> _Window:
         if state is None:
-            empty = None if self._reads_again else self.encoder.start(len(ids)).past
+            empty = None if self._reads_again else self.encoder.start(ids.shape[0]).past
             return _Window(ids[:, :0], None, empty)
         window = _Window(*state)
         if resets is None:

@@ -77,14 +77,14 @@ class Stepwise(nn.Module):
 
     def start(self, memory: EncoderOutput) -> Any:
         """The initial state: (tokens read, layers' state, source)."""
-        rows = len(memory.memory)
+        rows = memory.memory.shape[0]
         state = state_from_torch(self.layer.initial_state(rows))
         return torch.zeros(rows, dtype=torch.int64, device=self.device), state, Shared(memory.memory)
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """One step; `tokens` are ignored, since the output is not read again."""
         place, carried, source = state
-        ids = source.value.repeat_interleave(len(place) // len(source.value), dim=0)  # of each hypothesis
+        ids = source.value.repeat_interleave(place.shape[0] // source.value.shape[0], dim=0)  # of each hypothesis
         here = ids.gather(1, place.clamp(max=ids.shape[1] - 1)[:, None])  # (B, 1)
         here = torch.where(place[:, None] < ids.shape[1], here, self.end)
         output, final = self.layer(self.dropout(self.embedding(here)), state_to_torch(carried))

@@ -29,7 +29,7 @@ class _Windows(NamedTuple):
 
     def chosen(self, outputs: Tensor) -> Tensor:
         """The outputs of the wanted steps (B, T, H) among those of all windows, (B · K, C, H)."""
-        return rows_of(outputs.reshape(len(self.places), -1, outputs.shape[-1]), self.places)
+        return rows_of(outputs.reshape(self.places.shape[0], -1, outputs.shape[-1]), self.places)
 
 
 class WindowedTransformer(TransformerLayers):
@@ -87,8 +87,8 @@ class WindowedTransformer(TransformerLayers):
     def _entered(self, x: Tensor, state: State | None, resets: Tensor | None) -> State:
         """The last vectors (B, C, D) and the number of steps (B,) before x."""
         if state is None:
-            none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-            return x.new_zeros(len(x), self.context, x.shape[-1]), none
+            none = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
+            return x.new_zeros(x.shape[0], self.context, x.shape[-1]), none
         before, count = state
         return before, count if resets is None else torch.where(resets, 0, count)
 
@@ -96,7 +96,9 @@ class WindowedTransformer(TransformerLayers):
         """The windows of the last `steps` of seen (B, C + T, D), which come after `count` others: block and past."""
         wanted = count[:, None] + torch.arange(steps, device=seen.device)  # (B, T)
         block = wanted // self.block
-        first, number = block[:, :1], int((block[:, -1] - block[:, 0]).max()) + 1
+        first, number = block[:, :1], (steps + self.block - 2) // self.block + 1  # the most blocks that steps touch
+        if not torch.compiler.is_exporting():
+            number = int((block[:, -1] - block[:, 0]).max()) + 1
         starts = (first + torch.arange(number, device=seen.device) - 1).clamp(min=0) * self.block  # (B, K)
         inside = torch.arange(self.context, device=seen.device)
         columns = (starts[..., None] + inside - count[:, None, None] + self.context).clamp(max=seen.shape[1] - 1)
@@ -113,7 +115,7 @@ class WindowedTransformer(TransformerLayers):
         starts = torch.minimum(begin.clamp(min=0)[None], latest)  # (B, K)
         columns = starts[..., None] + torch.arange(self.context, device=x.device)  # (B, K, C)
         vectors = rows_of(x, columns.flatten(1).clamp(max=x.shape[1] - 1)).view(*columns.shape, -1)
-        at = (steps // self.block).expand(len(x), -1)
+        at = (steps // self.block).expand(x.shape[0], -1)
         places = at * self.context + (steps - starts.gather(1, at)).clamp(max=self.context - 1)
         return _Windows(vectors, columns < ends[:, None, None], starts, places)
 
@@ -130,4 +132,4 @@ def rows_of(x: Tensor, places: Tensor) -> Tensor:
 
 
 def _ends(x: Tensor, lengths: Tensor | None) -> Tensor:
-    return torch.full((len(x),), x.shape[1], device=x.device) if lengths is None else lengths
+    return torch.full((x.shape[0],), x.shape[1], device=x.device) if lengths is None else lengths

@@ -184,7 +184,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """`forward` of a projected query (B, N, T, d)."""
         steps, positions = query.shape[2], keys.shape[2]
-        plain = causal and mask is None and steps == positions
+        # an exported graph takes both for any sizes
+        plain = causal and mask is None and not torch.compiler.is_exporting() and steps == positions
         allowed = None if plain else _allowed(mask, causal, steps, positions, query.device)
         empty = None if mask is None or allowed is None else ~allowed.any(dim=-1, keepdim=True)
         if empty is not None and allowed is not None:
@@ -222,5 +223,6 @@ def _allowed(mask: Tensor | None, causal: bool, steps: int, positions: int, devi
         mask = mask[:, None, None] if mask.dim() == 2 else mask[:, None]
     if not causal or steps == 1:
         return mask
-    past = torch.ones(steps, positions, dtype=torch.bool, device=device).tril(positions - steps)
+    last = torch.arange(steps, device=device)[:, None] + (positions - steps)
+    past = torch.arange(positions, device=device) <= last  # (T, S)
     return past[None, None] if mask is None else mask & past

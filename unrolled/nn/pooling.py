@@ -60,7 +60,7 @@ class Pooling(nn.Module):
 
     def _last(self, states: Tensor, mask: Tensor) -> Tensor:
         lengths = mask.sum(dim=1)
-        rows = torch.arange(len(states), device=states.device)
+        rows = torch.arange(states.shape[0], device=states.device)
         final = states[rows, (lengths - 1).clamp(min=0)]  # (B, D)
         if self.directions == 2:
             half = self.size // 2

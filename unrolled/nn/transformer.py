@@ -92,7 +92,7 @@ class TransformerLayer(nn.Module):
         def to_memory(x: Tensor) -> Tensor:
             nonlocal cross
             assert memory is not None
-            rows = x.reshape(len(memory[0]), -1, x.shape[-1])  # all hypotheses of a memory in one batch row
+            rows = x.reshape(memory[0].shape[0], -1, x.shape[-1])  # all hypotheses of a memory in one batch row
             if visible:
                 rows, cross = self.multihead_attn.visible(rows, *memory, memory_mask)
             else:

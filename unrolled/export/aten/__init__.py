@@ -1,0 +1,1 @@
+"""Rules that write torch's operators (ATen) as ONNX nodes, by kind of operator."""

@@ -1,0 +1,38 @@
+"""The graphs of each task's models: what they compute, from which inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from unrolled.errors import UserError
+from unrolled.export.graphs.captioner import caption_plans
+from unrolled.export.graphs.forecaster import forecast_plans
+from unrolled.export.graphs.language import generate_plans
+from unrolled.export.graphs.plan import Plan, Plans
+from unrolled.export.graphs.reader import classify_plans, tag_plans
+from unrolled.export.graphs.recognizer import recognize_plans
+from unrolled.export.graphs.translator import translate_plans
+from unrolled.model import Model
+
+PLANS: dict[str, Callable[[Model], Plans]] = {
+    "caption": caption_plans,
+    "classify": classify_plans,
+    "forecast": forecast_plans,
+    "generate": generate_plans,
+    "recognize": recognize_plans,
+    "tag": tag_plans,
+    "translate": translate_plans,
+}
+
+
+def plans_of(model: Model) -> Plans:
+    """The graphs of a model."""
+    if model.task.name not in PLANS:
+        raise UserError(
+            f"The task {model.task.name!r} has no graphs to export.",
+            f"Tasks that have: {', '.join(PLANS)}. For a network of your own use torch.onnx.export (docs/layers.md).",
+        )
+    return PLANS[model.task.name](model)
+
+
+__all__ = ["Plan", "Plans", "plans_of"]

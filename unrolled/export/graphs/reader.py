@@ -1,0 +1,133 @@
+"""Graphs of classifiers and taggers, which read a whole sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unrolled.data import Batch
+from unrolled.export.graphs.plan import Plan, Plans, leaves, normal, numbered, ragged, rebuilt, whole
+from unrolled.model import Model
+from unrolled.models.classifier import Classifier
+from unrolled.models.encoder_layers import TransformerLayers
+from unrolled.models.inputs import FrameInput, WordInput
+from unrolled.models.recurrent_settings import state_from_torch, state_to_torch
+from unrolled.models.tagger import Tagger
+
+FREE: dict[str, dict[int, str]] = {
+    "inputs": {0: "batch", 1: "time"},
+    "lengths": {0: "batch"},
+    "spellings": {0: "words", 1: "letters"},
+    "spelling_lengths": {0: "words"},
+    "spelt": {0: "batch", 1: "time"},
+    "features": {0: "batch", 1: "time"},
+    "ngrams": {0: "ngrams"},
+    "ngram_starts": {0: "batch"},
+    "ngram_weights": {0: "ngrams"},
+}
+
+
+def classify_plans(model: Model) -> Plans:
+    network = model.network
+    assert isinstance(network, Classifier)
+    return Plans([_whole(network)])
+
+
+def tag_plans(model: Model) -> Plans:
+    network = model.network
+    assert isinstance(network, Tagger)
+    graphs = [_whole(network)]
+    if network.causal and not isinstance(network.layer, TransformerLayers):
+        graphs.append(_step(network))
+    if network.crf is None:
+        return Plans(graphs)
+    crf: dict[str, Any] = {name: value.detach().tolist() for name, value in network.crf.named_parameters()}
+    if network.forbidden is not None:
+        names = ("forbidden", "forbidden_first", "forbidden_last")
+        crf |= {name: mask.tolist() for name, mask in zip(names, network.forbidden, strict=True)}
+    return Plans(graphs, {"crf": crf})
+
+
+def _names(network: Classifier | Tagger) -> list[str]:
+    """The inputs of a network, as a batch has them."""
+    names = ["inputs", "lengths"]
+    if isinstance(network.input, WordInput) and network.input.letters is not None:
+        names += ["spellings", "spelling_lengths", "spelt"]
+    if isinstance(network, Classifier) and network.ngrams is not None:
+        names += ["ngrams", "ngram_starts", "ngram_weights"]
+    if isinstance(network, Tagger) and len(network.features):
+        names.append("features")
+    return names
+
+
+def _batch(names: list[str], tensors: tuple[Tensor, ...]) -> Batch:
+    given = dict(zip(names, tensors, strict=True))
+    return Batch(given["inputs"], given["inputs"], given["lengths"], more=given)
+
+
+def _whole(network: Classifier | Tagger) -> Plan:
+    names = _names(network)
+
+    def compute(*tensors: Tensor) -> Tensor:
+        scores: Tensor = network(_batch(names, tensors))
+        return scores
+
+    def draw(sizes: Mapping[str, int], generator: torch.Generator) -> list[Tensor]:
+        drawn = _drawn(network, sizes, generator)
+        return [drawn[name] for name in names]
+
+    return Plan("whole", compute, draw, names, ["scores"], FREE)
+
+
+def _step(network: Tagger) -> Plan:
+    """A tagger of one direction, some steps further."""
+    names = _names(network)
+    like = leaves(state_from_torch(network.layer.initial_state(2)))[0]  # type: ignore[union-attr, operator]
+    states = numbered("state", len(like))
+
+    def compute(*tensors: Tensor) -> tuple[Tensor, ...]:
+        own = tensors[len(names) :]
+        batch = _batch(names, tensors[: len(names)])
+        hidden = state_to_torch(rebuilt(like, list(own), []))
+        output, final = network.layer(network.read(batch), hidden, lengths=batch.lengths)
+        return (network.scores(output), *leaves(state_from_torch(final))[0])
+
+    def draw(sizes: Mapping[str, int], generator: torch.Generator) -> list[Tensor]:
+        drawn = _drawn(network, sizes, generator)
+        return [*(drawn[name] for name in names), *(normal(generator, sizes["batch"], *s.shape[1:]) for s in like)]
+
+    free = FREE | {name: {0: "batch"} for name in states}
+    return Plan("step", compute, draw, [*names, *states], ["scores", *numbered("new_state", len(like))], free)
+
+
+def _drawn(network: Classifier | Tagger, sizes: Mapping[str, int], generator: torch.Generator) -> dict[str, Tensor]:
+    """Random inputs of all kinds that a network can have."""
+    batch, steps = sizes["batch"], sizes["time"]
+    drawn = {"lengths": ragged(steps, generator, batch)}
+    if isinstance(network.input, FrameInput):
+        drawn["inputs"] = normal(generator, batch, steps, *network.input.shape)
+    else:
+        table = network.input.words if isinstance(network.input, WordInput) else network.input.embedding
+        drawn["inputs"] = whole(table.num_embeddings, generator, batch, steps)
+    if "words" in sizes and isinstance(network.input, WordInput) and network.input.letters is not None:
+        letters = network.input.letters.num_embeddings
+        drawn["spellings"] = whole(letters, generator, sizes["words"], sizes["letters"])
+        drawn["spelling_lengths"] = ragged(sizes["letters"], generator, sizes["words"])
+        drawn["spelt"] = whole(sizes["words"], generator, batch, steps)
+    if isinstance(network, Tagger) and len(network.features):
+        columns = [
+            whole(table.num_embeddings, generator, batch, steps)
+            for table in network.features
+            if isinstance(table, nn.Embedding)
+        ]
+        drawn["features"] = torch.stack(columns, dim=-1)
+    if isinstance(network, Classifier) and network.ngrams is not None and "ngrams" in sizes:
+        count = sizes["ngrams"]
+        drawn["ngrams"] = whole(network.ngrams.num_embeddings, generator, count)
+        starts = whole(count, generator, batch).sort().values
+        starts[0] = 0
+        drawn["ngram_starts"], drawn["ngram_weights"] = starts, torch.rand(count, generator=generator)
+    return drawn

@@ -1,0 +1,195 @@
+"""Recurrent layers in ONNX: its own RNN, LSTM and GRU nodes where they compute the same, a Scan of the cell elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell
+from unrolled.export.cell_loop import write_loop
+from unrolled.export.onnx_graph import GraphWriter, Value
+from unrolled.nn.dropin import DropIn
+from unrolled.nn.layers import GRU, LSTM
+
+AnyBuiltIn = RNNCell | LSTMCell | GRUCell
+
+# activations that ONNX's recurrent nodes know, with their constants
+NODE_ACTIVATIONS: dict[Activation, tuple[str, list[float], list[float]]] = {
+    torch.tanh: ("Tanh", [], []),
+    torch.sigmoid: ("Sigmoid", [], []),
+    torch.relu: ("Relu", [], []),
+    F.hardsigmoid: ("HardSigmoid", [1 / 6], [0.5]),
+    F.softsign: ("Softsign", [], []),
+    F.softplus: ("Softplus", [], []),
+    F.elu: ("Elu", [1.0], []),
+    F.leaky_relu: ("LeakyRelu", [0.01], []),
+}
+# the rows of torch's weights in the order of ONNX's gates: i, o, f, c; z, r, h
+GATE_ORDERS = {LSTM: (0, 3, 1, 2), GRU: (1, 0, 2)}
+PEEPHOLE_ORDER = (0, 2, 1)  # ours: i, f, o; ONNX: i, o, f
+
+
+class Run(NamedTuple):
+    """One layer of the stack: its input (T, B, D), lengths, and initial states (directions, B, size) by name."""
+
+    x: str
+    lengths: str | None  # int64
+    states: list[str]  # none: zeros
+
+
+def write_layer(
+    graph: GraphWriter, layer: DropIn, x: Value, state: Sequence[Value], lengths: Value | None
+) -> list[str]:
+    """Write all layers and directions: x (B, T, D) → output (B, T, O), final states (L·directions, B, size)."""
+    directions = 2 if layer.bidirectional else 1
+    cells = {name: _cell(layer, name) for name in layer._run_names()}
+    sequence = graph.node("Transpose", x.name, perm=[1, 0, 2])  # (T, B, D)
+    outputs: list[str] = []
+    finals: list[list[str]] = []
+    for depth in range(layer.num_layers):
+        first = depth * directions
+        initial = [
+            graph.node("Slice", one.name, graph.ints(first), graph.ints(first + directions), graph.ints(0))
+            for one in state
+        ]
+        names = layer._run_names()[first : first + directions]
+        given = Run(sequence, None if lengths is None else lengths.name, initial)
+        sequence, final = _write_run(graph, layer, [cells[name] for name in names], given)
+        outputs.append(sequence)
+        finals.append(final)
+    output = graph.node("Transpose", _combined(graph, layer, outputs), perm=[1, 0, 2])
+    joined = [graph.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)]
+    return [output, *joined]
+
+
+def _cell(layer: DropIn, name: str) -> AnyBuiltIn:
+    """The cell of one direction of a layer, with its weights."""
+    parameters = {f"{kind}_{name}": getattr(layer, f"{kind}_{name}").detach() for kind in layer._kinds()}
+    cell: Any = layer._cell_builder(name, None, None)(parameters)
+    return cell  # type: ignore[no-any-return]
+
+
+def _combined(graph: GraphWriter, layer: DropIn, outputs: list[str]) -> str:
+    """The output of a stack from those of its layers, (T, B, O) each."""
+    if layer.combine == "last" or len(outputs) == 1:
+        return outputs[-1]
+    if layer.combine == "concat":
+        return graph.node("Concat", *outputs, axis=2)
+    shares = torch.full((len(outputs),), 1 / len(outputs))
+    if layer.combine == "mix":
+        shares = layer.combine_weight.detach().float().softmax(0)
+    parts = [
+        graph.node("Mul", name, graph.scalar(float(share), torch.float32))
+        for name, share in zip(outputs, shares, strict=True)
+    ]
+    return graph.node("Sum", *parts)
+
+
+def _write_run(graph: GraphWriter, layer: DropIn, cells: list[AnyBuiltIn], run: Run) -> tuple[str, list[str]]:
+    """One layer in all its directions → (T, B, directions·size), final states (directions, B, size)."""
+    if said_by_a_node(layer, cells[0]):
+        return _write_node(graph, cells, run)
+    keep = [float(rate) for rate in layer.zoneout]
+    loops = [write_loop(graph, cell, run.x, run.lengths, run.states, place, keep) for place, cell in enumerate(cells)]
+    if len(loops) == 1:
+        return loops[0].output, loops[0].finals
+    output = graph.node("Concat", *(loop.output for loop in loops), axis=2)
+    return output, [graph.node("Concat", *parts, axis=0) for parts in zip(*(loop.finals for loop in loops), strict=True)]
+
+
+def said_by_a_node(layer: DropIn, cell: AnyBuiltIn) -> bool:
+    """True if ONNX's node for the cell computes the same."""
+    known = [cell.activation in NODE_ACTIVATIONS]
+    if isinstance(cell, (LSTMCell, GRUCell)):
+        known.append(cell.gate_activation in NODE_ACTIVATIONS)
+    if isinstance(cell, LSTMCell):
+        known.append(cell.output_activation in NODE_ACTIVATIONS)
+        known.append(cell.weight_peephole is None or cell.peephole_output == "current")
+    return all(known) and not layer.layer_norm and not layer.proj_size and not any(layer.zoneout)
+
+
+def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: Run) -> tuple[str, list[str]]:
+    cell, hidden = cells[0], cells[0].hidden_size
+    kind = {RNNCell: "RNN", LSTMCell: "LSTM", GRUCell: "GRU"}[type(cell)]
+    states = run.states
+    lengths = real = ""
+    if run.lengths is not None:  # runtimes take lengths from 1 up: an empty row reads one step, which is dropped
+        least = graph.node("Max", run.lengths, graph.ints(1))
+        lengths = graph.cast(least, torch.int32)
+        real = graph.node("Greater", run.lengths, graph.ints(0))  # (B,)
+    weights = [graph.constant(_stacked([rows(part) for part in parts])) for rows, parts in _weights(cells)]
+    inputs = [run.x, *weights, lengths, *(states or [""] * len(cell.state_names))]
+    if isinstance(cell, LSTMCell) and cell.weight_peephole is not None:
+        inputs.append(graph.constant(_stacked([_peepholes(one) for one in cells])))
+    while not inputs[-1]:
+        inputs.pop()
+    outputs = [graph.fresh(kind) for _ in range(1 + len(cell.state_names))]
+    graph.split_node(kind, inputs, outputs, hidden_size=hidden, **_attributes(cells))
+    output, *finals = outputs
+    if real:
+        output = graph.node("Where", graph.node("Unsqueeze", real, graph.ints(1)), output, graph.scalar(0, torch.float32))
+        column = graph.node("Unsqueeze", real, graph.ints(1))  # (B, 1)
+        before = states or [graph.scalar(0, torch.float32)] * len(finals)
+        finals = [graph.node("Where", column, new, old) for new, old in zip(finals, before, strict=True)]
+    turned = graph.node("Transpose", output, perm=[0, 2, 1, 3])  # (T, B, directions, H)
+    return graph.node("Reshape", turned, graph.ints(0, 0, len(cells) * hidden)), finals
+
+
+def _attributes(cells: list[AnyBuiltIn]) -> dict[str, Any]:
+    """Direction, activations and, of a GRU, the place of the reset gate."""
+    cell = cells[0]
+    used = [cell.activation]
+    if isinstance(cell, GRUCell):
+        used = [cell.gate_activation, cell.activation]
+    if isinstance(cell, LSTMCell):
+        used = [cell.gate_activation, cell.activation, cell.output_activation]
+    described = [NODE_ACTIVATIONS[one] for one in used] * len(cells)
+    attributes: dict[str, Any] = {
+        "direction": "bidirectional" if len(cells) == 2 else "forward",
+        "activations": [name for name, _, _ in described],
+    }
+    for name, given in (
+        ("activation_alpha", [number for _, alpha, _ in described for number in alpha]),
+        ("activation_beta", [number for _, _, beta in described for number in beta]),
+    ):
+        if given:  # only activations that have constants take them, in order
+            attributes[name] = given
+    if isinstance(cell, GRUCell):
+        attributes["linear_before_reset"] = int(cell.reset_after)
+    return attributes
+
+
+def _weights(cells: list[AnyBuiltIn]) -> list[tuple[Any, list[AnyBuiltIn]]]:
+    """Functions that give W, R and B of a cell in ONNX's order, each with the cells of all directions."""
+    cell = cells[0]
+    order = {RNNCell: (0,), LSTMCell: GATE_ORDERS[LSTM], GRUCell: GATE_ORDERS[GRU]}[type(cell)]
+
+    def rows(tensor: Tensor | None, like: Tensor) -> NDArray[np.float32]:
+        given = like.new_zeros(like.shape[0]) if tensor is None else tensor
+        blocks = given.float().cpu().chunk(len(order))
+        return torch.cat([blocks[place] for place in order]).numpy()
+
+    def biases(one: AnyBuiltIn) -> NDArray[np.float32]:
+        return np.concatenate([rows(one.bias_ih, one.weight_ih), rows(one.bias_hh, one.weight_hh)])
+
+    return [
+        (lambda one: rows(one.weight_ih, one.weight_ih), cells),
+        (lambda one: rows(one.weight_hh, one.weight_hh), cells),
+        (biases, cells),
+    ]
+
+
+def _peepholes(cell: AnyBuiltIn) -> NDArray[np.float32]:
+    assert isinstance(cell, LSTMCell)
+    assert cell.weight_peephole is not None
+    return cell.weight_peephole[list(PEEPHOLE_ORDER)].flatten().float().cpu().numpy()
+
+
+def _stacked(arrays: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    return np.stack(arrays)
