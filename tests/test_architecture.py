@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "unrolled"
 
 # From the first, which imports nothing of ours, to the last, which may import everything.
 ORDER = [
+    "lazy",
     "errors",
     "exported",
     "config",

@@ -5,8 +5,9 @@ Names load at first use: the C++ core, `_native`, also serves searches without t
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from unrolled.lazy import lazy_names
 
 if TYPE_CHECKING:
     from unrolled.kernels.engine_choice import NOT_BUILT, Choice
@@ -39,10 +40,11 @@ __all__ = [
     "scan_traced",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("Keep", "ScanJob"):
-        return getattr(importlib.import_module("unrolled.kernels.recurrence.scan_job"), name)
-    if name in __all__:  # NOT_BUILT is filled where the engines are found
-        return getattr(importlib.import_module("unrolled.kernels.recurrence.scan"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "unrolled.kernels.recurrence.scan": "NOT_BUILT ENGINES Choice check_engine choose make_job run_job "
+        "run_job_traced run_jobs scan scan_traced",
+        "unrolled.kernels.recurrence.scan_job": "Keep ScanJob",
+    },
+)

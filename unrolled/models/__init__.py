@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from unrolled.lazy import lazy_names
 
 if TYPE_CHECKING:
     from unrolled.models.language import FeedForwardLM, LanguageStepper, RecurrentLM, language_model, stepper_for
@@ -21,8 +22,11 @@ __all__ = [
     "stepper_for",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:  # all are known there
-        return getattr(importlib.import_module("unrolled.models.language"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "unrolled.models.language": "FeedForwardLM LanguageStepper RecurrentLM language_model stepper_for",
+        "unrolled.models.language_base": "LanguageModel LanguageModelSettings",
+        "unrolled.models.language_transformer": "TransformerLM",
+    },
+)

@@ -5,26 +5,26 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from unrolled.search.ctc import Decoded, Decoder, DecoderStream, Word, best_path, decode, prefix_search
-from unrolled.search.lexicon import Lexicon, WordModel, WordTokens, WordWeights, WrittenWord
-from unrolled.search.limits import Limits
-from unrolled.search.ngram import NGram, WordScore
-from unrolled.search.rescoring import Rescored, TextScorer, rescore
-from unrolled.search.scorers import Coverage, Length, LengthPenalty, NoRepeats, Ranking, Scorer, WordList
-from unrolled.search.scorers.dictionary import DictionaryScorer
-from unrolled.search.scorers.ngram import NGramScorer
-from unrolled.search.tokens.beam import Beam, beam_search
-from unrolled.search.tokens.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
-from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Hypothesis
-from unrolled.search.tokens.sampling import Sampling
-from unrolled.search.tokens.stop_strings import StopStrings
-from unrolled.search.tokens.token_model import PrefillModel, Rows, Shared, TokenModel, TokenStep, reorder, select
+from unrolled.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from unrolled.search.ctc import Decoded, Decoder, DecoderStream, Word, best_path, decode, prefix_search
+    from unrolled.search.lexicon import Lexicon, WordModel, WordTokens, WordWeights, WrittenWord
+    from unrolled.search.limits import Limits
+    from unrolled.search.ngram import NGram, WordScore
+    from unrolled.search.rescoring import Rescored, TextScorer, rescore
+    from unrolled.search.scorers import Coverage, Length, LengthPenalty, NoRepeats, Ranking, Scorer, WordList
+    from unrolled.search.scorers.dictionary import DictionaryScorer
+    from unrolled.search.scorers.ngram import NGramScorer
+    from unrolled.search.tokens.beam import Beam, beam_search
+    from unrolled.search.tokens.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
+    from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Hypothesis
+    from unrolled.search.tokens.sampling import Sampling
     from unrolled.search.tokens.scoring import score_targets
+    from unrolled.search.tokens.stop_strings import StopStrings
+    from unrolled.search.tokens.token_model import PrefillModel, Rows, Shared, TokenModel, TokenStep, reorder, select
 
 __all__ = [
     "Beam",
@@ -78,8 +78,23 @@ __all__ = [
     "select",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "score_targets":
-        return importlib.import_module("unrolled.search.tokens.scoring").score_targets
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "unrolled.search.ctc": "Decoded Decoder DecoderStream Word best_path decode prefix_search",
+        "unrolled.search.lexicon": "Lexicon WordModel WordTokens WordWeights WrittenWord",
+        "unrolled.search.limits": "Limits",
+        "unrolled.search.ngram": "NGram WordScore",
+        "unrolled.search.rescoring": "Rescored TextScorer rescore",
+        "unrolled.search.scorers": "Coverage Length LengthPenalty NoRepeats Ranking Scorer WordList",
+        "unrolled.search.scorers.dictionary": "DictionaryScorer",
+        "unrolled.search.scorers.ngram": "NGramScorer",
+        "unrolled.search.tokens.beam": "Beam beam_search",
+        "unrolled.search.tokens.generation": "Sample StopCondition StoppedBy Token generate sample",
+        "unrolled.search.tokens.hypotheses": "BeamNode BeamResult BeamTree Hypothesis",
+        "unrolled.search.tokens.sampling": "Sampling",
+        "unrolled.search.tokens.stop_strings": "StopStrings",
+        "unrolled.search.tokens.token_model": "PrefillModel Rows Shared TokenModel TokenStep reorder select",
+        "unrolled.search.tokens.scoring": "score_targets",
+    },
+)
