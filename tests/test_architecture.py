@@ -28,6 +28,7 @@ ORDER = [
     "model_file",
     "model",
     "tasks",
+    "export",
     "jobs",
     "serve",
     "api",

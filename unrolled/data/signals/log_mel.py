@@ -98,7 +98,7 @@ def with_deltas(frames: Tensor, order: int) -> Tensor:
     parts = [frames]
     for _ in range(order):
         padded = torch.cat([parts[-1][:1].expand(2, -1), parts[-1], parts[-1][-1:].expand(2, -1)])
-        steps = len(frames)
+        steps = frames.shape[0]
         slope = (padded[3 : 3 + steps] - padded[1 : 1 + steps]) + 2 * (padded[4 : 4 + steps] - padded[:steps])
         parts.append(slope / 10)
     return torch.cat(parts, dim=1)
