@@ -31,6 +31,7 @@ ORDER = [
     "model",
     "tasks",
     "runtime",
+    "export",
     "jobs",
     "serve",
     "api",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unrolled import cells, kernels, nn
-    from unrolled.api import load, resume, train
+    from unrolled.api import export_onnx, load, resume, train
     from unrolled.cells import Cell, Step, Trace
     from unrolled.errors import UserError
     from unrolled.model import Model
@@ -29,6 +29,7 @@ __all__ = [
     "Trace",
     "UserError",
     "cells",
+    "export_onnx",
     "kernels",
     "load",
     "nn",
@@ -39,6 +40,7 @@ __all__ = [
 _HOMES = {
     "Cell": "unrolled.cells",
     "Model": "unrolled.model",
+    "export_onnx": "unrolled.api",
     "load": "unrolled.api",
     "resume": "unrolled.api",
     "train": "unrolled.api",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unrolled.config import changes_of
 from unrolled.errors import UserError
@@ -16,7 +16,10 @@ from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import Task
 from unrolled.training.folder import check_free
 
-__all__ = ["check", "compare", "configure", "load", "resume", "train"]
+if TYPE_CHECKING:
+    from unrolled.export.job import Exported
+
+__all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "train"]
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
@@ -132,3 +135,23 @@ def compare_loaded(
             raise UserError("There is no picture of these scores.", "--picture is for models of translate.")
         length_figure({name: table for name, table in tables.items() if table}).savefig(place, dpi=120)
     return scores
+
+
+def export_onnx(
+    model: Model, folder: str | Path, *, weights: str = "fp32", check: bool = True, force: bool = False
+) -> Exported:
+    """Write a model as ONNX graphs and a manifest, which run without torch: `unrolled.runtime.load(folder)`.
+
+    `weights` are stored in fp32, fp16 or int8. With `check` every graph is compared with the network on 100 random
+    batches, and nothing is left behind if one differs. An existing folder is replaced only with `force`, and only if
+    it holds an exported model.
+    """
+    try:
+        from unrolled.export.job import export
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise UserError(
+            "onnx is not installed: it writes graphs.", "Install it: pip install 'unrolled[export]'"
+        ) from None
+    return export(model, folder, weights=weights, check=check, force=force)

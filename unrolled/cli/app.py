@@ -17,6 +17,7 @@ from unrolled.cli.decode import decode
 from unrolled.cli.doctor import doctor
 from unrolled.cli.embed import embed
 from unrolled.cli.evaluate import evaluate
+from unrolled.cli.export import export
 from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
 from unrolled.cli.options import with_options
@@ -49,6 +50,7 @@ TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
     "new": (new, None),
     "check": (check, "train"),
     "info": (info, None),
+    "export": (export, None),
 }
 PLAIN_COMMANDS = (words, decode, reproduce, doctor)
 

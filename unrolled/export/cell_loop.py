@@ -65,10 +65,9 @@ def write_loop(
     return Loop(turned, [graph.node("Unsqueeze", one, graph.ints(0)) for one in finals])
 
 
-def _write_step(
-    body: GraphWriter, cell: AnyCell, x: tuple[str, int], states: Sequence[tuple[str, int]]
-) -> list[str]:
+def _write_step(body: GraphWriter, cell: AnyCell, x: tuple[str, int], states: Sequence[tuple[str, int]]) -> list[str]:
     """The output and the new states of one step."""
+
     def step(row: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         output, new = cell.step(cell.project(row), state)[:2]
         return (output, *new)
@@ -95,7 +94,6 @@ def _write_step(
             values[node] = write_node(body, node, values)
     (results,) = recorded.graph.output_node().args
     return [body.node("Identity", values[one].name) for one in results]  # type: ignore[union-attr, index]
-
 
 
 def _kept(

@@ -64,7 +64,9 @@ def write_layer(
         outputs.append(sequence)
         finals.append(final)
     output = graph.node("Transpose", _combined(graph, layer, outputs), perm=[1, 0, 2])
-    joined = [graph.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)]
+    joined = [
+        graph.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)
+    ]
     return [output, *joined]
 
 
@@ -100,7 +102,9 @@ def _write_run(graph: GraphWriter, layer: DropIn, cells: list[AnyBuiltIn], run: 
     if len(loops) == 1:
         return loops[0].output, loops[0].finals
     output = graph.node("Concat", *(loop.output for loop in loops), axis=2)
-    return output, [graph.node("Concat", *parts, axis=0) for parts in zip(*(loop.finals for loop in loops), strict=True)]
+    return output, [
+        graph.node("Concat", *parts, axis=0) for parts in zip(*(loop.finals for loop in loops), strict=True)
+    ]
 
 
 def said_by_a_node(layer: DropIn, cell: AnyBuiltIn) -> bool:
@@ -133,7 +137,9 @@ def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: Run) -> tuple[
     graph.split_node(kind, inputs, outputs, hidden_size=hidden, **_attributes(cells))
     output, *finals = outputs
     if real:
-        output = graph.node("Where", graph.node("Unsqueeze", real, graph.ints(1)), output, graph.scalar(0, torch.float32))
+        output = graph.node(
+            "Where", graph.node("Unsqueeze", real, graph.ints(1)), output, graph.scalar(0, torch.float32)
+        )
         column = graph.node("Unsqueeze", real, graph.ints(1))  # (B, 1)
         before = states or [graph.scalar(0, torch.float32)] * len(finals)
         finals = [graph.node("Where", column, new, old) for new, old in zip(finals, before, strict=True)]

@@ -58,5 +58,3 @@ def manifest_of(model: Model, graphs: list[Written], weights: str, more: Mapping
         "graphs": {graph.name: graph.entry() for graph in graphs},
         **more,
     }
-
-

@@ -17,7 +17,10 @@ from unrolled.export.recording import Argument, Recorded
 
 LAYER = torch.ops.unrolled_export.layer.default
 
-def write_graph(recorded: Recorded, arguments: Sequence[Argument], outputs: Sequence[str], name: str) -> onnx.ModelProto:
+
+def write_graph(
+    recorded: Recorded, arguments: Sequence[Argument], outputs: Sequence[str], name: str
+) -> onnx.ModelProto:
     """The ONNX model of a recorded computation; `outputs` name its results in order."""
     graph, program = GraphWriter(), recorded.program
     values: dict[fx.Node, Any] = {}
@@ -25,8 +28,8 @@ def write_graph(recorded: Recorded, arguments: Sequence[Argument], outputs: Sequ
     results: list[Any] = []
     for node in program.graph.nodes:
         if node.op == "call_function":
-            values[node] = _layer(graph, node, values, recorded) if node.target is LAYER else write_node(
-                graph, node, values
+            values[node] = (
+                _layer(graph, node, values, recorded) if node.target is LAYER else write_node(graph, node, values)
             )
         elif node.op == "output":
             results = [values[one] if isinstance(one, fx.Node) else one for one in node.args[0]]
@@ -90,5 +93,3 @@ def _names_of_sizes(graph: fx.Graph, arguments: Sequence[Argument]) -> dict[str,
 
 def _free_name(size: Any, names: Mapping[str, str]) -> int | str:
     return size if isinstance(size, int) else names.get(str(size), f"[{size}]")
-
-

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,20 +96,28 @@ def mel_filters(rate: int, points: int, bands: int) -> Tensor:
     return filters.float()
 
 
-def with_deltas(frames: NDArray[np.float32], order: int) -> NDArray[np.float32]:
-    """Frames (T, D) beside their slopes, (T, D · (1 + order)).
+def with_deltas(frames: Any, order: int) -> Any:
+    """Frames (T, D), an array or a tensor, beside their slopes, (T, D · (1 + order)).
 
         Δ_t = Σ_{n=1,2} n (x_{t+n} − x_{t−n}) / 10,  the first and last frame repeated beyond the ends
 
     >>> with_deltas(np.arange(6, dtype=np.float32)[:, None], 1)[:, 1]
     array([0.5, 0.8, 1. , 1. , 0.8, 0.5], dtype=float32)
     """
-    if not order:
-        return frames
-    parts = [frames]
+    together = _joined(frames)
+    parts, steps = [frames], frames.shape[0]
     for _ in range(order):
-        padded = np.pad(parts[-1], ((2, 2), (0, 0)), mode="edge")
-        steps = len(frames)
+        first, last = parts[-1][:1], parts[-1][-1:]
+        padded = together([first, first, parts[-1], last, last], 0)
         slope = (padded[3 : 3 + steps] - padded[1 : 1 + steps]) + 2 * (padded[4 : 4 + steps] - padded[:steps])
-        parts.append((slope / 10).astype(np.float32, copy=False))
-    return np.concatenate(parts, axis=1)
+        parts.append(slope / 10)
+    return together(parts, 1)
+
+
+def _joined(frames: Any) -> Callable[[list[Any], int], Any]:
+    """The function that joins arrays, or tensors, along an axis."""
+    if isinstance(frames, np.ndarray):
+        return lambda parts, axis: np.concatenate(parts, axis)
+    import torch
+
+    return torch.cat

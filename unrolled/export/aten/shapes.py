@@ -130,9 +130,7 @@ def _index(graph: GraphWriter, made: Value, a: Value, indices: Sequence[Value | 
     for _, index in given[1:]:  # the common shape
         together = graph.node("Add", together, index.name)
     shape = graph.node("Shape", together)
-    parts = [
-        graph.node("Unsqueeze", graph.node("Expand", index.name, shape), graph.ints(rank)) for _, index in given
-    ]
+    parts = [graph.node("Unsqueeze", graph.node("Expand", index.name, shape), graph.ints(rank)) for _, index in given]
     return graph.node("GatherND", a.name, graph.node("Concat", *parts, axis=rank))
 
 
@@ -172,7 +170,6 @@ def _known(size: int | None, kind: str) -> int:
     if size is None:
         raise UserError(f"A network has a {kind} of a size that is free, which has no rule for ONNX.")
     return size
-
 
 
 RULES: dict[Any, Callable[..., Any]] = {

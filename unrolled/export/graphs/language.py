@@ -68,9 +68,7 @@ def _step(network: LanguageModel) -> Plan:
 
     states = numbered("state", count)
     free = {"tokens": {0: "batch"}, **{name: {0: "batch"} for name in states}}
-    return Plan(
-        "step", compute, draw, ["tokens", *states], ["log_probs", *numbered("new_state", count)], free
-    )
+    return Plan("step", compute, draw, ["tokens", *states], ["log_probs", *numbered("new_state", count)], free)
 
 
 def _cached(network: TransformerLM, fresh: bool) -> Plan:

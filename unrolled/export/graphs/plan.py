@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unrolled.export.recording import Argument, Compute
 from unrolled.search import Shared
@@ -30,12 +30,17 @@ class Plan:
     inputs: Sequence[str]
     outputs: Sequence[str]
     free: Mapping[str, Mapping[int, str]]
-    least: Mapping[str, int] = field(default_factory=dict)  # smallest values of free sizes; else 1
+    drawn_by: Sequence[str] = ()  # sizes that `draw` needs beside the free ones
+    network: nn.Module | None = None  # that has the weights; None: the model's
+
+    @property
+    def sizes(self) -> list[str]:
+        """The names of the sizes that inputs are drawn with."""
+        return sorted({name for axes in self.free.values() for name in axes.values()} | set(self.drawn_by))
 
     def arguments(self) -> list[Argument]:
         """The inputs with examples, in which no two free sizes are equal by accident."""
-        names = sorted({name for sizes in self.free.values() for name in sizes.values()})
-        sizes = {name: 3 + 2 * place for place, name in enumerate(names)}
+        sizes = {name: 3 + 2 * place for place, name in enumerate(self.sizes)}
         if "rows" in sizes:
             sizes["rows"] = 2 * sizes["batch"]
         drawn = self.draw(sizes, torch.Generator().manual_seed(0))

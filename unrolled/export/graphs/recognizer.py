@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from unrolled.data.signals.log_mel import FLOOR, LogMel, mel_filters, with_deltas
 from unrolled.data import Batch
+from unrolled.data.signals.log_mel import FLOOR, LogMel, mel_filters, with_deltas
 from unrolled.errors import UserError
 from unrolled.export.graphs.plan import Plan, Plans, leaves, normal, numbered, ragged, rebuilt
 from unrolled.model import Model
@@ -26,6 +26,9 @@ def recognize_plans(model: Model) -> Plans:
             "Train with model.kind=recurrent or transformer.",
         )
     graphs = [_whole(network)]
+    reader = model.assets.reader
+    if reader.kind == "audio":
+        graphs.append(_features(Spectrogram(LogMel(reader.rate, reader.bands), reader.deltas, reader.center_bands)))
     if network.causal and network.layer is not None:
         graphs.append(_step(network))
     return Plans(graphs, {"time_factor": network.time_factor, "context": network.context})
@@ -73,15 +76,26 @@ def _step(network: Recognizer) -> Plan:
     return Plan("step", compute, draw, ["inputs", "places", *states], outputs, free)
 
 
+def _features(spectrogram: Spectrogram) -> Plan:
+    """The frames of one recording; it has at least the samples of a window."""
+    mel = spectrogram.mel
+
+    def draw(sizes: Mapping[str, int], generator: torch.Generator) -> list[Tensor]:
+        return [0.1 * normal(generator, mel.window + sizes["samples"] * mel.hop // 2)]
+
+    free = {"samples": {0: "samples"}}
+    return Plan("features", spectrogram, draw, ["samples"], ["frames"], free, network=spectrogram)
+
+
 class Spectrogram(nn.Module):
-    """`LogMel` of one recording (N,), with the Fourier transform as a product."""
+    """`LogMel` of one recording (N,) with its slopes, the Fourier transform written as a product."""
 
     cosines: Tensor
     filters: Tensor
 
-    def __init__(self, mel: LogMel) -> None:
+    def __init__(self, mel: LogMel, deltas: int, center: bool) -> None:
         super().__init__()
-        self.mel = mel
+        self.mel, self.deltas, self.center = mel, deltas, center
         points = 1 << (mel.window - 1).bit_length()
         angles = 2 * math.pi / points * torch.arange(mel.window, dtype=torch.float64)[:, None]
         angles = angles * torch.arange(points // 2 + 1)
@@ -95,4 +109,5 @@ class Spectrogram(nn.Module):
         frames = samples.unfold(0, self.mel.window, self.mel.hop)  # (T, window)
         real, imaginary = (frames @ self.cosines).chunk(2, dim=1)
         energies = (real.square() + imaginary.square()) @ self.filters
-        return with_deltas(energies.clamp(min=FLOOR).log(), self.mel.deltas)
+        bands = energies.clamp(min=FLOOR).log()
+        return with_deltas(bands - bands.mean(dim=0) if self.center else bands, self.deltas)

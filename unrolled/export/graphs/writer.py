@@ -83,7 +83,7 @@ def _step(network: Network, like: Any, encode: Plan, batch_of: MakeBatch, tokens
         free[name] = _free_of_memory(encode, one)
     attention = ["attention"] if network.attends else []
     outputs = ["log_probs", *numbered("new_state", len(states)), *attention]
-    return Plan("step", compute, draw, ["tokens", *states, *memories], outputs, free)
+    return Plan("step", compute, draw, ["tokens", *states, *memories], outputs, free, encode.sizes)
 
 
 def _free_of_memory(encode: Plan, memory: Tensor) -> dict[int, str]:

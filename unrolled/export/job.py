@@ -1,0 +1,97 @@
+"""Exports a model into a folder: its graphs and the manifest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from unrolled.errors import UserError
+from unrolled.export.checking import check, largest_difference
+from unrolled.export.graphs import Plan, plans_of
+from unrolled.export.manifest import NAME, Written, manifest_of
+from unrolled.export.recording import record
+from unrolled.export.weights import check_weights, with_weights
+from unrolled.export.writing import write_graph
+from unrolled.model import Model
+from unrolled.training.checkpoint import disk_errors, sync
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The result of an export."""
+
+    folder: Path
+    sizes: dict[str, int]  # bytes of each graph
+    differences: dict[str, float]  # of each graph's outputs from the network's, where they were compared
+
+
+def export(model: Model, folder: str | Path, *, weights: str, check: bool, force: bool) -> Exported:
+    """`unrolled.export_onnx`."""
+    kind, place = check_weights(weights), Path(folder)
+    _check_place(place, force)
+    model.network.eval()
+    on = model.device
+    model.to("cpu")
+    try:
+        plans = plans_of(model)
+        graphs, differences = [], {}
+        for plan in plans.graphs:
+            written, difference = _written(model, plan, kind, check)
+            graphs.append(written)
+            if difference is not None:
+                differences[plan.name] = difference
+    finally:
+        model.to(on)
+    manifest = manifest_of(model, graphs, kind, plans.more)
+    _write(place, graphs, json.dumps(manifest, ensure_ascii=False, indent=1))
+    return Exported(place, {graph.name: len(graph.data) for graph in graphs}, differences)
+
+
+def _written(model: Model, plan: Plan, weights: str, compare: bool) -> tuple[Written, float | None]:
+    arguments = plan.arguments()
+    recorded = record(plan.network or model.network, plan.compute, arguments)
+    graph = write_graph(recorded, arguments, plan.outputs, plan.name)
+    full = graph.SerializeToString()
+    difference = check(plan, full) if compare else None
+    kind = check_weights(weights)
+    if kind == "fp32":
+        return Written(plan.name, f"{plan.name}.onnx", graph, full), difference
+    small = with_weights(graph, kind)
+    data = small.SerializeToString()
+    if compare:
+        difference = largest_difference(plan, data)
+    return Written(plan.name, f"{plan.name}.onnx", small, data), difference
+
+
+def _check_place(place: Path, force: bool) -> None:
+    """Raise if something else is in the way."""
+    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+        return
+    if not (place / NAME).is_file():
+        raise UserError(f"{place} exists and is not an exported model.", "Choose another folder.")
+    if not force:
+        raise UserError(f"{place} holds an exported model.", "Choose another folder, or replace it with --force.")
+
+
+def _write(place: Path, graphs: list[Written], manifest: str) -> None:
+    """The whole folder, or none: it is written beside its place and renamed."""
+    beside, old = place.with_name(place.name + ".new"), place.with_name(place.name + ".old")
+    with disk_errors(place):
+        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            beside.mkdir(parents=True)
+            for graph in graphs:
+                (beside / graph.file).write_bytes(graph.data)
+                sync(beside / graph.file)
+            (beside / NAME).write_text(manifest)
+            sync(beside / NAME)
+            if place.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                place.rename(old)
+            beside.rename(place)
+            shutil.rmtree(old, ignore_errors=True)
+        except OSError:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
