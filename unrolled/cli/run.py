@@ -49,7 +49,10 @@ def run(
 
     form = _format(format, as_json)
     loaded = _load(model, own, device).read_as(overrides)
-    options = with_text_scorer(chosen_options("run", loaded.task, values), device)
+    options = chosen_options("run", loaded.task, values)
+    if hasattr(loaded.task, "check"):  # of an exported model, which lacks some
+        loaded.task.check(options)
+    options = with_text_scorer(options, device)
     if files and "-" in files and files != ["-"]:
         raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
     piped = files == ["-"]

@@ -110,7 +110,7 @@ class RuntimeTask:
         if options.get("precision") not in (None, "auto", "fp32"):
             raise UserError(
                 f"precision={options['precision']!r} is not for an exported model: its graphs decide.",
-                "Leave it out, or export with --fp16.",
+                "Leave it out, or export the model with --weights fp16.",
             )
 
 

@@ -1,0 +1,42 @@
+"""Exported models for tests: those that tests/compat stores, one of every kind."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import warnings
+from pathlib import Path
+
+from unrolled import api, runtime
+from unrolled.model import Model
+from unrolled.runtime import RuntimeModel
+
+STORED = Path(__file__).parent.parent / "compat" / "2026-11"
+KINDS = sorted(path.stem for path in STORED.glob("*.safetensors"))
+
+
+@functools.cache
+def _place() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+@functools.cache
+def folder_of(kind: str) -> Path:
+    """The folder of an exported model; it is written when it is first asked for."""
+    folder = Path(_place().name) / kind
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about its recording
+        api.export_onnx(model_of(kind), folder, check=False)
+    return folder
+
+
+@functools.cache
+def model_of(kind: str) -> Model:
+    """The model itself, with torch."""
+    return api.load(STORED / f"{kind}.safetensors")
+
+
+@functools.cache
+def exported_of(kind: str) -> RuntimeModel:
+    """The exported model in the runtime."""
+    return runtime.load(folder_of(kind))
