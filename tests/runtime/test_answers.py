@@ -1,4 +1,4 @@
-"""An exported model answers as its model file does: every task and kind, in a process where torch cannot be imported."""
+"""An exported model answers as its model file does: every kind, in a process where torch cannot be imported."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.runtime.graph import Graphs, onnxruntime
-from unrolled.runtime.manifest import AGAIN, Manifest, read_manifest
+from unrolled.runtime.manifest import Manifest, read_manifest
 from unrolled.runtime.settings import Settings, file_changes
 from unrolled.tasks.options import TaskOptions, options_of
 
@@ -187,8 +187,5 @@ def load(path: str | Path) -> RuntimeModel:
     config, assets = Settings(manifest.config), found(home.assets)(manifest.assets)
     if manifest.task == "recognize":
         assets = found("runtime.signals:with_graph")(assets, graphs)
-    try:
-        network = found(home.network)(graphs, manifest, config, assets)
-    except AttributeError as error:
-        raise UserError(f"The config in {folder} is damaged: {error}.", AGAIN) from None
+    network = found(home.network)(graphs, manifest, config, assets)
     return RuntimeModel(RuntimeTask(manifest.task), config, assets, network, manifest.scores, manifest.versions)

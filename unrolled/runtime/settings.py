@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unrolled.errors import UserError
+from unrolled.runtime.manifest import AGAIN
 
 
 class Settings:
@@ -20,13 +21,12 @@ class Settings:
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
+        if name.startswith("_"):
+            raise AttributeError(name)
         if name not in values:
-            raise AttributeError(f"the stored config has no key {name!r}")
+            raise UserError(f"The config in the manifest is damaged: it has no key {name!r}.", AGAIN)
         value = values[name]
         return Settings(value) if isinstance(value, Mapping) else value
-
-    def to_json(self) -> dict[str, Any]:
-        return self._values
 
     def changed(self, changes: Mapping[str, Any]) -> Settings:
         """The same with other values of keys such as data.text_column."""
