@@ -1,4 +1,4 @@
-"""Recurrent layers in ONNX: its own RNN, LSTM and GRU nodes where they compute the same, a Scan of the cell elsewhere."""
+"""Recurrent layers in ONNX: its RNN, LSTM and GRU nodes where they compute the same, else a Scan of the cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell
 from unrolled.export.cell_loop import write_loop
 from unrolled.export.onnx_graph import GraphWriter, Value
 from unrolled.nn.dropin import DropIn
-from unrolled.nn.layers import GRU, LSTM
 
 AnyBuiltIn = RNNCell | LSTMCell | GRUCell
 
@@ -31,7 +30,7 @@ NODE_ACTIVATIONS: dict[Activation, tuple[str, list[float], list[float]]] = {
     F.leaky_relu: ("LeakyRelu", [0.01], []),
 }
 # the rows of torch's weights in the order of ONNX's gates: i, o, f, c; z, r, h
-GATE_ORDERS = {LSTM: (0, 3, 1, 2), GRU: (1, 0, 2)}
+GATE_ORDERS: dict[type[AnyBuiltIn], tuple[int, ...]] = {RNNCell: (0,), LSTMCell: (0, 3, 1, 2), GRUCell: (1, 0, 2)}
 PEEPHOLE_ORDER = (0, 2, 1)  # ours: i, f, o; ONNX: i, o, f
 
 
@@ -64,10 +63,7 @@ def write_layer(
         outputs.append(sequence)
         finals.append(final)
     output = graph.node("Transpose", _combined(graph, layer, outputs), perm=[1, 0, 2])
-    joined = [
-        graph.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)
-    ]
-    return [output, *joined]
+    return [output, *_joined(graph, finals)]
 
 
 def _cell(layer: DropIn, name: str) -> AnyBuiltIn:
@@ -85,12 +81,17 @@ def _combined(graph: GraphWriter, layer: DropIn, outputs: list[str]) -> str:
         return graph.node("Concat", *outputs, axis=2)
     shares = torch.full((len(outputs),), 1 / len(outputs))
     if layer.combine == "mix":
-        shares = layer.combine_weight.detach().float().softmax(0)
+        shares = layer.get_parameter("combine_weight").detach().float().softmax(0)
     parts = [
         graph.node("Mul", name, graph.scalar(float(share), torch.float32))
         for name, share in zip(outputs, shares, strict=True)
     ]
     return graph.node("Sum", *parts)
+
+
+def _joined(graph: GraphWriter, parts: list[list[str]]) -> list[str]:
+    """Each state of several layers or directions, one after the other."""
+    return [one[0] if len(one) == 1 else graph.node("Concat", *one, axis=0) for one in zip(*parts, strict=True)]
 
 
 def _write_run(graph: GraphWriter, layer: DropIn, cells: list[AnyBuiltIn], run: Run) -> tuple[str, list[str]]:
@@ -102,9 +103,7 @@ def _write_run(graph: GraphWriter, layer: DropIn, cells: list[AnyBuiltIn], run: 
     if len(loops) == 1:
         return loops[0].output, loops[0].finals
     output = graph.node("Concat", *(loop.output for loop in loops), axis=2)
-    return output, [
-        graph.node("Concat", *parts, axis=0) for parts in zip(*(loop.finals for loop in loops), strict=True)
-    ]
+    return output, _joined(graph, [loop.finals for loop in loops])
 
 
 def said_by_a_node(layer: DropIn, cell: AnyBuiltIn) -> bool:
@@ -127,21 +126,19 @@ def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: Run) -> tuple[
         least = graph.node("Max", run.lengths, graph.ints(1))
         lengths = graph.cast(least, torch.int32)
         real = graph.node("Greater", run.lengths, graph.ints(0))  # (B,)
-    weights = [graph.constant(_stacked([rows(part) for part in parts])) for rows, parts in _weights(cells)]
+    weights = [graph.constant(np.stack(parts)) for parts in zip(*map(_weights, cells), strict=True)]
     inputs = [run.x, *weights, lengths, *(states or [""] * len(cell.state_names))]
     if isinstance(cell, LSTMCell) and cell.weight_peephole is not None:
-        inputs.append(graph.constant(_stacked([_peepholes(one) for one in cells])))
+        inputs.append(graph.constant(np.stack([_peepholes(one) for one in cells])))
     while not inputs[-1]:
         inputs.pop()
     outputs = [graph.fresh(kind) for _ in range(1 + len(cell.state_names))]
     graph.split_node(kind, inputs, outputs, hidden_size=hidden, **_attributes(cells))
     output, *finals = outputs
     if real:
-        output = graph.node(
-            "Where", graph.node("Unsqueeze", real, graph.ints(1)), output, graph.scalar(0, torch.float32)
-        )
-        column = graph.node("Unsqueeze", real, graph.ints(1))  # (B, 1)
-        before = states or [graph.scalar(0, torch.float32)] * len(finals)
+        column, zero = graph.node("Unsqueeze", real, graph.ints(1)), graph.scalar(0, torch.float32)  # (B, 1)
+        output = graph.node("Where", column, output, zero)
+        before = states or [zero] * len(finals)
         finals = [graph.node("Where", column, new, old) for new, old in zip(finals, before, strict=True)]
     turned = graph.node("Transpose", output, perm=[0, 2, 1, 3])  # (T, B, directions, H)
     return graph.node("Reshape", turned, graph.ints(0, 0, len(cells) * hidden)), finals
@@ -171,31 +168,19 @@ def _attributes(cells: list[AnyBuiltIn]) -> dict[str, Any]:
     return attributes
 
 
-def _weights(cells: list[AnyBuiltIn]) -> list[tuple[Any, list[AnyBuiltIn]]]:
-    """Functions that give W, R and B of a cell in ONNX's order, each with the cells of all directions."""
-    cell = cells[0]
-    order = {RNNCell: (0,), LSTMCell: GATE_ORDERS[LSTM], GRUCell: GATE_ORDERS[GRU]}[type(cell)]
+def _weights(cell: AnyBuiltIn) -> tuple[NDArray[np.float32], ...]:
+    """W, R and B of a cell, their rows in ONNX's order of gates."""
+    order = GATE_ORDERS[type(cell)]
 
-    def rows(tensor: Tensor | None, like: Tensor) -> NDArray[np.float32]:
-        given = like.new_zeros(like.shape[0]) if tensor is None else tensor
+    def rows(tensor: Tensor | None) -> NDArray[np.float32]:
+        given = cell.weight_hh.new_zeros(cell.weight_hh.shape[0]) if tensor is None else tensor
         blocks = given.float().cpu().chunk(len(order))
         return torch.cat([blocks[place] for place in order]).numpy()
 
-    def biases(one: AnyBuiltIn) -> NDArray[np.float32]:
-        return np.concatenate([rows(one.bias_ih, one.weight_ih), rows(one.bias_hh, one.weight_hh)])
-
-    return [
-        (lambda one: rows(one.weight_ih, one.weight_ih), cells),
-        (lambda one: rows(one.weight_hh, one.weight_hh), cells),
-        (biases, cells),
-    ]
+    return rows(cell.weight_ih), rows(cell.weight_hh), np.concatenate([rows(cell.bias_ih), rows(cell.bias_hh)])
 
 
 def _peepholes(cell: AnyBuiltIn) -> NDArray[np.float32]:
     assert isinstance(cell, LSTMCell)
     assert cell.weight_peephole is not None
     return cell.weight_peephole[list(PEEPHOLE_ORDER)].flatten().float().cpu().numpy()
-
-
-def _stacked(arrays: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.stack(arrays)
