@@ -76,7 +76,7 @@ def _write_step(body: GraphWriter, cell: AnyCell, x: tuple[str, int], states: Se
     with torch.no_grad():
         record = make_fx(
             step,
-            decomposition_table=torch.export.default_decompositions(),
+            decomposition_table=torch.export.default_decompositions(),  # type: ignore[arg-type]
             tracing_mode="fake",
             _allow_non_fake_inputs=True,
         )

@@ -1,4 +1,4 @@
-"""Recurrent layers in ONNX: its own RNN, LSTM and GRU nodes where they compute the same, a Scan of the cell elsewhere."""
+"""Recurrent layers in ONNX: its RNN, LSTM and GRU nodes where they compute the same, else a Scan of the cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell
 from unrolled.export.cell_loop import write_loop
 from unrolled.export.onnx_graph import GraphWriter, Value
 from unrolled.nn.dropin import DropIn
-from unrolled.nn.layers import GRU, LSTM
+from unrolled.nn.recurrent import Recurrent
 
 AnyBuiltIn = RNNCell | LSTMCell | GRUCell
 
@@ -31,8 +31,32 @@ NODE_ACTIVATIONS: dict[Activation, tuple[str, list[float], list[float]]] = {
     F.leaky_relu: ("LeakyRelu", [0.01], []),
 }
 # the rows of torch's weights in the order of ONNX's gates: i, o, f, c; z, r, h
-GATE_ORDERS = {LSTM: (0, 3, 1, 2), GRU: (1, 0, 2)}
+GATE_ORDERS: dict[type[AnyBuiltIn], tuple[int, ...]] = {RNNCell: (0,), LSTMCell: (0, 3, 1, 2), GRUCell: (1, 0, 2)}
 PEEPHOLE_ORDER = (0, 2, 1)  # ours: i, f, o; ONNX: i, o, f
+
+
+class Parts(NamedTuple):
+    """A stack of recurrent layers: the cells of all layers and directions in order, and what happens around them."""
+
+    cells: list[Any]
+    directions: int
+    combine: str
+    shares: Tensor | None  # of the layers in the output, combine="mix"
+    keep: list[float]  # share of each old state that zoneout keeps
+
+    @classmethod
+    def of(cls, layer: DropIn | Recurrent) -> Parts:
+        """The parts of a layer."""
+        directions = 2 if layer.bidirectional else 1
+        shares = None
+        if layer.combine == "mix":
+            shares = layer.get_parameter("combine_weight").detach().float().softmax(0)
+        if isinstance(layer, Recurrent):
+            cells: list[Any] = list(layer.cells.values())
+            keep = [layer.zoneout] * len(cells[0].state_names)
+            return cls(cells, directions, layer.combine, shares, keep)
+        cells = [_cell(layer, name) for name in layer._run_names()]
+        return cls(cells, directions, layer.combine, shares, list(layer.zoneout))
 
 
 class Run(NamedTuple):
@@ -44,78 +68,75 @@ class Run(NamedTuple):
 
 
 def write_layer(
-    graph: GraphWriter, layer: DropIn, x: Value, state: Sequence[Value], lengths: Value | None
+    graph: GraphWriter, layer: DropIn | Recurrent, x: Value, state: Sequence[Value], lengths: Value | None
 ) -> list[str]:
     """Write all layers and directions: x (B, T, D) → output (B, T, O), final states (L·directions, B, size)."""
-    directions = 2 if layer.bidirectional else 1
-    cells = {name: _cell(layer, name) for name in layer._run_names()}
+    parts = Parts.of(layer)
+    directions = parts.directions
     sequence = graph.node("Transpose", x.name, perm=[1, 0, 2])  # (T, B, D)
     outputs: list[str] = []
     finals: list[list[str]] = []
-    for depth in range(layer.num_layers):
-        first = depth * directions
+    for first in range(0, len(parts.cells), directions):
         initial = [
             graph.node("Slice", one.name, graph.ints(first), graph.ints(first + directions), graph.ints(0))
             for one in state
         ]
-        names = layer._run_names()[first : first + directions]
         given = Run(sequence, None if lengths is None else lengths.name, initial)
-        sequence, final = _write_run(graph, layer, [cells[name] for name in names], given)
+        sequence, final = _write_run(graph, parts.cells[first : first + directions], parts.keep, given)
         outputs.append(sequence)
         finals.append(final)
-    output = graph.node("Transpose", _combined(graph, layer, outputs), perm=[1, 0, 2])
-    joined = [
-        graph.node("Concat", *parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)
-    ]
-    return [output, *joined]
+    output = graph.node("Transpose", _combined(graph, parts, outputs), perm=[1, 0, 2])
+    return [output, *_joined(graph, finals)]
 
 
-def _cell(layer: DropIn, name: str) -> AnyBuiltIn:
+def _cell(layer: DropIn, name: str) -> Any:
     """The cell of one direction of a layer, with its weights."""
     parameters = {f"{kind}_{name}": getattr(layer, f"{kind}_{name}").detach() for kind in layer._kinds()}
-    cell: Any = layer._cell_builder(name, None, None)(parameters)
-    return cell  # type: ignore[no-any-return]
+    return layer._cell_builder(name, None, None)(parameters)
 
 
-def _combined(graph: GraphWriter, layer: DropIn, outputs: list[str]) -> str:
+def _combined(graph: GraphWriter, parts: Parts, outputs: list[str]) -> str:
     """The output of a stack from those of its layers, (T, B, O) each."""
-    if layer.combine == "last" or len(outputs) == 1:
+    if parts.combine == "last" or len(outputs) == 1:
         return outputs[-1]
-    if layer.combine == "concat":
+    if parts.combine == "concat":
         return graph.node("Concat", *outputs, axis=2)
-    shares = torch.full((len(outputs),), 1 / len(outputs))
-    if layer.combine == "mix":
-        shares = layer.combine_weight.detach().float().softmax(0)
-    parts = [
+    shares = torch.full((len(outputs),), 1 / len(outputs)) if parts.shares is None else parts.shares
+    weighted = [
         graph.node("Mul", name, graph.scalar(float(share), torch.float32))
         for name, share in zip(outputs, shares, strict=True)
     ]
-    return graph.node("Sum", *parts)
+    return graph.node("Sum", *weighted)
 
 
-def _write_run(graph: GraphWriter, layer: DropIn, cells: list[AnyBuiltIn], run: Run) -> tuple[str, list[str]]:
+def _joined(graph: GraphWriter, parts: list[list[str]]) -> list[str]:
+    """Each state of several layers or directions, one after the other."""
+    return [one[0] if len(one) == 1 else graph.node("Concat", *one, axis=0) for one in zip(*parts, strict=True)]
+
+
+def _write_run(graph: GraphWriter, cells: list[Any], keep: Sequence[float], run: Run) -> tuple[str, list[str]]:
     """One layer in all its directions → (T, B, directions·size), final states (directions, B, size)."""
-    if said_by_a_node(layer, cells[0]):
+    if not any(keep) and said_by_a_node(cells[0]):
         return _write_node(graph, cells, run)
-    keep = [float(rate) for rate in layer.zoneout]
     loops = [write_loop(graph, cell, run.x, run.lengths, run.states, place, keep) for place, cell in enumerate(cells)]
     if len(loops) == 1:
         return loops[0].output, loops[0].finals
     output = graph.node("Concat", *(loop.output for loop in loops), axis=2)
-    return output, [
-        graph.node("Concat", *parts, axis=0) for parts in zip(*(loop.finals for loop in loops), strict=True)
-    ]
+    return output, _joined(graph, [loop.finals for loop in loops])
 
 
-def said_by_a_node(layer: DropIn, cell: AnyBuiltIn) -> bool:
+def said_by_a_node(cell: Any) -> bool:
     """True if ONNX's node for the cell computes the same."""
-    known = [cell.activation in NODE_ACTIVATIONS]
+    if not isinstance(cell, AnyBuiltIn):
+        return False
+    known = [cell.activation in NODE_ACTIVATIONS, cell.norm_ih is None]
     if isinstance(cell, (LSTMCell, GRUCell)):
         known.append(cell.gate_activation in NODE_ACTIVATIONS)
     if isinstance(cell, LSTMCell):
         known.append(cell.output_activation in NODE_ACTIVATIONS)
         known.append(cell.weight_peephole is None or cell.peephole_output == "current")
-    return all(known) and not layer.layer_norm and not layer.proj_size and not any(layer.zoneout)
+        known.append(cell.weight_hr is None)
+    return all(known)
 
 
 def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: Run) -> tuple[str, list[str]]:
@@ -127,21 +148,19 @@ def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: Run) -> tuple[
         least = graph.node("Max", run.lengths, graph.ints(1))
         lengths = graph.cast(least, torch.int32)
         real = graph.node("Greater", run.lengths, graph.ints(0))  # (B,)
-    weights = [graph.constant(_stacked([rows(part) for part in parts])) for rows, parts in _weights(cells)]
+    weights = [graph.constant(np.stack(parts)) for parts in zip(*map(_weights, cells), strict=True)]
     inputs = [run.x, *weights, lengths, *(states or [""] * len(cell.state_names))]
     if isinstance(cell, LSTMCell) and cell.weight_peephole is not None:
-        inputs.append(graph.constant(_stacked([_peepholes(one) for one in cells])))
+        inputs.append(graph.constant(np.stack([_peepholes(one) for one in cells])))
     while not inputs[-1]:
         inputs.pop()
     outputs = [graph.fresh(kind) for _ in range(1 + len(cell.state_names))]
     graph.split_node(kind, inputs, outputs, hidden_size=hidden, **_attributes(cells))
     output, *finals = outputs
     if real:
-        output = graph.node(
-            "Where", graph.node("Unsqueeze", real, graph.ints(1)), output, graph.scalar(0, torch.float32)
-        )
-        column = graph.node("Unsqueeze", real, graph.ints(1))  # (B, 1)
-        before = states or [graph.scalar(0, torch.float32)] * len(finals)
+        column, zero = graph.node("Unsqueeze", real, graph.ints(1)), graph.scalar(0, torch.float32)  # (B, 1)
+        output = graph.node("Where", column, output, zero)
+        before = states or [zero] * len(finals)
         finals = [graph.node("Where", column, new, old) for new, old in zip(finals, before, strict=True)]
     turned = graph.node("Transpose", output, perm=[0, 2, 1, 3])  # (T, B, directions, H)
     return graph.node("Reshape", turned, graph.ints(0, 0, len(cells) * hidden)), finals
@@ -171,31 +190,19 @@ def _attributes(cells: list[AnyBuiltIn]) -> dict[str, Any]:
     return attributes
 
 
-def _weights(cells: list[AnyBuiltIn]) -> list[tuple[Any, list[AnyBuiltIn]]]:
-    """Functions that give W, R and B of a cell in ONNX's order, each with the cells of all directions."""
-    cell = cells[0]
-    order = {RNNCell: (0,), LSTMCell: GATE_ORDERS[LSTM], GRUCell: GATE_ORDERS[GRU]}[type(cell)]
+def _weights(cell: AnyBuiltIn) -> tuple[NDArray[np.float32], ...]:
+    """W, R and B of a cell, their rows in ONNX's order of gates."""
+    order = GATE_ORDERS[type(cell)]
 
-    def rows(tensor: Tensor | None, like: Tensor) -> NDArray[np.float32]:
-        given = like.new_zeros(like.shape[0]) if tensor is None else tensor
+    def rows(tensor: Tensor | None) -> NDArray[np.float32]:
+        given = cell.weight_hh.new_zeros(cell.weight_hh.shape[0]) if tensor is None else tensor
         blocks = given.float().cpu().chunk(len(order))
         return torch.cat([blocks[place] for place in order]).numpy()
 
-    def biases(one: AnyBuiltIn) -> NDArray[np.float32]:
-        return np.concatenate([rows(one.bias_ih, one.weight_ih), rows(one.bias_hh, one.weight_hh)])
-
-    return [
-        (lambda one: rows(one.weight_ih, one.weight_ih), cells),
-        (lambda one: rows(one.weight_hh, one.weight_hh), cells),
-        (biases, cells),
-    ]
+    return rows(cell.weight_ih), rows(cell.weight_hh), np.concatenate([rows(cell.bias_ih), rows(cell.bias_hh)])
 
 
 def _peepholes(cell: AnyBuiltIn) -> NDArray[np.float32]:
     assert isinstance(cell, LSTMCell)
     assert cell.weight_peephole is not None
     return cell.weight_peephole[list(PEEPHOLE_ORDER)].flatten().float().cpu().numpy()
-
-
-def _stacked(arrays: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.stack(arrays)

@@ -15,7 +15,7 @@ from unrolled.model import Model, current_versions
 FORMAT = "unrolled-onnx"
 VERSION = 1
 NAME = "manifest.json"
-_TYPES = {TensorProto.FLOAT: "float32", TensorProto.INT64: "int64", TensorProto.BOOL: "bool"}
+_TYPES: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.INT64: "int64", TensorProto.BOOL: "bool"}
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ CHECKS = {
 
 def write_node(graph: GraphWriter, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     """Write one operator; the value, size or list of values that it gives."""
-    given = fx.map_arg(node.args, lambda one: values[one])
-    options = fx.map_arg(dict(node.kwargs), lambda one: values[one])
+    given: Any = fx.map_arg(node.args, lambda one: values[one])
+    options: Any = fx.map_arg(dict(node.kwargs), lambda one: values[one])
     target: Any = node.target
     if target is operator.getitem:
         parts, place = given

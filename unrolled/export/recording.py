@@ -16,6 +16,7 @@ from torch.export import export as export_program
 
 from unrolled.errors import UserError
 from unrolled.nn.dropin import DropIn
+from unrolled.nn.recurrent import Recurrent
 
 Compute = Callable[..., Tensor | tuple[Tensor, ...]]
 
@@ -34,7 +35,7 @@ class Recorded:
     """A recorded computation, and the layers that stand in it by name."""
 
     program: ExportedProgram
-    layers: dict[str, DropIn]
+    layers: dict[str, DropIn | Recurrent]
 
 
 @torch.library.custom_op("unrolled_export::layer", mutates_args=())
@@ -53,7 +54,7 @@ def _(x: Tensor, state: list[Tensor], lengths: Tensor | None, name: str, sizes: 
 
 def record(network: nn.Module, compute: Compute, arguments: Sequence[Argument]) -> Recorded:
     """Record `compute(*tensors)`, which calls the network, for any values of the free sizes."""
-    layers = {name: module for name, module in network.named_modules() if isinstance(module, DropIn)}
+    layers = {name: module for name, module in network.named_modules() if isinstance(module, (DropIn, Recurrent))}
     shapes = tuple(dict.fromkeys(argument.free, Dim.AUTO) or None for argument in arguments)
     # with gradients, so that no engine of ours stands in for torch's operators
     with torch.enable_grad(), warnings.catch_warnings(), _standing_for(layers):
@@ -79,7 +80,7 @@ class _Computing(nn.Module):
 
 
 @contextmanager
-def _standing_for(layers: dict[str, DropIn]) -> Iterator[None]:
+def _standing_for(layers: dict[str, DropIn | Recurrent]) -> Iterator[None]:
     """A block in which recurrent layers record themselves as one operator each."""
     for name, layer in layers.items():
         layer.forward = _recorded_forward(layer, name)  # type: ignore[method-assign]
@@ -90,16 +91,41 @@ def _standing_for(layers: dict[str, DropIn]) -> Iterator[None]:
             del layer.forward  # the class's again
 
 
-def _recorded_forward(layer: DropIn, name: str) -> Callable[..., Any]:
-    def forward(input: Tensor, hx: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None) -> Any:
+def _recorded_forward(layer: DropIn | Recurrent, name: str) -> Callable[..., Any]:
+    """The layer's forward pass as one operator, in the layout of its own."""
+
+    def recorded(x: Tensor, state: list[Tensor], lengths: Tensor | None, resets: Tensor | None) -> list[Tensor]:
         if resets is not None:
             raise UserError(f"{name} has resets, which an exported graph does not take.", "Call it without.")
-        fresh = hx is None and not layer.learned_state
-        state = [] if fresh else [one.contiguous() for one in layer._states(hx, input, unbatched=False)]
-        width = (layer.proj_size or layer.hidden_size) * (2 if layer.bidirectional else 1)
-        width *= layer.num_layers if layer.combine == "concat" else 1
-        sizes = [width, len(layer._run_names()), *layer._state_sizes()]
-        output, *final = torch.ops.unrolled_export.layer(input, state, lengths, name, sizes)
-        return output, tuple(final) if len(final) > 1 else final[0]
+        return torch.ops.unrolled_export.layer(x, state, lengths, name, _sizes(layer))  # type: ignore[no-any-return]
 
-    return forward
+    def as_drop_in(
+        input: Tensor, hx: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        assert isinstance(layer, DropIn)
+        x = input if layer.batch_first else input.transpose(0, 1)
+        fresh = hx is None and not layer.learned_state
+        state = [] if fresh else [one.contiguous() for one in layer._states(hx, x, unbatched=False)]
+        output, *final = recorded(x, state, lengths, resets)
+        return output if layer.batch_first else output.transpose(0, 1), tuple(final) if len(final) > 1 else final[0]
+
+    def as_recurrent(
+        x: Tensor, state: Any = None, *, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        assert isinstance(layer, Recurrent)
+        fresh = state is None and not layer.learned_state
+        given = [] if fresh else [one.transpose(0, 1).contiguous() for one in layer._initial(x, state)]
+        output, *final = recorded(x, given, lengths, resets)
+        return output, tuple(one.transpose(0, 1) for one in final)
+
+    return as_drop_in if isinstance(layer, DropIn) else as_recurrent
+
+
+def _sizes(layer: DropIn | Recurrent) -> list[int]:
+    """The width of the output, the number of layers and directions, and the width of each state."""
+    if isinstance(layer, DropIn):
+        width, runs, states = layer.proj_size or layer.hidden_size, len(layer._run_names()), layer._state_sizes()
+    else:
+        width, runs, states = layer._cell.output_size, len(layer.cells), layer._cell.state_sizes
+    width *= 2 if layer.bidirectional else 1
+    return [width * (layer.num_layers if layer.combine == "concat" else 1), runs, *states]

@@ -43,7 +43,8 @@ def write_graph(
 
 
 def _layer(graph: GraphWriter, node: fx.Node, values: Mapping[fx.Node, Any], recorded: Recorded) -> list[Value]:
-    x, state, lengths, name, _ = fx.map_arg(node.args, lambda one: values[one])
+    given: Any = fx.map_arg(node.args, lambda one: values[one])
+    x, state, lengths, name, _ = given
     names = write_layer(graph, recorded.layers[name], x, state, lengths)
     return [named(value, name) for value, name in zip(unnamed(node.meta["val"]), names, strict=True)]
 

@@ -26,11 +26,15 @@ PLANS: dict[str, Callable[[Model], Plans]] = {
 
 
 def plans_of(model: Model) -> Plans:
-    """The graphs of a model."""
+    """The graphs of a model; a task of your own has a method `graphs(model)` that returns them."""
+    own = getattr(model.task, "graphs", None)
+    if own is not None:
+        plans: Plans = own(model)
+        return plans
     if model.task.name not in PLANS:
         raise UserError(
             f"The task {model.task.name!r} has no graphs to export.",
-            f"Tasks that have: {', '.join(PLANS)}. For a network of your own use torch.onnx.export (docs/layers.md).",
+            "Give it a method graphs(model) that returns Plans: see docs/export.md.",
         )
     return PLANS[model.task.name](model)
 

@@ -79,13 +79,13 @@ def _whole(network: Classifier | Tagger) -> Plan:
         drawn = _drawn(network, sizes, generator)
         return [drawn[name] for name in names]
 
-    return Plan("whole", compute, draw, names, ["scores"], FREE)
+    return Plan("whole", compute, draw, names, ["scores"], {name: FREE[name] for name in names})
 
 
 def _step(network: Tagger) -> Plan:
     """A tagger of one direction, some steps further."""
     names = _names(network)
-    like = leaves(state_from_torch(network.layer.initial_state(2)))[0]  # type: ignore[union-attr, operator]
+    like = leaves(state_from_torch(network.layer.initial_state(2)))[0]  # type: ignore[operator]
     states = numbered("state", len(like))
 
     def compute(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -99,7 +99,7 @@ def _step(network: Tagger) -> Plan:
         drawn = _drawn(network, sizes, generator)
         return [*(drawn[name] for name in names), *(normal(generator, sizes["batch"], *s.shape[1:]) for s in like)]
 
-    free = FREE | {name: {0: "batch"} for name in states}
+    free = {name: FREE[name] for name in names} | {name: {0: "batch"} for name in states}
     return Plan("step", compute, draw, [*names, *states], ["scores", *numbered("new_state", len(like))], free)
 
 
@@ -112,7 +112,7 @@ def _drawn(network: Classifier | Tagger, sizes: Mapping[str, int], generator: to
     else:
         table = network.input.words if isinstance(network.input, WordInput) else network.input.embedding
         drawn["inputs"] = whole(table.num_embeddings, generator, batch, steps)
-    if "words" in sizes and isinstance(network.input, WordInput) and network.input.letters is not None:
+    if isinstance(network.input, WordInput) and network.input.letters is not None:
         letters = network.input.letters.num_embeddings
         drawn["spellings"] = whole(letters, generator, sizes["words"], sizes["letters"])
         drawn["spelling_lengths"] = ragged(sizes["letters"], generator, sizes["words"])
@@ -124,7 +124,7 @@ def _drawn(network: Classifier | Tagger, sizes: Mapping[str, int], generator: to
             if isinstance(table, nn.Embedding)
         ]
         drawn["features"] = torch.stack(columns, dim=-1)
-    if isinstance(network, Classifier) and network.ngrams is not None and "ngrams" in sizes:
+    if isinstance(network, Classifier) and network.ngrams is not None:
         count = sizes["ngrams"]
         drawn["ngrams"] = whole(network.ngrams.num_embeddings, generator, count)
         starts = whole(count, generator, batch).sort().values
