@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tests.kernels.attention_cuda_cases import CELLS, PLAIN, SCORES, Case, cast, exact, make, results
+from tests.kernels.compiled import gpu_report
 from tests.kernels.cuda_cases import error
 from tests.kernels.pairs import pairwise
 from tests.kernels.simulator import OUTCOMES, library
@@ -25,7 +26,7 @@ from unrolled.errors import UserError
 from unrolled.kernels.attention.cuda import engine, ops, programs
 from unrolled.kernels.attention.cuda.arguments import INTEGERS, POINTERS, DecoderArguments
 from unrolled.kernels.attention.scan import attention_choice
-from unrolled.kernels.cuda import compiler, launch
+from unrolled.kernels.cuda import launch
 from unrolled.kernels.cuda.compiler import Program
 from unrolled.kernels.recurrence.cuda.plan import KINDS
 
@@ -38,11 +39,7 @@ needs_nvrtc = pytest.mark.skipif(
 @needs_nvrtc
 class TestCompiles:
     def report(self, program: Program, architecture: str) -> list[tuple[str, ...]]:
-        options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
-        compiled = compiler.compile_source(program.source, program.texts(), options)
-        assert compiled.code[:4] == b"\x7fELF"
-        assert "warning" not in compiled.log
-        return re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", compiled.log)
+        return re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", gpu_report(program, architecture))
 
     @pytest.mark.parametrize(("dtype", "architecture"), [(torch.float16, "sm_90"), (torch.bfloat16, "sm_80")], ids=str)
     @pytest.mark.parametrize("luong", [False, True])
