@@ -21,8 +21,11 @@ demo: $(VENV)/installed
 	$(BIN)/unrolled run $$(ls -dt runs/generate-* | head -n 1) --prompt "The " --max-tokens 300 --seed 1
 	@echo; echo "Next: source $(BIN)/activate, then unrolled train generate --train YOUR_TEXT.txt, or unrolled --help"
 
-test: check-style check-types
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal  # the processes that tests start share bytecode
+# mypy runs beside the tests, and its verdict comes last. The processes that tests start share bytecode.
+test: check-style
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal; tests=$$?; \
+	wait $$types; types=$$?; echo "mypy:"; cat $(VENV)/types.txt; exit $$((tests || types))
 
 kill: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.kill --kills $(or $(N),100) --out benchmarks/results/kill.json

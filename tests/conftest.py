@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+# The tensors here are tiny, and tests run side by side: threads would only wait for each other. OpenMP and BLAS read
+# this when they are loaded, here and in every process that a test starts.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
@@ -13,8 +19,13 @@ from unrolled import api
 from unrolled.model import Model
 from unrolled.see.figures.curves import curves
 
-# The tensors here are tiny, and tests run side by side: threads would only wait for each other.
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Garbage collection leaves out what has been imported and collected: millions of objects that stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

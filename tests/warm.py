@@ -63,7 +63,7 @@ def start(
     streams = Path(tempfile.mkdtemp())
     (streams / "stdin").write_bytes(given if isinstance(given, bytes) else given.encode())
     texts = tuple(map(str, words))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}  # cores are shared with other tests
+    environment = {**os.environ, **(env or {})}
     process = FORKSERVER.Process(target=_child, args=(texts, streams, str(folder or Path.cwd()), environment, sys.path))
     process.start()
     return Started(texts, process, streams)

@@ -120,17 +120,20 @@ def disk_operations(monkeypatch: pytest.MonkeyPatch, act: Callable[[str, Any], N
         hook(owner, name)
 
 
-def count_operations(text: Path, folder: Path) -> int:
+def count_operations(text: Path, folder: Path, settings: dict[str, Any]) -> int:
     operations: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         disk_operations(patch, lambda name, _: operations.append(name))
-        api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
+        api.train("generate", train=text, out=folder, set=settings, quiet=True)
     return len(operations)
 
 
-def test_stopped_at_any_write(text: Path, whole: Path, tmp_path: Path) -> None:
+def test_stopped_at_any_write(text: Path, tmp_path: Path) -> None:
     """Every operation on the disk in turn is the last one before the end, the first checkpoint's ones included."""
-    total = count_operations(text, tmp_path / "counted")
+    settings = {**SETTINGS, "train.max_steps": 12}  # three checkpoints: one replaces another
+    whole = tmp_path / "whole"
+    api.train("generate", train=text, out=whole, set=settings, quiet=True)
+    total = count_operations(text, tmp_path / "counted", settings)
     assert_same(tmp_path / "counted", whole)
     for last in range(5, total, max(1, total // 25)):  # before the fifth there is no config to go on with
         folder = tmp_path / f"run-{last}"
@@ -149,7 +152,7 @@ def test_stopped_at_any_write(text: Path, whole: Path, tmp_path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             disk_operations(patch, die)
             with pytest.raises(Killed):
-                api.train("generate", train=text, out=folder, set=SETTINGS, quiet=True)
+                api.train("generate", train=text, out=folder, set=settings, quiet=True)
         api.resume(folder, quiet=True)
         assert_same(folder, whole)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
+import functools
 import importlib.util
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,22 +17,19 @@ import torch
 from torch import Tensor
 
 from tests.kernels.attention_cuda_cases import CELLS, PLAIN, SCORES, Case, cast, exact, make, results
+from tests.kernels.compiled import gpu_report
 from tests.kernels.cuda_cases import error
 from tests.kernels.pairs import pairwise
+from tests.kernels.simulator import OUTCOMES, library
 from tests.tolerances import RELATIVE
 from unrolled.errors import UserError
 from unrolled.kernels.attention.cuda import engine, ops, programs
 from unrolled.kernels.attention.cuda.arguments import INTEGERS, POINTERS, DecoderArguments
 from unrolled.kernels.attention.scan import attention_choice
-from unrolled.kernels.cuda import compiler, launch
+from unrolled.kernels.cuda import launch
 from unrolled.kernels.cuda.compiler import Program
 from unrolled.kernels.recurrence.cuda.plan import KINDS
 
-HERE = Path(__file__).parent
-OUTCOMES = {
-    -1: "no such kernel", 1: "a kernel trapped", 2: "all threads wait for ever",
-    3: "shared memory was written past its end",
-}  # fmt: skip
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
@@ -44,11 +39,7 @@ needs_nvrtc = pytest.mark.skipif(
 @needs_nvrtc
 class TestCompiles:
     def report(self, program: Program, architecture: str) -> list[tuple[str, ...]]:
-        options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
-        compiled = compiler.compile_source(program.source, program.texts(), options)
-        assert compiled.code[:4] == b"\x7fELF"
-        assert "warning" not in compiled.log
-        return re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", compiled.log)
+        return re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", gpu_report(program, architecture))
 
     @pytest.mark.parametrize(("dtype", "architecture"), [(torch.float16, "sm_90"), (torch.bfloat16, "sm_80")], ids=str)
     @pytest.mark.parametrize("luong", [False, True])
@@ -68,48 +59,22 @@ def test_arguments_have_one_layout() -> None:
     assert ctypes.sizeof(DecoderArguments) == 8 * (len(POINTERS) + len(INTEGERS) + 1)
 
 
-Build = Callable[[Program], ctypes.CDLL]
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compile a program for the simulator, once for each."""
-    folder = tmp_path_factory.mktemp("simulator")
-    known: dict[Program, ctypes.CDLL] = {}
-
-    def gcc(sources: Path, *words: object) -> None:
-        sources.mkdir(exist_ok=True)
-        for name, text in programs.sources().items():
-            (sources / name).write_text(text)
-        shutil.copy(HERE / "cuda_simulator.h", sources / "device.cuh")
-        options = ["-O1", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-I", sources]
-        options += ["-U_FORTIFY_SOURCE"]  # which takes a jump to another fiber for an error
-        subprocess.run(["g++", *map(str, [*options, *words])], check=True)
-
-    gcc(folder, "-c", HERE / "cuda_simulator.cpp", "-o", folder / "simulator.o")
-
-    def compile_for(program: Program) -> ctypes.CDLL:
-        if program not in known:
-            name = hashlib.sha256(repr((program.source, program.defines)).encode()).hexdigest()
-            defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"']
-            kernel, library = HERE / "attention_simulated_kernel.cpp", folder / f"{name}.so"
-            gcc(folder / name, *defines, "-shared", "-Wl,-Bsymbolic", kernel, folder / "simulator.o", "-o", library)
-            known[program] = ctypes.CDLL(str(library))
-        return known[program]
-
-    return compile_for
+@functools.cache
+def build(program: Program) -> ctypes.CDLL:
+    """Compile a program for the simulator."""
+    defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"']
+    return library("attention_simulated_kernel.cpp", programs.sources(), *defines)
 
 
 @pytest.fixture
-def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that sets up a simulated GPU; new buffers hold NaN."""
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
 
     def run(
         program: Program, name: str, grid: programs.Grid, given: DecoderArguments, device: torch.device, seed: int
     ) -> None:
-        library = build(program)
-        outcome = library.launch(name.encode(), ctypes.byref(given), grid.blocks, grid.shared_bytes, seed)
+        outcome = build(program).launch(name.encode(), ctypes.byref(given), grid.blocks, grid.shared_bytes, seed)
         assert outcome == 0, f"{name}: {OUTCOMES[outcome]}"
 
     def set_up(seed: int = 0) -> None:

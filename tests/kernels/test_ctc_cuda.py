@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import re
 import shutil
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.kernels.compiled import gpu_report
 from tests.kernels.ctc_cases import PLAIN, Case, draw, expected, found
 from tests.kernels.pairs import pairwise
-from tests.kernels.simulator import HERE, OUTCOMES, gcc
+from tests.kernels.simulator import OUTCOMES, library
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.kernels.ctc.alignment import align
@@ -38,12 +40,8 @@ needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here"
 def test_every_kernel_compiles_and_stays_in_registers(
     source: str, kernels: int, longest: int, architecture: str
 ) -> None:
-    program = plan.program(source, longest)
-    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
-    compiled = compiler.compile_source(program.source, program.texts(), options)
-    assert compiled.code[:4] == b"\x7fELF"
-    assert "warning" not in compiled.log
-    assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", compiled.log) == [("0", "0")] * kernels
+    log = gpu_report(plan.program(source, longest), architecture)
+    assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * kernels
 
 
 def test_kernels_and_python_share_their_constants() -> None:
@@ -54,31 +52,16 @@ def test_kernels_and_python_share_their_constants() -> None:
     assert ctypes.sizeof(CTCArguments) == 8 * (len(POINTERS) + len(INTEGERS))
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], ctypes.CDLL]:
-    """Compile a program for the simulator, once for each."""
-    folder = tmp_path_factory.mktemp("simulator")
-    known: dict[Program, ctypes.CDLL] = {}
-    simulator = folder / "simulator.o"
-    gcc(folder, plan.sources(), "-c", HERE / "cuda_simulator.cpp", "-o", simulator)
-
-    def compiled(program: Program) -> ctypes.CDLL:
-        if program not in known:
-            library = folder / f"{len(known)}.so"
-            defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"']
-            defines += ["-DOF_LOSS"] if program.source == "loss.cu" else []
-            kernel = HERE / "ctc_simulated_kernel.cpp"
-            gcc(folder, plan.sources(), *defines, "-shared", kernel, simulator, "-o", library)
-            known[program] = ctypes.CDLL(str(library))
-        return known[program]
-
-    return compiled
+@functools.cache
+def build(program: Program) -> ctypes.CDLL:
+    """Compile a program for the simulator."""
+    defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"']
+    defines += ["-DOF_LOSS"] if program.source == "loss.cu" else []
+    return library("ctc_simulated_kernel.cpp", plan.sources(), *defines)
 
 
 @pytest.fixture
-def simulated(
-    build: Callable[[Program], ctypes.CDLL], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[int], None]]:
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """A function that sets up a simulated GPU with an order of threads; new buffers hold NaN."""
     torch.use_deterministic_algorithms(True)  # fills new memory
 
@@ -132,11 +115,15 @@ def test_equals_reference(case: Case, simulated: Callable[[int], None]) -> None:
 @needs_gcc
 @pytest.mark.parametrize("longest", [pairs * constants.THREADS - 1 for pairs in plan.CHUNKS])
 def test_targets_of_every_size_of_lattice(longest: int, simulated: Callable[[int], None]) -> None:
-    """The last target fills all threads; the frames end within a chunk."""
-    job = draw({**PLAIN, "batch": 5, "steps": longest + 13, "longest": longest, "labels": 11})
-    tight = job._replace(input_lengths=job.input_lengths.clone(), log_probs=job.log_probs.nan_to_num(-2.0))
-    tight.input_lengths[4], tight.target_lengths[4] = longest + 13, longest
-    tight.targets[4] = torch.arange(longest) % 10 + 1
+    """The last target fills all threads, and the frames end within a chunk; the others are short, and of every kind."""
+    job = draw({**PLAIN, "batch": 5, "steps": 40, "longest": 30, "labels": 11})
+    steps = longest + 13
+    log_probs = torch.nn.functional.pad(job.log_probs, (0, 0, 0, steps - 40), value=torch.nan)
+    log_probs[4] = torch.randn(steps, 11).log_softmax(-1)
+    targets = torch.nn.functional.pad(job.targets, (0, longest - 30), value=-7)
+    targets[4] = torch.arange(longest) % 10 + 1
+    job.input_lengths[4], job.target_lengths[4] = steps, longest
+    tight = job._replace(log_probs=log_probs, targets=targets, longest=longest)
     check_job(tight)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib.util
 import json
 import re
@@ -18,6 +17,7 @@ import pytest
 import torch
 
 import unrolled
+from tests.kernels.compiled import gpu_report
 from tests.kernels.cuda_cases import CELLS, make
 from unrolled.cells import LSTMCell, RNNCell
 from unrolled.errors import UserError
@@ -47,7 +47,6 @@ needs_nvrtc = pytest.mark.skipif(
 H200, A100 = DeviceLimits(132, 227 * 1024, ((2, 66), (4, 30), (8, 15), (16, 7))), DeviceLimits(108, 163 * 1024)
 
 
-@functools.cache
 def report(
     kind: Kind,
     hidden: int,
@@ -58,12 +57,7 @@ def report(
     many_rows: bool = False,
 ) -> str:
     """The log of ptxas for a kernel."""
-    program = programs.recurrence(kind, hidden, dtype, units, in_cluster, many_rows)
-    options = (*compiler.OPTIONS, f"--gpu-architecture={architecture}", *program.defines, "--ptxas-options=-v")
-    compiled = compiler.compile_source(program.source, programs.sources(), options)
-    assert compiled.code[:4] == b"\x7fELF"
-    assert "warning" not in compiled.log
-    return compiled.log
+    return gpu_report(programs.recurrence(kind, hidden, dtype, units, in_cluster, many_rows), architecture)
 
 
 @needs_nvrtc
@@ -104,9 +98,8 @@ class TestCompiles:
         "kind", [kind for kind in KINDS if not (kind.two_products or kind.norm)], ids=lambda kind: kind.name
     )
     def test_single_steps(self, kind: Kind) -> None:
-        program = programs.single_step(kind, torch.float16, 8)
-        options = (*compiler.OPTIONS, "--gpu-architecture=sm_80", *program.defines)
-        assert compiler.compile_source(program.source, programs.sources(), options).code[:4] == b"\x7fELF"
+        log = gpu_report(programs.single_step(kind, torch.float16, 8), "sm_80")
+        assert "Compiling entry function 'single_step'" in log
 
     def test_a_mistake_is_shown(self) -> None:
         texts = programs.sources() | {"recurrence.cu": "this is not C++"}

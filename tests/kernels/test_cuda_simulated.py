@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import hashlib
-import os
+import functools
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from torch import Tensor
 import unrolled
 from tests.kernels.cuda_cases import CELLS, Case, cast, error, exact, leaves, make, results
 from tests.kernels.pairs import pairwise
-from tests.kernels.simulator import HERE, OUTCOMES, gcc
+from tests.kernels.simulator import OUTCOMES, library
 from tests.tolerances import RELATIVE
 from unrolled.cells import BuiltIn
 from unrolled.errors import UserError
@@ -62,43 +60,19 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "time_major": (False, True),
 }
 
-Build = Callable[..., ctypes.CDLL]
 
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compile a program for the simulator; once for each, and for all test processes that run at the same time."""
-    folder = tmp_path_factory.mktemp("simulator")
-    shared = tmp_path_factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    known: dict[tuple[object, ...], ctypes.CDLL] = {}
-    gcc(folder, compiler.sources(), "-c", HERE / "cuda_simulator.cpp", "-o", folder / "simulator.o")
-
-    def compile_for(program: Program, held: int = MAX_REGISTER_FRAGMENTS) -> ctypes.CDLL:
-        if (program, held) not in known:
-            name = hashlib.sha256(repr((program.source, program.defines, held)).encode()).hexdigest()
-            library, unfinished = shared / f"simulated-{name}.so", folder / f"{name}.so"
-            if not library.exists():
-                _compile(program, held, folder / "simulator.o", folder / name, unfinished)
-                unfinished.replace(library)
-            known[program, held] = ctypes.CDLL(str(library))
-        return known[program, held]
-
-    return compile_for
-
-
-def _compile(program: Program, held: int, simulator: Path, sources: Path, library: Path) -> None:
-    """Compile with the simulator's device.cuh, and with fewer fragments in registers if `held` is fewer."""
+@functools.cache
+def build(program: Program, held: int = MAX_REGISTER_FRAGMENTS) -> ctypes.CDLL:
+    """Compile a program for the simulator, with fewer fragments in registers if `held` is fewer."""
     texts = compiler.sources()
     if held < MAX_REGISTER_FRAGMENTS:
         sizes = {"MAX_REGISTER_FRAGMENTS": held, "REGISTER_FRAGMENTS_WITH_SPILL": held}
         texts["constants.h"] = constants.header(**sizes, MAX_REGISTER_FRAGMENTS_OF_TWO=held + 2)
-    defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"']
-    kernel = HERE / "cuda_simulated_kernel.cpp"
-    gcc(sources, texts, *defines, "-shared", kernel, simulator, "-o", library)
+    return library("cuda_simulated_kernel.cpp", texts, *program.defines, f'-DKERNEL_SOURCE="{program.source}"')
 
 
 @pytest.fixture
-def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that sets up a simulated GPU; new buffers hold NaN."""
     torch.use_deterministic_algorithms(True)  # fills new memory with NaN
 
@@ -110,14 +84,14 @@ def simulated(build: Build, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     def run(
         program: Program, name: str, how: Plan, given: Arguments, device: torch.device, held: int, seed: int
     ) -> None:
-        library = build(program, held)
+        compiled = build(program, held)
         which, spare = int(name == "backward"), how.shared_bytes
         if name != "single_step":
-            spare = library.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
+            spare = compiled.shared_bytes(which, how.chunk_rows, -(-how.group_rows // how.chunk_rows))
         assert spare == how.shared_bytes or held < MAX_REGISTER_FRAGMENTS, (
             "plan.py and the kernels disagree on shared memory"
         )
-        outcome = library.launch(which, ctypes.byref(given), how.blocks, how.cluster, spare, seed)
+        outcome = compiled.launch(which, ctypes.byref(given), how.blocks, how.cluster, spare, seed)
         assert outcome == 0, OUTCOMES[outcome]
 
     def set_up(
@@ -317,10 +291,10 @@ def test_biases_in_another_dtype(other: torch.dtype, simulated: Callable[..., No
 
 @pytest.mark.parametrize("units", BLOCK_UNITS)
 @pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
-def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
-    library = build(compiler.recurrence(kind, 64, torch.float16, units))
-    assert library.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 64, units, 16, 3)
-    assert library.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 64, units, 16, 3)
+def test_plans_lay_out_shared_memory_as_the_kernels_do(kind: Kind, units: int) -> None:
+    compiled = build(compiler.recurrence(kind, 64, torch.float16, units))
+    assert compiled.shared_bytes(0, 16, 3) == shared_bytes(kind, "forward", 64, units, 16, 3)
+    assert compiled.shared_bytes(1, 16, 3) == shared_bytes(kind, "backward", 64, units, 16, 3)
 
 
 @pytest.mark.parametrize("hidden", [65, 128])
@@ -360,10 +334,10 @@ def test_clusters_of_more_than_eight_blocks(
 
 @pytest.mark.parametrize("units", BLOCK_UNITS)
 @pytest.mark.parametrize("kind", [KINDS[LSTM_CURRENT], KINDS[GRU], KINDS[GRU_BEFORE]], ids=lambda kind: kind.name)
-def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(kind: Kind, units: int, build: Build) -> None:
-    library = build(compiler.recurrence(kind, 128, torch.float16, units, in_cluster=True))
-    assert library.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 128, units)
-    assert library.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 128, units)
+def test_plans_lay_out_the_shared_memory_of_clusters_as_the_kernels_do(kind: Kind, units: int) -> None:
+    compiled = build(compiler.recurrence(kind, 128, torch.float16, units, in_cluster=True))
+    assert compiled.shared_bytes(0, 8, 1) == cluster_bytes(kind, "forward", 128, units)
+    assert compiled.shared_bytes(1, 8, 1) == cluster_bytes(kind, "backward", 128, units)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
