@@ -106,6 +106,7 @@ set(CMAKE_AR {tools}/zig-ar)
 set(CMAKE_RANLIB {tools}/zig-ranlib)
 set(CMAKE_INSTALL_NAME_TOOL {tools}/no-install-name-tool)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_CXX_FLAGS_INIT "-include cstdio") # nanobind 3.1 uses stderr without including it
 """
 
 

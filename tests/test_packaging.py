@@ -27,7 +27,8 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def load(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -161,7 +162,8 @@ def test_the_conda_recipe_has_the_requirements_of_the_project() -> None:
     recipe = (ROOT / "packaging/conda/meta.yaml").read_text()
     run = re.search(r"^  run:\n((?:    - .+\n)+)", recipe, re.MULTILINE)
     host = re.search(r"^  host:\n((?:    - .+\n)+)", recipe, re.MULTILINE)
-    assert run and host
+    assert run
+    assert host
     renamed = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 
     def named(requirements: list[str]) -> set[str]:
