@@ -88,13 +88,19 @@ PYCONFIG_WINDOWS = """\
 #define SIZEOF_WCHAR_T 2
 """
 
-# nanobind names Python's functions to Apple's linker in a file; zig's linker has this option for the same instead.
+# nanobind names Python's functions to Apple's linker in a file: zig's linker has an option for the same. And zig has
+# names of its own for the instructions of a processor.
 WRAPPER = """\
 #!{python}
 import subprocess, sys
 args = []
 for argument in sys.argv[1:]:
-    args += ["-undefined", "dynamic_lookup"] if argument.startswith("-Wl,@") else [argument]
+    if argument.startswith("-Wl,@"):
+        args += ["-undefined", "dynamic_lookup"]
+    elif argument == "-march=armv8.2-a+dotprod":
+        args.append("-mcpu=generic+dotprod")
+    else:
+        args.append(argument)
 sys.exit(subprocess.call([{python!r}, "-m", "ziglang", *{command!r}, *args]))
 """
 
@@ -130,7 +136,7 @@ def write_tools(folder: Path, target: Target) -> Path:
 def write_headers(folder: Path, target: Target) -> Path:
     """Python's headers for a target: this Python's, with the target's pyconfig.h."""
     include = folder / "include"
-    shutil.copytree(sysconfig.get_path("include"), include)
+    shutil.copytree(sysconfig.get_path("include"), include, dirs_exist_ok=True)
     own = PYCONFIG_WINDOWS if target.system == "Windows" else PYCONFIG_UNIX
     (include / "pyconfig.h").write_text(PYCONFIG + own)
     return include
@@ -155,45 +161,34 @@ def write_import_library(folder: Path) -> Path:
 
 
 def build(name: str, out: Path) -> Path:
-    """The checked wheel of one target."""
+    """The checked wheel of one target. What was compiled stays in build/cross for the next time."""
     target = TARGETS[name]
+    folder = ROOT / "build" / "cross" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    options = [
+        f"-DCMAKE_TOOLCHAIN_FILE={write_tools(folder, target)}",
+        f"-DPython_INCLUDE_DIR={write_headers(folder, target)}",
+        f"-DPython_EXECUTABLE={sys.executable}",
+    ]
+    if target.system == "Windows":
+        library = write_import_library(folder)
+        options += [f"-DPython_LIBRARY={library}", f"-DPython_SABI_LIBRARY={library}"]
+    environment = {
+        **os.environ,
+        "CMAKE_ARGS": " ".join(options),
+        "CMAKE_GENERATOR": "Ninja",
+        "CXX": str(folder / "zig-c++"),
+        "UNROLLED_REQUIRE_NATIVE": "1",
+        "_PYTHON_HOST_PLATFORM": target.platform,
+    }
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        include = write_headers(folder, target)
-        options = [
-            f"-DCMAKE_TOOLCHAIN_FILE={write_tools(folder, target)}",
-            f"-DPython_INCLUDE_DIR={include}",
-            f"-DPython_EXECUTABLE={sys.executable}",
-        ]
-        if target.system == "Windows":
-            library = write_import_library(folder)
-            options += [f"-DPython_LIBRARY={library}", f"-DPython_SABI_LIBRARY={library}"]
-        environment = {
-            **os.environ,
-            "CMAKE_ARGS": " ".join(options),
-            "CMAKE_GENERATOR": "Ninja",
-            "CXX": str(folder / "zig-c++"),
-            "UNROLLED_REQUIRE_NATIVE": "1",
-            "_PYTHON_HOST_PLATFORM": target.platform,
-        }
-        made = folder / "wheels"
-        # a build folder of its own: one left by another compiler would be taken for this one's
+        made = Path(temporary)
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(made)]
-        pip += ["-C", f"build-dir={folder / 'build'}", str(ROOT)]
-        subprocess.run(pip, env=environment, check=True)
+        subprocess.run([*pip, "-C", f"build-dir={folder / 'build'}", str(ROOT)], env=environment, check=True)
         (wheel,) = made.glob("*.whl")
         if target.manylinux:
-            repair = [
-                sys.executable,
-                "-m",
-                "auditwheel",
-                "repair",
-                "--plat",
-                target.manylinux,
-                "-w",
-                str(made / "repaired"),
-            ]
-            subprocess.run([*repair, str(wheel)], check=True)
+            audit = [sys.executable, "-m", "auditwheel", "repair", "--plat", target.manylinux]
+            subprocess.run([*audit, "-w", str(made / "repaired"), str(wheel)], check=True)
             (wheel,) = (made / "repaired").glob("*.whl")
         check_wheel(wheel)
         out.mkdir(parents=True, exist_ok=True)
