@@ -1,7 +1,11 @@
-"""scikit-build-core, except that a missing CMake, like a missing compiler, leaves the extension out and installs."""
+"""scikit-build-core, except that a missing CMake, like a missing compiler, leaves the extension out and installs.
+
+With the environment variable UNROLLED_REQUIRE_NATIVE=1 both are errors (pyproject.toml has the compiler's case).
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from scikit_build_core import build as _build
@@ -28,5 +32,7 @@ def build_editable(
 
 
 def _without_cmake(settings: Settings, error: NotFoundError) -> dict[str, Any]:
+    if os.environ.get("UNROLLED_REQUIRE_NATIVE", "0") not in ("", "0"):
+        raise error
     print(f"*** {error}: installing without the native engine")
-    return {**(settings or {}), "wheel.cmake": "false"}
+    return {**(settings or {}), "wheel.cmake": "false", "wheel.py-api": "py3"}

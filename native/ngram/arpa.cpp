@@ -36,6 +36,8 @@ std::string joined(const std::vector<std::string_view>& fields, size_t first, si
   return text;
 }
 
+bool parse(std::string_view text, float& number) { return parse_float(text, number); }
+
 template <class Number>
 bool parse(std::string_view text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -1,13 +1,12 @@
 #include "ngram/records.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+
+#include "runtime/platform.h"
 
 namespace unrolled {
 namespace {
@@ -45,11 +44,7 @@ void sort_wide(std::vector<uint32_t>& data, int width, int keys) {
 }  // namespace
 
 ScratchFile::ScratchFile(const std::string& folder) {
-  std::string name = folder + "/unrolled-XXXXXX";
-  const int number = mkstemp(name.data());
-  if (number < 0) fail("made");
-  unlink(name.c_str());
-  file_.reset(fdopen(number, "w+b"));
+  file_.reset(open_scratch_file(folder));
   if (!file_) fail("made");
 }
 

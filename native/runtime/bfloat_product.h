@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/bfloat.h"
+#include "runtime/platform.h"
 #include "runtime/product.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
@@ -52,13 +53,7 @@ static void narrow_pairs(const float* panel, int depth, float* pairs) {
 }
 
 #if defined(__AVX512F__)
-[[maybe_unused]] static bool narrow_runs() {
-  static const bool runs = [] {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512bf16") != 0;
-  }();
-  return runs;
-}
+[[maybe_unused]] static bool narrow_runs() { return processor().avx512_bf16; }
 
 template <int ROWS, bool ADD>
 __attribute__((target("avx512bf16"))) static void narrow_tile(const Bfloat* rows, ptrdiff_t row_stride, const float* panel,

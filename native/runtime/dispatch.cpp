@@ -3,27 +3,34 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "runtime/platform.h"
+
 namespace unrolled {
 
 #if defined(UNROLLED_X86)
 namespace avx512 { extern const Kernels kKernels; }
 namespace avx2 { extern const Kernels kKernels; }
-#endif
 namespace plain { extern const Kernels kKernels; }
+#elif defined(UNROLLED_ARM)
+namespace neon_dot { extern const Kernels kKernels; }
+namespace neon { extern const Kernels kKernels; }
+#else
+namespace plain { extern const Kernels kKernels; }
+#endif
 
 const std::vector<const Kernels*>& available_kernels() {
   static const std::vector<const Kernels*> available = [] {
     std::vector<const Kernels*> found;
 #if defined(UNROLLED_X86)
-    __builtin_cpu_init();
-    const bool avx2_runs =
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-    if (avx2_runs && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-      found.push_back(&avx512::kKernels);
-    if (avx2_runs) found.push_back(&avx2::kKernels);
-#endif
+    if (processor().avx512) found.push_back(&avx512::kKernels);
+    if (processor().avx2) found.push_back(&avx2::kKernels);
     found.push_back(&plain::kKernels);
+#elif defined(UNROLLED_ARM)
+    if (processor().dot_product) found.push_back(&neon_dot::kKernels);
+    found.push_back(&neon::kKernels);
+#else
+    found.push_back(&plain::kKernels);
+#endif
     return found;
   }();
   return available;

@@ -3,13 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 #include <vector>
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
+#include "runtime/platform.h"
 
 namespace unrolled {
 
@@ -27,17 +24,14 @@ struct HugePages {
     const size_t bytes = count * sizeof(T);
     if (bytes < kPage) return static_cast<T*>(::operator new(bytes));
     const size_t whole = (bytes + kPage - 1) / kPage * kPage;
-    void* memory = std::aligned_alloc(kPage, whole);
-    if (!memory) throw std::bad_alloc();
-#ifdef __linux__
-    madvise(memory, whole, MADV_HUGEPAGE);  // where it is refused, the pages are small ones
-#endif
+    void* memory = ::operator new(whole, std::align_val_t{kPage});
+    prefer_huge_pages(memory, whole);
     return static_cast<T*>(memory);
   }
 
   void deallocate(T* memory, size_t count) {
     if (count * sizeof(T) < kPage) return ::operator delete(memory);
-    std::free(memory);
+    ::operator delete(memory, std::align_val_t{kPage});
   }
 
   bool operator==(const HugePages&) const { return true; }

@@ -13,6 +13,8 @@ namespace unrolled::UNROLLED_NAMESPACE {
   return _mm256_min_ps(splat(high), _mm256_max_ps(splat(low), x));
 #elif defined(__SSE2__)
   return _mm_min_ps(splat(high), _mm_max_ps(splat(low), x));
+#elif defined(__aarch64__)  // a NaN among its operands is the result
+  return (Vec)vminq_f32((float32x4_t)splat(high), vmaxq_f32((float32x4_t)splat(low), (float32x4_t)x));
 #else
   x = x < splat(low) ? splat(low) : x;
   return x > splat(high) ? splat(high) : x;

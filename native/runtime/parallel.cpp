@@ -1,8 +1,5 @@
 #include "runtime/parallel.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <mutex>
@@ -10,6 +7,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "runtime/platform.h"
 
 namespace unrolled {
 namespace {
@@ -21,11 +20,11 @@ struct OpenMP {
   ParallelFunction parallel;
   CountFunction thread, count, most;
   OpenMP()
-      : parallel(reinterpret_cast<ParallelFunction>(dlsym(RTLD_DEFAULT, "GOMP_parallel"))),
-        thread(reinterpret_cast<CountFunction>(dlsym(RTLD_DEFAULT, "omp_get_thread_num"))),
-        count(reinterpret_cast<CountFunction>(dlsym(RTLD_DEFAULT, "omp_get_num_threads"))),
-        most(reinterpret_cast<CountFunction>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"))) {
-    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+      : parallel(reinterpret_cast<ParallelFunction>(loaded_symbol("GOMP_parallel"))),
+        thread(reinterpret_cast<CountFunction>(loaded_symbol("omp_get_thread_num"))),
+        count(reinterpret_cast<CountFunction>(loaded_symbol("omp_get_num_threads"))),
+        most(reinterpret_cast<CountFunction>(loaded_symbol("omp_get_max_threads"))) {
+    in_forked_child([] { forked = true; });
   }
   bool found() const { return parallel && thread && count && most; }
   static inline bool forked = false;
@@ -45,18 +44,18 @@ bool scratch_nan = false;
 
 struct Block {
   float* start = nullptr;
-  unsigned long size = 0;
+  size_t size = 0;
 };
 
-constexpr unsigned long kHeader = 16;                // floats before a block: one cache line
-constexpr unsigned long kKeptBytes = 64ul << 20;  // larger blocks go back to the system
+constexpr size_t kHeader = 16;             // floats before a block: one cache line
+constexpr size_t kKeptBytes = 64u << 20;  // larger blocks go back to the system
 
 struct Store {
   std::mutex mutex;
   Block blocks[3];
   // A child may be born while another thread holds the lock; it begins with a fresh one.
   Store() {
-    pthread_atfork(nullptr, nullptr, [] { new (&Store::store.mutex) std::mutex; });
+    in_forked_child([] { new (&Store::store.mutex) std::mutex; });
   }
   static Store store;
 };
@@ -94,7 +93,7 @@ const char* parallel_runtime() { return openmp().found() ? "torch's OpenMP" : "o
 void set_scratch_nan(bool wanted) { scratch_nan = wanted; }
 
 // A few blocks are kept for the next call: fresh memory costs a page fault every 4 KB.
-float* allocate_scratch(unsigned long count) {
+float* allocate_scratch(size_t count) {
   Block block;
   {
     const std::lock_guard<std::mutex> guard(store.mutex);
@@ -109,16 +108,16 @@ float* allocate_scratch(unsigned long count) {
     // the size stands before the floats, so that the block can be given back by its address alone
     block.size = count;
     auto* start = static_cast<float*>(::operator new((count + kHeader) * sizeof(float), std::align_val_t{64}));
-    *reinterpret_cast<unsigned long*>(start) = count;
+    *reinterpret_cast<size_t*>(start) = count;
     block.start = start + kHeader;
   }
   if (scratch_nan)
-    for (unsigned long i = 0; i < count; ++i) block.start[i] = NAN;
+    for (size_t i = 0; i < count; ++i) block.start[i] = NAN;
   return block.start;
 }
 
 void free_scratch(float* scratch) {
-  Block block{scratch, *reinterpret_cast<unsigned long*>(scratch - kHeader)};
+  Block block{scratch, *reinterpret_cast<size_t*>(scratch - kHeader)};
   if (block.size * sizeof(float) <= kKeptBytes) {
     const std::lock_guard<std::mutex> guard(store.mutex);
     for (Block& kept : store.blocks)

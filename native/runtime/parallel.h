@@ -1,6 +1,8 @@
 // Threads: torch's own OpenMP workers where they can be had, and a barrier that spins before it yields.
 #pragma once
 
+#include <cstddef>
+
 namespace unrolled {
 
 // Runs body(context, id, count) on `threads` threads; count says how many there really are.
@@ -20,7 +22,7 @@ const char* parallel_runtime();
 void set_scratch_nan(bool wanted);
 
 // 64-byte aligned floats; freed with free_scratch.
-float* allocate_scratch(unsigned long count);
+float* allocate_scratch(size_t count);
 void free_scratch(float* scratch);
 
 // Lets another thread run on this core.

@@ -6,8 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace unrolled::UNROLLED_NAMESPACE {
@@ -67,33 +70,30 @@ static inline float maximum(Vec v) {
   return most;
 }
 
+// The lanes of two vectors in turn, a[0], b[0], a[1], …: of their lower halves, or of the upper ones.
+template <bool UPPER, size_t... LANE>
+[[gnu::always_inline]] static inline Vec in_turn(Vec a, Vec b, std::index_sequence<LANE...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, (LANE / 2 + LANE % 2 * kLanes + UPPER * kLanes / 2)...);
+#else
+  return __builtin_shuffle(a, b, IntVec{static_cast<int32_t>(LANE / 2 + LANE % 2 * kLanes + UPPER * kLanes / 2)...});
+#endif
+}
+
 // A square of kLanes × kLanes floats, rows for columns: perfect shuffles of its halves.
 [[gnu::always_inline]] static inline void transpose(Vec (&square)[kLanes]) {
-#if defined(__clang__)  // has no shuffle by a variable
-  for (int row = 0; row < kLanes; ++row)
-    for (int column = 0; column < row; ++column) {
-      const float kept = square[row][column];
-      square[row][column] = square[column][row];
-      square[column][row] = kept;
-    }
-#else
-  IntVec low, high;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    low[lane] = lane / 2 + lane % 2 * kLanes;
-    high[lane] = low[lane] + kLanes / 2;
-  }
+  constexpr auto kAll = std::make_index_sequence<kLanes>();
 #pragma GCC unroll 4
   for (int stage = 1; stage < kLanes; stage *= 2) {
     Vec next[kLanes];
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes / 2; ++i) {
-      next[2 * i] = __builtin_shuffle(square[i], square[i + kLanes / 2], low);
-      next[2 * i + 1] = __builtin_shuffle(square[i], square[i + kLanes / 2], high);
+      next[2 * i] = in_turn<false>(square[i], square[i + kLanes / 2], kAll);
+      next[2 * i + 1] = in_turn<true>(square[i], square[i + kLanes / 2], kAll);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) square[i] = next[i];
   }
-#endif
 }
 
 constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }

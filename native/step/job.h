@@ -1,6 +1,7 @@
 // One step of a stack of layers, for streaming: weights are packed once, in float32 or smaller.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "recurrence/job.h"
@@ -22,10 +23,10 @@ struct PackedMatrix {
   WeightKind kind = WeightKind::fp32;
   int panel_count = 0;
   int gate_rows = 0;           // if not zero: a panel holds all gates of some units; rows of one gate
-  bool offset_inputs = false;  // int8: the kernel takes inputs as unsigned numbers, 128 too large
+  bool byte_inputs = false;    // int8: an instruction multiplies inputs and weights of 8 bits, four at a time
   float* panels = nullptr;
   float* scales = nullptr;      // one for each row of the panels
-  float* row_totals = nullptr;  // Σ_k q[r][k], to take the offset out again
+  float* row_totals = nullptr;  // Σ_k q[r][k], to take an offset of the inputs out again
 };
 
 struct StepLayer {
@@ -64,7 +65,7 @@ struct StepKernels {
   void (*free)(PackedMatrix&);
   // scratch has room for step_scratch(layer, batch) floats
   void (*step)(const StepLayer&, const StepRows&, float* scratch, Sharing);
-  unsigned long (*scratch)(const StepLayer&, int batch);
+  size_t (*scratch)(const StepLayer&, int batch);
 };
 
 }  // namespace unrolled

@@ -281,6 +281,6 @@ static void step_layer(const StepLayer& layer, const StepRows& rows, float* scra
   Step(layer, rows, scratch, sharing).run();
 }
 
-static unsigned long step_scratch(const StepLayer& layer, int batch) { return Step::scratch_size(layer, batch); }
+static size_t step_scratch(const StepLayer& layer, int batch) { return Step::scratch_size(layer, batch); }
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "recurrence/scan.h"
+#include "runtime/platform.h"
 #include "step/job.h"
 
 namespace unrolled::UNROLLED_NAMESPACE {
@@ -13,11 +14,17 @@ constexpr int kPanel = kPlainWidth;
 constexpr int kTop8 = 127, kTop16 = 8191, kRun = 32;
 static_assert(int64_t{kTop16} * kTop16 * kRun <= INT32_MAX);
 
+// Whether there are instructions for products of 8-bit numbers, and what they want added to their inputs.
 #if defined(__AVX512F__)
-// The AVX-512 kernels run without VNNI too: whether its instructions may be used is asked at run time.
-static bool has_vnni() { return __builtin_cpu_supports("avx512vnni"); }
+// The AVX-512 kernels run without VNNI too: this is asked at run time. VNNI takes inputs without a sign.
+static const bool kByteProducts = processor().avx512_vnni;
+constexpr int kByteOffset = 128;
+#elif defined(__ARM_FEATURE_DOTPROD)
+constexpr bool kByteProducts = true;
+constexpr int kByteOffset = 0;
 #else
-static bool has_vnni() { return false; }
+constexpr bool kByteProducts = false;
+constexpr int kByteOffset = 0;
 #endif
 
 // float16 by hand, for packing and for processors that do not convert: round to nearest even, subnormals kept.
@@ -60,7 +67,7 @@ static int source_row(int row, int rows, int gate_rows) {
 
 // k's of a row that stand side by side in a panel, since one instruction takes them together.
 static int group_of(const PackedMatrix& matrix) {
-  if (matrix.kind == WeightKind::int8) return matrix.offset_inputs ? 4 : 2;
+  if (matrix.kind == WeightKind::int8) return matrix.byte_inputs ? 4 : 2;
   return matrix.kind == WeightKind::int16 ? 2 : 1;
 }
 
@@ -86,7 +93,7 @@ static float round_row(const float* row, int depth, int top, int32_t* whole) {
 static PackedMatrix pack_matrix(const float* matrix, int rows, int depth, WeightKind kind, int gate_rows) {
   PackedMatrix packed{rows, depth, kind};
   packed.gate_rows = gate_rows;
-  packed.offset_inputs = kind == WeightKind::int8 && has_vnni();
+  packed.byte_inputs = kind == WeightKind::int8 && kByteProducts;
   const bool whole_numbers = kind == WeightKind::int8 || kind == WeightKind::int16;
   packed.panel_count = gate_rows ? ceil_div(gate_rows, kLanes) : ceil_div(rows, kPanel);
   const int padded = packed.panel_count * kPanel, group = group_of(packed), packed_depth = round_up(depth, group);

@@ -4,9 +4,6 @@
 #include "runtime/product.h"
 #include "step/pack.h"
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
@@ -15,6 +12,8 @@ static inline Vec load_half(const uint16_t* from) {
   return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 #elif defined(__F16C__)
   return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(__aarch64__)
+  return (Vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
 #else
   Vec v;
   for (int lane = 0; lane < kLanes; ++lane) v[lane] = from_half(from[lane]);
@@ -84,6 +83,28 @@ __attribute__((target("avx512vnni"))) static void word_panel_vnni(const int16_t*
     for (int v = 0; v < kPlainVecs; ++v) sums[v] += (Vec)_mm512_cvtepi32_ps(run[v]);
   }
 }
+#elif defined(__ARM_FEATURE_DOTPROD)
+static void byte_panel_dot(const int8_t* panel, int groups, const int8_t* x, IntVec (&sums)[kPlainVecs]) {
+  int32x4_t even[kPlainVecs], odd[kPlainVecs];
+  for (int v = 0; v < kPlainVecs; ++v) even[v] = odd[v] = vdupq_n_s32(0);
+  int g = 0;
+  for (; g + 2 <= groups; g += 2, panel += 8 * kPanel) {
+    const int8x16_t first = vreinterpretq_s8_s32(vdupq_n_s32(together(x + 4 * g)));
+    const int8x16_t second = vreinterpretq_s8_s32(vdupq_n_s32(together(x + 4 * g + 4)));
+#pragma GCC unroll 8
+    for (int v = 0; v < kPlainVecs; ++v) {
+      even[v] = vdotq_s32(even[v], vld1q_s8(panel + v * 16), first);
+      odd[v] = vdotq_s32(odd[v], vld1q_s8(panel + 4 * kPanel + v * 16), second);
+    }
+  }
+  for (int v = 0; v < kPlainVecs; ++v) {
+    if (g < groups) {
+      const int8x16_t last = vreinterpretq_s8_s32(vdupq_n_s32(together(x + 4 * g)));
+      even[v] = vdotq_s32(even[v], vld1q_s8(panel + v * 16), last);
+    }
+    sums[v] = (IntVec)vaddq_s32(even[v], odd[v]);
+  }
+}
 #endif
 
 // a[2i]·b[2i] + a[2i+1]·b[2i+1] for each lane i, of the weights of one vector of rows and a pair of inputs
@@ -93,6 +114,9 @@ static inline IntVec pairs(const int16_t* weights, int32_t inputs) {
 #elif defined(__AVX2__)
   const __m256i loaded = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights));
   return (IntVec)_mm256_madd_epi16(loaded, _mm256_set1_epi32(inputs));
+#elif defined(__aarch64__)
+  const int16x8_t a = vld1q_s16(weights), b = vreinterpretq_s16_s32(vdupq_n_s32(inputs));
+  return (IntVec)vpaddq_s32(vmull_s16(vget_low_s16(a), vget_low_s16(b)), vmull_high_s16(a, b));
 #else
   int16_t input[2];
   __builtin_memcpy(input, &inputs, sizeof inputs);
@@ -135,7 +159,7 @@ typedef int16_t WordVec __attribute__((vector_size(2 * kLanes)));
 
 // Inputs as integers from −top to top, and the scale that restores them. A NaN makes the scale NaN.
 // `to` has room for whole vectors; weights beyond the depth are zero.
-static float quantize(const float* x, int depth, int top, bool offset, void* to) {
+static float quantize(const float* x, int depth, int top, bool bytes, void* to) {
   Vec largest = {}, nan = {};
   for (int k = 0; k < depth; k += kLanes) {
     const Vec v = load(x + k, depth - k), magnitude = v < Vec{} ? -v : v;
@@ -148,8 +172,8 @@ static float quantize(const float* x, int depth, int top, bool offset, void* to)
   for (int k = 0; k < depth; k += kLanes) {
     const Vec rounded = (load(x + k, depth - k) * inverse + shifter) - shifter;
     const IntVec q = __builtin_convertvector(rounded, IntVec);
-    if (offset) {
-      const auto small = __builtin_convertvector(q + 128, ByteVec);
+    if (bytes) {
+      const auto small = __builtin_convertvector(q + kByteOffset, ByteVec);
       __builtin_memcpy(static_cast<uint8_t*>(to) + k, &small, sizeof small);
     } else {
       const auto small = __builtin_convertvector(q, WordVec);
@@ -173,7 +197,7 @@ static void prepare_operand(const PackedMatrix& matrix, const Operand& x, int ba
   if (matrix.kind != WeightKind::int8 && matrix.kind != WeightKind::int16) return;
   const int top = matrix.kind == WeightKind::int8 ? kTop8 : kTop16;
   for (int b = 0; b < batch; ++b)
-    x.scales[b] = quantize(x.rows + b * x.stride, matrix.depth, top, matrix.offset_inputs, x.whole(matrix.depth, b));
+    x.scales[b] = quantize(x.rows + b * x.stride, matrix.depth, top, matrix.byte_inputs, x.whole(matrix.depth, b));
 }
 
 // sums[v] = Σ_k x[b][k]·matrix[·][k] of one panel's rows, of whole numbers, before the scales
@@ -182,15 +206,22 @@ static inline void whole_panel(const PackedMatrix& matrix, const void* x, int pa
   const auto* words = static_cast<const int16_t*>(x);
   constexpr int kLongRun = INT32_MAX / (2 * kTop8 * kTop8);
 #if defined(__AVX512F__)
-  if (matrix.offset_inputs) {
+  if (matrix.byte_inputs) {
     IntVec whole[kPlainVecs];
     byte_panel_vnni(panel_of<int8_t>(matrix, panel), groups, static_cast<const uint8_t*>(x), whole);
     for (int v = 0; v < kPlainVecs; ++v)
-      sums[v] = __builtin_convertvector(whole[v], Vec) - 128.0f * load(matrix.row_totals + panel * kPanel + v * kLanes);
+      sums[v] = __builtin_convertvector(whole[v], Vec) - float{kByteOffset} * load(matrix.row_totals + panel * kPanel + v * kLanes);
     return;
   }
-  if (matrix.kind == WeightKind::int16 && has_vnni())
+  if (matrix.kind == WeightKind::int16 && kByteProducts)
     return word_panel_vnni(panel_of<int16_t>(matrix, panel), groups, words, sums);
+#elif defined(__ARM_FEATURE_DOTPROD)
+  if (matrix.byte_inputs) {
+    IntVec whole[kPlainVecs];
+    byte_panel_dot(panel_of<int8_t>(matrix, panel), groups, static_cast<const int8_t*>(x), whole);
+    for (int v = 0; v < kPlainVecs; ++v) sums[v] = __builtin_convertvector(whole[v], Vec);
+    return;
+  }
 #endif
   if (matrix.kind == WeightKind::int16) pair_panel<kRun / 2>(panel_of<int16_t>(matrix, panel), groups, words, sums);
   else pair_panel<kLongRun>(panel_of<int8_t>(matrix, panel), groups, words, sums);

@@ -72,7 +72,7 @@ void Stepper::step(int batch, const float* x, const float* h, const float* c, fl
   constexpr double kWorthAThread = 100e3;  // bytes of weights: reading fewer is over before another thread has begun
   const int threads = thread_count();
   const bool long_enough = is_long(batch);
-  unsigned long room = 0;
+  size_t room = 0;
   for (const StepLayer& layer : layers_) room = std::max(room, kernels().step.scratch(layer, batch));
   float* scratch = allocate_scratch(room);
   StepRows rows;

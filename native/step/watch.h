@@ -29,17 +29,17 @@ class Watch {
   bool unchanged() const {
     if (!tensors_) return true;
     static PyObject* const version = PyUnicode_InternFromString("_version");
-    long sum = 0;
+    long long sum = 0;
     for (Py_ssize_t i = 0, count = PyList_Size(tensors_); i < count; ++i) {
       PyObject* const counted = PyObject_GetAttr(PyList_GetItem(tensors_, i), version);
       if (!counted) {
         PyErr_Clear();
         return false;
       }
-      sum += PyLong_AsLong(counted);
+      sum += PyLong_AsLongLong(counted);
       Py_DECREF(counted);
     }
-    return sum == PyLong_AsLong(PyList_GetItem(seen_, 0));
+    return sum == PyLong_AsLongLong(PyList_GetItem(seen_, 0));
   }
 
  private:

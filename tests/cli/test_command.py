@@ -58,6 +58,19 @@ def test_doctor_prints_a_table() -> None:
     assert "reference" in result.stdout
 
 
+def test_doctor_fails_if_a_needed_engine_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CliRunner().invoke(command.app, ["doctor", "--need", "reference"]).exit_code == 0
+    monkeypatch.setitem(unrolled.kernels.NOT_BUILT, "native", "no module named '_native'")
+    with pytest.raises(UserError) as error:
+        CliRunner().invoke(command.app, ["doctor", "--need", "native"], catch_exceptions=False)
+    assert str(error.value) == (
+        "The engine 'native' is not built in this installation: no module named '_native'. "
+        "Install a C++20 compiler and reinstall unrolled, or use backend='auto'."
+    )
+    with pytest.raises(UserError, match=r"Unknown engine 'nativ'. Did you mean 'native'\?"):
+        CliRunner().invoke(command.app, ["doctor", "--need", "nativ"], catch_exceptions=False)
+
+
 def test_an_unknown_verb_is_refused() -> None:
     result = run("trian")
     assert result.returncode == 2

@@ -247,7 +247,7 @@ def test_scores_of_any_size() -> None:
     assert_close(seen.weights.sum(-1), torch.ones(5, 6))
 
 
-@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512", "neon", "neon_dot"])
 def test_every_instruction_set(isa: str) -> None:
     """The same comparison in a process that is told which kernels to use."""
     from unrolled.kernels import _native

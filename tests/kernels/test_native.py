@@ -195,7 +195,7 @@ def test_nan_and_infinity_go_through(kind: str) -> None:
         assert torch.equal(value.isnan(), expected.isnan())
 
 
-@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512", "neon", "neon_dot"])
 def test_every_instruction_set(isa: str) -> None:
     """The same comparison in a process that is told which kernels to use."""
     from unrolled.kernels import _native

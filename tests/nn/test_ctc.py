@@ -220,7 +220,7 @@ def test_plain_loss_has_every_derivative() -> None:
 
 
 @native_only
-@pytest.mark.parametrize("isa", [isa for isa in ("avx2", "plain") if "native" in ENGINES])
+@pytest.mark.parametrize("isa", [isa for isa in ("avx2", "plain", "neon") if "native" in ENGINES])
 def test_every_instruction_set_computes_it(isa: str) -> None:
     from unrolled.kernels import _native
 

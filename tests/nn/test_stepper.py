@@ -82,7 +82,7 @@ def test_steps_equal_the_layer(kind: str, batch: int, features: int, hidden: int
 
 
 @needs_native
-@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512", "neon", "neon_dot"])
 def test_every_instruction_set(isa: str) -> None:
     from unrolled.kernels import _native
 

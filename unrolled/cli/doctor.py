@@ -11,9 +11,14 @@ import typer
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    need: Annotated[str | None, typer.Option(metavar="ENGINE", help="Fail if this engine is missing.")] = None,
 ) -> None:
     """Show versions, threads, devices and engines."""
     facts = examine()
+    if need is not None:
+        from unrolled.kernels import check_engine
+
+        check_engine(need)
     if as_json:
         typer.echo(json.dumps(facts))
         return

@@ -1,0 +1,30 @@
+# Unrolled on a CPU.
+#   docker build -t unrolled .
+#   docker run --rm unrolled doctor
+#   docker run --rm -v "$PWD:/data" unrolled run model.safetensors --prompt "It was"
+#   docker run --rm -v "$PWD:/data" --user "$(id -u)" unrolled train generate --train book.txt --out runs/book
+
+FROM python:3.13-slim-bookworm AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+WORKDIR /source
+COPY CMakeLists.txt LICENSE README.md pyproject.toml ./
+COPY native native
+COPY unrolled unrolled
+ENV UNROLLED_REQUIRE_NATIVE=1
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+
+FROM python:3.13-slim-bookworm
+# the CPU build of torch: the usual one brings gigabytes of GPU libraries
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY constraints.txt /tmp/constraints.txt
+RUN --mount=from=build,source=/wheels,target=/wheels \
+    pip install --no-cache-dir -c /tmp/constraints.txt --index-url "$TORCH_INDEX" torch \
+    && pip install --no-cache-dir -c /tmp/constraints.txt /wheels/unrolled-*.whl \
+    && rm /tmp/constraints.txt
+RUN useradd --create-home --uid 1000 unrolled && install --directory --owner unrolled /data
+USER unrolled
+WORKDIR /data
+ENV PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp/matplotlib
+RUN unrolled doctor --need native
+ENTRYPOINT ["unrolled"]
+CMD ["--help"]

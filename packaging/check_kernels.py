@@ -1,0 +1,424 @@
+"""Runs the kernels of a wheel's extension without torch, and compares them with the equations in numpy, in float64.
+
+Usage: python packaging/check_kernels.py WHEEL; it needs numpy. UNROLLED_ISA chooses the instruction set.
+
+Under an emulator torch takes minutes to import; this takes seconds. It covers every recurrent cell forward, backward
+(against differences of the equations) and step by step with every format of weights, the CTC loss with its gradient,
+the best scores of a vocabulary and the cross-entropy. Gradients are compared along one random direction of each tensor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import itertools
+import platform
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+FLOAT32 = 2e-5  # of the largest number
+GRADIENT = 2e-4
+
+
+def load(wheel: Path) -> Any:
+    """The extension inside a wheel."""
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as file:
+        (name,) = [name for name in file.namelist() if name.startswith("unrolled/kernels/_native.")]
+        spec = importlib.util.spec_from_file_location("_native", file.extract(name, folder))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+
+def floats(values: Array) -> Array:
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def cell_step(
+    kind: str, w: dict[str, Array], x: Array, h: Array, c: Array, times: Callable[..., Array]
+) -> tuple[Array, Array]:
+    """One step of a cell; `times` multiplies a matrix with the rows of an input."""
+    gates = times(x, w["weight_ih"]) + w["bias_ih"]
+    hidden = w["weight_hh"].shape[1]
+    if kind == "gru_reset_before":
+        both = gates[:, : 2 * hidden] + times(h, w["weight_hh"][: 2 * hidden]) + w["bias_hh"][: 2 * hidden]
+        r, z = np.split(sigmoid(both), 2, axis=1)
+        n = np.tanh(gates[:, 2 * hidden :] + times(r * h, w["weight_hh"][2 * hidden :]) + w["bias_hh"][2 * hidden :])
+        return (1 - z) * n + z * h, c
+    inner = times(h, w["weight_hh"]) + w["bias_hh"]
+    if kind == "gru_reset_after":
+        r, z = np.split(sigmoid((gates + inner)[:, : 2 * hidden]), 2, axis=1)
+        n = np.tanh(gates[:, 2 * hidden :] + r * inner[:, 2 * hidden :])
+        return (1 - z) * n + z * h, c
+    if kind == "lstm":
+        i, f, g, o = np.split(gates + inner, 4, axis=1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        return sigmoid(o) * np.tanh(c), c
+    return (np.tanh(gates + inner) if kind == "rnn_tanh" else np.maximum(gates + inner, 0)), c
+
+
+def exact(x: Array, matrix: Array) -> Array:
+    return x @ matrix.T
+
+
+def recurrence(kind: str, w: dict[str, Array], lengths: Array, reverse: bool) -> tuple[Array, Array, Array]:
+    """The equations over time: outputs (B, T, H), zero in padding, and the last states."""
+    x, h, c = w["x"], w["h_0"], w["c_0"]
+    steps = x.shape[1]
+    output = np.zeros((*x.shape[:2], h.shape[1]))
+    for t in reversed(range(steps)) if reverse else range(steps):
+        real = (t < lengths)[:, None]
+        new_h, new_c = cell_step(kind, w, x[:, t], h, c, exact)
+        h, c = np.where(real, new_h, h), np.where(real, new_c, c)
+        output[:, t] = np.where(real, new_h, 0)
+    return output, h, c
+
+
+def weights_of(draw: np.random.Generator, gates: int, features: int, hidden: int) -> dict[str, Array]:
+    scale = 0.7 / hidden**0.5
+    return {
+        "weight_ih": draw.normal(size=(gates * hidden, features)) * 0.4,
+        "weight_hh": draw.normal(size=(gates * hidden, hidden)) * scale,
+        "bias_ih": draw.normal(size=gates * hidden) * 0.3,
+        "bias_hh": draw.normal(size=gates * hidden) * 0.3,
+    }
+
+
+class Checks:
+    """Counts the comparisons, and ends at the first that fails."""
+
+    def __init__(self) -> None:
+        self.done: dict[str, tuple[int, float]] = {}
+
+    def close(self, what: str, got: Array, wanted: Array, tolerance: float, scale: float | None = None) -> None:
+        most = float(np.max(np.abs(wanted))) if scale is None else scale
+        error = float(np.max(np.abs(np.asarray(got, np.float64) - wanted))) / max(most, 1e-30)
+        count, worst = self.done.get(what, (0, 0.0))
+        self.done[what] = (count + 1, max(worst, error))
+        if not error <= tolerance:
+            raise SystemExit(f"{what}: relative error {error:.1e}, allowed {tolerance:.0e}")
+
+
+def check_recurrence(
+    native: Any, checks: Checks, kind: int, sizes: tuple[int, int, int], reverse: bool, ragged: bool
+) -> None:
+    """A whole recurrence, and the gradients of Σ output∘R + Σ h_n∘S + Σ c_n∘Q along a direction of each tensor."""
+    name, gates, memory, candidate, _ = native.CELLS[kind]
+    batch, steps, hidden = sizes
+    features = 5
+    draw = np.random.default_rng([kind, *sizes, reverse, ragged])
+    w = weights_of(draw, gates, features, hidden)
+    w |= {"x": draw.normal(size=(batch, steps, features)), "h_0": draw.normal(size=(batch, hidden)) * 0.5}
+    w["c_0"] = draw.normal(size=(batch, hidden)) * 0.5
+    w = {key: floats(value).astype(np.float64) for key, value in w.items()}
+    lengths = draw.integers(0, steps + 1, batch) if ragged else np.full(batch, steps)
+    r, s, q = (
+        draw.normal(size=(batch, steps, hidden)),
+        draw.normal(size=(batch, hidden)),
+        draw.normal(size=(batch, hidden)),
+    )
+    r *= (np.arange(steps) < lengths[:, None])[..., None]
+
+    given = {key: floats(value) for key, value in w.items()}
+    rows, wide = batch * steps, gates * hidden
+    made = {"output": np.full((batch, steps, hidden), np.nan, np.float32)}
+    made |= {key: np.full((batch, hidden), np.nan, np.float32) for key in ("h_n", "c_n", "d_h_0", "d_c_0")}
+    saved = {
+        "gates": (rows, wide),
+        "h_entering": (rows, hidden),
+        "c_entering": (rows, hidden),
+        "candidate": (rows, hidden),
+    }
+    kept = {key: np.full(shape, np.nan, np.float32) for key, shape in saved.items()}
+    found = {f"d_{key}": np.zeros_like(given[key]) for key in ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    order, active = np.zeros(batch, np.int64), np.zeros(steps, np.int64)
+    length = lengths.astype(np.int64)
+
+    job = native.ScanJob()
+    job.kind, job.reverse, job.save = kind, reverse, True
+    job.batch, job.steps, job.features, job.hidden, job.width = batch, steps, features, hidden, hidden
+    if ragged:
+        native.sort_by_length(length.ctypes.data, batch, steps, order.ctypes.data, active.ctypes.data)
+        job.lengths, job.order, job.active = length.ctypes.data, order.ctypes.data, active.ctypes.data
+    job.set_x(given["x"].ctypes.data, steps * features, features)
+    job.set_output(made["output"].ctypes.data, steps * hidden, hidden)
+    for key in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "h_0"):
+        setattr(job, key, given[key].ctypes.data)
+    job.h_n, job.gates, job.h_entering = (
+        made["h_n"].ctypes.data,
+        kept["gates"].ctypes.data,
+        kept["h_entering"].ctypes.data,
+    )
+    if memory:
+        job.c_0, job.c_n, job.c_entering = (
+            given["c_0"].ctypes.data,
+            made["c_n"].ctypes.data,
+            kept["c_entering"].ctypes.data,
+        )
+    if candidate:
+        job.candidate = kept["candidate"].ctypes.data
+    job.forward(2)
+    output, h_n, c_n = recurrence(name, w, lengths, reverse)
+    checks.close(f"{name} forward", made["output"], output, FLOAT32, 1.0)
+    checks.close(f"{name} forward", made["h_n"], h_n, FLOAT32, 1.0)
+    if memory:
+        checks.close(f"{name} forward", made["c_n"], c_n, FLOAT32)
+
+    d_output, d_h_n, d_c_n = floats(r), floats(s), floats(q)
+    job.set_d_output(d_output.ctypes.data, steps * hidden, hidden)
+    job.set_d_x(found["d_x"].ctypes.data, steps * features, features)
+    job.d_h_n, job.d_h_0 = d_h_n.ctypes.data, made["d_h_0"].ctypes.data
+    if memory:
+        job.d_c_n, job.d_c_0 = d_c_n.ctypes.data, made["d_c_0"].ctypes.data
+    for key in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        setattr(job, f"d_{key}", found[f"d_{key}"].ctypes.data)
+    job.backward(2)
+    found |= {"d_h_0": made["d_h_0"]} | ({"d_c_0": made["d_c_0"]} if memory else {})
+
+    def loss(changed: dict[str, Array]) -> float:
+        out, h, c = recurrence(name, changed, lengths, reverse)
+        return float((out * r).sum() + (h * s).sum() + ((c * q).sum() if memory else 0))
+
+    for key, gradient in found.items():
+        tensor = key.removeprefix("d_")
+        direction, small = draw.normal(size=w[tensor].shape), 1e-6
+        ahead, behind = (loss({**w, tensor: w[tensor] + sign * small * direction}) for sign in (1, -1))
+        slope = np.array((ahead - behind) / (2 * small))
+        size = float(np.linalg.norm(gradient.astype(np.float64)) * np.linalg.norm(direction)) + 1e-3
+        checks.close(f"{name} backward", np.sum(gradient.astype(np.float64) * direction), slope, GRADIENT, size)
+
+
+class Tensor:
+    """A float32 array that the extension takes for torch's tensor."""
+
+    def __init__(self, values: Array) -> None:
+        self.values = floats(values)
+        self.shape = (ctypes.c_int64 * self.values.ndim)(*self.values.shape)
+        self.strides = (ctypes.c_int64 * self.values.ndim)(*(stride // 4 for stride in self.values.strides))
+
+
+class View(ctypes.Structure):
+    """DLPack's DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("dimensions", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class Managed(ctypes.Structure):
+    """DLPack's DLManagedTensorVersioned."""
+
+
+FREE = ctypes.PYFUNCTYPE(None, ctypes.POINTER(Managed))
+Managed._fields_ = (
+    ("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p), ("free", FREE), ("flags", ctypes.c_uint64), ("view", View),
+)  # fmt: skip
+TAKE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(Managed), ctypes.POINTER(ctypes.c_void_p))
+LOOK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(View))
+
+
+class Table(ctypes.Structure):
+    """DLPack's table of functions, of which the extension calls `take` and `look`."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2), ("older", ctypes.c_void_p), ("allocate", ctypes.c_void_p),
+        ("give", ctypes.c_void_p), ("take", TAKE), ("look", LOOK), ("stream", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+@LOOK
+def look(tensor: Tensor, view: Any) -> int:
+    to = view.contents
+    to.data, to.dimensions, to.offset = tensor.values.ctypes.data, tensor.values.ndim, 0
+    to.device[0], to.device[1], to.code, to.bits, to.lanes = 1, 0, 2, 32, 1
+    to.shape, to.strides = tensor.shape, tensor.strides
+    return 0
+
+
+@TAKE
+def take(managed: Any, out: Any) -> int:
+    view = managed.contents.view
+    shape, strides = view.shape[: view.dimensions], view.strides[: view.dimensions]
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    memory = np.ctypeslib.as_array(ctypes.cast(view.data, ctypes.POINTER(ctypes.c_float)), (extent,))
+    tensor = Tensor(np.lib.stride_tricks.as_strided(memory, shape, [4 * stride for stride in strides]).copy())
+    managed.contents.free(managed)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(tensor))
+    out[0] = id(tensor)
+    return 0
+
+
+TABLE = Table((ctypes.c_uint32 * 2)(1, 3), None, None, None, take, look, None)
+
+
+def connect(native: Any) -> None:
+    """Gives the extension our arrays for torch's tensors."""
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    assert native.connect(Tensor, capsule(ctypes.addressof(TABLE), b"dlpack_exchange_api", None))
+
+
+def rounded(top: int) -> Callable[[Array, Array], Array]:
+    """A product of whole numbers up to `top`, with a scale for each row of the matrix and of the input."""
+
+    def times(x: Array, matrix: Array) -> Array:
+        def whole(rows: Array) -> tuple[Array, Array]:
+            scale = np.max(np.abs(rows), axis=1, keepdims=True) / top
+            return np.rint(rows / np.where(scale > 0, scale, 1)), scale
+
+        (a, a_scale), (b, b_scale) = whole(x), whole(matrix)
+        return (a @ b.T) * a_scale * b_scale.T
+
+    return times
+
+
+# 8-bit inputs at a tie may round either way, by a last place of the scale
+PRODUCTS: list[tuple[str, Callable[[Array, Array], Array], float]] = [
+    ("fp32", exact, FLOAT32),
+    ("fp16", lambda x, matrix: x @ matrix.astype(np.float16).astype(np.float64).T, FLOAT32),
+    ("int16", rounded(8191), 2e-4),
+    ("int8", rounded(127), 5e-3),
+]
+
+
+def check_steps(native: Any, checks: Checks, kind: int, hidden: int, batch: int) -> None:
+    """Four steps of a stepper, with every format of weights."""
+    name, gates, memory, *_ = native.CELLS[kind]
+    features = 9
+    draw = np.random.default_rng([kind, hidden, batch])
+    w = {key: floats(value).astype(np.float64) for key, value in weights_of(draw, gates, features, hidden).items()}
+    for number, (weights, times, tolerance) in enumerate(PRODUCTS):
+        stepper = native.Stepper(number)
+        kept = {key: floats(value) for key, value in w.items()}
+        stepper.add_layer(
+            kind,
+            features,
+            hidden,
+            hidden,
+            False,
+            0.0,
+            0.0,
+            {key: (one.ctypes.data, one.size) for key, one in kept.items()},
+        )
+        h = c = np.zeros((batch, hidden))
+        for _ in range(4):
+            x = floats(draw.normal(size=(batch, features))).astype(np.float64)
+            states = [Tensor(state[:, None]) for state in ((h, c) if memory else (h,))]
+            output, new = stepper.step(Tensor(x), tuple(states))
+            wanted_h, wanted_c = cell_step(name, w, x, h, c, times)
+            checks.close(f"step, {weights}", output.values, wanted_h, tolerance, 1.0)
+            if memory:
+                checks.close(f"step, {weights}", new[1].values[:, 0], wanted_c, tolerance, 2.0)
+            h = new[0].values[:, 0].astype(np.float64)
+            c = new[1].values[:, 0].astype(np.float64) if memory else c
+
+
+def ctc(log_probs: Array, target: Array) -> float:
+    """−log p(target) by the forward algorithm (Graves et al. 2006), blank 0."""
+    extended = np.zeros(2 * len(target) + 1, int)
+    extended[1::2] = target
+    alpha = np.full(len(extended), -np.inf)
+    alpha[:2] = log_probs[0, extended[:2]]
+    for frame in log_probs[1:]:
+        before = alpha.copy()
+        for s in range(len(extended)):
+            skip = s > 1 and extended[s] != 0 and extended[s] != extended[s - 2]
+            ways = [before[s], before[s - 1] if s > 0 else -np.inf, before[s - 2] if skip else -np.inf]
+            alpha[s] = np.logaddexp.reduce(ways) + frame[extended[s]]
+    return -float(np.logaddexp.reduce(alpha[-2:]))
+
+
+def check_ctc(native: Any, checks: Checks, labels: int) -> None:
+    batch, steps = 3, 13
+    draw = np.random.default_rng(labels)
+    scores = draw.normal(size=(batch, steps, labels))
+    log_probs = floats(scores - np.log(np.exp(scores).sum(-1, keepdims=True)))
+    sizes, lengths = np.array([4, 1, 0], np.int64), np.array([13, 7, 5], np.int64)
+    targets, offsets = draw.integers(1, labels, 5).astype(np.int64), np.array([0, 4, 5], np.int64)
+    losses, gradient = np.zeros(batch, np.float32), np.zeros_like(log_probs)
+    job = native.CtcJob()
+    job.batch, job.steps, job.labels, job.blank = batch, steps, labels, 0
+    job.batch_stride, job.step_stride = steps * labels, labels
+    for key, value in {
+        "log_probs": log_probs, "targets": targets, "offsets": offsets, "target_lengths": sizes,
+        "input_lengths": lengths, "losses": losses, "gradient": gradient,
+    }.items():  # fmt: skip
+        setattr(job, key, value.ctypes.data)
+    job.run(2)
+
+    def loss(of: Array) -> Array:
+        parts = [targets[offsets[b] : offsets[b] + sizes[b]] for b in range(batch)]
+        return np.array([ctc(of[b, : lengths[b]], parts[b]) for b in range(batch)])
+
+    exactly = log_probs.astype(np.float64)
+    checks.close("CTC loss", losses, loss(exactly), FLOAT32)
+    direction = draw.normal(size=log_probs.shape)
+    slope = (loss(exactly + 1e-6 * direction) - loss(exactly - 1e-6 * direction)) / 2e-6
+    along = (gradient.astype(np.float64) * direction).sum((1, 2))
+    checks.close("CTC gradient", along, slope, GRADIENT, float(np.linalg.norm(direction)))
+
+
+def check_vocabulary(native: Any, checks: Checks, size: int) -> None:
+    rows, best = 5, 4
+    draw = np.random.default_rng(size)
+    scores = floats(draw.normal(size=(rows, size)) * 3)
+    exactly = scores.astype(np.float64)
+    totals = np.log(np.exp(exactly).sum(1))
+    values, tokens = np.zeros((rows, best), np.float32), np.zeros((rows, best), np.int64)
+    summed, targets = np.zeros(rows, np.float32), draw.integers(0, size, rows).astype(np.int64)
+    top = native.TopJob()
+    top.rows, top.size, top.best, top.row_stride = rows, size, best, size
+    top.scores, top.values, top.tokens, top.totals = (one.ctypes.data for one in (scores, values, tokens, summed))
+    top.run(2)
+    order = np.argsort(-exactly, axis=1, kind="stable")[:, :best]
+    checks.close("best scores", tokens, order, 0.0)
+    checks.close("best scores", values, np.take_along_axis(exactly, order, 1), 0.0)
+    checks.close("best scores", summed, totals, FLOAT32)
+    losses, gradient = np.zeros(rows, np.float32), scores.copy()
+    job = native.CrossEntropyJob()
+    job.rows, job.size, job.row_stride, job.gradient, job.smoothing = rows, size, size, True, 0.1
+    job.scores, job.targets, job.losses = gradient.ctypes.data, targets.ctypes.data, losses.ctypes.data
+    job.run(2)
+    wanted = np.full((rows, size), 0.1 / size)
+    wanted[np.arange(rows), targets] += 0.9
+    checks.close("cross-entropy", losses, totals - (wanted * exactly).sum(1), FLOAT32)
+    checks.close("cross-entropy gradient", gradient, np.exp(exactly - totals[:, None]) - wanted, FLOAT32)
+
+
+def main() -> None:
+    native, checks = load(Path(sys.argv[1])), Checks()
+    native.set_scratch_nan(True)
+    connect(native)
+    sizes = [(1, 1, 1), (2, 3, 7), (5, 9, 16), (3, 7, 33), (13, 4, 64)]
+    for kind, some, reverse, ragged in itertools.product(native.CELLS, sizes, (False, True), (False, True)):
+        check_recurrence(native, checks, kind, some, reverse, ragged)
+    for kind, hidden, batch in itertools.product(native.CELLS, (1, 7, 16, 50, 130), (1, 3)):
+        check_steps(native, checks, kind, hidden, batch)
+    for labels in (2, 5, 33):
+        check_ctc(native, checks, labels)
+    for size in (4, 31, 1000):
+        check_vocabulary(native, checks, size)
+    print(
+        f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, {native.isa()} kernels of {native.isas()}"
+    )
+    for what, (count, worst) in checks.done.items():
+        print(f"  {what}: {count} comparisons, worst error {worst:.1e}")
+
+
+if __name__ == "__main__":
+    main()
