@@ -26,6 +26,7 @@ ORDER = [
     "training",
     "see",
     "model_file",
+    "hub",
     "model",
     "tasks",
     "jobs",

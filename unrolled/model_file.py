@@ -1,7 +1,8 @@
 """The model file: metadata, checked before a network is built from it, and weights.
 
-A .safetensors file with one entry `unrolled` in its metadata, JSON: format, task, config, assets, scores, versions and
-sha256, digests of everything that decides the model's answers. Older files without sha256 are read without this check.
+A .safetensors file with one entry `unrolled` in its metadata, JSON: format, task, config, assets, scores, versions,
+data and sha256, digests of everything that decides the model's answers. Older files without sha256 are read without
+this check.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class About(BaseModel):
     assets: JsonValue
     scores: dict[Name, float]
     versions: dict[Name, Name]
+    data: dict[Name, Name] | None = None  # `source`, its name, and `sha256` of the examples; early files lack it
     sha256: Digests | None = None
 
     @property

@@ -23,7 +23,10 @@ def train(
     ] = None,
     overrides: Overrides = None,
     out: RunFolder = None,
-    init: Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model, on new data.")] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Start from a model or hub:ORG/NAME, on new data."),
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Continue a run; --set train.max_steps=… makes it longer."),

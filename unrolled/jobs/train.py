@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from unrolled.config import apply, check_keys, keys, write_toml
+from unrolled.config import FILE_KEYS, apply, check_keys, data_paths, keys, write_toml
 from unrolled.data import Batch
 from unrolled.data.batching.shapes import ahead_of_gpu
 from unrolled.errors import UserError
@@ -44,12 +44,6 @@ from unrolled.training.precision import pick_precision
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.score_checks import ScoreChecks
-
-FILE_KEYS = (
-    *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
-    *("images", "valid_images", "cache", "too_short"),
-    *("source_vectors", "target_vectors"),
-)
 
 
 class TrainingJob:
@@ -88,7 +82,14 @@ class TrainingJob:
             self.task.transfer(start, network, self.assets)
         else:
             self.task.initialize(network, self.config, self.assets, self.data)
-        self.model = Model(self.task, self.config, self.assets, network.to(self.device), {}, current_versions())
+        self.model = Model(
+            self.task,
+            self.config,
+            self.assets,
+            network.to(self.device),
+            versions=current_versions(),
+            data=_origin(self.config, self.data),
+        )
 
     def trainer(self) -> Trainer:
         task, model, config = self.task, self.model, self.config
@@ -149,7 +150,7 @@ class TrainingJob:
 
     def _run(self, folder: Path, trainer: Trainer) -> Run:
         assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True) + self.data.contents
-        files = [str(path) for name in FILE_KEYS if (path := getattr(self.config.data, name, None)) is not None]
+        files = list(data_paths(self.config).values())
         origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets.encode()), files)
         return Run(folder, trainer, self.model.save, origin)
 
@@ -297,8 +298,18 @@ def batches_per_epoch(trainer: Trainer) -> str:
 
 
 def _with_absolute_paths(config: Any) -> Any:
-    paths = {f"data.{name}": getattr(config.data, name, None) for name in FILE_KEYS}
-    return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
+    return apply(config, {key: str(Path(path).absolute()) for key, path in data_paths(config).items()})
+
+
+def _origin(config: Any, data: Data) -> dict[str, str]:
+    """The data of a run as its model file names it: files without their folders, and a hash of the examples."""
+    keys = ("data.train", "data.train_source", "data.train_target", "data.valid", "data.valid_source")
+    paths = data_paths(config)
+    files = [Path(paths[key]).name for key in (*keys, "data.valid_target") if key in paths]
+    found = {"source": (", ".join(files) or data.source)[:1000]}
+    if data.fingerprint:
+        found["sha256"] = hash_of(data.fingerprint.encode(), data.contents.encode())
+    return found
 
 
 def _indented(text: str) -> str:
