@@ -47,10 +47,10 @@ def card(
     """Write the model card: task, data, scores, config, limits, and how to use the model."""
     from unrolled import api
     from unrolled.hub import check_repo
-    from unrolled.text.files import check_new, new_file
+    from unrolled.text.files import new_file
 
-    if out is not None and not force:
-        check_new(out)
+    if out is not None and not force and out.exists():
+        raise UserError(f"{out} exists already.", "Choose another name, or overwrite it with --force.")
     repo = None if name is None else check_repo(name)
     text = api.load(model, task=own).card(name=repo, **said.facts)
     if out is None:
