@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
-from huggingface_hub.utils import disable_progress_bars
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from tests.cli.test_generate import SMALL, TEXT, call
 from tests.hub.server import OWNER, Hub, serving

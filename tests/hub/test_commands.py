@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import warm
 from tests.cli.test_generate import SMALL, call
 from tests.hub.server import OWNER, Hub, serving
+from unrolled.cli import share
+from unrolled.errors import Note
 
 
 @pytest.fixture
@@ -48,7 +52,7 @@ def test_run_eval_embed_inspect_words_and_info(pushed: Hub, run: Path, book: Pat
 
 
 def test_fine_tuning(pushed: Hub, book: Path, tmp_path: Path) -> None:
-    words = ("--train", book, "--init", "hub:anna/book", "--out", tmp_path / "run", *SMALL[4:])
+    words: list[str | Path] = ["--train", book, "--init", "hub:anna/book", "--out", tmp_path / "run", *SMALL[4:]]
     assert call("train", "generate", *words)[0] == 0
     assert (tmp_path / "run" / "best.safetensors").exists()
 
@@ -67,11 +71,13 @@ def test_a_licence_is_asked_for(hub: Hub, run: Path) -> None:
 
 
 def test_a_licence_is_typed(hub: Hub, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unrolled.cli.share.sys.stdin.isatty", lambda: True, raising=False)
-    from unrolled.cli import share
-
-    monkeypatch.setattr(share.typer, "prompt", lambda text: " MIT ")
-    assert share._ask_licence() == "mit"
+    monkeypatch.setattr("unrolled.cli.share.sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("unrolled.cli.share.typer.prompt", lambda text: " MIT ")
+    with warnings.catch_warnings(action="ignore", category=Note):
+        share.push(str(run), "anna/book", share.Said())
+    files = hub.repos["anna/book"].files("main")
+    assert files is not None
+    assert b"license: mit\n" in files[1]["README.md"]
 
 
 def test_paths_in_the_file_are_told(hub: Hub, run: Path, book: Path) -> None:
