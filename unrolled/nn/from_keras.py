@@ -61,7 +61,8 @@ class KerasRecurrence(nn.Module):
         output, state = self.layer(x, lengths=lengths)
         final = state[0] if isinstance(state, tuple) else state  # (directions, B, H)
         if not self.layer.bidirectional:
-            return output if self.sequences else final[0]
+            chosen: Tensor = output if self.sequences else final[0]
+            return chosen
         halves = output.chunk(2, -1) if self.sequences else final.unbind(0)
         merged: Tensor = MERGES[self.merge](*halves)
         return merged
