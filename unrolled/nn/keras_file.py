@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from unrolled.text.files import reading
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 LARGEST_CONFIG = 1 << 26  # bytes
 INFLATED = 100  # times that a compressed entry may be larger than the file
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError)
 SAVE_AGAIN = "Save it again: model.save('model.keras') in Keras 3."
 
 # The layers that can be read, and the names of their groups in the file of weights.
@@ -203,9 +205,7 @@ def open_keras(path: str | Path) -> Iterator[KerasFile]:
             with zipfile.ZipFile(path) as archive:
                 model = parsed(_entry(archive, CONFIG, LARGEST_CONFIG))
                 weights = _entry(archive, WEIGHTS, max(LARGEST_CONFIG, INFLATED * raw_size))
-        except (zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
-            if isinstance(error, UserError):
-                raise
+        except ZIP_ERRORS as error:
             raise UserError(f"{path} is not a whole .keras file: {str(error)[:200]}.", SAVE_AGAIN) from None
     try:
         opened = h5py.File(io.BytesIO(weights), "r")

@@ -88,7 +88,7 @@ def _torch_file(path: Path) -> dict[str, Tensor]:
             f"{path} holds more than weights, and loading it could run any code. It is not loaded.",
             "Save the weights alone: torch.save(network.state_dict(), path).",
         ) from None
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except Exception as error:  # a damaged pickle raises anything
         raise UserError(f"{path} is not a whole file of torch: {str(error)[:200]}.", "Save it again.") from None
     if isinstance(found, Mapping):
         for name in WRAPPERS:
