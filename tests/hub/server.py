@@ -54,6 +54,7 @@ class Hub:
     blobs: dict[str, bytes] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     fails: int | None = None  # every request is answered with this status
+    stores: bool = True  # False: uploads are refused
     url: str = ""
 
     def add(self, repo: str, files: dict[str, bytes], **options: Any) -> str:
@@ -203,6 +204,8 @@ class Handler(BaseHTTPRequestHandler):
         self._json({"transfer": "basic", "objects": objects})
 
     def upload(self, body: bytes, oid: str) -> None:
+        if not self.hub.stores:
+            raise Refused(403, "The store is full")
         if hashlib.sha256(body).hexdigest() != oid:
             raise Refused(400, "the content has another hash")
         self.hub.blobs[oid] = body

@@ -158,6 +158,16 @@ def test_a_hub_out_of_order(hub: Hub) -> None:
     )
 
 
+def test_an_upload_that_fails(hub: Hub, model: Model) -> None:
+    hub.stores = False
+    message = problem_of(lambda: model.push_to_hub("anna/book", licence="mit"))
+    assert message.startswith("The transfer of hub:anna/book failed: ")
+    assert message.endswith("403 Forbidden: The store is full. Try again.")
+    files = hub.repos["anna/book"].files("main")
+    assert files is not None
+    assert set(files[1]) == {".gitattributes"}  # nothing was committed
+
+
 def test_other_files_are_refused(hub: Hub) -> None:
     hub.add("anna/empty", {"README.md": b"# Nothing\n"})
     assert problem_of(lambda: unrolled.load("hub:anna/empty")) == (

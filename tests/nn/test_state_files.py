@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -169,6 +171,17 @@ def test_training_starts_from_weights_of_torch(files: Path) -> None:
     assert set(read_state(files / "run" / "init.safetensors")) == {
         f"layer.{name}" for name in nn.LSTM(64, 12).state_dict()
     }
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(files: Path) -> None:
+    settings = {"model.hidden_size": 12, "model.num_layers": 1, "train.batch_size": 8, "train.k1": 20}
+    given: dict[str, Any] = {"train": files / "book.txt", "set": {**settings, "train.max_steps": 4}, "quiet": True}
+    unrolled.train("generate", init=files / "lm.pt", init_names={"rnn": "layer"}, out=files / "whole", **given)
+    (files / "killed").mkdir()
+    for name in ("config.toml", "init.safetensors"):
+        shutil.copy(files / "whole" / name, files / "killed" / name)
+    unrolled.resume(files / "killed", quiet=True)
+    assert (files / "killed" / "last.safetensors").read_bytes() == (files / "whole" / "last.safetensors").read_bytes()
 
 
 def test_names_of_a_start(files: Path) -> None:

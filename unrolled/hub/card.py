@@ -13,6 +13,7 @@ from unrolled.config import Section, data_paths, write_toml
 from unrolled.errors import UserError
 from unrolled.hub.client import hub_client
 
+COUNTS = ("tokens",)  # stored beside scores, and not scores themselves
 OWN_DATA = "own"  # the hub's field for the name of a dataset, where the data is not one of the hub's
 
 
@@ -94,6 +95,7 @@ def _header(model: CardFacts, options: CardOptions, name: str) -> str:
             metric_value=value,
         )
         for metric, value in finite(model.scores).items()
+        if metric not in COUNTS
     ]
     data = client.ModelCardData(
         library_name="unrolled",

@@ -62,6 +62,9 @@ def hub_errors(where: str) -> Iterator[None]:
         ) from None
     except errors.HfHubHTTPError as error:
         raise _refused(where, error) from None
+    except RuntimeError as error:  # an upload that failed
+        reason = error.__cause__ or error
+        raise UserError(f"The transfer of {where} failed: {_line(reason)}.", "Try again.") from None
     except _broken() as error:
         raise NoAnswer(
             f"No answer from the hub about {where}: {_line(error)}.",
