@@ -1,7 +1,7 @@
 """A small hub on 127.0.0.1 with the routes that huggingface_hub calls: repositories, commits, LFS, files.
 
 It follows the public API: /api/repos/create, /api/validate-yaml, preupload, LFS batch and upload, commit (NDJSON),
-branches, repository info with file sizes, and resolve with ETag, X-Repo-Commit and X-Linked-Size.
+branches, repository info with file sizes, and resolve with ETag, X-Repo-Commit and, for large files, a redirect.
 """
 
 from __future__ import annotations
@@ -249,9 +249,25 @@ class Handler(BaseHTTPRequestHandler):
         if file not in files[1]:
             raise Refused(404, "Entry not found", "EntryNotFound")
         content = files[1][file]
-        etag = _oid(content, file.endswith(".safetensors"))
-        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": files[0], "X-Linked-Size": str(len(content))}
-        self._send(200, content, headers)
+        if not file.endswith(".safetensors"):
+            self._send(200, content, {"ETag": f'"{_oid(content, False)}"', "X-Repo-Commit": files[0]})
+            return
+        oid = _oid(content, True)  # large files come from a store of their own
+        self.hub.blobs[oid] = content
+        headers = {
+            "Location": f"{self.hub.url}/blobs/{oid}".replace("127.0.0.1", "localhost"),  # another host
+            "X-Linked-ETag": f'"{oid}"',
+            "X-Linked-Size": str(len(content)),
+            "X-Repo-Commit": files[0],
+        }
+        self._send(302, b"", headers)
+
+    def blob(self, body: bytes, oid: str) -> None:
+        if self.token is not None:
+            raise Refused(400, "the token of the hub is not for the store")
+        if oid not in self.hub.blobs:
+            raise Refused(404, "no such blob")
+        self._send(200, self.hub.blobs[oid])
 
 
 def _oid(content: bytes, lfs: bool) -> str:
@@ -276,6 +292,7 @@ ROUTES: list[tuple[tuple[str, ...], str, Any]] = [
     (("GET",), rf"/api/models/{REPO}/revision/(?P<revision>.+)", Handler.info),
     (("POST",), rf"/{REPO}\.git/info/lfs/objects/batch", Handler.lfs_batch),
     (("PUT",), r"/blobs/(?P<oid>\w+)", Handler.upload),
+    (("GET",), r"/blobs/(?P<oid>\w+)", Handler.blob),
     (("HEAD", "GET"), rf"/{REPO}/resolve/(?P<revision>[^/]+)/(?P<file>.+)", Handler.resolve),
 ]
 

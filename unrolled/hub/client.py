@@ -63,8 +63,7 @@ def hub_errors(where: str) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         raise _refused(where, error) from None
     except RuntimeError as error:  # an upload that failed
-        reason = error.__cause__ or error
-        raise UserError(f"The transfer of {where} failed: {_line(reason)}.", "Try again.") from None
+        raise UserError(f"The transfer of {where} failed: {_line(error)}.", "Try again.") from None
     except _broken() as error:
         raise NoAnswer(
             f"No answer from the hub about {where}: {_line(error)}.",
@@ -94,6 +93,6 @@ def _refused(where: str, error: Any) -> UserError:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of an error's message, without a full stop."""
-    text = str(error).strip() or type(error).__name__
+    """The first line of the message of an error, or of its cause, without a full stop."""
+    text = str(error.__cause__ or error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip(".")[:300]

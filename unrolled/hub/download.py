@@ -74,7 +74,7 @@ def _cached(address: Address, error: NoAnswer) -> Path:
         raise NoAnswer(f"{error.problem} It was not downloaded before.", error.fix) from None
     names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.safetensors"))]
     path = folder / choose(names, address)
-    if not client.constants.is_offline_mode():
+    if not client.constants.HF_HUB_OFFLINE:
         note(f"{error.problem} The copy of {address} that was downloaded before is used.")
     return _checked(address, path)
 
