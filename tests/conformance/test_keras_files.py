@@ -185,7 +185,7 @@ BY_HAND = "Build the network by hand, and load its layers one by one."
         ),
         (
             lambda layers: layers.TimeDistributed(layers.Embedding(4, 3)),
-            "layer 'time_distributed' repeats a Embedding at every step. Only a Dense can be inside TimeDistributed.",
+            "layer 'time_distributed' repeats Embedding at every step. Only a Dense can be inside TimeDistributed.",
         ),
     ],
 )

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+import numpy as np
 import pytest
 
 import unrolled
 from tests.cli.test_generate import call
-from unrolled import UserError
+from unrolled import UserError, api
 from unrolled.hub import CardFacts, CardOptions, make_card
+from unrolled.jobs import TrainingJob
 from unrolled.model import Model
+from unrolled.tasks.contract import Description
 
 STORED = sorted((Path(__file__).parent.parent / "compat" / "2026-11").glob("*.safetensors"))
 PIPELINES = {
@@ -85,6 +88,26 @@ def test_a_card_says_what_a_run_knows(model: Model, book: Path) -> None:
     config = tomllib.loads(card.text.split("```toml\n")[1].split("```")[0])
     assert config["data"]["train"] == "book.txt"
     assert config["model"]["hidden_size"] == 12
+
+
+def test_models_of_frames(tmp_path: Path) -> None:
+    frames = np.random.default_rng(0).standard_normal((8, 3, 2)).astype(np.float32)
+    np.savez(tmp_path / "classify.npz", frames=frames, labels=np.array(["a", "b"] * 4))
+    np.savez(tmp_path / "tag.npz", frames=frames.reshape(24, 2), labels=np.array(["a", "b"] * 12), lengths=[3] * 8)
+    for task in ("classify", "tag"):
+        job = TrainingJob(api.configure(task, [], {"data.train": str(tmp_path / f"{task}.npz")}))
+        card = read(job.model.card())
+        assert card.data.pipeline_tag is None
+        assert "frames of shape (2,)" in card.text.replace("frame of", "frames of")
+        assert "unrolled run model.safetensors frames.npz\n" in card.text
+
+
+def test_a_task_of_ones_own(model: Model) -> None:
+    facts = CardFacts("mine", Description().usage(model), 1, model.config, {"accuracy": 0.5}, {}, {})
+    card = read(make_card(facts, CardOptions()))
+    assert card.data.pipeline_tag is None
+    assert card.data.eval_results[0].task_type == "mine"
+    assert "which is not one of unrolled's own." in card.text
 
 
 def test_the_hash_is_that_of_the_data(run: Path, book: Path, tmp_path: Path, model: Model) -> None:

@@ -70,7 +70,7 @@ def make_card(model: CardFacts, options: CardOptions) -> str:
         f"---\n{_header(model, options, name)}\n---",
         f"# {name.rpartition('/')[2]}",
         f"{model.usage.does} It has {model.parameters:,} parameters and was trained with "
-        f"unrolled's task `{model.task}`.",
+        f"unrolled, task `{model.task}`.",
         _data(model, options),
         _scores(model),
         _limits(model),

@@ -191,7 +191,7 @@ def _wrapped(layer: KerasLayer) -> nn.Module:
     """The layer in a TimeDistributed, which acts on every step: a Dense does so by itself."""
     inner = layer.inner("layer", "layer")
     if inner.kind != "Dense":
-        raise layer.refused(f"repeats a {inner.kind} at every step", "Only a Dense can be inside TimeDistributed.")
+        raise layer.refused(f"repeats {inner.kind} at every step", "Only a Dense can be inside TimeDistributed.")
     return _dense(inner)
 
 
