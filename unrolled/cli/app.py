@@ -23,6 +23,7 @@ from unrolled.cli.lm import lm
 from unrolled.cli.options import with_options
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
+from unrolled.cli.share import card, push
 from unrolled.cli.train import train
 from unrolled.cli.verb import Verb
 from unrolled.cli.words import words
@@ -51,6 +52,8 @@ TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
     "check": (check, "train"),
     "info": (info, None),
     "export": (export, None),
+    "card": (card, None),
+    "push": (push, None),
 }
 PLAIN_COMMANDS = (words, decode, reproduce, doctor)
 
