@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.kernels.ctc import reference
 from unrolled.kernels.ctc.reference import CTCJob
 from unrolled.kernels.native_buffers import Allocate, empty, set_addresses
 from unrolled.kernels.native_operator import Kernel, NativeOperator
@@ -57,6 +58,8 @@ ctc = NativeOperator(
         backward=_backward,
         fake=_fake,
         fake_gradient=lambda inputs, name: inputs.log_probs.new_empty(inputs.log_probs.shape),
+        reference=lambda inputs: (reference.losses(inputs).float(),),
+        check=reference.check_values,
     )
 )
 

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from unrolled.kernels.ctc import reference
 from unrolled.kernels.ctc.cuda import plan
 from unrolled.kernels.ctc.cuda.arguments import CTCArguments
 from unrolled.kernels.ctc.cuda.plan import MAX_LABELS, pairs_of
+from unrolled.kernels.ctc.reference import CTCJob
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.native_buffers import Allocate
 from unrolled.kernels.native_operator import Kernel, NativeOperator
@@ -141,6 +143,15 @@ def _fake_gradient(job: CTCBatch, name: str) -> Tensor:
     return job.log_probs.new_empty(job.log_probs.shape)
 
 
+def _reference(job: CTCBatch) -> tuple[Tensor]:
+    """The losses in plain torch, which reads the targets back."""
+    targets, offsets = job.targets.cpu(), job.offsets
+    if offsets is None:
+        offsets = torch.arange(len(targets)) * targets.shape[1]
+    lengths = job.input_lengths.cpu(), job.target_lengths.cpu()
+    return (reference.losses(CTCJob(job.log_probs, targets.reshape(-1), offsets.cpu(), *lengths, job.blank)).float(),)
+
+
 ctc: NativeOperator[Any, Any] = NativeOperator(
     Kernel(
         "cuda_ctc",
@@ -153,6 +164,7 @@ ctc: NativeOperator[Any, Any] = NativeOperator(
         fake=_fake,
         fake_gradient=_fake_gradient,
         reads=("losses",),
+        reference=_reference,
     )
 )
 
