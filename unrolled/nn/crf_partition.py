@@ -167,7 +167,7 @@ def _backward_in_logs(inputs: ChainInputs, d_total: Tensor) -> dict[str, Tensor]
 def _fake(inputs: ChainInputs, save: bool) -> ChainResults:
     like = inputs.emissions
     size = _sections(inputs).size if save else 0
-    return ChainResults(*(like.new_empty(shape, dtype=torch.float64) for shape in (len(like), size)))
+    return ChainResults(*(like.new_empty(shape, dtype=torch.float64) for shape in (like.shape[0], size)))
 
 
 chain = NativeOperator(

@@ -44,7 +44,7 @@ def _backward(inputs: CTCJob, kept: CTCResults, d: CTCResults, needed: Sequence[
 
 def _fake(inputs: CTCJob, save: bool) -> CTCResults:
     like = inputs.log_probs
-    return CTCResults(like.new_empty(len(like)), like.new_empty(like.shape if save else 0))
+    return CTCResults(like.new_empty(like.shape[0]), like.new_empty(like.shape if save else 0))
 
 
 ctc = NativeOperator(

@@ -90,13 +90,13 @@ class LinearResults(NamedTuple):
 
 def _row_size(inputs: LinearInputs) -> int:
     """The width of aligned rows of scores."""
-    return -(-len(inputs.weight) // ALIGNED) * ALIGNED
+    return -(-inputs.weight.shape[0] // ALIGNED) * ALIGNED
 
 
 def _saved_size(inputs: LinearInputs) -> int:
     """The number of float32 numbers that hold the scores, and those of the bias."""
-    scores: int = len(inputs.x) * _row_size(inputs) * inputs.dtype.itemsize // torch.float32.itemsize
-    return scores + len(inputs.weight)
+    scores: int = inputs.x.shape[0] * _row_size(inputs) * inputs.dtype.itemsize // torch.float32.itemsize
+    return scores + inputs.weight.shape[0]  # len() of a tensor would fix its size in a compiled graph
 
 
 def _saved_parts(inputs: LinearInputs, saved: Tensor) -> tuple[Tensor, Tensor]:

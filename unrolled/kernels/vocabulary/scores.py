@@ -59,7 +59,7 @@ def linear_cross_entropy(
     >>> torch.allclose(loss, 2 * torch.tensor(4.0).log())
     True
     """
-    if _native(x) and _native(weight) and len(x):
+    if _native(x) and _native(weight) and x.shape[0]:
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.linear_cross_entropy(x, weight, bias, targets, smoothing)

@@ -136,7 +136,8 @@ def _backward(job: CTCBatch, kept: CTCLosses, d: CTCLosses, needed: Sequence[boo
 
 def _fake(job: CTCBatch, save: bool) -> CTCLosses:
     like = job.log_probs
-    return CTCLosses(like.new_empty(len(like)), like.new_empty(sum(_kept_sizes(job)) if save else 0, dtype=torch.int64))
+    saved = like.new_empty(sum(_kept_sizes(job)) if save else 0, dtype=torch.int64)
+    return CTCLosses(like.new_empty(like.shape[0]), saved)  # len() of a tensor would fix its size in a compiled graph
 
 
 def _fake_gradient(job: CTCBatch, name: str) -> Tensor:
