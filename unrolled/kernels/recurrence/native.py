@@ -102,11 +102,11 @@ _LONG, _WIDE, _STEPS = 20, 128, 5
 def _outdone_in_export(job: ScanJob) -> str | None:
     """The reason why an exported program should hold torch's own operators, or None.
 
-    They need no import of this package, but fix the number of steps. In ONNX our operator becomes one node.
+    They need no import of this package, but fix the number of steps, and have no lengths.
     """
     from torch.fx.experimental.symbolic_shapes import has_static_value
 
-    if not has_static_value(job.x.shape[1]) or torch.onnx.is_in_onnx_export():
+    if not has_static_value(job.x.shape[1]) or job.lengths is not None:
         return None
     return "an exported program uses torch's own operators"
 
