@@ -1,4 +1,4 @@
-"""torch.compile traces our layers, though torch's compiler refuses torch.nn's recurrent classes and their subclasses."""
+"""torch.compile traces our layers; its compiler refuses torch.nn's recurrent classes and their subclasses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _switch(builder: ModuleType, kind: type) -> None:
     def wrap_module(self: Any, value: Any) -> Any:
         if not isinstance(value, kind):
             return original(self, value)
-        with config.patch(allow_rnn=True):  # type: ignore[attr-defined]  # installed by torch at run time
+        with config.patch(allow_rnn=True):
             return original(self, value)
 
     variables.wrap_module = wrap_module

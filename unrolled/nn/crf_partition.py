@@ -89,7 +89,7 @@ def _forward(inputs: ChainInputs, allocate: Allocate | None) -> ChainResults:
     """The forward algorithm on numbers scaled to sum to 1 at every step."""
     inputs = ChainInputs(*(part.detach() for part in inputs))
     emissions, sections = inputs.emissions, _sections(inputs)
-    batch, steps, tags = emissions.shape
+    batch, steps, _ = emissions.shape
     saved = emissions.new_zeros(sections.size, dtype=torch.float64)
     if _spread_too_far(inputs):
         return ChainResults(_in_logs(inputs)[0], saved if allocate else saved[:0])
@@ -158,10 +158,10 @@ def _backward(inputs: ChainInputs, kept: ChainResults, d: ChainResults, needed: 
 
 def _backward_in_logs(inputs: ChainInputs, d_total: Tensor) -> dict[str, Tensor]:
     with torch.enable_grad():
-        free = [part.detach().requires_grad_() for part in inputs[:-1]]
-        (total,) = _in_logs(ChainInputs(*free, inputs.lengths))
-        found = torch.autograd.grad(total, free, d_total)
-    return {name: gradient.contiguous() for name, gradient in zip(inputs._fields, found, strict=False)}
+        free = {name: getattr(inputs, name).detach().requires_grad_() for name in inputs._fields[:-1]}
+        (total,) = _in_logs(inputs._replace(**free))
+        found = torch.autograd.grad(total, list(free.values()), d_total)
+    return {name: gradient.contiguous() for name, gradient in zip(free, found, strict=True)}
 
 
 def _fake(inputs: ChainInputs, save: bool) -> ChainResults:

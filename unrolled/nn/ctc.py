@@ -218,9 +218,7 @@ def _unread(
     if targets.dim() == 2 and len(targets) != batch:
         raise UserError(f"targets of shape {tuple(targets.shape)} do not go with a batch of {batch}.")
     wide = targets.shape[-1]
-    lengths = (
-        torch.full((batch,), wide) if target_lengths is None else _shaped(target_lengths, batch, "target_lengths")
-    )
+    lengths = torch.full((batch,), wide) if target_lengths is None else _shaped(target_lengths, batch, "target_lengths")
     offsets = torch.arange(batch) * wide if targets.dim() == 2 else lengths.cumsum(0) - lengths
     return targets.to("cpu", torch.int64).reshape(-1), offsets, inputs, lengths
 

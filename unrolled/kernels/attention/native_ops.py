@@ -291,7 +291,8 @@ def _fake_gradient(inputs: DecoderInputs, name: str) -> Tensor:
 
 def _check(inputs: DecoderInputs) -> None:
     if inputs.lengths is not None:
-        check_lengths(inputs.lengths, *inputs.gates_x.shape[:2], inputs.gates_x.device)
+        batch, steps, _ = inputs.gates_x.shape
+        check_lengths(inputs.lengths, batch, steps, inputs.gates_x.device)
 
 
 attention = NativeOperator(

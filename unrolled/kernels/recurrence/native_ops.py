@@ -270,7 +270,7 @@ def _fake_sequences(x: Tensor, width: int) -> Tensor:
 
 def _check(inputs: RecurrenceInputs) -> None:
     if inputs.lengths is not None:
-        check_lengths(inputs.lengths, *inputs.x.shape[:2], inputs.x.device)
+        check_lengths(inputs.lengths, inputs.x.shape[0], inputs.x.shape[1], inputs.x.device)
 
 
 recurrence = NativeOperator(

@@ -5,6 +5,7 @@ The node takes any batch and any number of steps. Its numbers are computed where
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import torch
@@ -19,23 +20,31 @@ NAME = "onnx"
 # the order of the gates of a node, as places in ours
 _ORDER = {"RNN": [0], "LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2]}  # LSTM: i o f g; GRU: z r n
 _PEEPHOLES = [0, 2, 1]  # i o f
-# activations of ONNX: name, alpha and beta
-_ACTIVATIONS: dict[str, tuple[str, float, float]] = {
-    "elu": ("Elu", 1.0, 0.0),
-    "hardsigmoid": ("HardSigmoid", 1 / 6, 0.5),
-    "identity": ("Affine", 1.0, 0.0),
-    "leaky_relu": ("LeakyRelu", 0.01, 0.0),
-    "relu": ("Relu", 0.0, 0.0),
-    "sigmoid": ("Sigmoid", 0.0, 0.0),
-    "softplus": ("Softplus", 0.0, 0.0),
-    "softsign": ("Softsign", 0.0, 0.0),
-    "tanh": ("Tanh", 0.0, 0.0),
+# activations of ONNX: name, and the alpha and beta of those that have them
+_ACTIVATIONS: dict[str, tuple[str, list[float], list[float]]] = {
+    "elu": ("Elu", [1.0], []),
+    "hardsigmoid": ("HardSigmoid", [1 / 6], [0.5]),
+    "identity": ("Affine", [1.0], [0.0]),
+    "leaky_relu": ("LeakyRelu", [0.01], []),
+    "relu": ("Relu", [], []),
+    "sigmoid": ("Sigmoid", [], []),
+    "softplus": ("Softplus", [], []),
+    "softsign": ("Softsign", [], []),
+    "tanh": ("Tanh", [], []),
 }
 
 
 def wanted(backend: str) -> bool:
     """True while torch.onnx.export(dynamo=True) records, unless the loop of `reference` was asked for."""
-    return torch.compiler._is_exporting_flag and torch.onnx.is_in_onnx_export() and backend != "reference"
+    return torch.compiler._is_exporting_flag and _in_onnx_export() and backend != "reference"
+
+
+def _in_onnx_export() -> bool:
+    return torch.onnx.is_in_onnx_export()
+
+
+# torch's compiler, which strict exports use, takes torch's function for False; this one it calls
+_in_onnx_export.__dict__["_dynamo_marked_constant"] = True
 
 
 def refuses(job: ScanJob) -> str | None:
@@ -124,7 +133,10 @@ def _attributes(job: ScanJob, hidden: int) -> dict[str, Any]:
     found: dict[str, Any] = {"hidden_size": hidden, "direction": "reverse" if job.reverse else "forward"}
     usual = {"RNN": ("Tanh",), "LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
     if names != usual[_node_type(job.cell)]:
-        found |= {"activations": list(names), "activation_alpha": list(alphas), "activation_beta": list(betas)}
+        found["activations"] = list(names)
+        for name, given in (("activation_alpha", alphas), ("activation_beta", betas)):
+            if any(given):
+                found[name] = list(chain.from_iterable(given))
     if isinstance(job.cell, GRUCell):
         found["linear_before_reset"] = int(job.cell.reset_after)
     return found

@@ -126,9 +126,7 @@ def _forward(inputs: LinearInputs, allocate: Allocate | None) -> LinearResults:
     return LinearResults(losses.sum(), empty(0) if allocate is None else saved)
 
 
-def _backward(
-    inputs: LinearInputs, kept: LinearResults, d: LinearResults, needed: Sequence[bool]
-) -> dict[str, Tensor]:
+def _backward(inputs: LinearInputs, kept: LinearResults, d: LinearResults, needed: Sequence[bool]) -> dict[str, Tensor]:
     d_scores, of_bias = _saved_parts(inputs, kept.saved)
     share, found, kind = float(d.loss), {}, inputs.dtype
     with torch.autocast("cpu", enabled=False):
