@@ -75,12 +75,21 @@ class NativeOperator(Generic[I, R]):
 
     def __call__(self, inputs: I, *, show_saved: bool = False) -> R:
         """The results; with `show_saved`, `saved` among them."""
+        if transformed() and not torch.compiler.is_compiling():
+            return self._transformed(inputs)
         save = show_saved or self.needs_graph(inputs)
         if torch.compiler.is_compiling() or type(inputs[0]) not in (Tensor, torch.nn.Parameter):
             return self.kernel.results(*self.forward(*inputs, save))
         if save:
             return self.kernel.results(*_Eager.apply(self, show_saved, *inputs))  # type: ignore[no-untyped-call]
         return self.kernel.forward(inputs, None)
+
+    def _transformed(self, inputs: I) -> R:
+        """The results inside a torch.func transform, by `reference`."""
+        found = None if self.kernel.reference is None else self.kernel.reference(inputs)
+        if found is None:
+            raise UserError(f"{self.kernel.title} has no torch.func transforms.", "Use backend='reference'.")
+        return self.kernel.results(*found, inputs[0].new_empty(0))
 
     def needs_graph(self, inputs: I) -> bool:
         """True if an input needs a gradient."""
@@ -163,6 +172,12 @@ class NativeOperator(Generic[I, R]):
         if reference is None:
             return None
         return gradients_by(lambda *given: reference(self._inputs((*given, *others))), inputs, d_results, needed)
+
+
+def transformed() -> bool:
+    """True inside a torch.func transform or forward-mode differentiation."""
+    functorch = torch._C._functorch.peek_interpreter_stack() is not None
+    return functorch or torch.autograd.forward_ad._current_level >= 0
 
 
 def gradients_by(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from unrolled.cells import BuiltIn, LSTMCell, ScanTrace, State
 from unrolled.kernels import native_core as core
+from unrolled.kernels.native_operator import transformed
 from unrolled.kernels.recurrence import native_ops as ops
 from unrolled.kernels.recurrence import torch_engine
 from unrolled.kernels.recurrence.native_cells import kind_of, refuses_cell
@@ -57,12 +58,6 @@ def refuses(job: ScanJob) -> str | None:
     if any(isinstance(mask, Tensor) and mask.requires_grad for mask in masks):
         return "it has no gradient for masks"
     return None
-
-
-def transformed() -> bool:
-    """True inside a torch.func transform or forward-mode differentiation."""
-    functorch = torch._C._functorch.peek_interpreter_stack() is not None
-    return functorch or torch.autograd.forward_ad._current_level >= 0
 
 
 def outdone(job: ScanJob) -> str | None:
