@@ -237,7 +237,7 @@ def calmed(x: Tensor) -> Tensor:
     tensor([ 0.5000, -3.0000,  7.6052])
     """
     size = x.abs()
-    reads = x.device.type == "cpu" and not torch.compiler.is_exporting()  # a GPU would wait for the answer
+    reads = x.device.type == "cpu" and not torch.compiler._is_exporting_flag  # a GPU would wait for the answer
     if reads and not bool((size > CALM).any()):  # as most rows are
         return x
     return torch.where(size <= CALM, x, x.sign() * (CALM + (size - CALM).clamp(min=0).log1p()))

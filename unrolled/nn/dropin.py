@@ -25,6 +25,7 @@ from unrolled.nn.checks import (
     check_resets,
     check_steps,
 )
+from unrolled.nn.compiling import let_compiler_trace
 from unrolled.nn.handover import Scriptable, handed_over, unusual
 from unrolled.nn.init import fill_default, initialize
 from unrolled.nn.stack import (
@@ -400,3 +401,6 @@ def _pack_like(packed: PackedSequence, output: Tensor, lengths: Tensor | None) -
         lengths = lengths.index_select(0, packed.sorted_indices.cpu())
     data = pack_padded_sequence(output, lengths, batch_first=True).data
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+
+
+let_compiler_trace(DropIn)

@@ -12,7 +12,7 @@ from unrolled.cells import AnyCell, ScanTrace, State
 from unrolled.errors import UserError
 from unrolled.kernels.engine_choice import NO_COMPILER, NOT_BUILT, Choice, choose_of, known_engine
 from unrolled.kernels.lengths import real_steps
-from unrolled.kernels.recurrence import reference, torch_engine
+from unrolled.kernels.recurrence import onnx_node, reference, torch_engine
 from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.scan_job import Keep, ScanJob
 
@@ -37,6 +37,9 @@ def check_engine(backend: str) -> str:
 
 def choose(job: ScanJob, backend: str = "auto", *, traced: bool = False) -> Choice:
     """The engine that will run the job; raises if the named engine cannot. A traced run needs one with gates."""
+    if not traced and onnx_node.wanted(backend):
+        onnx_node.check(job)
+        return Choice(onnx_node.NAME, "an ONNX export records nodes")
     return choose_of(ENGINES, job, backend, traced=traced)
 
 
@@ -90,7 +93,12 @@ def scan_traced(
 
 def run_job(job: ScanJob, backend: str = "auto") -> tuple[Tensor, State]:
     """Outputs and final state of a job, on the chosen engine."""
-    output, state = ENGINES[choose(job, backend).engine].run(job)
+    return _run(choose(job, backend).engine, job)
+
+
+def _run(engine: str, job: ScanJob) -> tuple[Tensor, State]:
+    module = onnx_node if engine == onnx_node.NAME else ENGINES[engine]
+    output, state = module.run(job)
     return output, state
 
 
@@ -99,7 +107,7 @@ def run_jobs(jobs: Sequence[ScanJob], backend: str = "auto") -> list[tuple[Tenso
     engines = [choose(job, backend).engine for job in jobs]
     if len(jobs) > 1 and set(engines) == {"cuda"} and not torch.compiler.is_compiling():
         return cuda.run_together(jobs)
-    return [ENGINES[engine].run(job) for engine, job in zip(engines, jobs, strict=True)]
+    return [_run(engine, job) for engine, job in zip(engines, jobs, strict=True)]
 
 
 def run_job_traced(job: ScanJob, backend: str = "auto") -> tuple[Tensor, State, ScanTrace]:
