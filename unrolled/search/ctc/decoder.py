@@ -67,8 +67,7 @@ class Decoder:
         check_options("Decoder", {name: value for name, value in options.items() if name not in OPTIONS}, OPTIONS)
         self.labels = list(labels)
         self.options = SearchOptions(**options)
-        shares_ends = isinstance(lexicon, Lexicon) and lexicon.share_ends
-        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm, shares_ends=shares_ends)
+        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm)
         self.doubles = blank == NO_BLANK and NO_BLANK not in self.labels
         self.blank = self._blank(blank)
         self.separator = None if separator is None else self._column("separator", separator)

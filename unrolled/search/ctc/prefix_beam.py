@@ -155,15 +155,11 @@ def merged(a: float, b: float, add: bool) -> float:
     return most + math.log1p(math.exp(least - most))
 
 
-def choose_backend(
-    backend: str, scorers: Sequence[Scorer] = (), lm: object = None, *, shares_ends: bool = False
-) -> str:
-    """The engine of a search: scorers and models written in Python, and shared word ends, need the Python search."""
+def choose_backend(backend: str, scorers: Sequence[Scorer] = (), lm: object = None) -> str:
+    """The engine of a search: scorers and language models written in Python need the Python search."""
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
     python = "Scorers run" if scorers else "This language model runs" if not isinstance(lm, NGram | None) else None
-    if python is None and shares_ends:
-        python = "A lexicon that shares word ends runs"
     if python is not None and backend == "native":
         raise UserError(f"{python} in the Python search alone.", "Use backend='auto' or 'reference'.")
     if python is not None:

@@ -143,25 +143,24 @@ class Lexicon:
         return found
 
     def native(self, lm: NGram | None) -> Any:
-        """The C++ tree with the language model's word scores (native/search/dictionary_search.h); the last is kept."""
-        if self.share_ends:
-            raise UserError("A lexicon that shares word ends is for the Python search.", "Use backend='reference'.")
+        """The C++ graph with the language model's word scores (native/search/dictionary_search.h); the last is kept."""
         if self._native is None or self._native[0] is not lm:
             from unrolled.kernels import _native
 
             model = None if lm is None else _native.ngram_word_model(lm.native)
-            self._native = (lm, _native.make_dictionary(self._native_tree, model, self.words))
+            self._native = (lm, _native.make_dictionary(self._native_graph, model, self.words))
         return self._native[1]
 
     @functools.cached_property
-    def _native_tree(self) -> Any:
+    def _native_graph(self) -> Any:
         from unrolled.kernels import _native
 
         lengths = torch.tensor([len(ids) for _, ids in self._spellings])
         starts = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
         flat = torch.tensor([label for _, ids in self._spellings for label in ids], dtype=torch.int32)
         words = torch.tensor([word for word, _ in self._spellings], dtype=torch.int32)
-        return _native.make_lexicon(flat.data_ptr(), starts.data_ptr(), words.data_ptr(), len(words))
+        places = (flat.data_ptr(), starts.data_ptr(), words.data_ptr())
+        return _native.make_lexicon(*places, len(words), self.share_ends)
 
 
 def _pairs(words: Iterable[str] | Mapping[str, Sequence[Spelling]]) -> Iterator[tuple[str, Spelling]]:
