@@ -37,6 +37,9 @@ class WordOptions:
     skip_unspellable: Annotated[
         bool, typer.Option("--skip-unspellable", help="Leave out words with letters that are not labels.")
     ] = False
+    share_ends: Annotated[
+        bool, typer.Option("--share-ends", help="Words share their ends in memory, too. The results are the same.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,7 @@ def _check_words(words: WordOptions, search: BeamOptions, tune: bool) -> None:
         unknown_penalty=words.unknown_penalty,
         per_node=search.per_node,
         skip_unspellable=words.skip_unspellable or None,
+        share_ends=words.share_ends or None,
         tune=tune or None,
     )
 
