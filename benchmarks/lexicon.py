@@ -87,7 +87,8 @@ def on_frames(words: Sequence[str], letters: Sequence[str]) -> dict[str, dict[st
         assert n_best[0] == n_best[1]
         runs = {name: partial(one.decode_batch, frames.posteriors) for name, one in decoders.items()}
         for name, seconds in interleaved(runs, seconds=6, least=5, clock=time.process_time).items():
-            assert (lexicon := decoders[name].lexicon) is not None
+            lexicon = decoders[name].lexicon
+            assert lexicon is not None
             rows[name]["native_megabytes"] = round(lexicon.native(frames.lm).bytes() / 2**20, 3)
             rows[name][f"{column}_microseconds"] = round(seconds / count * 1e6, 1)
     return rows
