@@ -124,7 +124,7 @@ def decode(
     One line per utterance: its name and its text; with --n-best, the score comes between them.
     """
     from unrolled.search.ctc import files
-    from unrolled.search.ctc.options import check_n_best
+    from unrolled.search.limits import check_n_best
 
     _check_words(words, search, truth.tune)
     check_n_best(n_best, search.beam)

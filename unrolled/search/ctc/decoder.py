@@ -20,10 +20,10 @@ from unrolled.search.ctc.decoded import Decoded, Word
 from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordPath
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.label_text import are_symbols, label_text, words_between
-from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.posteriors import as_log_probs
-from unrolled.search.ctc.prefix_beam import check_blank, check_limits, choose_backend, margin_for, prefix_search
+from unrolled.search.ctc.prefix_beam import check_blank, choose_backend, prefix_search
 from unrolled.search.lexicon import Lexicon, WordModel
+from unrolled.search.limits import SearchOptions, check_beam, margin_for
 from unrolled.search.ngram import NGram
 from unrolled.search.scorers.scorer import Scorer
 
@@ -150,7 +150,7 @@ class Decoder:
             self._frames(row, kind, "posteriors" if len(rows) == 1 else f"posteriors[{i}]")
             for i, row in enumerate(rows)
         ]
-        check_limits(self.options.beam, n_best, self.options.margin)
+        check_beam(self.options.margin, beam=self.options.beam, n_best=n_best)
         chosen = self.lexicon if lexicon is None else self._checked_lexicon(lexicon)
         if chosen is None:
             with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # the search itself runs without the GIL

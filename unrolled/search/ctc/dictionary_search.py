@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from unrolled.search.ctc.label_scores import LabelScores
-from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.prefix_beam import merged
 from unrolled.search.lexicon import UNKNOWN_WORD, Lexicon, LookAhead, SpellingPlace, WordModel
+from unrolled.search.limits import SearchOptions
 
 NEVER = -math.inf
 UNKNOWN = -2  # the number of a word that is not in the lexicon
