@@ -13,13 +13,13 @@ from unrolled.cells import Trace
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.recurrent_settings import (
-    TRANSFORMER,
     RecurrentSettings,
     State,
     recurrent_layer,
     state_from_torch,
     state_to_torch,
 )
+from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder, TransformerState
@@ -39,18 +39,10 @@ class EncoderLayerSettings(RecurrentSettings):
     bidirectional: bool = Field(
         True, description="Read in both directions; false: a step depends on the past alone, a Transformer is causal."
     )
-    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
-    feedforward: int = Field(
-        512, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
-    )
-    positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
-    )
-    norm_first: bool = Field(
-        True,
-        json_schema_extra=TRANSFORMER,
-        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
-    )
+    heads: Heads = 4
+    feedforward: Feedforward = 512
+    positions: PositionEncoding = "sinusoidal"
+    norm_first: NormFirst = True
 
     @property
     def width(self) -> int:

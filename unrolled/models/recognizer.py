@@ -17,12 +17,12 @@ from unrolled.kernels.lengths import real_steps
 from unrolled.models.inputs import FrameInput, ScaledInput
 from unrolled.models.plane_encoder import PlaneEncoder
 from unrolled.models.recurrent_settings import (
-    TRANSFORMER,
     Change,
     RecurrentSettings,
     recurrent_layer,
     unchanged,
 )
+from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
@@ -73,18 +73,10 @@ class RecognizerSettings(RecurrentSettings):
         json_schema_extra=only(kind="mdlstm"),
         description="mdlstm: sweeps from the corners (Graves & Schmidhuber 2009) or the sides (Stollenga et al. 2015).",
     )
-    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
-    feedforward: int = Field(
-        768, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
-    )
-    positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
-    )
-    norm_first: bool = Field(
-        True,
-        json_schema_extra=TRANSFORMER,
-        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
-    )
+    heads: Heads = 4
+    feedforward: Feedforward = 768
+    positions: PositionEncoding = "sinusoidal"
+    norm_first: NormFirst = True
 
 
 def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
