@@ -10,7 +10,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.recurrent_settings import (
     RecurrentSettings,
@@ -19,7 +18,7 @@ from unrolled.models.recurrent_settings import (
     state_from_torch,
     state_to_torch,
 )
-from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding
+from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding, check_heads
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder, TransformerState
@@ -61,12 +60,7 @@ class TransformerLayers(nn.Module):
     def __init__(self, settings: EncoderLayerSettings, input_size: int, *, longest: int = LONGEST) -> None:
         super().__init__()
         width, heads = settings.hidden_size, settings.heads
-        if width % heads:
-            fitting = [number for number in (width // heads * heads, -(-width // heads) * heads) if number]
-            raise UserError(
-                f"model.hidden_size={width} is not divisible by model.heads={heads}.",
-                f"Use model.hidden_size={' or '.join(map(str, fitting))}.",
-            )
+        check_heads(width, heads)
         self.project = nn.Linear(input_size, width)
         self.positions = Positions(settings.positions, width, longest)
         self.dropout = nn.Dropout(settings.dropout)

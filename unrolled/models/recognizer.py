@@ -22,7 +22,7 @@ from unrolled.models.recurrent_settings import (
     recurrent_layer,
     unchanged,
 )
-from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding
+from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding, check_heads
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
@@ -175,11 +175,7 @@ class Recognizer(nn.Module):
             self.plane = plane_encoder(settings, kind)
             self.scores = nn.Linear(self.plane.output_size, labels)
         elif settings.kind == "transformer":
-            if settings.hidden_size % settings.heads:
-                raise UserError(
-                    f"model.hidden_size={settings.hidden_size} is not divisible by model.heads={settings.heads}.",
-                    f"Use {settings.hidden_size // settings.heads * settings.heads or settings.heads}.",
-                )
+            check_heads(settings.hidden_size, settings.heads)
             self.project = nn.Linear(width, settings.hidden_size)
             self.positions = Positions(settings.positions, settings.hidden_size, max_length=8192)
             parts = (settings.heads, settings.num_layers, settings.feedforward, settings.dropout, settings.norm_first)

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from unrolled.errors import UserError
 from unrolled.models.recurrent_settings import TRANSFORMER
 
 Blocks = Annotated[
@@ -24,3 +25,13 @@ NormFirst = Annotated[
         description="transformer: layer norm before each part of a block (pre-norm), not after it.",
     ),
 ]
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Refuses a width that does not split into heads."""
+    if width % heads:
+        fitting = [number for number in (width // heads * heads, -(-width // heads) * heads) if number]
+        raise UserError(
+            f"model.hidden_size={width} is not divisible by model.heads={heads}.",
+            f"Use model.hidden_size={' or '.join(map(str, fitting))}.",
+        )
