@@ -60,6 +60,7 @@ def test_reads_words(folder: Path) -> None:
     assert run(*COMMON, *words) == "first\tab b\nsecond\tbb\n"
     assert run(*COMMON, *words, "--lm", "lm.arpa", "--lm-weight", "0.5", "--beam", "10") == "first\tab b\nsecond\tbb\n"
     assert run(*COMMON) == "first\tab|b\nsecond\tbb\n"
+    assert run(*COMMON, *words, "--share-ends", "--json") == run(*COMMON, *words, "--json")
     lines = run(*COMMON, *words, "--n-best", "2").splitlines()
     assert [line.split("\t")[::2] for line in lines[:1]] == [["first", "ab b"]]
     assert len(lines) == 4
