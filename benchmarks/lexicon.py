@@ -79,7 +79,8 @@ class Frames:
 
 def on_frames(words: Sequence[str], letters: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Memory of the C++ graphs and microseconds for each frame, with a closed and an open vocabulary."""
-    frames, rows = Frames(words, letters), {name: {} for name in GRAPHS}
+    frames = Frames(words, letters)
+    rows: dict[str, dict[str, Any]] = {name: {} for name in GRAPHS}
     count = sum(map(len, frames.posteriors))
     for column, options in (("frame", {}), ("open_frame", {"unknown_penalty": -6.0})):
         decoders = {name: frames.decoder(words, share, **options) for name, share in GRAPHS.items()}
