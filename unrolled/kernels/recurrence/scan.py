@@ -102,17 +102,20 @@ def _run(engine: str, job: ScanJob) -> tuple[Tensor, State]:
     return output, state
 
 
-def run_jobs(jobs: Sequence[ScanJob], backend: str = "auto") -> list[tuple[Tensor, State]]:
-    """`run_job` for several independent jobs; the cuda engine runs them concurrently."""
-    engines = [choose(job, backend).engine for job in jobs]
+def run_jobs(jobs: Sequence[ScanJob], backend: str = "auto", first: str | None = None) -> list[tuple[Tensor, State]]:
+    """`run_job` for several independent jobs; the cuda engine runs them concurrently.
+
+    `first` is the engine of the first one, if it is chosen already.
+    """
+    engines = [first or choose(jobs[0], backend).engine, *(choose(job, backend).engine for job in jobs[1:])]
     if len(jobs) > 1 and set(engines) == {"cuda"} and not torch.compiler.is_compiling():
         return cuda.run_together(jobs)
     return [_run(engine, job) for engine, job in zip(engines, jobs, strict=True)]
 
 
-def run_job_traced(job: ScanJob, backend: str = "auto") -> tuple[Tensor, State, ScanTrace]:
-    """`run_job` with a trace, on an engine that returns gates."""
-    output, state, trace = ENGINES[choose(job, backend, traced=True).engine].run_traced(job)
+def run_job_traced(job: ScanJob, backend: str = "auto", chosen: str | None = None) -> tuple[Tensor, State, ScanTrace]:
+    """`run_job` with a trace, on an engine that returns gates: the `chosen` one, or the one to choose."""
+    output, state, trace = ENGINES[chosen or choose(job, backend, traced=True).engine].run_traced(job)
     return output, state, trace
 
 
