@@ -64,7 +64,16 @@ def test_the_nbest_list_is_that_of_all_word_sequences(translator: Model, folder:
     free = translator.predict("1 2", beam=3000, n_best=3000, length_penalty="none", max_tokens=LONGEST + 1)
     own = {" ".join(one.target_tokens): one.log_prob for one in (free, *free.others) if one.ended}
     expected = by_enumeration(own, lm)
-    options = ("--lexicon", folder / "said.txt", "--lm", folder / "lm.arpa", "--lm-weight", "1.5", "--word-bonus", "0.4")
+    options = (
+        "--lexicon",
+        folder / "said.txt",
+        "--lm",
+        folder / "lm.arpa",
+        "--lm-weight",
+        "1.5",
+        "--word-bonus",
+        "0.4",
+    )
     limits = ("--beam", "400", "--n-best", "12", "--max-tokens", str(LONGEST + 1), "--length-penalty", "none")
     translator.save(folder / "model.safetensors")
     code, out, said = call("run", folder / "model.safetensors", *options, *limits, "--json", "--text", "1 2")

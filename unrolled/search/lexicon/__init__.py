@@ -3,7 +3,7 @@
 from unrolled.search.lexicon.graph import SpellingGraph, SpellingPlace
 from unrolled.search.lexicon.lexicon import Lexicon
 from unrolled.search.lexicon.look_ahead import LookAhead
-from unrolled.search.lexicon.parser import At, Reading, SentenceParser, WordTokens, WrittenWord
+from unrolled.search.lexicon.parser import At, SentenceParser, WordReading, WordTokens, WrittenWord
 from unrolled.search.lexicon.weights import WordWeights
 from unrolled.search.lexicon.word_model import UNKNOWN_WORD, WordModel
 
@@ -12,11 +12,11 @@ __all__ = [
     "At",
     "Lexicon",
     "LookAhead",
-    "Reading",
     "SentenceParser",
     "SpellingGraph",
     "SpellingPlace",
     "WordModel",
+    "WordReading",
     "WordTokens",
     "WordWeights",
     "WrittenWord",

@@ -277,7 +277,7 @@ class SentenceParser:
         """The words of the best reading of an output's tokens: the first of its `readings`."""
         return self.readings(written, spelt)[0].words
 
-    def readings(self, written: Sequence[int], spelt: Any, most: int = 1) -> list[Reading]:
+    def readings(self, written: Sequence[int], spelt: Any, most: int = 1) -> list[WordReading]:
         """At most `most` readings of an output's tokens that differ in their words, the best first.
 
         `spelt(tokens)` is the text of an unknown word. The last word of an output that was cut is left out where it is
@@ -299,10 +299,10 @@ class SentenceParser:
         whole = {at: several for at, several in partial.items() if at.kind in ("begin", "end", "lost")} or partial
         final = {at: 0.0 if self.lm is None else self.weights.lm_weight * self.lm.final(at.lm) for at in whole}
         ended = [one._replace(score=one.score + final[at]) for at, several in whole.items() for one in several]
-        return [Reading(one.score, _told(one.words, written, spelt)) for one in _different(ended, most)]
+        return [WordReading(one.score, _told(one.words, written, spelt)) for one in _different(ended, most)]
 
 
-class Reading(NamedTuple):
+class WordReading(NamedTuple):
     """An output read as words, and what the words add to its score."""
 
     score: float

@@ -24,10 +24,16 @@ def log_probs_of(
     """log p of each text as a line of its own: what comes before it is a new line, and so is what follows it."""
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"log_prob takes a list of texts, got {texts!r}.")
+    return token_log_probs(network, [_sequence(tokenizer, text, start, backward) for text in texts])
+
+
+@torch.no_grad()
+def token_log_probs(network: LanguageModel, given: Sequence[NDArray[np.int64]]) -> list[float]:
+    """log p of each sequence of tokens after its first one."""
     network.eval()
-    sequences = [torch.from_numpy(_sequence(tokenizer, text, start, backward)) for text in texts]
-    scores = [0.0] * len(texts)
-    order = sorted(range(len(texts)), key=lambda number: len(sequences[number]))
+    sequences = [torch.from_numpy(one) for one in given]
+    scores = [0.0] * len(sequences)
+    order = sorted(range(len(sequences)), key=lambda number: len(sequences[number]))
     for first in range(0, len(order), ROWS):
         rows = order[first : first + ROWS]
         for number, score in zip(rows, _scores(network, [sequences[n] for n in rows]), strict=True):

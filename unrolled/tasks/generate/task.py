@@ -19,6 +19,7 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, RecurrentLM, language_model
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.generate.completion import score_completions
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
 from unrolled.tasks.generate.options import OPTIONS
@@ -26,6 +27,7 @@ from unrolled.tasks.generate.own_outputs import check_own_outputs, with_own_outp
 from unrolled.tasks.generate.predict import GenerationOptions, directed, direction_of, start_token, write_texts
 from unrolled.tasks.generate.read import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate.run import GenerateRunner
+from unrolled.tasks.generate.search import searched
 from unrolled.tasks.generate.trace import GenerateTracer
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
@@ -125,13 +127,19 @@ class Generate(Task):
         mean, tokens = mean_loss(self, model, batches)
         return {"nats_per_token": mean, "perplexity": math.exp(min(700.0, mean)), "tokens": tokens}
 
-    def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, float]:
-        """Scores on one stream from the first token to the last: no token lacks its past."""
+    def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
+        """Scores on one stream from the first token to the last: no token lacks its past.
+
+        With options of a search also error rates of the ends of its lines: see `score_completions`.
+        """
         assert isinstance(model.config, GenerateConfig)
         here = model.config.data.model_copy(update={"cache": None})  # the training cache may be elsewhere
         text = read_either(here, path)
         if isinstance(text, str):
-            return self.evaluate_text(model, text)
+            completed = score_completions(model, text, **options) if options else {}
+            return {**self.evaluate_text(model, text), **completed}
+        if options:
+            raise UserError(f"{path} is too large to complete its lines.", "Use a part of it, below 64 MB.")
         return self._evaluate_ids(model, ids_of(here, model.assets, text), sum(map(len, text.segments())))
 
     def evaluate_text(self, model: Model, text: str) -> dict[str, float]:
@@ -153,12 +161,17 @@ class Generate(Task):
     def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list of prompts, without the prompt.
 
-        Options: see `GenerationOptions`.
+        With a beam it is a `Continuation`: a str with scores, and `others` of an n-best list. Options: see
+        `GenerationOptions`.
         """
         prompts = [inputs] if isinstance(inputs, str) else inputs
         if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
             raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
+        chosen = GenerationOptions(**options)
+        if chosen.beam is not None:
+            found = searched(model, prompts, chosen)
+            return found[0] if isinstance(inputs, str) else found
         texts = ["" for _ in prompts]
-        for row, piece in write_texts(model, prompts, GenerationOptions(**options)):
+        for row, piece in write_texts(model, prompts, chosen):
             texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
         return texts[0] if isinstance(inputs, str) else texts

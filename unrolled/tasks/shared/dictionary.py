@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from unrolled.errors import UserError
 from unrolled.search import DictionaryScorer, Lexicon, NGram, WordTokens, WordWeights, WrittenWord
-from unrolled.search.lexicon import Reading
+from unrolled.search.lexicon import WordReading
 from unrolled.search.lexicon.lexicon import lexicon_lines
 from unrolled.search.lexicon.weights import check_used
 from unrolled.tasks.shared import options as declared
@@ -70,11 +70,11 @@ class Dictionary(DictionaryScorer):
         """The words of an output, with their tokens; those that begin in `after`, a prompt, are left out."""
         return self.readings(tokens, after)[0].words
 
-    def readings(self, tokens: Sequence[int], after: Sequence[int] = (), most: int = 1) -> list[Reading]:
+    def readings(self, tokens: Sequence[int], after: Sequence[int] = (), most: int = 1) -> list[WordReading]:
         """At most `most` ways to read an output as words, the best first, with their scores."""
         found, first = self.parser.readings([*after, *tokens], self._spelt, most), len(after)
         return [
-            Reading(
+            WordReading(
                 score,
                 [one._replace(start=one.start - first, end=one.end - first) for one in words if one.start >= first],
             )
