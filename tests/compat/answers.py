@@ -74,8 +74,8 @@ def answer(model: Model, kind: str, inputs: Path) -> dict[str, Any]:
         translation = model.predict(TEXTS[task], beam=5)
         return {"text": translation.text, "log_prob": translation.log_prob}
     if kind in ("forecast-both", "forecast-categories"):
-        rows = [[20.0, "mon"], [18.5, "tue"], [23.0, "tue"], [21.0, "fri"]]
-        return {"values": model.predict(rows if "categories" in kind else [row[:1] for row in rows]).tolist()}
+        days = [[20.0, "mon"], [18.5, "tue"], [23.0, "tue"], [21.0, "fri"]]
+        return {"values": model.predict(days if "categories" in kind else [day[:1] for day in days]).tolist()}
     if task == "forecast":
         rows = np.loadtxt(inputs / "waves.csv", delimiter=",", skiprows=1)
         return {"values": model.predict(rows).tolist()}

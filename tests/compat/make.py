@@ -31,8 +31,8 @@ INPUTS = {
 def write_more(folder: Path) -> None:
     """Write the training files that only stored models need: frames as arrays and as a table, and categories."""
     steps = [(f"walk{i // 30}", i % 7, i % 5 - 2.5, "up" if i % 7 > 3 else "down") for i in range(240)]
-    arrays = {"frames": np.array([step[1:3] for step in steps]), "labels": np.array([step[3] for step in steps])}
-    np.savez(folder / "steps.npz", **arrays, lengths=np.full(8, 30))
+    frames, labels = np.array([step[1:3] for step in steps]), np.array([step[3] for step in steps])
+    np.savez(folder / "steps.npz", frames=frames, labels=labels, lengths=np.full(8, 30))
     rows = ["session,x,y,label", *(",".join(map(str, step)) for step in steps)]
     (folder / "steps.csv").write_text("\n".join(rows))
     days = [("mon", "tue", "wed")[i * i % 3] for i in range(120)]
