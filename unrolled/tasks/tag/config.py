@@ -101,6 +101,14 @@ def check_columns(settings: TagData, *, inherited: bool) -> None:
     if any(map(holds_frames, files)):
         _check_for_frames(settings, files, given)
         return
+    if (
+        settings.tag_names is not None
+        and files
+        and all(format_of(Path(file)) in ("conllu", "columns") for file in files)
+    ):
+        raise _does_not_apply(
+            settings, "tag_names", f"The tags of {files[0]} are texts", "Leave it out: it names tags that are numbers."
+        )
     conllu = [format_of(Path(file)) == "conllu" for file in files] if given else []
     for key in given:
         if not files:
