@@ -19,6 +19,7 @@ from tests.kernels.pairs import pairwise
 from tests.kernels.simulator import OUTCOMES, library
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
+from unrolled.kernels.ctc import reference
 from unrolled.kernels.ctc.alignment import align
 from unrolled.kernels.ctc.cuda import constants, engine, plan
 from unrolled.kernels.ctc.cuda.arguments import INTEGERS, POINTERS, CTCArguments

@@ -184,6 +184,10 @@ def _table_targets(data: Path) -> Iterator[Target]:
     yield Target("train-classify-npz", "zip", ".npz", labelled, _reads("classify"))
     labelled = npz(frames=np.ones((8, 2), np.float32), labels=np.array(["a", "b"] * 4), lengths=np.array([3, 5]))
     yield Target("train-tag-npz", "zip", ".npz", labelled, _reads("tag"))
+    steps = b"session,x,y,label\n" + b"".join(
+        b"%d,%d.5,-%d,%s\n" % (i // 3, i, i, b"ab"[i % 2 : i % 2 + 1]) for i in range(9)
+    )
+    yield Target("train-tag-csv", "text", ".csv", steps, _reads("tag"))
     yield Target("train-translate-tsv", "text", ".tsv", pairs, _reads("translate"))
     both = "".join(
         json.dumps(dict(zip(("source", "target"), r.split("\t"), strict=True))) + "\n"

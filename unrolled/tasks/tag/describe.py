@@ -54,7 +54,11 @@ class TagDescription(Description):
 
 def _reads(assets: TagAssets) -> str:
     if assets.words is None:
-        return f"frames of shape {assets.frames}"
+        return (
+            f"frames of {', '.join(assets.frame_columns)}"
+            if assets.frame_columns
+            else f"frames of shape {assets.frames}"
+        )
     return f"words, {len(assets.words.vocabulary):,} known, {len(assets.words.letters)} letters"
 
 
