@@ -11,7 +11,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from benchmarks.measure import machine, row, show, write
+from measure import machine, row, show, write
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "tests/compat/2026-11/classify.safetensors"

@@ -277,3 +277,20 @@ def network_of(model: Model) -> LanguageModel:
     network: Any = model.network
     found: LanguageModel = network
     return found
+
+
+def predict(model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
+    """The continuation of a prompt, or of each of a list of prompts: drawn, or with a beam a `Continuation`."""
+    prompts = [inputs] if isinstance(inputs, str) else inputs
+    if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
+        raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
+    chosen = GenerationOptions(**options)
+    if chosen.beam is not None:
+        from unrolled.tasks.generate.search import searched  # which imports this module
+
+        found = searched(model, prompts, chosen)
+        return found[0] if isinstance(inputs, str) else found
+    texts = ["" for _ in prompts]
+    for row, piece in write_texts(model, prompts, chosen):
+        texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
+    return texts[0] if isinstance(inputs, str) else texts

@@ -18,7 +18,6 @@ from unrolled.tasks.generate.predict import (
     network_of,
     prompt_tokens,
     with_words,
-    write_texts,
 )
 from unrolled.tasks.generate.scores import token_log_probs
 from unrolled.tasks.shared import options as shared
@@ -45,21 +44,6 @@ class Continuation(str, Written):
 
     def __new__(cls, text: str, *scores: Any, **parts: Any) -> Self:
         return super().__new__(cls, text)
-
-
-def predict(model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
-    """The continuation of a prompt, or of each of a list of prompts: drawn, or with a beam a `Continuation`."""
-    prompts = [inputs] if isinstance(inputs, str) else inputs
-    if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
-        raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
-    chosen = GenerationOptions(**options)
-    if chosen.beam is not None:
-        found = searched(model, prompts, chosen)
-        return found[0] if isinstance(inputs, str) else found
-    texts = ["" for _ in prompts]
-    for row, piece in write_texts(model, prompts, chosen):
-        texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
-    return texts[0] if isinstance(inputs, str) else texts
 
 
 def searched(model: Model, prompts: Sequence[str], options: GenerationOptions) -> list[Continuation]:

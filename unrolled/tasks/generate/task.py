@@ -24,7 +24,7 @@ from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
 from unrolled.tasks.generate.options import OPTIONS
 from unrolled.tasks.generate.own_outputs import check_own_outputs, with_own_outputs
-from unrolled.tasks.generate.predict import directed, direction_of, start_token
+from unrolled.tasks.generate.predict import directed, direction_of, predict, start_token
 from unrolled.tasks.generate.read import Text, count, ids_of, read_either, read_texts, tokenizer_for
 from unrolled.tasks.generate.run import GenerateRunner
 from unrolled.tasks.generate.trace import GenerateTracer
