@@ -182,6 +182,9 @@ def test_eval_completes_lines(model: Model, folder: Path) -> None:
         assert scores["searches"][name]["cer"] == pytest.approx(jiwer.cer(rest, answers))
         assert scores["searches"][name]["exact_match"] == sum(a == b for a, b in zip(answers, rest, strict=True)) / 5
     assert scores["wer"] == scores["searches"]["lexicon + lm, rescored"]["wer"]
+    alone = model.evaluate(folder / "test.txt", beam=2)["wer"]  # at most twice the longest line: 4 words
+    answers = [str(one).strip() for one in model.predict(given, beam=2, max_tokens=8)]
+    assert alone == pytest.approx(jiwer.wer(rest, answers))
     code, out, said = call(*asked, "--given", "2", "--max-tokens", "3")
     assert code == 0, said
     assert re.search(r"perplexity .*\n(.*\n)*search  +beam 5\nlines +5\nlines_left_out +1\n\nsearch +CER +WER", out)

@@ -98,7 +98,7 @@ def test_soft_attention_has_one_map(page: Any, data: Path) -> None:
 
 
 def test_the_picture_is_the_one_that_was_given(data: Path) -> None:
-    """What the maps are compared with is no invention of the trace."""
+    """The maps are compared with the picture in the file, not with an invention of the trace."""
     model = api.load(data / "run-hard")
     (attention,) = model.trace(str(data / "pictures" / "0.png")).attention.values()
     assert attention.image is not None

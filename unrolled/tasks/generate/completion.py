@@ -34,8 +34,9 @@ def score_completions(
     to write are left out.
     """
     usual = USUAL_BEAM if options.get("rescore") is None else max(USUAL_CANDIDATES, options.get("candidates") or 0)
-    chosen = GenerationOptions(beam=beam or usual, **options)
     lines = [line for line in text.splitlines() if line.strip()]
+    longest = max((len(model.assets.ids(line)) for line in lines), default=1)
+    chosen = GenerationOptions(**{"beam": beam or usual, "max_tokens": 2 * longest, **options})
     found = [cut_line(line, given, backward=direction_of(model) == "backward") for line in lines]
     cuts = [one for one in found if one is not None]
     if not cuts:
@@ -97,8 +98,9 @@ def ways(options: GenerationOptions) -> dict[str, GenerationOptions]:
 def _scores(model: Model, cuts: Sequence[Cut], options: GenerationOptions) -> dict[str, float]:
     """Error rates of the ends, as the model's tokens spell them."""
     tokenizer: Tokenizer = model.assets
-    answers = searched(model, [cut.given for cut in cuts], options)
-    outputs = [" ".join(answer.spelt.split()) for answer in answers]
+    prompts = list(dict.fromkeys(cut.given for cut in cuts))  # lines may begin alike
+    answers = dict(zip(prompts, searched(model, prompts, options), strict=True))
+    outputs = [" ".join(answers[cut.given].spelt.split()) for cut in cuts]
     truths = [cut.rest.lower() if tokenizer.lowercase else cut.rest for cut in cuts]
     references = [" ".join(truth.split()) for truth in truths]
     if tokenizer.level != "symbols":

@@ -56,7 +56,7 @@ GIVEN = Option(
 )
 EVAL = (
     GIVEN,
-    MAX_TOKENS,
+    replace(shared.MAX_TOKENS, default_text="twice the longest line"),
     WORDS,
     *shared.LEXICAL,
     replace(BEAM, help="Complete the lines of the text with this beam", default_text="5, 10 with --rescore"),
