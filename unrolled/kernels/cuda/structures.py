@@ -1,4 +1,4 @@
-"""What Python and CUDA sources share, declared once: the structure of a kernel's arguments, and constants."""
+"""Headers that Python and CUDA sources share, declared once: the structure of a kernel's arguments, and constants."""
 
 from __future__ import annotations
 
