@@ -1,6 +1,6 @@
 """What an installation costs: the size of each package that `pip install unrolled` brings, and of an import.
 
-Usage: python -m benchmarks.footprint; the record goes to benchmarks/results/footprint.json.
+Usage: python benchmarks/footprint.py; the record goes to benchmarks/results/footprint.json.
 """
 
 from __future__ import annotations

@@ -172,7 +172,9 @@ def build(name: str, out: Path) -> Path:
     ]
     if target.system == "Windows":
         library = write_import_library(folder)
-        options += [f"-DPython_LIBRARY={library}", f"-DPython_SABI_LIBRARY={library}"]
+        versioned = folder / f"python3{sys.version_info[1]}.lib"  # CMake looks for it, nothing is linked with it
+        shutil.copy(library, versioned)
+        options += [f"-DPython_LIBRARY={versioned}", f"-DPython_SABI_LIBRARY={library}"]
     environment = {
         **os.environ,
         "CMAKE_ARGS": " ".join(options),
