@@ -16,8 +16,8 @@ import torch
 
 import unrolled
 from tests.cli.test_generate import call
-from unrolled.export import checking, job
-from unrolled.export.graphs import Plan, Plans, plans_of
+from unrolled.export import checking, recording
+from unrolled.export.graphs import GraphPlan, GraphPlans, plans_of
 from unrolled.tasks.classify.task import Classify
 
 STORED = Path(__file__).parent.parent / "compat" / "2026-11"
@@ -96,7 +96,7 @@ def test_unknown_weights(tmp_path: Path) -> None:
 def test_a_graph_that_differs_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = unrolled.load(MODEL)
     right, error = plans_of(model).graphs[0], 0.0
-    wrong = Plan(
+    wrong = GraphPlan(
         right.name,
         lambda tokens, lengths: tuple(part + error for part in right.compute(tokens, lengths)),
         right.draw,
@@ -104,18 +104,17 @@ def test_a_graph_that_differs_is_not_left_behind(tmp_path: Path, monkeypatch: py
         right.outputs,
         right.free,
     )
-    monkeypatch.setattr(type(model.task), "graphs", lambda task, given: Plans([wrong]), raising=False)
+    monkeypatch.setattr(type(model.task), "graphs", lambda task, given: GraphPlans([wrong]), raising=False)
     unrolled.export_onnx(model, tmp_path / "right")
     shutil.rmtree(tmp_path / "right")
-    record = job.record
 
     def recorded(*given: Any) -> Any:
         nonlocal error
-        found = record(*given)
+        found = recording.record(*given)
         error = 0.01  # of the network, after the graph was recorded
         return found
 
-    monkeypatch.setattr(job, "record", recorded)
+    monkeypatch.setattr("unrolled.export.job.record", recorded)
     message = r"The graph whole differs from the network by 1\.0e-02; allowed is 1e-04"
     with pytest.raises(unrolled.UserError, match=message):
         unrolled.export_onnx(model, tmp_path / "new")
@@ -128,7 +127,7 @@ def test_models_without_graphs(tmp_path: Path) -> None:
 
     model = unrolled.load(STORED / "classify-letters.safetensors")
     model.task = Mine()
-    message = r"The task 'mine' has no graphs to export\. Give it a method graphs\(model\) that returns Plans"
+    message = r"The task 'mine' has no graphs to export\. Give it a method graphs\(model\) that returns GraphPlans"
     with pytest.raises(unrolled.UserError, match=message):
         unrolled.export_onnx(model, tmp_path / "new")
 

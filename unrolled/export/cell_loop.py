@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from unrolled.cells import AnyCell
 from unrolled.export.nodes import write_node
-from unrolled.export.onnx_graph import GraphWriter, Value, value_info
+from unrolled.export.onnx_graph import GraphValue, GraphWriter, value_info
 
 ROWS = 2  # of the example that is recorded; no step depends on their number
 
@@ -86,10 +86,10 @@ def _write_step(body: GraphWriter, cell: AnyCell, x: tuple[str, int], states: Se
     for node in recorded.graph.nodes:
         if node.op == "placeholder":
             name, width = next(names)
-            values[node] = Value(name, torch.float32, (None, width))
+            values[node] = GraphValue(name, torch.float32, (None, width))
         elif node.op == "get_attr":
             tensor = getattr(recorded, str(node.target)).detach().float().contiguous()
-            values[node] = Value(body.constant(tensor.numpy()), torch.float32, tuple(tensor.shape))
+            values[node] = GraphValue(body.constant(tensor.numpy()), torch.float32, tuple(tensor.shape))
         elif node.op == "call_function":
             values[node] = write_node(body, node, values)
     (results,) = recorded.graph.output_node().args

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.export.graphs import Plan
+from unrolled.export.graphs import GraphPlan
 
 BATCHES = 100
 LARGEST = 9  # the largest free size of a random batch
@@ -32,7 +32,7 @@ def session_of(data: bytes) -> Any:
 
 
 @torch.no_grad()
-def largest_difference(plan: Plan, data: bytes, batches: int = BATCHES, seed: int = 1) -> float:
+def largest_difference(plan: GraphPlan, data: bytes, batches: int = BATCHES, seed: int = 1) -> float:
     """The largest absolute difference of any output over random ragged batches."""
     session, generator = session_of(data), torch.Generator().manual_seed(seed)
     worst = 0.0
@@ -55,7 +55,7 @@ def largest_difference(plan: Plan, data: bytes, batches: int = BATCHES, seed: in
     return worst
 
 
-def check(plan: Plan, data: bytes, tolerance: float = TOLERANCE) -> float:
+def check(plan: GraphPlan, data: bytes, tolerance: float = TOLERANCE) -> float:
     """Raise unless a graph agrees with the network; the largest difference."""
     worst = largest_difference(plan, data)
     if not worst <= tolerance:

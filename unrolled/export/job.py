@@ -9,8 +9,8 @@ from pathlib import Path
 
 from unrolled.errors import UserError
 from unrolled.export.checking import check, largest_difference
-from unrolled.export.graphs import Plan, plans_of
-from unrolled.export.manifest import NAME, Written, manifest_of
+from unrolled.export.graphs import GraphPlan, plans_of
+from unrolled.export.manifest import NAME, WrittenGraph, manifest_of
 from unrolled.export.recording import record
 from unrolled.export.weights import check_weights, with_weights
 from unrolled.export.writing import write_graph
@@ -49,7 +49,7 @@ def export(model: Model, folder: str | Path, *, weights: str, check: bool, force
     return Exported(place, {graph.name: len(graph.data) for graph in graphs}, differences)
 
 
-def _written(model: Model, plan: Plan, weights: str, compare: bool) -> tuple[Written, float | None]:
+def _written(model: Model, plan: GraphPlan, weights: str, compare: bool) -> tuple[WrittenGraph, float | None]:
     arguments = plan.arguments()
     recorded = record(plan.network or model.network, plan.compute, arguments)
     graph = write_graph(recorded, arguments, plan.outputs, plan.name)
@@ -57,12 +57,12 @@ def _written(model: Model, plan: Plan, weights: str, compare: bool) -> tuple[Wri
     difference = check(plan, full) if compare else None
     kind = check_weights(weights)
     if kind == "fp32":
-        return Written(plan.name, f"{plan.name}.onnx", graph, full), difference
+        return WrittenGraph(plan.name, f"{plan.name}.onnx", graph, full), difference
     small = with_weights(graph, kind)
     data = small.SerializeToString()
     if compare:
         difference = largest_difference(plan, data)
-    return Written(plan.name, f"{plan.name}.onnx", small, data), difference
+    return WrittenGraph(plan.name, f"{plan.name}.onnx", small, data), difference
 
 
 def _check_place(place: Path, force: bool) -> None:
@@ -75,7 +75,7 @@ def _check_place(place: Path, force: bool) -> None:
         raise UserError(f"{place} holds an exported model.", "Choose another folder, or replace it with --force.")
 
 
-def _write(place: Path, graphs: list[Written], manifest: str) -> None:
+def _write(place: Path, graphs: list[WrittenGraph], manifest: str) -> None:
     """The whole folder, or none: it is written beside its place and renamed."""
     beside, old = place.with_name(place.name + ".new"), place.with_name(place.name + ".old")
     with disk_errors(place):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell
 from unrolled.export.cell_loop import write_loop
-from unrolled.export.onnx_graph import GraphWriter, Value
+from unrolled.export.onnx_graph import GraphValue, GraphWriter
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.recurrent import Recurrent
 
@@ -35,7 +35,7 @@ GATE_ORDERS: dict[type[AnyBuiltIn], tuple[int, ...]] = {RNNCell: (0,), LSTMCell:
 PEEPHOLE_ORDER = (0, 2, 1)  # ours: i, f, o; ONNX: i, o, f
 
 
-class Parts(NamedTuple):
+class LayerParts(NamedTuple):
     """A stack of recurrent layers: the cells of all layers and directions in order, and what happens around them."""
 
     cells: list[Any]
@@ -45,7 +45,7 @@ class Parts(NamedTuple):
     keep: list[float]  # share of each old state that zoneout keeps
 
     @classmethod
-    def of(cls, layer: DropIn | Recurrent) -> Parts:
+    def of(cls, layer: DropIn | Recurrent) -> LayerParts:
         """The parts of a layer."""
         directions = 2 if layer.bidirectional else 1
         shares = None
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
         return cls(cells, directions, layer.combine, shares, list(layer.zoneout))
 
 
-class Run(NamedTuple):
+class LayerRun(NamedTuple):
     """One layer of the stack: its input (T, B, D), lengths, and initial states (directions, B, size) by name."""
 
     x: str
@@ -68,10 +68,14 @@ class Run(NamedTuple):
 
 
 def write_layer(
-    graph: GraphWriter, layer: DropIn | Recurrent, x: Value, state: Sequence[Value], lengths: Value | None
+    graph: GraphWriter,
+    layer: DropIn | Recurrent,
+    x: GraphValue,
+    state: Sequence[GraphValue],
+    lengths: GraphValue | None,
 ) -> list[str]:
     """Write all layers and directions: x (B, T, D) → output (B, T, O), final states (L·directions, B, size)."""
-    parts = Parts.of(layer)
+    parts = LayerParts.of(layer)
     directions = parts.directions
     sequence = graph.node("Transpose", x.name, perm=[1, 0, 2])  # (T, B, D)
     outputs: list[str] = []
@@ -81,7 +85,7 @@ def write_layer(
             graph.node("Slice", one.name, graph.ints(first), graph.ints(first + directions), graph.ints(0))
             for one in state
         ]
-        given = Run(sequence, None if lengths is None else lengths.name, initial)
+        given = LayerRun(sequence, None if lengths is None else lengths.name, initial)
         sequence, final = _write_run(graph, parts.cells[first : first + directions], parts.keep, given)
         outputs.append(sequence)
         finals.append(final)
@@ -95,7 +99,7 @@ def _cell(layer: DropIn, name: str) -> Any:
     return layer._cell_builder(name, None, None)(parameters)
 
 
-def _combined(graph: GraphWriter, parts: Parts, outputs: list[str]) -> str:
+def _combined(graph: GraphWriter, parts: LayerParts, outputs: list[str]) -> str:
     """The output of a stack from those of its layers, (T, B, O) each."""
     if parts.combine == "last" or len(outputs) == 1:
         return outputs[-1]
@@ -114,7 +118,7 @@ def _joined(graph: GraphWriter, parts: list[list[str]]) -> list[str]:
     return [one[0] if len(one) == 1 else graph.node("Concat", *one, axis=0) for one in zip(*parts, strict=True)]
 
 
-def _write_run(graph: GraphWriter, cells: list[Any], keep: Sequence[float], run: Run) -> tuple[str, list[str]]:
+def _write_run(graph: GraphWriter, cells: list[Any], keep: Sequence[float], run: LayerRun) -> tuple[str, list[str]]:
     """One layer in all its directions → (T, B, directions·size), final states (directions, B, size)."""
     if not any(keep) and said_by_a_node(cells[0]):
         return _write_node(graph, cells, run)
@@ -139,7 +143,7 @@ def said_by_a_node(cell: Any) -> bool:
     return all(known)
 
 
-def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: Run) -> tuple[str, list[str]]:
+def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: LayerRun) -> tuple[str, list[str]]:
     cell, hidden = cells[0], cells[0].hidden_size
     kind = {RNNCell: "RNN", LSTMCell: "LSTM", GRUCell: "GRU"}[type(cell)]
     states = run.states

@@ -19,7 +19,7 @@ _TYPES: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.INT64: "int6
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenGraph:
     """A graph that was written: its file, and its inputs and outputs."""
 
     name: str
@@ -28,7 +28,7 @@ class Written:
     data: bytes
 
     def entry(self) -> dict[str, Any]:
-        """What the manifest says of it."""
+        """The entry of the manifest about it."""
         graph = self.model.graph
         return {
             "file": self.file,
@@ -44,7 +44,7 @@ def _described(value: onnx.ValueInfoProto) -> dict[str, Any]:
     return {"name": value.name, "dtype": _TYPES[tensor.elem_type], "shape": shape}
 
 
-def manifest_of(model: Model, graphs: list[Written], weights: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def manifest_of(model: Model, graphs: list[WrittenGraph], weights: str, more: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest, for JSON."""
     return {
         "format": FORMAT,

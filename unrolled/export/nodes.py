@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from unrolled.errors import UserError
 from unrolled.export.aten import elementwise, shapes, sums
-from unrolled.export.onnx_graph import GraphWriter, Value
+from unrolled.export.onnx_graph import GraphValue, GraphWriter
 
 aten = torch.ops.aten
 RULES: dict[Any, Callable[..., Any]] = {**elementwise.RULES, **shapes.RULES, **sums.RULES}
@@ -60,9 +60,9 @@ def unnamed(example: Any) -> Any:
         return [unnamed(one) for one in example]
     if isinstance(example, Tensor):
         sizes = tuple(size if isinstance(size, int) else None for size in example.shape)
-        return Value("", example.dtype, sizes)
+        return GraphValue("", example.dtype, sizes)
     return None
 
 
-def named(value: Value, name: str) -> Value:
-    return Value(name, value.dtype, value.shape)
+def named(value: GraphValue, name: str) -> GraphValue:
+    return GraphValue(name, value.dtype, value.shape)

@@ -26,7 +26,7 @@ ONNX_TYPES = {
 
 
 @dataclass(frozen=True)
-class Value:
+class GraphValue:
     """A tensor of the graph: its name, dtype and sizes; a size that is free is None."""
 
     name: str
@@ -99,7 +99,7 @@ class GraphWriter:
 
     def tensor(self, value: Any, dtype: torch.dtype) -> str:
         """A value, size or number as a tensor of a dtype."""
-        if isinstance(value, Value):
+        if isinstance(value, GraphValue):
             return value.name if value.dtype == dtype else self.cast(value.name, dtype)
         if isinstance(value, Size):
             return value.name if dtype == torch.int64 else self.cast(value.name, dtype)

@@ -12,7 +12,7 @@ from torch.export.graph_signature import InputKind
 
 from unrolled.export.layers import write_layer
 from unrolled.export.nodes import named, unnamed, write_node
-from unrolled.export.onnx_graph import GraphWriter, Value, value_info
+from unrolled.export.onnx_graph import GraphValue, GraphWriter, value_info
 from unrolled.export.recording import Argument, Recorded
 
 LAYER = torch.ops.unrolled_export.layer.default
@@ -42,7 +42,7 @@ def write_graph(
     return graph.model(inputs, made, name)
 
 
-def _layer(graph: GraphWriter, node: fx.Node, values: Mapping[fx.Node, Any], recorded: Recorded) -> list[Value]:
+def _layer(graph: GraphWriter, node: fx.Node, values: Mapping[fx.Node, Any], recorded: Recorded) -> list[GraphValue]:
     given: Any = fx.map_arg(node.args, lambda one: values[one])
     x, state, lengths, name, _ = given
     names = write_layer(graph, recorded.layers[name], x, state, lengths)
@@ -76,7 +76,7 @@ def _inputs(
     return infos
 
 
-def _meta_of(graph: fx.Graph, result: Value, values: Mapping[fx.Node, Any]) -> Tensor:
+def _meta_of(graph: fx.Graph, result: GraphValue, values: Mapping[fx.Node, Any]) -> Tensor:
     (node,) = [node for node, value in values.items() if value is result][:1]
     example: Tensor = node.meta["val"]
     return example

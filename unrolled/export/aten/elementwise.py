@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from unrolled.export.onnx_graph import GraphWriter, Size, Value
+from unrolled.export.onnx_graph import GraphValue, GraphWriter, Size
 
 aten = torch.ops.aten
 
 
 def _dtype_of(*values: Any) -> torch.dtype:
     """The dtype in which values are compared."""
-    dtypes = [value.dtype for value in values if isinstance(value, Value)]
+    dtypes = [value.dtype for value in values if isinstance(value, GraphValue)]
     if any(isinstance(value, float) for value in values) and not any(dtype.is_floating_point for dtype in dtypes):
         return torch.float32
     found = dtypes[0]
@@ -25,7 +25,7 @@ def _dtype_of(*values: Any) -> torch.dtype:
 
 
 def _binary(kind: str) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, a: Any, b: Any, *, alpha: float = 1) -> str:
+    def rule(graph: GraphWriter, made: GraphValue, a: Any, b: Any, *, alpha: float = 1) -> str:
         second = graph.tensor(b, made.dtype)
         if alpha != 1:
             second = graph.node("Mul", second, graph.scalar(alpha, made.dtype))
@@ -34,11 +34,11 @@ def _binary(kind: str) -> Callable[..., str]:
     return rule
 
 
-def _reversed_sub(graph: GraphWriter, made: Value, a: Any, b: Any) -> str:
+def _reversed_sub(graph: GraphWriter, made: GraphValue, a: Any, b: Any) -> str:
     return graph.node("Sub", graph.tensor(b, made.dtype), graph.tensor(a, made.dtype))
 
 
-def _divide(graph: GraphWriter, made: Value, a: Any, b: Any, *, rounding_mode: str | None = None) -> str:
+def _divide(graph: GraphWriter, made: GraphValue, a: Any, b: Any, *, rounding_mode: str | None = None) -> str:
     found = graph.node("Div", graph.tensor(a, made.dtype), graph.tensor(b, made.dtype))
     if rounding_mode is None or not made.dtype.is_floating_point:  # whole numbers here are sizes, never negative
         return found
@@ -47,7 +47,7 @@ def _divide(graph: GraphWriter, made: Value, a: Any, b: Any, *, rounding_mode: s
 
 
 def _compare(kind: str, negated: bool = False) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, a: Any, b: Any) -> str:
+    def rule(graph: GraphWriter, made: GraphValue, a: Any, b: Any) -> str:
         dtype = _dtype_of(a, b)
         if kind == "Equal" or dtype != torch.bool:
             found = graph.node(kind, graph.tensor(a, dtype), graph.tensor(b, dtype))
@@ -59,66 +59,66 @@ def _compare(kind: str, negated: bool = False) -> Callable[..., str]:
 
 
 def _logical(kind: str) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, a: Any, b: Any) -> str:
+    def rule(graph: GraphWriter, made: GraphValue, a: Any, b: Any) -> str:
         return graph.node(kind, graph.tensor(a, torch.bool), graph.tensor(b, torch.bool))
 
     return rule
 
 
 def _unary(kind: str, **attributes: Any) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, a: Value) -> str:
+    def rule(graph: GraphWriter, made: GraphValue, a: GraphValue) -> str:
         return graph.node(kind, graph.tensor(a, made.dtype), **attributes)
 
     return rule
 
 
-def _not(graph: GraphWriter, made: Value, a: Value) -> str:
+def _not(graph: GraphWriter, made: GraphValue, a: GraphValue) -> str:
     return graph.node("Not", graph.tensor(a, torch.bool))
 
 
-def _where(graph: GraphWriter, made: Value, mask: Value, a: Any, b: Any) -> str:
+def _where(graph: GraphWriter, made: GraphValue, mask: GraphValue, a: Any, b: Any) -> str:
     return graph.node("Where", mask.name, graph.tensor(a, made.dtype), graph.tensor(b, made.dtype))
 
 
-def _clamp(graph: GraphWriter, made: Value, a: Value, low: Any = None, high: Any = None) -> str:
+def _clamp(graph: GraphWriter, made: GraphValue, a: GraphValue, low: Any = None, high: Any = None) -> str:
     found = graph.tensor(a, made.dtype)
     if low is not None:
         found = graph.node("Max", found, graph.tensor(low, made.dtype))
     return found if high is None else graph.node("Min", found, graph.tensor(high, made.dtype))
 
 
-def _log1p(graph: GraphWriter, made: Value, a: Value) -> str:
+def _log1p(graph: GraphWriter, made: GraphValue, a: GraphValue) -> str:
     return graph.node("Log", graph.node("Add", a.name, graph.scalar(1, made.dtype)))
 
 
-def _gelu(graph: GraphWriter, made: Value, a: Value, *, approximate: str = "none") -> str:
+def _gelu(graph: GraphWriter, made: GraphValue, a: GraphValue, *, approximate: str = "none") -> str:
     assert approximate == "none", "no network of ours approximates it"
     inside = graph.node("Erf", graph.node("Mul", a.name, graph.scalar(1 / math.sqrt(2), made.dtype)))
     share = graph.node("Mul", graph.node("Add", inside, graph.scalar(1, made.dtype)), graph.scalar(0.5, made.dtype))
     return graph.node("Mul", a.name, share)
 
 
-def _silu(graph: GraphWriter, made: Value, a: Value) -> str:
+def _silu(graph: GraphWriter, made: GraphValue, a: GraphValue) -> str:
     return graph.node("Mul", a.name, graph.node("Sigmoid", a.name))
 
 
-def _elu(graph: GraphWriter, made: Value, a: Value, alpha: float = 1.0, *_: Any) -> str:
+def _elu(graph: GraphWriter, made: GraphValue, a: GraphValue, alpha: float = 1.0, *_: Any) -> str:
     return graph.node("Elu", a.name, alpha=float(alpha))
 
 
-def _leaky_relu(graph: GraphWriter, made: Value, a: Value, slope: float = 0.01) -> str:
+def _leaky_relu(graph: GraphWriter, made: GraphValue, a: GraphValue, slope: float = 0.01) -> str:
     return graph.node("LeakyRelu", a.name, alpha=float(slope))
 
 
-def _rsqrt(graph: GraphWriter, made: Value, a: Value) -> str:
+def _rsqrt(graph: GraphWriter, made: GraphValue, a: GraphValue) -> str:
     return graph.node("Reciprocal", graph.node("Sqrt", a.name))
 
 
-def _copy(graph: GraphWriter, made: Value, a: Any, *_: Any, **__: Any) -> str:
+def _copy(graph: GraphWriter, made: GraphValue, a: Any, *_: Any, **__: Any) -> str:
     return graph.tensor(a, made.dtype)
 
 
-def _number(graph: GraphWriter, made: Value, value: Any, **_: Any) -> str:
+def _number(graph: GraphWriter, made: GraphValue, value: Any, **_: Any) -> str:
     return graph.tensor(value, made.dtype)
 
 

@@ -9,43 +9,43 @@ import numpy as np
 import torch
 
 from unrolled.errors import UserError
-from unrolled.export.onnx_graph import GraphWriter, Size, Value
+from unrolled.export.onnx_graph import GraphValue, GraphWriter, Size
 
 aten = torch.ops.aten
 _END = np.iinfo(np.int64).max
 
 
-def _axis(value: Value, dim: int) -> int:
+def _axis(value: GraphValue, dim: int) -> int:
     return dim % max(value.rank, 1)
 
 
-def _view(graph: GraphWriter, made: Value, a: Value, sizes: Sequence[int | Size]) -> str:
+def _view(graph: GraphWriter, made: GraphValue, a: GraphValue, sizes: Sequence[int | Size]) -> str:
     return graph.node("Reshape", a.name, graph.shape(sizes), allowzero=0 if -1 in sizes else 1)
 
 
-def _permute(graph: GraphWriter, made: Value, a: Value, order: Sequence[int]) -> str:
+def _permute(graph: GraphWriter, made: GraphValue, a: GraphValue, order: Sequence[int]) -> str:
     return graph.node("Transpose", a.name, perm=[_axis(a, dim) for dim in order])
 
 
-def _swapped(graph: GraphWriter, made: Value, a: Value, first: int = 0, second: int = 1) -> str:
+def _swapped(graph: GraphWriter, made: GraphValue, a: GraphValue, first: int = 0, second: int = 1) -> str:
     order = list(range(a.rank))
     first, second = _axis(a, first), _axis(a, second)
     order[first], order[second] = order[second], order[first]
     return graph.node("Transpose", a.name, perm=order)
 
 
-def _unsqueeze(graph: GraphWriter, made: Value, a: Value, dim: int) -> str:
+def _unsqueeze(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int) -> str:
     return graph.node("Unsqueeze", a.name, graph.ints(dim % (a.rank + 1)))
 
 
-def _squeeze(graph: GraphWriter, made: Value, a: Value, dims: int | Sequence[int]) -> str:
+def _squeeze(graph: GraphWriter, made: GraphValue, a: GraphValue, dims: int | Sequence[int]) -> str:
     chosen = [_axis(a, dim) for dim in ([dims] if isinstance(dims, int) else dims)]
     chosen = [dim for dim in chosen if a.shape[dim] == 1]
     return graph.node("Squeeze", a.name, graph.ints(*chosen)) if chosen else a.name
 
 
 def _slice(
-    graph: GraphWriter, made: Value, a: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> str:
     first = 0 if start is None else start
     last = _END if end is None else end
@@ -53,17 +53,17 @@ def _slice(
                       graph.ints(step))  # fmt: skip
 
 
-def _select(graph: GraphWriter, made: Value, a: Value, dim: int, index: int | Size) -> str:
+def _select(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int, index: int | Size) -> str:
     return graph.node("Gather", a.name, graph.size(index), axis=_axis(a, dim))
 
 
-def _cat(graph: GraphWriter, made: Value, parts: Sequence[Value], dim: int = 0) -> str:
+def _cat(graph: GraphWriter, made: GraphValue, parts: Sequence[GraphValue], dim: int = 0) -> str:
     # torch takes an empty vector beside tensors of any rank
     names = [graph.tensor(part, made.dtype) for part in parts if part.rank == made.rank]
     return names[0] if len(names) == 1 else graph.node("Concat", *names, axis=dim % made.rank)
 
 
-def _split(graph: GraphWriter, made: Sequence[Value], a: Value, sizes: Any, dim: int = 0) -> list[str]:
+def _split(graph: GraphWriter, made: Sequence[GraphValue], a: GraphValue, sizes: Any, dim: int = 0) -> list[str]:
     outputs = [graph.fresh("Split") for _ in made]
     lengths = graph.shape(sizes) if isinstance(sizes, (list, tuple)) else graph.ints(*(
         _known(part.shape[_axis(a, dim)], "split") for part in made
@@ -71,53 +71,53 @@ def _split(graph: GraphWriter, made: Sequence[Value], a: Value, sizes: Any, dim:
     return graph.split_node("Split", [a.name, lengths], outputs, axis=_axis(a, dim))
 
 
-def _unbind(graph: GraphWriter, made: Sequence[Value], a: Value, dim: int = 0) -> list[str]:
+def _unbind(graph: GraphWriter, made: Sequence[GraphValue], a: GraphValue, dim: int = 0) -> list[str]:
     return [_select(graph, part, a, dim, index) for index, part in enumerate(made)]
 
 
-def _expand(graph: GraphWriter, made: Value, a: Value, sizes: Sequence[int | Size], **_: Any) -> str:
+def _expand(graph: GraphWriter, made: GraphValue, a: GraphValue, sizes: Sequence[int | Size], **_: Any) -> str:
     return graph.node("Expand", a.name, graph.shape([1 if size == -1 else size for size in sizes]))
 
 
-def _full(graph: GraphWriter, made: Value, sizes: Sequence[int | Size], value: Any, **_: Any) -> str:
+def _full(graph: GraphWriter, made: GraphValue, sizes: Sequence[int | Size], value: Any, **_: Any) -> str:
     return graph.node("Expand", graph.tensor(value, made.dtype), graph.shape(sizes))
 
 
 def _filled(number: float) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, sizes: Sequence[int | Size], **_: Any) -> str:
+    def rule(graph: GraphWriter, made: GraphValue, sizes: Sequence[int | Size], **_: Any) -> str:
         return _full(graph, made, sizes, number)
 
     return rule
 
 
-def _full_like(graph: GraphWriter, made: Value, a: Value, value: Any, **_: Any) -> str:
+def _full_like(graph: GraphWriter, made: GraphValue, a: GraphValue, value: Any, **_: Any) -> str:
     return graph.node("Expand", graph.tensor(value, made.dtype), graph.node("Shape", a.name))
 
 
 def _filled_like(number: float) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, a: Value, **_: Any) -> str:
+    def rule(graph: GraphWriter, made: GraphValue, a: GraphValue, **_: Any) -> str:
         return _full_like(graph, made, a, number)
 
     return rule
 
 
-def _arange(graph: GraphWriter, made: Value, start: Any, end: Any, step: Any = 1, **_: Any) -> str:
+def _arange(graph: GraphWriter, made: GraphValue, start: Any, end: Any, step: Any = 1, **_: Any) -> str:
     return graph.node("Range", *(graph.tensor(one, made.dtype) for one in (start, end, step)))
 
 
-def _embedding(graph: GraphWriter, made: Value, weight: Value, ids: Value, *_: Any, **__: Any) -> str:
+def _embedding(graph: GraphWriter, made: GraphValue, weight: GraphValue, ids: GraphValue, *_: Any, **__: Any) -> str:
     return graph.node("Gather", weight.name, ids.name, axis=0)
 
 
-def _gather(graph: GraphWriter, made: Value, a: Value, dim: int, index: Value, **_: Any) -> str:
+def _gather(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int, index: GraphValue, **_: Any) -> str:
     return graph.node("GatherElements", a.name, index.name, axis=_axis(a, dim))
 
 
-def _index_select(graph: GraphWriter, made: Value, a: Value, dim: int, index: Value) -> str:
+def _index_select(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int, index: GraphValue) -> str:
     return graph.node("Gather", a.name, index.name, axis=_axis(a, dim))
 
 
-def _index(graph: GraphWriter, made: Value, a: Value, indices: Sequence[Value | None]) -> str:
+def _index(graph: GraphWriter, made: GraphValue, a: GraphValue, indices: Sequence[GraphValue | None]) -> str:
     """a[…, i, …], or a[i, j, …] with indices of the first axes that are broadcast together."""
     given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     if len(given) == 1:
@@ -134,7 +134,7 @@ def _index(graph: GraphWriter, made: Value, a: Value, indices: Sequence[Value | 
     return graph.node("GatherND", a.name, graph.node("Concat", *parts, axis=rank))
 
 
-def _unfold(graph: GraphWriter, made: Value, a: Value, dim: int, size: int, step: int) -> str:
+def _unfold(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int, size: int, step: int) -> str:
     """Windows along an axis; the places inside a window become the last axis."""
     axis = _axis(a, dim)
     last = graph.node("Sub", graph.size_of(a.name, axis).name, graph.scalar(size - 1, torch.int64))
@@ -145,7 +145,7 @@ def _unfold(graph: GraphWriter, made: Value, a: Value, dim: int, size: int, step
     return windows if order == sorted(order) else graph.node("Transpose", windows, perm=order)
 
 
-def _pad(graph: GraphWriter, made: Value, a: Value, widths: Sequence[int | Size], value: float = 0.0) -> str:
+def _pad(graph: GraphWriter, made: GraphValue, a: GraphValue, widths: Sequence[int | Size], value: float = 0.0) -> str:
     """torch names the widths of the last axis first, ONNX all beginnings and then all ends."""
     before: list[int | Size] = [0] * a.rank
     after: list[int | Size] = [0] * a.rank
@@ -154,13 +154,13 @@ def _pad(graph: GraphWriter, made: Value, a: Value, widths: Sequence[int | Size]
     return graph.node("Pad", a.name, graph.shape([*before, *after]), graph.scalar(value, made.dtype))
 
 
-def _repeat(graph: GraphWriter, made: Value, a: Value, times: Sequence[int | Size]) -> str:
+def _repeat(graph: GraphWriter, made: GraphValue, a: GraphValue, times: Sequence[int | Size]) -> str:
     missing = len(times) - a.rank
     name = graph.node("Unsqueeze", a.name, graph.ints(*range(missing))) if missing else a.name
     return graph.node("Tile", name, graph.shape(times))
 
 
-def _flip(graph: GraphWriter, made: Value, a: Value, dims: Sequence[int]) -> str:
+def _flip(graph: GraphWriter, made: GraphValue, a: GraphValue, dims: Sequence[int]) -> str:
     axes = [_axis(a, dim) for dim in dims]
     starts, ends = graph.ints(*[-1] * len(axes)), graph.ints(*[-_END] * len(axes))
     return graph.node("Slice", a.name, starts, ends, graph.ints(*axes), graph.ints(*[-1] * len(axes)))

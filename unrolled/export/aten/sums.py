@@ -9,62 +9,80 @@ import numpy as np
 import torch
 
 from unrolled.errors import UserError
-from unrolled.export.onnx_graph import GraphWriter, Value
+from unrolled.export.onnx_graph import GraphValue, GraphWriter
 
 aten = torch.ops.aten
 
 
-def _axes(a: Value, dims: Any) -> list[int]:
+def _axes(a: GraphValue, dims: Any) -> list[int]:
     if dims is None or dims == []:
         return list(range(a.rank))
     return [dim % a.rank for dim in ([dims] if isinstance(dims, int) else dims)]
 
 
-def _product(graph: GraphWriter, made: Value, a: Value, b: Value) -> str:
+def _product(graph: GraphWriter, made: GraphValue, a: GraphValue, b: GraphValue) -> str:
     return graph.node("MatMul", a.name, b.name)
 
 
 def _sum_and_product(
-    graph: GraphWriter, made: Value, bias: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1
+    graph: GraphWriter,
+    made: GraphValue,
+    bias: GraphValue,
+    a: GraphValue,
+    b: GraphValue,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> str:
     return graph.node("Gemm", a.name, b.name, bias.name, alpha=float(alpha), beta=float(beta))
 
 
 def _batched(
-    graph: GraphWriter, made: Value, bias: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1
+    graph: GraphWriter,
+    made: GraphValue,
+    bias: GraphValue,
+    a: GraphValue,
+    b: GraphValue,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> str:
     product = graph.node("Mul", graph.node("MatMul", a.name, b.name), graph.scalar(alpha, made.dtype))
     return graph.node("Add", graph.node("Mul", bias.name, graph.scalar(beta, made.dtype)), product)
 
 
 def _reduce(kind: str) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, a: Value, dims: Any = None, keepdim: bool = False, **_: Any) -> str:
+    def rule(
+        graph: GraphWriter, made: GraphValue, a: GraphValue, dims: Any = None, keepdim: bool = False, **_: Any
+    ) -> str:
         axes = graph.ints(*_axes(a, dims))
         return graph.node(kind, graph.tensor(a, made.dtype), axes, keepdims=int(keepdim))
 
     return rule
 
 
-def _any(graph: GraphWriter, made: Value, a: Value, dims: Any = None, keepdim: bool = False) -> str:
+def _any(graph: GraphWriter, made: GraphValue, a: GraphValue, dims: Any = None, keepdim: bool = False) -> str:
     axes = graph.ints(*_axes(a, dims))
     found = graph.node("ReduceMax", graph.cast(a.name, torch.int64), axes, keepdims=int(keepdim))
     return graph.cast(found, torch.bool)
 
 
-def _argmax(graph: GraphWriter, made: Value, a: Value, dim: int = -1, keepdim: bool = False) -> str:
+def _argmax(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int = -1, keepdim: bool = False) -> str:
     return graph.node("ArgMax", a.name, axis=dim % a.rank, keepdims=int(keepdim))
 
 
-def _max_dim(graph: GraphWriter, made: Sequence[Value], a: Value, dim: int, keepdim: bool = False) -> list[str]:
+def _max_dim(
+    graph: GraphWriter, made: Sequence[GraphValue], a: GraphValue, dim: int, keepdim: bool = False
+) -> list[str]:
     return [_reduce("ReduceMax")(graph, a, a, dim, keepdim), _argmax(graph, a, a, dim, keepdim)]
 
 
-def _cumsum(graph: GraphWriter, made: Value, a: Value, dim: int, **_: Any) -> str:
+def _cumsum(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int, **_: Any) -> str:
     return graph.node("CumSum", graph.tensor(a, made.dtype), graph.scalar(dim % a.rank, torch.int64))
 
 
 def _softmax(kind: str) -> Callable[..., str]:
-    def rule(graph: GraphWriter, made: Value, a: Value, dim: int, *_: Any) -> str:
+    def rule(graph: GraphWriter, made: GraphValue, a: GraphValue, dim: int, *_: Any) -> str:
         return graph.node(kind, graph.tensor(a, made.dtype), axis=dim % a.rank)
 
     return rule
@@ -72,11 +90,11 @@ def _softmax(kind: str) -> Callable[..., str]:
 
 def _layer_norm(
     graph: GraphWriter,
-    made: Sequence[Value],
-    a: Value,
+    made: Sequence[GraphValue],
+    a: GraphValue,
     sizes: Sequence[int],
-    gain: Value | None,
-    shift: Value | None,
+    gain: GraphValue | None,
+    shift: GraphValue | None,
     epsilon: float,
 ) -> list[str]:
     width = tuple(int(size) for size in sizes)
@@ -87,10 +105,10 @@ def _layer_norm(
 
 def _group_norm(
     graph: GraphWriter,
-    made: Sequence[Value],
-    a: Value,
-    gain: Value | None,
-    shift: Value | None,
+    made: Sequence[GraphValue],
+    a: GraphValue,
+    gain: GraphValue | None,
+    shift: GraphValue | None,
     rows: Any,
     channels: Any,
     places: Any,
@@ -110,10 +128,10 @@ def _group_norm(
 
 def _convolution(
     graph: GraphWriter,
-    made: Value,
-    a: Value,
-    weight: Value,
-    bias: Value | None,
+    made: GraphValue,
+    a: GraphValue,
+    weight: GraphValue,
+    bias: GraphValue | None,
     strides: Sequence[int],
     padding: Sequence[int],
     dilations: Sequence[int],
@@ -131,8 +149,8 @@ def _convolution(
 
 def _max_pool(
     graph: GraphWriter,
-    made: Sequence[Value],
-    a: Value,
+    made: Sequence[GraphValue],
+    a: GraphValue,
     kernel: Sequence[int],
     strides: Sequence[int] = (),
     padding: Sequence[int] = (0,),
@@ -148,7 +166,7 @@ def _max_pool(
     return [found]
 
 
-def _mean_pool(graph: GraphWriter, made: Value, a: Value, sizes: Sequence[int]) -> str:
+def _mean_pool(graph: GraphWriter, made: GraphValue, a: GraphValue, sizes: Sequence[int]) -> str:
     """Means over a grid of `sizes` cells; each side of the picture must be a multiple of its cells."""
     sides = a.shape[-2:]
     if None in sides or any(side % cells for side, cells in zip(sides, sizes, strict=True)):  # type: ignore[operator]
@@ -161,14 +179,14 @@ def _mean_pool(graph: GraphWriter, made: Value, a: Value, sizes: Sequence[int]) 
 
 def _embedding_bag(
     graph: GraphWriter,
-    made: Sequence[Value],
-    weight: Value,
-    ids: Value,
-    starts: Value,
+    made: Sequence[GraphValue],
+    weight: GraphValue,
+    ids: GraphValue,
+    starts: GraphValue,
     scale_by_frequency: bool = False,
     mode: int = 0,
     sparse: bool = False,
-    weights: Value | None = None,
+    weights: GraphValue | None = None,
     *_: Any,
 ) -> list[str]:
     """The weighted sum of the rows of each bag: (ids,), (bags,) → (bags, D)."""

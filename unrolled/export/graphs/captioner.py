@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from unrolled.data import Batch
-from unrolled.export.graphs.plan import Plans, normal
+from unrolled.export.graphs.plan import GraphPlans, normal
 from unrolled.export.graphs.writer import writer_plans
 from unrolled.model import Model
 from unrolled.models.captioner import Captioner, TransformerCaptioner
 
 
-def caption_plans(model: Model) -> Plans:
+def caption_plans(model: Model) -> GraphPlans:
     network = model.network
     assert isinstance(network, (Captioner, TransformerCaptioner))
     shape = network.read.shape
@@ -34,4 +34,6 @@ def caption_plans(model: Model) -> Plans:
 
     free = {name: {0: "batch"} for name in names}
     grid = None if network.grid is None else list(network.grid)
-    return Plans(writer_plans(network, names, batch_of, draw, free, network.embedding.num_embeddings), {"grid": grid})
+    return GraphPlans(
+        writer_plans(network, names, batch_of, draw, free, network.embedding.num_embeddings), {"grid": grid}
+    )

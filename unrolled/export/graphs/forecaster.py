@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from unrolled.export.graphs.plan import Plan, Plans, leaves, normal, numbered, ragged, rebuilt, whole
+from unrolled.export.graphs.plan import GraphPlan, GraphPlans, leaves, normal, numbered, ragged, rebuilt, whole
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
 
 
-def forecast_plans(model: Model) -> Plans:
+def forecast_plans(model: Model) -> GraphPlans:
     network = model.network
     assert isinstance(network, Forecaster)
     layout = network.layout
@@ -36,9 +36,9 @@ def forecast_plans(model: Model) -> Plans:
     def draw(sizes: Mapping[str, int], generator: torch.Generator) -> list[Tensor]:
         return [rows(sizes, generator), ragged(sizes["time"], generator, sizes["batch"])]
 
-    graphs = [Plan("whole", from_beginning, draw, ["inputs", "lengths"], ["estimates", *new], free)]
+    graphs = [GraphPlan("whole", from_beginning, draw, ["inputs", "lengths"], ["estimates", *new], free)]
     if not network.causal:
-        return Plans(graphs)
+        return GraphPlans(graphs)
 
     def further(x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         estimates, left = network(x, rebuilt(like, list(state), []))
@@ -50,5 +50,5 @@ def forecast_plans(model: Model) -> Plans:
         return [rows(sizes, generator), *leaves(state)[0]]
 
     carried = {"inputs": free["inputs"], **{name: {0: "batch"} for name in states}}
-    graphs.append(Plan("step", further, draw_further, ["inputs", *states], ["estimates", *new], carried))
-    return Plans(graphs)
+    graphs.append(GraphPlan("step", further, draw_further, ["inputs", *states], ["estimates", *new], carried))
+    return GraphPlans(graphs)

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.export.graphs.plan import Plan, Plans, leaves, numbered, ragged, rebuilt, whole
+from unrolled.export.graphs.plan import GraphPlan, GraphPlans, leaves, numbered, ragged, rebuilt, whole
 from unrolled.model import Model
 from unrolled.models import LanguageModel
 from unrolled.models.language_transformer import TransformerLM
 from unrolled.nn.transformer import TransformerState
 
 
-def generate_plans(model: Model) -> Plans:
+def generate_plans(model: Model) -> GraphPlans:
     network = model.network
     assert isinstance(network, LanguageModel)
     if isinstance(network, TransformerLM):
@@ -25,8 +25,8 @@ def generate_plans(model: Model) -> Plans:
                 "A Transformer with model.positions=fraction reads its text anew for every token: it has no step.",
                 "Train with model.positions=sinusoidal.",
             )
-        return Plans([_cached(network, fresh=True), _cached(network, fresh=False)], {"context": network.context})
-    return Plans([_whole(network), _step(network)])
+        return GraphPlans([_cached(network, fresh=True), _cached(network, fresh=False)], {"context": network.context})
+    return GraphPlans([_whole(network), _step(network)])
 
 
 def _state_of(network: LanguageModel, rows: int) -> Any:
@@ -35,7 +35,7 @@ def _state_of(network: LanguageModel, rows: int) -> Any:
         return network(torch.zeros(rows, 1, dtype=torch.int64))[1]
 
 
-def _whole(network: LanguageModel) -> Plan:
+def _whole(network: LanguageModel) -> GraphPlan:
     """Texts of different lengths from their beginning, and the state after each."""
     count = len(leaves(_state_of(network, 2))[0])
 
@@ -49,10 +49,10 @@ def _whole(network: LanguageModel) -> Plan:
 
     free = {"tokens": {0: "batch", 1: "time"}, "lengths": {0: "batch"}}
     outputs = ["log_probs", *numbered("new_state", count)]
-    return Plan("whole", compute, draw, ["tokens", "lengths"], outputs, free)
+    return GraphPlan("whole", compute, draw, ["tokens", "lengths"], outputs, free)
 
 
-def _step(network: LanguageModel) -> Plan:
+def _step(network: LanguageModel) -> GraphPlan:
     like = _state_of(network, 2)
     count = len(leaves(like)[0])
 
@@ -68,10 +68,10 @@ def _step(network: LanguageModel) -> Plan:
 
     states = numbered("state", count)
     free = {"tokens": {0: "batch"}, **{name: {0: "batch"} for name in states}}
-    return Plan("step", compute, draw, ["tokens", *states], ["log_probs", *numbered("new_state", count)], free)
+    return GraphPlan("step", compute, draw, ["tokens", *states], ["log_probs", *numbered("new_state", count)], free)
 
 
-def _cached(network: TransformerLM, fresh: bool) -> Plan:
+def _cached(network: TransformerLM, fresh: bool) -> GraphPlan:
     """Tokens after those whose keys and values are given; of a fresh text there are none."""
     layers = network.encoder.num_layers
     heads = network.encoder._each()[0].self_attn
@@ -97,4 +97,4 @@ def _cached(network: TransformerLM, fresh: bool) -> Plan:
     free = {"tokens": {0: "batch", 1: "time"} if fresh else {0: "batch"}}
     free |= {name: {0: "batch", 2: "past"} for name in states}
     outputs = ["log_probs", *numbered("new_state", 2 * layers)]
-    return Plan("whole" if fresh else "step", compute, draw, ["tokens", *states], outputs, free)
+    return GraphPlan("whole" if fresh else "step", compute, draw, ["tokens", *states], outputs, free)

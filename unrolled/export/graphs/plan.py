@@ -17,7 +17,7 @@ Draw = Callable[[Mapping[str, int], torch.Generator], Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class GraphPlan:
     """One graph. `free` has the names of the free sizes of each input, by axis.
 
     The inputs `state_k` and the outputs `new_state_k` are carried from call to call; the inputs `shared_k` stay as
@@ -51,10 +51,10 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Plans:
+class GraphPlans:
     """All graphs of a model, and entries of the manifest that only its task has."""
 
-    graphs: Sequence[Plan]
+    graphs: Sequence[GraphPlan]
     more: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
-from unrolled.export.graphs.plan import Plan, Plans, leaves, normal, numbered, ragged, rebuilt, whole
+from unrolled.export.graphs.plan import GraphPlan, GraphPlans, leaves, normal, numbered, ragged, rebuilt, whole
 from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.encoder_layers import TransformerLayers
@@ -30,25 +30,25 @@ FREE: dict[str, dict[int, str]] = {
 }
 
 
-def classify_plans(model: Model) -> Plans:
+def classify_plans(model: Model) -> GraphPlans:
     network = model.network
     assert isinstance(network, Classifier)
-    return Plans([_whole(network)])
+    return GraphPlans([_whole(network)])
 
 
-def tag_plans(model: Model) -> Plans:
+def tag_plans(model: Model) -> GraphPlans:
     network = model.network
     assert isinstance(network, Tagger)
     graphs = [_whole(network)]
     if network.causal and not isinstance(network.layer, TransformerLayers):
         graphs.append(_step(network))
     if network.crf is None:
-        return Plans(graphs)
+        return GraphPlans(graphs)
     crf: dict[str, Any] = {name: value.detach().tolist() for name, value in network.crf.named_parameters()}
     if network.forbidden is not None:
         names = ("forbidden", "forbidden_first", "forbidden_last")
         crf |= {name: mask.tolist() for name, mask in zip(names, network.forbidden, strict=True)}
-    return Plans(graphs, {"crf": crf})
+    return GraphPlans(graphs, {"crf": crf})
 
 
 def _names(network: Classifier | Tagger) -> list[str]:
@@ -68,7 +68,7 @@ def _batch(names: list[str], tensors: tuple[Tensor, ...]) -> Batch:
     return Batch(given["inputs"], given["inputs"], given["lengths"], more=given)
 
 
-def _whole(network: Classifier | Tagger) -> Plan:
+def _whole(network: Classifier | Tagger) -> GraphPlan:
     names = _names(network)
 
     def compute(*tensors: Tensor) -> Tensor:
@@ -79,10 +79,10 @@ def _whole(network: Classifier | Tagger) -> Plan:
         drawn = _drawn(network, sizes, generator)
         return [drawn[name] for name in names]
 
-    return Plan("whole", compute, draw, names, ["scores"], {name: FREE[name] for name in names})
+    return GraphPlan("whole", compute, draw, names, ["scores"], {name: FREE[name] for name in names})
 
 
-def _step(network: Tagger) -> Plan:
+def _step(network: Tagger) -> GraphPlan:
     """A tagger of one direction, some steps further."""
     names = _names(network)
     like = leaves(state_from_torch(network.layer.initial_state(2)))[0]  # type: ignore[operator]
@@ -100,7 +100,7 @@ def _step(network: Tagger) -> Plan:
         return [*(drawn[name] for name in names), *(normal(generator, sizes["batch"], *s.shape[1:]) for s in like)]
 
     free = {name: FREE[name] for name in names} | {name: {0: "batch"} for name in states}
-    return Plan("step", compute, draw, [*names, *states], ["scores", *numbered("new_state", len(like))], free)
+    return GraphPlan("step", compute, draw, [*names, *states], ["scores", *numbered("new_state", len(like))], free)
 
 
 def _drawn(network: Classifier | Tagger, sizes: Mapping[str, int], generator: torch.Generator) -> dict[str, Tensor]:

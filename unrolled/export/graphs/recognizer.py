@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.data.signals.log_mel import FLOOR, LogMel, mel_filters, with_deltas
 from unrolled.errors import UserError
-from unrolled.export.graphs.plan import Plan, Plans, leaves, normal, numbered, ragged, rebuilt
+from unrolled.export.graphs.plan import GraphPlan, GraphPlans, leaves, normal, numbered, ragged, rebuilt
 from unrolled.model import Model
 from unrolled.models.recognizer import MapInput, Recognizer
 from unrolled.models.recurrent_settings import state_from_torch, state_to_torch
 
 
-def recognize_plans(model: Model) -> Plans:
+def recognize_plans(model: Model) -> GraphPlans:
     network = model.network
     assert isinstance(network, Recognizer)
     if network.plane is not None:
@@ -31,7 +31,7 @@ def recognize_plans(model: Model) -> Plans:
         graphs.append(_features(Spectrogram(LogMel(reader.rate, reader.bands), reader.deltas, reader.center_bands)))
     if network.causal and network.layer is not None:
         graphs.append(_step(network))
-    return Plans(graphs, {"time_factor": network.time_factor, "context": network.context})
+    return GraphPlans(graphs, {"time_factor": network.time_factor, "context": network.context})
 
 
 def _shape(network: Recognizer) -> tuple[int, ...]:
@@ -39,7 +39,7 @@ def _shape(network: Recognizer) -> tuple[int, ...]:
     return tuple(read.shape if isinstance(read, MapInput) else read.frames.shape)
 
 
-def _whole(network: Recognizer) -> Plan:
+def _whole(network: Recognizer) -> GraphPlan:
     def compute(frames: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         return tuple(network(Batch(frames, frames, lengths)))
 
@@ -48,10 +48,10 @@ def _whole(network: Recognizer) -> Plan:
         return [normal(generator, batch, steps, *_shape(network)), ragged(steps, generator, batch)]
 
     free = {"inputs": {0: "batch", 1: "time"}, "lengths": {0: "batch"}}
-    return Plan("whole", compute, draw, ["inputs", "lengths"], ["log_probs", "frames"], free)
+    return GraphPlan("whole", compute, draw, ["inputs", "lengths"], ["log_probs", "frames"], free)
 
 
-def _step(network: Recognizer) -> Plan:
+def _step(network: Recognizer) -> GraphPlan:
     """A block of a stream with the frames of context before it; `places` are the output steps that are new."""
     like = leaves(state_from_torch(network.layer.initial_state(2)))[0]
     states = numbered("state", len(like))
@@ -73,10 +73,10 @@ def _step(network: Recognizer) -> Plan:
     free: dict[str, dict[int, str]] = {"inputs": {0: "batch", 1: "time"}, "places": {0: "new"}}
     free |= {name: {0: "batch"} for name in states}
     outputs = ["log_probs", *numbered("new_state", len(states))]
-    return Plan("step", compute, draw, ["inputs", "places", *states], outputs, free)
+    return GraphPlan("step", compute, draw, ["inputs", "places", *states], outputs, free)
 
 
-def _features(spectrogram: Spectrogram) -> Plan:
+def _features(spectrogram: Spectrogram) -> GraphPlan:
     """The frames of one recording; it has at least the samples of a window."""
     mel = spectrogram.mel
 
@@ -84,7 +84,7 @@ def _features(spectrogram: Spectrogram) -> Plan:
         return [0.1 * normal(generator, mel.window + sizes["samples"] * mel.hop // 2)]
 
     free = {"samples": {0: "samples"}}
-    return Plan("features", spectrogram, draw, ["samples"], ["frames"], free, network=spectrogram)
+    return GraphPlan("features", spectrogram, draw, ["samples"], ["frames"], free, network=spectrogram)
 
 
 class Spectrogram(nn.Module):

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from unrolled.data import Batch
-from unrolled.export.graphs.plan import Plans, ragged, whole
+from unrolled.export.graphs.plan import GraphPlans, ragged, whole
 from unrolled.export.graphs.writer import writer_plans
 from unrolled.model import Model
 from unrolled.models.stepwise import Stepwise
 
 
-def translate_plans(model: Model) -> Plans:
+def translate_plans(model: Model) -> GraphPlans:
     network = model.network
     source, target = model.assets.source_size, model.assets.target_size
     end = network.end if isinstance(network, Stepwise) else None
@@ -32,4 +32,4 @@ def translate_plans(model: Model) -> Plans:
         free,
         target,
     )
-    return Plans(graphs, {} if end is None else {"reads_its_source": True})
+    return GraphPlans(graphs, {} if end is None else {"reads_its_source": True})

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unrolled.data import Batch
-from unrolled.export.graphs.plan import Draw, Plan, leaves, numbered, rebuilt, whole
+from unrolled.export.graphs.plan import Draw, GraphPlan, leaves, numbered, rebuilt, whole
 from unrolled.models.stepwise import Stepwise
 from unrolled.models.writer import TransformerWriter, Writer
 
@@ -24,7 +24,7 @@ def writer_plans(
     draw: Draw,
     free: Mapping[str, Mapping[int, str]],
     tokens: int,
-) -> list[Plan]:
+) -> list[GraphPlan]:
     """The graphs "encode" and "step" of a writer; `batch_of` makes a batch from the inputs."""
     # a state as it is inside a text: of a Transformer it holds keys already
     sizes = {name: 3 for axes in free.values() for name in axes.values()}
@@ -34,7 +34,7 @@ def writer_plans(
         first = network.start(encoded)
         like = network.step(torch.zeros(given[0].shape[0], dtype=torch.int64), first).state
     begin, shared = (len(part) for part in leaves(first))
-    encode = Plan(
+    encode = GraphPlan(
         "encode",
         lambda *tensors: _flat(network.start(network.encode(batch_of(*tensors)))),
         draw,
@@ -50,7 +50,7 @@ def _flat(state: Any) -> tuple[Tensor, ...]:
     return (*rows, *shared)
 
 
-def _step(network: Network, like: Any, encode: Plan, batch_of: MakeBatch, tokens: int) -> Plan:
+def _step(network: Network, like: Any, encode: GraphPlan, batch_of: MakeBatch, tokens: int) -> GraphPlan:
     rows, shared = leaves(like)
     states, memories = numbered("state", len(rows)), numbered("shared", len(shared))
     shown = network.showing_attention()
@@ -83,10 +83,10 @@ def _step(network: Network, like: Any, encode: Plan, batch_of: MakeBatch, tokens
         free[name] = _free_of_memory(encode, one)
     attention = ["attention"] if network.attends else []
     outputs = ["log_probs", *numbered("new_state", len(states)), *attention]
-    return Plan("step", compute, draw, ["tokens", *states, *memories], outputs, free, encode.sizes)
+    return GraphPlan("step", compute, draw, ["tokens", *states, *memories], outputs, free, encode.sizes)
 
 
-def _free_of_memory(encode: Plan, memory: Tensor) -> dict[int, str]:
+def _free_of_memory(encode: GraphPlan, memory: Tensor) -> dict[int, str]:
     """The rows of a memory are free, and its positions where the input's length is."""
     free = {0: "batch"}
     if "time" in {name for axes in encode.free.values() for name in axes.values()}:
