@@ -133,6 +133,15 @@ def main() -> None:
     except UserError as error:
         typer.echo(f"unrolled: {error}", err=True)
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        typer.echo(
+            "unrolled: This needs torch, which is not installed. Install it: pip install torch. "
+            "Without it, `unrolled run` takes the folder of an exported model.",
+            err=True,
+        )
+        sys.exit(2)
     except OSError as error:  # such as a full disk
         fix = remedy(error)
         typer.echo(f"unrolled: {error}.{f' {fix}.' if fix else ''}", err=True)

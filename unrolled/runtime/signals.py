@@ -14,7 +14,7 @@ from unrolled.errors import UserError
 from unrolled.runtime.graph import Graph, Graphs, State
 from unrolled.runtime.manifest import AGAIN, Manifest
 from unrolled.runtime.readers import RuntimeNetwork, fed
-from unrolled.runtime.settings import Settings
+from unrolled.runtime.settings import StoredSettings
 from unrolled.tasks.forecast.layout import layout_of, output_of
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
@@ -25,7 +25,7 @@ Frames = NDArray[np.float32]
 class RuntimeForecaster(RuntimeNetwork):
     """Rows of numbers to estimates of those to come."""
 
-    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: StoredSettings, assets: Any) -> None:
         super().__init__(graphs, manifest, config, assets)
         settings: Any = config.model
         self.causal = not settings.bidirectional
@@ -72,7 +72,7 @@ class RuntimeRows:
 class RuntimeRecognizer(RuntimeNetwork):
     """Frames to log-probabilities of labels."""
 
-    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: StoredSettings, assets: Any) -> None:
         super().__init__(graphs, manifest, config, assets)
         self.causal = not config.model.bidirectional
         self.layer = graphs.get("step")  # none: there is no stream
@@ -86,7 +86,10 @@ class RuntimeRecognizer(RuntimeNetwork):
     def advance(self, frames: Frames, seen: int, state: State | None) -> tuple[Frames, State]:
         """More frames of one stream, of which the first `seen` are context: log P (T', V) of the new ones."""
         graph, factor = self.step_graph, self.time_factor
-        given = {"inputs": frames[None], "places": np.arange(seen // factor, -(-len(frames) // factor))}
+        given: dict[str, NDArray[Any]] = {
+            "inputs": frames[None],
+            "places": np.arange(seen // factor, -(-len(frames) // factor)),
+        }
         found, state = graph(given, graph.initial(1) if state is None else state)
         return found["log_probs"][0], state
 
@@ -115,9 +118,10 @@ class RuntimeReader(InputReader):
 
     graph: Graph
 
-    def _finished(self, base: Frames) -> Frames:
+    def _finished(self, base: Any) -> Frames:
         """The frames as they are: the graph centres them and adds their slopes."""
-        return base
+        frames: Frames = base
+        return frames
 
     @property
     def mel(self) -> LogMel:
