@@ -47,7 +47,8 @@ def native() -> Path:
 
 def installed_tag() -> str:
     facts = importlib.metadata.distribution("unrolled").read_text("WHEEL") or ""
-    return re.findall(r"^Tag: (\S+)$", facts, re.MULTILINE)[0]
+    tag: str = re.findall(r"^Tag: (\S+)$", facts, re.MULTILINE)[0]
+    return tag
 
 
 def wheel(folder: Path, tag: str, *, name: str | None = None, inside: str | None = None, binary: bytes = b"") -> Path:

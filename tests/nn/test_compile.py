@@ -133,7 +133,7 @@ def test_every_option_is_one_graph(name: str, options: dict[str, Any], training:
 )
 def test_gradients_at_all_lengths(build: Callable[[str], Any], name: str) -> None:
     module, run, make = build(name)
-    compiled = torch.compile(run, fullgraph=True, dynamic=True, backend="aot_eager")
+    compiled: Any = torch.compile(run, fullgraph=True, dynamic=True, backend="aot_eager")
     parameters = list(module.parameters())
     for batch, steps in SIZES:
         arguments = make(batch, steps)
@@ -169,7 +169,7 @@ def test_inductor() -> None:
 
 
 def test_torchs_own_layers_are_left_alone() -> None:
-    compiled = torch.compile(Network(nn.LSTM(3, 4, batch_first=True)).rnn, fullgraph=True, backend="eager")
+    compiled: Any = torch.compile(Network(nn.LSTM(3, 4, batch_first=True)).rnn, fullgraph=True, backend="eager")
     with pytest.raises(Exception, match=r"Dynamo does not support RNN, GRU, or LSTM"):
         compiled(torch.randn(2, 5, 3))
     assert not torch._dynamo.config.allow_rnn
