@@ -109,7 +109,7 @@ def transformer(name: str) -> tuple[nn.Module, Callable[..., Tensor], Callable[.
 def test_every_option_is_one_graph(name: str, options: dict[str, Any], training: bool) -> None:
     """In training the masks differ from those of eager calls."""
     network = Network(getattr(unrolled, name)(3, 4, batch_first=True, **options)).train(training)
-    compiled = torch.compile(network, fullgraph=True, dynamic=True, backend="eager")
+    compiled: Any = torch.compile(network, fullgraph=True, dynamic=True, backend="eager")
     for batch, steps in SIZES:
         arguments = ragged(batch, steps)
         found = compiled(*arguments)
@@ -151,7 +151,7 @@ def test_gradients_at_all_lengths(build: Callable[[str], Any], name: str) -> Non
 def test_auto_stays_on_its_engine_for_few_steps(name: str) -> None:
     """Outside a graph torch's own layer is faster for them; inside, it would be compiled for each length."""
     network = Network(getattr(unrolled, name)(3, 4, batch_first=True))
-    compiled = torch.compile(network, fullgraph=True, dynamic=True, backend="aot_eager")
+    compiled: Any = torch.compile(network, fullgraph=True, dynamic=True, backend="aot_eager")
     for steps in (2, 4, 8):
         x = torch.randn(11, steps, 3)
         assert_close(compiled(x), network(x))
@@ -161,7 +161,8 @@ def test_auto_stays_on_its_engine_for_few_steps(name: str) -> None:
 def test_inductor() -> None:
     """The default backend, with the mode that asks for CUDA graphs on a GPU; benchmarks/compiled.py has more."""
     network, x = Network(unrolled.LSTM(3, 4, batch_first=True)), torch.randn(2, 7, 3)
-    found = torch.compile(network, fullgraph=True, mode="reduce-overhead")(x)
+    compiled: Any = torch.compile(network, fullgraph=True, mode="reduce-overhead")
+    found = compiled(x)
     assert_close(found, network(x))
     got = torch.autograd.grad(found.sum(), list(network.parameters()))
     for mine, right in zip(got, torch.autograd.grad(network(x).sum(), list(network.parameters())), strict=True):
@@ -191,14 +192,14 @@ def test_functional_call() -> None:
         output: Tensor = torch.func.functional_call(network, parameters, (x,))
         return output
 
-    compiled = torch.compile(call, fullgraph=True, backend="eager")
+    compiled: Any = torch.compile(call, fullgraph=True, backend="eager")
     assert_close(compiled(doubled, x), call(doubled, x))
 
 
 @pytest.mark.parametrize("wrong", [-1, 8])
 def test_lengths_are_checked_when_the_graph_runs(wrong: int) -> None:
     network = Network(unrolled.LSTM(3, 4, batch_first=True))
-    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    compiled: Any = torch.compile(network, fullgraph=True, backend="aot_eager")
     with pytest.raises(UserError, match=rf"lengths\[1\]={wrong} is .*Expected 0 to 7\."):
         compiled(torch.randn(2, 7, 3), torch.tensor([7, wrong]))
 
@@ -212,13 +213,13 @@ def test_lengths_are_checked_when_the_graph_runs(wrong: int) -> None:
     ],
 )
 def test_ctc_targets_are_checked_when_the_graph_runs(targets: Any, lengths: Any, message: str) -> None:
-    compiled = torch.compile(ctc_loss, fullgraph=True, backend="eager")
+    compiled: Any = torch.compile(ctc_loss, fullgraph=True, backend="eager")
     with pytest.raises(UserError, match=message):
         compiled(torch.zeros(2, 6, 5), torch.tensor(targets), None, torch.tensor(lengths))
 
 
 def test_ctc_frames_are_checked_when_the_graph_runs() -> None:
-    compiled = torch.compile(ctc_loss, fullgraph=True, backend="eager")
+    compiled: Any = torch.compile(ctc_loss, fullgraph=True, backend="eager")
     with pytest.raises(UserError, match=r"input_lengths has \[6, 7\], but there are 6 frames\. Use lengths from 0 to"):
         compiled(torch.zeros(2, 6, 5), torch.tensor([[1], [1]]), torch.tensor([6, 7]))
 
