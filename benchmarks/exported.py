@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,9 @@ def main() -> None:
             answers = [str(side.predict(inputs, **options)) for side in (model, exported)]
             same = answers[0] == answers[1] or _texts(model, inputs, options) == _texts(exported, inputs, options)
             assert same, name
-            best = interleaved(
-                {
-                    "torch": lambda model=model, i=inputs, o=options: model.predict(i, **o),
-                    "exported": lambda model=exported, i=inputs, o=options: model.predict(i, **o),
-                },
-                seconds,
-                least=3,
-            )
+            sides: dict[str, Any] = {"torch": model, "exported": exported}
+            runs = {side: partial(one.predict, inputs, **options) for side, one in sides.items()}
+            best = interleaved(runs, seconds, least=3)
         ratio = best["torch"] / best["exported"]
         times = f"{best['exported'] * 1e3:.1f} ms, torch {best['torch'] * 1e3:.1f} ms"
         rows.append(row(name, f"{ratio:.2f}x", "", "", times))
