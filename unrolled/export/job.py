@@ -10,10 +10,11 @@ from pathlib import Path
 from unrolled.errors import UserError
 from unrolled.export.checking import check, largest_difference
 from unrolled.export.graphs import GraphPlan, plans_of
-from unrolled.export.manifest import NAME, WrittenGraph, manifest_of
+from unrolled.export.manifest import WrittenGraph, manifest_of
 from unrolled.export.recording import record
 from unrolled.export.weights import check_weights, with_weights
 from unrolled.export.writing import write_graph
+from unrolled.exported import MANIFEST
 from unrolled.model import Model
 from unrolled.training.checkpoint import disk_errors, sync
 
@@ -69,7 +70,7 @@ def _check_place(place: Path, force: bool) -> None:
     """Raise if something else is in the way."""
     if not place.exists() or (place.is_dir() and not any(place.iterdir())):
         return
-    if not (place / NAME).is_file():
+    if not (place / MANIFEST).is_file():
         raise UserError(f"{place} exists and is not an exported model.", "Choose another folder.")
     if not force:
         raise UserError(f"{place} holds an exported model.", "Choose another folder, or replace it with --force.")
@@ -85,8 +86,8 @@ def _write(place: Path, graphs: list[WrittenGraph], manifest: str) -> None:
             for graph in graphs:
                 (beside / graph.file).write_bytes(graph.data)
                 sync(beside / graph.file)
-            (beside / NAME).write_text(manifest)
-            sync(beside / NAME)
+            (beside / MANIFEST).write_text(manifest)
+            sync(beside / MANIFEST)
             if place.exists():
                 shutil.rmtree(old, ignore_errors=True)
                 place.rename(old)

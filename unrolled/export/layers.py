@@ -5,34 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.cells import Activation, GRUCell, LSTMCell, RNNCell
+from unrolled.cells import BuiltIn
 from unrolled.export.cell_loop import write_loop
 from unrolled.export.onnx_graph import GraphValue, GraphWriter
+from unrolled.kernels.recurrence.onnx_node import (
+    cell_refusal,
+    node_attributes,
+    node_peepholes,
+    node_type,
+    node_weights,
+)
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.recurrent import Recurrent
-
-AnyBuiltIn = RNNCell | LSTMCell | GRUCell
-
-# activations that ONNX's recurrent nodes know, with their constants
-NODE_ACTIVATIONS: dict[Activation, tuple[str, list[float], list[float]]] = {
-    torch.tanh: ("Tanh", [], []),
-    torch.sigmoid: ("Sigmoid", [], []),
-    torch.relu: ("Relu", [], []),
-    F.hardsigmoid: ("HardSigmoid", [1 / 6], [0.5]),
-    F.softsign: ("Softsign", [], []),
-    F.softplus: ("Softplus", [], []),
-    F.elu: ("Elu", [1.0], []),
-    F.leaky_relu: ("LeakyRelu", [0.01], []),
-}
-# the rows of torch's weights in the order of ONNX's gates: i, o, f, c; z, r, h
-GATE_ORDERS: dict[type[AnyBuiltIn], tuple[int, ...]] = {RNNCell: (0,), LSTMCell: (0, 3, 1, 2), GRUCell: (1, 0, 2)}
-PEEPHOLE_ORDER = (0, 2, 1)  # ours: i, f, o; ONNX: i, o, f
 
 
 class LayerParts(NamedTuple):
@@ -120,7 +107,7 @@ def _joined(graph: GraphWriter, parts: list[list[str]]) -> list[str]:
 
 def _write_run(graph: GraphWriter, cells: list[Any], keep: Sequence[float], run: LayerRun) -> tuple[str, list[str]]:
     """One layer in all its directions → (T, B, directions·size), final states (directions, B, size)."""
-    if not any(keep) and said_by_a_node(cells[0]):
+    if not any(keep) and cell_refusal(cells[0]) is None:
         return _write_node(graph, cells, run)
     loops = [write_loop(graph, cell, run.x, run.lengths, run.states, place, keep) for place, cell in enumerate(cells)]
     if len(loops) == 1:
@@ -129,37 +116,23 @@ def _write_run(graph: GraphWriter, cells: list[Any], keep: Sequence[float], run:
     return output, _joined(graph, [loop.finals for loop in loops])
 
 
-def said_by_a_node(cell: Any) -> bool:
-    """True if ONNX's node for the cell computes the same."""
-    if not isinstance(cell, AnyBuiltIn):
-        return False
-    known = [cell.activation in NODE_ACTIVATIONS, cell.norm_ih is None]
-    if isinstance(cell, (LSTMCell, GRUCell)):
-        known.append(cell.gate_activation in NODE_ACTIVATIONS)
-    if isinstance(cell, LSTMCell):
-        known.append(cell.output_activation in NODE_ACTIVATIONS)
-        known.append(cell.weight_peephole is None or cell.peephole_output == "current")
-        known.append(cell.weight_hr is None)
-    return all(known)
-
-
-def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: LayerRun) -> tuple[str, list[str]]:
+def _write_node(graph: GraphWriter, cells: list[BuiltIn], run: LayerRun) -> tuple[str, list[str]]:
     cell, hidden = cells[0], cells[0].hidden_size
-    kind = {RNNCell: "RNN", LSTMCell: "LSTM", GRUCell: "GRU"}[type(cell)]
+    kind = node_type(cell)
     states = run.states
     lengths = real = ""
     if run.lengths is not None:  # runtimes take lengths from 1 up: an empty row reads one step, which is dropped
         least = graph.node("Max", run.lengths, graph.ints(1))
         lengths = graph.cast(least, torch.int32)
         real = graph.node("Greater", run.lengths, graph.ints(0))  # (B,)
-    weights = [graph.constant(np.stack(parts)) for parts in zip(*map(_weights, cells), strict=True)]
+    weights = [_constant(graph, parts) for parts in zip(*map(node_weights, cells), strict=True)]
     inputs = [run.x, *weights, lengths, *(states or [""] * len(cell.state_names))]
-    if isinstance(cell, LSTMCell) and cell.weight_peephole is not None:
-        inputs.append(graph.constant(np.stack([_peepholes(one) for one in cells])))
+    inputs.append(_constant(graph, [node_peepholes(one) for one in cells]))
     while not inputs[-1]:
         inputs.pop()
     outputs = [graph.fresh(kind) for _ in range(1 + len(cell.state_names))]
-    graph.split_node(kind, inputs, outputs, hidden_size=hidden, **_attributes(cells))
+    direction = "bidirectional" if len(cells) == 2 else "forward"
+    graph.split_node(kind, inputs, outputs, direction=direction, **node_attributes(cell, len(cells)))
     output, *finals = outputs
     if real:
         column, zero = graph.node("Unsqueeze", real, graph.ints(1)), graph.scalar(0, torch.float32)  # (B, 1)
@@ -170,43 +143,7 @@ def _write_node(graph: GraphWriter, cells: list[AnyBuiltIn], run: LayerRun) -> t
     return graph.node("Reshape", turned, graph.ints(0, 0, len(cells) * hidden)), finals
 
 
-def _attributes(cells: list[AnyBuiltIn]) -> dict[str, Any]:
-    """Direction, activations and, of a GRU, the place of the reset gate."""
-    cell = cells[0]
-    used = [cell.activation]
-    if isinstance(cell, GRUCell):
-        used = [cell.gate_activation, cell.activation]
-    if isinstance(cell, LSTMCell):
-        used = [cell.gate_activation, cell.activation, cell.output_activation]
-    described = [NODE_ACTIVATIONS[one] for one in used] * len(cells)
-    attributes: dict[str, Any] = {
-        "direction": "bidirectional" if len(cells) == 2 else "forward",
-        "activations": [name for name, _, _ in described],
-    }
-    for name, given in (
-        ("activation_alpha", [number for _, alpha, _ in described for number in alpha]),
-        ("activation_beta", [number for _, _, beta in described for number in beta]),
-    ):
-        if given:  # only activations that have constants take them, in order
-            attributes[name] = given
-    if isinstance(cell, GRUCell):
-        attributes["linear_before_reset"] = int(cell.reset_after)
-    return attributes
-
-
-def _weights(cell: AnyBuiltIn) -> tuple[NDArray[np.float32], ...]:
-    """W, R and B of a cell, their rows in ONNX's order of gates."""
-    order = GATE_ORDERS[type(cell)]
-
-    def rows(tensor: Tensor | None) -> NDArray[np.float32]:
-        given = cell.weight_hh.new_zeros(cell.weight_hh.shape[0]) if tensor is None else tensor
-        blocks = given.float().cpu().chunk(len(order))
-        return torch.cat([blocks[place] for place in order]).numpy()
-
-    return rows(cell.weight_ih), rows(cell.weight_hh), np.concatenate([rows(cell.bias_ih), rows(cell.bias_hh)])
-
-
-def _peepholes(cell: AnyBuiltIn) -> NDArray[np.float32]:
-    assert isinstance(cell, LSTMCell)
-    assert cell.weight_peephole is not None
-    return cell.weight_peephole[list(PEEPHOLE_ORDER)].flatten().float().cpu().numpy()
+def _constant(graph: GraphWriter, parts: Sequence[Tensor | None]) -> str:
+    """The weights of all directions, (1, …) each, as one constant; "" if there are none."""
+    given = [part.detach().float().cpu() for part in parts if part is not None]
+    return graph.constant(torch.cat(given).numpy()) if given else ""

@@ -10,11 +10,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
+from unrolled.exported import FORMAT, VERSION
 from unrolled.model import Model, current_versions
 
-FORMAT = "unrolled-onnx"
-VERSION = 1
-NAME = "manifest.json"
 _TYPES: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.INT64: "int64", TensorProto.BOOL: "bool"}
 
 

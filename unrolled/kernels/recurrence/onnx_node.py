@@ -1,6 +1,7 @@
-"""A recurrence as one ONNX node: what torch.onnx.export(dynamo=True) records in place of an engine.
+"""A recurrence as one ONNX node: its weights and attributes, and the recording of torch.onnx.export(dynamo=True).
 
-The node takes any batch and any number of steps. Its numbers are computed where the ONNX model runs.
+The node takes any batch and any number of steps. Its numbers are computed where the ONNX model runs. `unrolled export`
+writes the same nodes.
 """
 
 from __future__ import annotations
@@ -49,16 +50,22 @@ _in_onnx_export.__dict__["_dynamo_marked_constant"] = True
 
 def refuses(job: ScanJob) -> str | None:
     """The reason why no ONNX node computes the job, or None."""
-    cell = job.cell
+    kind = node_type(job.cell)
+    for option, used in {"zoneout": job.keep is not None, "resets": job.resets is not None}.items():
+        if used:
+            return f"an ONNX {kind} node has no {option}"
+    return cell_refusal(job.cell)
+
+
+def cell_refusal(cell: object) -> str | None:
+    """The reason why no ONNX node has the cell, or None."""
     if not isinstance(cell, (RNNCell, LSTMCell, GRUCell)):
         return f"ONNX has no cell {type(cell).__name__}"
-    kind = _node_type(cell)
+    kind = node_type(cell)
     absent = {
         "layer norm": any(getattr(cell, name, None) is not None for name in ("norm_ih", "norm_hh", "norm_c")),
         "projection": getattr(cell, "weight_hr", None) is not None,
         "variational dropout inside the recurrence": cell.hidden_mask is not None,
-        "zoneout": job.keep is not None,
-        "resets": job.resets is not None,
         "peephole of the output gate at the previous c": isinstance(cell, LSTMCell)
         and cell.weight_peephole is not None
         and cell.peephole_output == "previous",
@@ -89,16 +96,15 @@ def run(job: ScanJob) -> tuple[Tensor, State]:
 
     cell, x = job.cell, job.x
     assert isinstance(cell, BuiltIn)
-    kind, (batch, steps), hidden = _node_type(cell), x.shape[:2], cell.hidden_size
+    kind, (batch, steps), hidden = node_type(cell), x.shape[:2], cell.hidden_size
     lengths = None if job.lengths is None else job.lengths.to(torch.int32)
     states = [None] * len(job.state) if job.fresh else [state[None] for state in job.state]  # (1, B, H)
-    inputs = [x.transpose(0, 1), *_weights(cell, kind), lengths, *states]
-    if isinstance(cell, LSTMCell) and cell.weight_peephole is not None:
-        inputs.append(cell.weight_peephole[_PEEPHOLES].reshape(1, -1))
+    inputs = [x.transpose(0, 1), *node_weights(cell), lengths, *states]
+    if (peepholes := node_peepholes(cell)) is not None:
+        inputs.append(peepholes)
+    attributes = {"direction": "reverse" if job.reverse else "forward", **node_attributes(cell)}
     shapes = [(steps, 1, batch, hidden), *([(1, batch, hidden)] * len(job.state))]
-    output, *final = ops.symbolic_multi_out(
-        kind, inputs, _attributes(job, hidden), dtypes=[x.dtype] * len(shapes), shapes=shapes
-    )
+    output, *final = ops.symbolic_multi_out(kind, inputs, attributes, dtypes=[x.dtype] * len(shapes), shapes=shapes)
     output = output.squeeze(1).transpose(0, 1)
     final = [state.squeeze(0) for state in final]
     if job.lengths is not None:  # a node gives zeros for an empty sequence, which keeps its state here
@@ -107,15 +113,16 @@ def run(job: ScanJob) -> tuple[Tensor, State]:
     return output, tuple(final)
 
 
-def _node_type(cell: object) -> str:
+def node_type(cell: object) -> str:
+    """The ONNX node of a cell."""
     if isinstance(cell, LSTMCell):
         return "LSTM"
     return "GRU" if isinstance(cell, GRUCell) else "RNN"
 
 
-def _weights(cell: BuiltIn, kind: str) -> list[Tensor | None]:
-    """W, R and B of a node, for one direction."""
-    order, hidden = _ORDER[kind], cell.hidden_size
+def node_weights(cell: BuiltIn) -> list[Tensor | None]:
+    """W, R and B of a node for one direction, (1, …) each."""
+    order, hidden = _ORDER[node_type(cell)], cell.hidden_size
 
     def ordered(weight: Tensor) -> Tensor:
         return torch.cat([weight[gate * hidden : (gate + 1) * hidden] for gate in order])
@@ -128,17 +135,25 @@ def _weights(cell: BuiltIn, kind: str) -> list[Tensor | None]:
     return [ordered(cell.weight_ih)[None], ordered(cell.weight_hh)[None], both[None]]
 
 
-def _attributes(job: ScanJob, hidden: int) -> dict[str, Any]:
-    names, alphas, betas = zip(*(_ACTIVATIONS[_name_of(f) or ""] for f in _functions(job.cell)), strict=True)
-    found: dict[str, Any] = {"hidden_size": hidden, "direction": "reverse" if job.reverse else "forward"}
+def node_peepholes(cell: BuiltIn) -> Tensor | None:
+    """P of a node for one direction, (1, 3·H), if the cell has peepholes."""
+    if not isinstance(cell, LSTMCell) or cell.weight_peephole is None:
+        return None
+    return cell.weight_peephole[_PEEPHOLES].reshape(1, -1)
+
+
+def node_attributes(cell: BuiltIn, directions: int = 1) -> dict[str, Any]:
+    """Size, activations for all directions unless they are the usual ones, and a GRU's place of the reset gate."""
+    names, alphas, betas = zip(*(_ACTIVATIONS[_name_of(f) or ""] for f in _functions(cell)), strict=True)
+    found: dict[str, Any] = {"hidden_size": cell.hidden_size}
     usual = {"RNN": ("Tanh",), "LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
-    if names != usual[_node_type(job.cell)]:
-        found["activations"] = list(names)
+    if names != usual[node_type(cell)]:
+        found["activations"] = list(names) * directions
         for name, given in (("activation_alpha", alphas), ("activation_beta", betas)):
-            if any(given):
-                found[name] = list(chain.from_iterable(given))
-    if isinstance(job.cell, GRUCell):
-        found["linear_before_reset"] = int(job.cell.reset_after)
+            if any(given):  # only activations that have constants take them, in order
+                found[name] = list(chain.from_iterable(given)) * directions
+    if isinstance(cell, GRUCell):
+        found["linear_before_reset"] = int(cell.reset_after)
     return found
 
 
